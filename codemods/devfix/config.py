@@ -1,0 +1,280 @@
+"""Settings: `[tool.devfix]` in pyproject.toml, overridden by the command line.
+
+```toml
+[tool.devfix]
+codemods = ["reorder-to"]          # default: all that are on by default
+exclude-codemods = ["move-inputs"]
+include = ["src/**"]               # as in .gitignore, relative to this file
+exclude = ["third_party/"]
+unsafe = true
+jobs = 4
+
+[tool.devfix.options.assert-device]
+check = "all"
+```
+
+Nothing in here can name code to load: the analysed repository may be anybody's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import sys
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from devfix.codemod import Codemod
+from devfix.documents import DocumentError, read_bytes
+
+FILE = "pyproject.toml"
+
+
+class ConfigError(Exception):
+    """A setting that is unknown or ill-typed; the message names it, and its file if it has one."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """`--option ID.NAME=VALUE`; the value may still be text that has to be read as the right type."""
+
+    codemod: str
+    name: str
+    value: object
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings of a run. An empty `codemods` stands for all that are on by default."""
+
+    codemods: tuple[str, ...] = ()
+    exclude_codemods: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    unsafe: bool = False
+    jobs: int = 0  # 0: one per core
+    options: tuple[Option, ...] = ()
+    base: str = ""  # folder that `include` and `exclude` are relative to
+    file: str = ""  # where the settings come from, if from a file
+
+
+def load(start: str) -> Config:
+    """The settings of the nearest pyproject.toml at or above `start` (a file or a folder).
+
+    Without a file or without its `[tool.devfix]`: the defaults. Raises ConfigError.
+    """
+    folder = os.path.abspath(start)
+    if not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    while True:
+        path = os.path.join(folder, FILE)
+        if os.path.isfile(path):
+            return _read(path)
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return Config()
+        folder = parent
+
+
+def _read(path: str) -> Config:
+    try:
+        data = read_bytes(path)
+    except DocumentError as error:
+        raise ConfigError(f"{_shown(path)}: {error}") from error
+    if b"devfix" not in data:  # somebody else's file: whether it is good TOML is not our business
+        return Config()
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        table = tomllib.loads(data.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{_shown(path)}: is not valid TOML: {error}") from error
+    tool = table.get("tool", {})
+    if not isinstance(tool, dict) or "devfix" not in tool:
+        return Config()
+    return parse(tool["devfix"], path)
+
+
+def parse(table: object, path: str) -> Config:
+    """`[tool.devfix]` of the file `path` as Config; raises ConfigError."""
+    where = f"{_shown(path)}: tool.devfix"
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where} must be a table")
+    keys = [
+        field.name.replace("_", "-")
+        for field in dataclasses.fields(Config)
+        if field.name not in ("base", "file")
+    ]
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in keys:
+            raise ConfigError(f"{where}.{key}: unknown setting{suggest(key, keys)}")
+        if key == "unsafe":
+            if not isinstance(value, bool):
+                raise ConfigError(f"{where}.{key}: must be true or false, not {value!r}")
+            values[key] = value
+        elif key == "jobs":
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ConfigError(f"{where}.{key}: must be a whole number from 0, not {value!r}")
+            values[key] = value
+        elif key == "options":
+            values[key] = tuple(_options(value, f"{where}.options"))
+        else:
+            if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+                raise ConfigError(f"{where}.{key}: must be a list of texts, not {value!r}")
+            values[key] = tuple(value)
+    config = Config(
+        **{key.replace("-", "_"): value for key, value in values.items()},
+        base=os.path.dirname(path),
+        file=path,
+    )
+    try:
+        choose(config)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    return config
+
+
+def _options(value: object, where: str) -> Iterable[Option]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where}: must be a table of codemods")
+    for codemod, options in value.items():
+        if not isinstance(options, dict):
+            raise ConfigError(f"{where}.{codemod}: must be a table of options")
+        for name, option in options.items():
+            yield Option(codemod, name, option)
+
+
+def parse_option(text: str) -> Option:
+    """`ID.NAME=VALUE` as Option; raises ConfigError."""
+    head, equals, value = text.partition("=")
+    codemod, dot, name = head.strip().partition(".")
+    if not (equals and dot and codemod and name):
+        raise ConfigError(f"option {text!r} must be ID.NAME=VALUE, such as assert-device.check=all")
+    return Option(codemod, name, value.strip())
+
+
+# --- codemods ------------------------------------------------------------------------------
+
+
+def choose(config: Config, known: Mapping[str, type[Codemod]] | None = None) -> tuple[Codemod, ...]:
+    """The codemods of a run, with their options set; raises ConfigError."""
+    if known is None:
+        from devfix.codemod import registry
+
+        known = registry()
+    for codemod in (*config.codemods, *config.exclude_codemods, *(o.codemod for o in config.options)):
+        find(codemod, known)
+    wanted = set(config.codemods) or {id for id, kind in known.items() if kind.default}
+    wanted -= set(config.exclude_codemods)
+    chosen = []
+    for id, kind in known.items():
+        options = {option.name: option.value for option in config.options if option.codemod == id}
+        made = make(kind, options)  # made even if not wanted: a wrong option is an error all the same
+        if id in wanted:
+            chosen.append(made)
+    return tuple(chosen)
+
+
+def find(codemod: str, known: Mapping[str, type[Codemod]]) -> type[Codemod]:
+    """The codemod of that id; raises ConfigError with a suggestion."""
+    if codemod not in known:
+        raise ConfigError(f"unknown codemod {codemod!r}{suggest(codemod, known)}")
+    return known[codemod]
+
+
+def make(kind: type[Codemod], options: Mapping[str, object]) -> Codemod:
+    """A codemod with options given as values or as text; raises ConfigError.
+
+    A hyphen in an option's name stands for the underscore of the field.
+    """
+    fields = option_types(kind)
+    values: dict[str, Any] = {}
+    for name, value in options.items():
+        field = name.replace("-", "_")
+        if field not in fields:
+            hint = suggest(field, fields) if fields else "; it has no options"
+            raise ConfigError(f"codemod {kind.id} has no option {name!r}{hint}")
+        values[field] = _convert(value, fields[field], f"option {kind.id}.{name}")
+    return kind(**values)
+
+
+def option_types(kind: type[Codemod]) -> dict[str, Any]:
+    """Option name -> type, from the fields of a codemod's class."""
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind) if field.init}
+
+
+_WORDS = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+
+
+def _convert(value: object, kind: Any, where: str) -> object:
+    """`value` as `kind`: bool, int, str, a Literal, an optional or a tuple of them."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Literal:
+        for choice in arguments:
+            if value == choice or (isinstance(value, str) and value == str(choice)):
+                return choice
+        choices = ", ".join(str(choice) for choice in arguments)
+        raise ConfigError(f"{where} must be one of {choices}, not {_quoted(value)}")
+    if origin in (typing.Union, types.UnionType):
+        inner = [argument for argument in arguments if argument is not type(None)]
+        return _convert(value, inner[0], where)
+    if origin is tuple:
+        items = value.split(",") if isinstance(value, str) else value
+        if not isinstance(items, Sequence):
+            raise ConfigError(f"{where} must be a list, not {_quoted(value)}")
+        return tuple(
+            _convert(item.strip() if isinstance(item, str) else item, arguments[0], where)
+            for item in items
+            if item
+        )
+    if kind is bool:
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.lower() in _WORDS:
+            return _WORDS[value.lower()]
+        raise ConfigError(f"{where} must be true or false, not {_quoted(value)}")
+    if kind is int:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        try:
+            return int(value) if isinstance(value, str) else int("")
+        except ValueError:
+            raise ConfigError(f"{where} must be a whole number, not {_quoted(value)}") from None
+    if isinstance(value, str):
+        return value
+    raise ConfigError(f"{where} must be text, not {_quoted(value)}")
+
+
+def _quoted(value: object) -> str:
+    return repr(value) if isinstance(value, str) else str(value)
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean "x"?` where something is near, else the whole choice."""
+    names = sorted(known)
+    near = difflib.get_close_matches(word, names, 1, 0.5)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; known are {', '.join(names)}" if names else ""
+
+
+def _shown(path: str) -> str:
+    relative = os.path.relpath(path)
+    return path if relative.startswith(os.pardir) else relative

@@ -1,0 +1,201 @@
+"""Python files: bytes to text and back without losing one of them, and atomic replacement."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import io
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+class DocumentError(Exception):
+    """A file that cannot be read, decoded, encoded or written; the message is for the user.
+
+    `stage` is "read" or "write".
+    """
+
+    def __init__(self, stage: str, message: str) -> None:
+        super().__init__(stage, message)
+        self.stage = stage
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True)
+class Document:
+    """A Python file as it was read.
+
+    `text` has the newlines of the file and no byte order mark; `encode` puts the mark back.
+    """
+
+    path: str
+    data: bytes
+    text: str
+    encoding: str
+    bom: bytes = b""
+
+    @classmethod
+    def read(cls, path: str) -> Document:
+        """Read and decode a file; raises DocumentError."""
+        return cls.of(path, read_bytes(path))
+
+    @classmethod
+    def of(cls, path: str, data: bytes) -> Document:
+        """The document that `data` is; `path` only names it. Raises DocumentError."""
+        bom = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
+        encoding = _encoding(data)
+        try:
+            text = data[len(bom) :].decode(encoding)
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, len(bom) + error.start) + 1
+            byte = error.object[error.start]
+            raise DocumentError(
+                "read",
+                f"line {line} is not valid {encoding} (byte 0x{byte:02x}); "
+                "save the file as UTF-8 or name its encoding in a `# -*- coding: ... -*-` line",
+            ) from error
+        except (LookupError, ValueError, TypeError) as error:
+            raise DocumentError("read", f"cannot decode the file as {encoding!r}: {error}") from error
+        if not isinstance(text, str):  # a codec such as "hex" need not give text
+            raise DocumentError("read", f"{encoding!r} is no text encoding; save the file as UTF-8")
+        return cls(path, data, text, encoding, bom)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the bytes that were read."""
+        return hashlib.sha256(self.data).hexdigest()
+
+    def encode(self, text: str) -> bytes:
+        """`text` as bytes of this file, byte order mark included.
+
+        Raises DocumentError where the encoding has no such characters, or is one that does not
+        give the file's own bytes back.
+        """
+        try:
+            if self.bom + self.text.encode(self.encoding) != self.data:
+                raise DocumentError(
+                    "write",
+                    f"the file's encoding {self.encoding} does not give the same bytes back; save it as UTF-8",
+                )
+            return self.bom + text.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            what = ascii(error.object[error.start : error.end])
+            raise DocumentError(
+                "write", f"{what} cannot be written in the file's encoding {self.encoding}; save it as UTF-8"
+            ) from error
+
+    def write(self, text: str) -> None:
+        """Replace the file by `text`; raises DocumentError, and then the file is as it was."""
+        replace_file(self.path, self.digest, self.encode(text))
+
+
+def read_bytes(path: str, stage: str = "read") -> bytes:
+    """The bytes of a regular file; raises DocumentError."""
+    try:
+        # O_NONBLOCK: opening a FIFO without a writer must not hang.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise DocumentError(stage, "is not a regular file; name a Python file or a folder")
+            return file.read()
+    except FileNotFoundError as error:
+        raise DocumentError(stage, "no such file; check the path") from error
+    except PermissionError as error:
+        raise DocumentError(stage, "permission denied; make it readable or exclude it") from error
+    except IsADirectoryError as error:
+        raise DocumentError(stage, "is a folder, not a file") from error
+    except (OSError, ValueError) as error:
+        raise DocumentError(stage, f"cannot be read: {_reason(error)}") from error
+
+
+def _encoding(data: bytes) -> str:
+    """The encoding as Python finds it: byte order mark, PEP 263 cookie, else UTF-8."""
+    if data.startswith(_UTF16):
+        raise DocumentError("read", "is UTF-16, which Python does not read; save it as UTF-8")
+    if b"\0" in data:
+        raise DocumentError("read", "has NUL bytes, so it is no Python text; restore or exclude it")
+    second = data.find(b"\n", data.find(b"\n") + 1)
+    if b"coding" not in (data[:second] if second >= 0 else data):
+        return "utf-8"
+    import tokenize  # only the few files with a cookie pay for it
+
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    except SyntaxError as error:
+        raise DocumentError("read", f"{error.msg}; correct the coding line") from error
+    return "utf-8" if encoding == "utf-8-sig" else encoding
+
+
+def replace_file(path: str, digest: str, data: bytes) -> None:
+    """Put `data` in the place of a file, all of it or nothing.
+
+    Raises DocumentError if the file's bytes no longer have the SHA-256 `digest`, or cannot be
+    written. A symbolic link stays and its target is replaced. The mode is kept, the owner and the
+    extended attributes where the system allows it. Of a file with several hard links only this
+    name gets the new text: the others keep the old one, since replacing a file makes a new one.
+    """
+    target = os.path.realpath(path)
+    if hashlib.sha256(read_bytes(target, "write")).hexdigest() != digest:
+        raise DocumentError("write", "changed since it was read; nothing was written, run devfix again")
+    if not os.access(target, os.W_OK):
+        raise DocumentError("write", "is read-only; make it writable and run devfix again")
+    folder, name = os.path.split(target)
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{name[:40]}.", suffix=".devfix", dir=folder)
+    except OSError as error:
+        raise DocumentError(
+            "write", f"cannot create a file beside it ({_reason(error)}); make its folder writable"
+        ) from error
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            _copy_metadata(target, temporary)
+            os.fsync(file.fileno())
+        if hashlib.sha256(read_bytes(target, "write")).hexdigest() != digest:
+            raise DocumentError("write", "changed since it was read; nothing was written, run devfix again")
+        os.replace(temporary, target)
+    except OSError as error:
+        raise DocumentError("write", f"cannot be written: {_reason(error)}") from error
+    finally:
+        with suppress(OSError):
+            os.unlink(temporary)
+    _sync_folder(folder)
+
+
+def _copy_metadata(source: str, target: str) -> None:
+    """Mode always; owner and extended attributes as far as the system lets us."""
+    status = os.stat(source)
+    made = os.stat(target)
+    if hasattr(os, "chown") and (made.st_uid, made.st_gid) != (status.st_uid, status.st_gid):
+        with suppress(OSError):
+            os.chown(target, status.st_uid, status.st_gid)
+    if hasattr(os, "listxattr"):
+        with suppress(OSError):
+            for name in os.listxattr(source):
+                with suppress(OSError):
+                    os.setxattr(target, name, os.getxattr(source, name))
+    os.chmod(target, stat.S_IMODE(status.st_mode))  # last: chown clears setuid bits
+
+
+def _sync_folder(folder: str) -> None:
+    """Make the new name survive a power cut, on systems where a folder can be synced."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _reason(error: BaseException) -> str:
+    return str(getattr(error, "strerror", None) or error)

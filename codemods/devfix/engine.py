@@ -1,0 +1,411 @@
+"""One file, then all files. The only place that catches every exception, file by file."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+import traceback
+import warnings
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from devfix.codemod import Codemod
+from devfix.discover import Discovered
+from devfix.documents import Document, DocumentError, replace_file
+from devfix.findings import Finding, Safety, TextEdit
+from devfix.place import back, git_lines, git_scopes, line_feeds, place_finding
+from devfix.report import Change, FileError, FileResult, PlacedFinding, Report, Scope, Skipped
+from devfix.source import Source
+from devfix.suppress import skips_file, unsuppressed
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+PASSES = 10
+SERIAL = 50  # so few files are done before a pool of processes has started
+CHUNK = 16
+SECONDS = 60.0  # for one file
+_BUG = "this is devfix's own bug, please report it with the file"
+
+
+class Refused(Exception):
+    """devfix refuses to change a file; the message says why."""
+
+
+# --- one file ------------------------------------------------------------------------------
+
+
+def process(
+    document: Document, codemods: Sequence[Codemod], level: Safety = Safety.SAFE, *, repair: bool = True
+) -> FileResult:
+    """Analyse one document and, with `repair`, apply its fixes of at least `level`.
+
+    Writes nothing and raises nothing: whatever goes wrong is the result's `error`, and then the
+    result changes nothing.
+    """
+    return _guarded(document.path, lambda work: work.document(document), codemods, level, repair)
+
+
+def process_file(
+    path: str, codemods: Sequence[Codemod], level: Safety = Safety.SAFE, *, repair: bool = True
+) -> FileResult:
+    """`process` of a file that is still to be read."""
+    return _guarded(path, lambda work: work.document(Document.read(path)), codemods, level, repair)
+
+
+def run_bytes(
+    path: str, data: bytes, codemods: Sequence[Codemod], level: Safety = Safety.SAFE, *, repair: bool = True
+) -> Report:
+    """The report of one file that is not on disk; `path` only names it."""
+    result = _guarded(path, lambda work: work.document(Document.of(path, data)), codemods, level, repair)
+    return _report(Discovered((path,)), [_Chunk.of([result])], level)
+
+
+def _guarded(
+    path: str,
+    do: Callable[[_Work], FileResult],
+    codemods: Sequence[Codemod],
+    level: Safety,
+    repair: bool,
+) -> FileResult:
+    work = _Work(tuple(codemods), level, repair)
+    start = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # SyntaxWarnings of the analysed file are not ours
+            result = do(work)
+    except Exception as error:
+        stage, message = _explain(error, work.stage)
+        result = FileResult(path, work.findings, error=FileError(path, stage, message))
+    return replace(result, seconds=time.perf_counter() - start)
+
+
+def _explain(error: Exception, stage: str) -> tuple[str, str]:
+    """Stage and message for the user of whatever happened to one file."""
+    if isinstance(error, DocumentError):
+        return error.stage, error.message
+    if isinstance(error, Refused):
+        return stage, str(error)
+    if isinstance(error, SyntaxError) and stage == "parse":
+        return stage, _syntax(error)
+    if isinstance(error, (RecursionError, MemoryError)):
+        what = "too deeply nested" if isinstance(error, RecursionError) else "too large or too deeply nested"
+        return stage, f"{what} for Python to {stage}; exclude the file"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+    return stage, f"{type(error).__name__}: {error} ({where}); {_BUG}"
+
+
+_PYTHON2 = (
+    "missing parentheses in call to",
+    "multiple exception types must be parenthesized",
+    "leading zeros in decimal integer",
+    "inconsistent use of tabs",
+    "invalid decimal literal",
+)
+
+
+def _syntax(error: SyntaxError) -> str:
+    import platform
+
+    line = f"line {error.lineno}: " if error.lineno else ""
+    python2 = any(text in (error.msg or "").lower() for text in _PYTHON2)
+    hint = "is it Python 2? devfix reads Python 3 only" if python2 else "correct or exclude the file"
+    return f"{line}{error.msg} (read as Python {platform.python_version()}); {hint}"
+
+
+@dataclass
+class _Work:
+    """The work on one file; `stage` and `findings` outlive an exception."""
+
+    codemods: tuple[Codemod, ...]
+    level: Safety
+    repair: bool
+    stage: str = "read"
+    findings: tuple[PlacedFinding, ...] = ()
+    history: list[tuple[TextEdit, ...]] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    scopes: tuple[Scope, ...] = ()
+    feeds: list[int] = field(default_factory=list)
+
+    def document(self, document: Document) -> FileResult:
+        path, text = document.path, document.text
+        if not any(codemod.wants(text) for codemod in self.codemods):
+            return FileResult(path)
+        if skips_file(text):
+            return FileResult(path, skipped="devfix: skip-file")
+        seen = {text}
+        source = self.parse(text)
+        for number in range(PASSES + 1):
+            found, edits = self.check(source)
+            placed = tuple(place_finding(source, *pair) for pair in zip(found, edits, strict=True))
+            if number == 0:
+                self.findings = placed
+            after = self.rewrite(source, found, edits) if self.repair else None
+            if after is None:
+                break
+            if after.text in seen or number == PASSES:
+                ids = ", ".join(sorted({change.codemod for change in self.changes}))
+                raise Refused(f"the fixes of {ids} come to no end, so none was applied; {_BUG}")
+            seen.add(after.text)
+            source = after
+        if source.text == text:
+            return FileResult(path, self.findings, placed)
+        self.stage = "write"
+        return FileResult(
+            path,
+            self.findings,
+            placed,
+            before=document.data,
+            after=document.encode(source.text),
+            digest=document.digest,
+            changes=tuple(self.changes),
+            scopes=self.scopes,
+        )
+
+    def parse(self, text: str) -> Source:
+        self.stage = "parse"
+        return Source(text)
+
+    def check(self, source: Source) -> tuple[list[Finding], list[tuple[TextEdit, ...] | str]]:
+        """What the codemods say, in order, and the text edits of each fix (or why there are none)."""
+        from devfix.flow import analyse
+
+        self.stage = "check"
+        wanted = [codemod for codemod in self.codemods if codemod.wants(source.text)]
+        if not wanted:
+            return [], []
+        flow = analyse(source)
+        unique = dict.fromkeys(finding for codemod in wanted for finding in codemod.check(flow))
+        found = sorted(
+            unsuppressed(source, tuple(unique)),
+            key=lambda finding: (finding.span, finding.codemod, finding.message),
+        )
+        self.stage = "rewrite"
+        return found, [self.edits(source, finding) for finding in found]
+
+    def edits(self, source: Source, finding: Finding) -> tuple[TextEdit, ...] | str:
+        if finding.fix is None:
+            return ()
+        from devfix.rewrite import CannotRewrite, text_edits  # libcst: only if there is a fix
+
+        try:
+            return text_edits(source, finding.fix)
+        except CannotRewrite as error:
+            return str(error) or "the code around it cannot be rewritten"
+
+    def rewrite(
+        self, source: Source, found: list[Finding], edits: list[tuple[TextEdit, ...] | str]
+    ) -> Source | None:
+        """The source with the fixes of this pass, or None if there is nothing to apply."""
+        wanted: list[tuple[Finding, tuple[TextEdit, ...]]] = [
+            (finding, edit)
+            for finding, edit in zip(found, edits, strict=True)
+            if finding.fix is not None
+            and finding.fix.safety >= self.level
+            and not isinstance(edit, str)
+            and edit
+        ]
+        if not wanted:
+            return None
+        from devfix import rewrite
+
+        if not self.history:
+            self.scopes, self.feeds = git_scopes(source), line_feeds(source.text)
+        chosen = [wanted[index] for index in rewrite.select([edit for _, edit in wanted])]
+        merged = rewrite.merge([edit for _, edit in chosen])
+        text = rewrite.apply(source.text, merged)
+        self.stage = "verify"
+        after = rewrite.verify(source, merged, text)
+        self.changes.extend(self.change(*pair) for pair in chosen)
+        self.history.append(merged)
+        return after
+
+    def change(self, finding: Finding, edits: tuple[TextEdit, ...]) -> Change:
+        """A fix of this pass in the git lines of the file as it was read."""
+        assert finding.fix is not None
+        return Change(
+            finding.codemod,
+            finding.message,
+            finding.fix.title,
+            finding.fix.safety,
+            tuple(git_lines(self.feeds, back(edit.span, self.history)) for edit in edits),
+        )
+
+
+# --- all files -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """What a worker sends back: only what is worth it, and how many files it could read."""
+
+    results: tuple[FileResult, ...]
+    files_read: int
+
+    @classmethod
+    def of(cls, results: Sequence[FileResult]) -> _Chunk:
+        unread = sum(1 for result in results if result.error is not None and result.error.stage == "read")
+        return cls(tuple(result for result in results if result.noteworthy), len(results) - unread)
+
+
+def run(
+    found: Discovered,
+    codemods: Sequence[Codemod],
+    level: Safety = Safety.SAFE,
+    *,
+    repair: bool = True,
+    jobs: int = 0,
+    seconds: float = SECONDS,
+) -> Report:
+    """Process every file; the report is the same whatever `jobs` is (0: one per core).
+
+    A file that takes longer than `seconds`, or kills its worker process, becomes an error of the
+    report. Few files, or `jobs=1`, are done in this process, without the time limit.
+    """
+    start = time.perf_counter()
+    task = _Task(tuple(codemods), level, repair)
+    jobs = jobs or cores()
+    if jobs == 1 or len(found.files) < SERIAL:
+        with _no_gc() as tidy:
+            chunks = [tidy(task(chunk)) for chunk in _chunks(found.files)]
+    else:
+        chunks = list(_parallel(task, found.files, jobs, seconds))
+    return replace(_report(found, chunks, level), seconds=time.perf_counter() - start)
+
+
+def _report(found: Discovered, chunks: Sequence[_Chunk], level: Safety) -> Report:
+    results = tuple(result for chunk in chunks for result in chunk.results)
+    errors = [*found.errors, *(result.error for result in results if result.error is not None)]
+    skipped = [
+        *found.skipped,
+        *(Skipped(result.path, result.skipped) for result in results if result.skipped),
+    ]
+    return Report(
+        results,
+        tuple(sorted(errors, key=lambda error: error.path)),
+        tuple(sorted(skipped, key=lambda skip: skip.path)),
+        len(found.files),
+        sum(chunk.files_read for chunk in chunks),
+        level,
+    )
+
+
+def write(report: Report) -> Report:
+    """Write every changed file of the report, each whole or not at all.
+
+    Returns the report with `written`, and with an error for each file that could not be written.
+    Ctrl-C ends it after the file at hand; the report says so.
+    """
+    written: list[str] = []
+    errors: list[FileError] = []
+    interrupted = False
+    try:
+        for result in report.changed:
+            try:
+                replace_file(result.path, result.digest, result.after)
+                written.append(result.path)
+            except DocumentError as error:
+                errors.append(FileError(result.path, error.stage, error.message))
+    except KeyboardInterrupt:
+        interrupted = True
+    everything = sorted((*report.errors, *errors), key=lambda error: error.path)
+    return replace(report, written=tuple(written), errors=tuple(everything), interrupted=interrupted)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """The work on a chunk of files, as it is sent to a worker."""
+
+    codemods: tuple[Codemod, ...]
+    level: Safety
+    repair: bool
+
+    def __call__(self, paths: tuple[str, ...]) -> _Chunk:
+        return _Chunk.of(
+            [process_file(path, self.codemods, self.level, repair=self.repair) for path in paths]
+        )
+
+
+def _chunks(paths: Sequence[str]) -> list[tuple[str, ...]]:
+    return [tuple(paths[at : at + CHUNK]) for at in range(0, len(paths), CHUNK)]
+
+
+def _parallel(task: _Task, paths: Sequence[str], jobs: int, seconds: float) -> Iterator[_Chunk]:
+    """Chunks in order. A chunk that is lost is done again file by file, to find the guilty one."""
+    from pebble import ProcessPool
+
+    pool = ProcessPool(max_workers=jobs, initializer=_start_worker)
+    try:
+        chunks = _chunks(paths)
+        futures = [pool.schedule(_in_worker, args=(task, chunk), timeout=seconds) for chunk in chunks]
+        for chunk, future in zip(chunks, futures, strict=True):
+            done = _wait(future, seconds)
+            if isinstance(done, _Chunk):
+                yield done
+                continue
+            for path in chunk:
+                alone = _wait(pool.schedule(_in_worker, args=(task, (path,)), timeout=seconds), seconds)
+                if isinstance(alone, str):
+                    error = FileError(path, "check", alone)
+                    alone = _Chunk((FileResult(path, error=error),), 1)
+                yield alone
+        pool.close()
+    finally:
+        pool.stop()
+        pool.join()
+
+
+def _wait(future: Future[_Chunk], seconds: float) -> _Chunk | str:
+    """What a worker sends, or why it sends nothing."""
+    from pebble import ProcessExpired
+
+    try:
+        return future.result()
+    except FutureTimeout:
+        return f"took longer than {seconds:.0f} s; exclude the file. {_BUG.capitalize()}"
+    except ProcessExpired as error:
+        return f"the process that worked on it died (exit code {error.exitcode}); exclude the file. {_BUG.capitalize()}"
+
+
+def _start_worker() -> None:
+    # What is imported by now stays for good; what a file leaves behind goes chunk by chunk.
+    gc.disable()
+    gc.freeze()
+
+
+def _in_worker(task: _Task, chunk: tuple[str, ...]) -> _Chunk:
+    done = task(chunk)
+    gc.collect()
+    return done
+
+
+@contextmanager
+def _no_gc() -> Iterator[Callable[[_Chunk], _Chunk]]:
+    """No garbage collection (a third of the time of `ast.parse`) but between chunks."""
+    was = gc.isenabled()
+    gc.disable()
+    gc.freeze()
+
+    def tidy(chunk: _Chunk) -> _Chunk:
+        gc.collect()
+        return chunk
+
+    try:
+        yield tidy
+    finally:
+        gc.unfreeze()
+        if was:
+            gc.enable()
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

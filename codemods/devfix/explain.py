@@ -1,0 +1,77 @@
+"""What `devfix list` and `devfix explain` say about codemods, from their classes."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from devfix.codemod import Codemod, Example
+from devfix.config import option_types
+from devfix.review.patch import hunk_lines
+
+
+def title(kind: type[Codemod]) -> str:
+    """The first line of a codemod's docstring."""
+    return (inspect.getdoc(kind) or "").partition("\n")[0].strip()
+
+
+def safeties(kind: type[Codemod]) -> tuple[str, ...]:
+    """The safety levels that the codemod's examples show, the safest first."""
+    shown = {example.safety for example in kind.examples if example.after is not None}
+    return tuple(safety.label for safety in sorted(shown, reverse=True))
+
+
+def listing(known: Mapping[str, type[Codemod]]) -> Iterator[str]:
+    """One line for each codemod: id, on or off by default, safety, title."""
+    width = max(map(len, known), default=0)
+    for id, kind in known.items():
+        default = "on " if kind.default else "off"
+        yield f"{id:{width}}  {default}  {'/'.join(safeties(kind)):15}  {title(kind)}".rstrip()
+
+
+def explanation(kind: type[Codemod]) -> Iterator[str]:
+    """Everything there is to know about one codemod, as lines."""
+    yield f"{kind.id} ({'on' if kind.default else 'off'} by default)"
+    yield ""
+    yield from (inspect.getdoc(kind) or "").split("\n")
+    types = option_types(kind)
+    if types:
+        yield ""
+        yield "Settings (--option, or [tool.devfix.options] in pyproject.toml):"
+        for field in dataclasses.fields(kind):
+            if field.name in types:
+                yield f"  {kind.id}.{field.name}={_value(field.default)}  ({_type(types[field.name])})"
+    for example in kind.examples:
+        yield ""
+        yield from _example(example)
+
+
+def _example(example: Example) -> Iterator[str]:
+    options = "".join(f", {name}={value}" for name, value in example.options)
+    if example.after is None:
+        yield f"Example: {example.title} (devfix says nothing{options})"
+        yield ""
+        yield from (f"    {line}".rstrip() for line in example.before.rstrip("\n").split("\n"))
+        return
+    yield f"Example: {example.title} ({example.safety.label}{options})"
+    yield ""
+    yield from (f"    {line}".rstrip() for line in hunk_lines(example.before, example.after))
+
+
+def _type(kind: Any) -> str:
+    if typing.get_origin(kind) is typing.Literal:
+        return " | ".join(str(choice) for choice in typing.get_args(kind))
+    return getattr(kind, "__name__", None) or str(kind)
+
+
+def _value(default: object) -> str:
+    if default is dataclasses.MISSING:
+        return "..."
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, tuple):
+        return ",".join(str(item) for item in default)
+    return str(default)

@@ -1,0 +1,153 @@
+"""What a codemod says: findings, and the edits that would repair them.
+
+Everything here is frozen plain data, since it crosses process borders.
+Positions are characters of `Document.text`, never bytes and never lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Union
+
+
+class Safety(IntEnum):
+    """How far a fix may be trusted; a property of one fix, not of its codemod."""
+
+    MANUAL = 0  # shown, never applied
+    UNSAFE = 1  # right if an assumption holds that the message states
+    SAFE = 2  # same result on the CPU; on an accelerator it only turns an error into a run
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """A half-open range of characters."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class MoveStatement:
+    """Move a whole statement to directly after another one, indented like that one."""
+
+    statement: Span
+    after: Span
+
+
+@dataclass(frozen=True)
+class InsertStatement:
+    """Put a new statement on lines of its own beside `anchor`, indented like it.
+
+    `text` has no indentation and no final newline; it may have several lines.
+    With `before=False` it comes after the whole statement (after its body, where it has one).
+    """
+
+    anchor: Span
+    text: str
+    before: bool = False
+
+
+@dataclass(frozen=True)
+class DeleteStatement:
+    """Remove a statement; comments above it stay, an emptied block gets `pass`."""
+
+    statement: Span
+
+
+@dataclass(frozen=True)
+class AppendCall:
+    """`x` -> `x.to(device)`: append `suffix` to an expression, in parentheses where it needs them."""
+
+    expression: Span
+    suffix: str
+
+
+@dataclass(frozen=True)
+class WrapExpression:
+    """`x` -> `torch.device(x).type`: put text before and after an expression."""
+
+    expression: Span
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class ReplaceExpression:
+    """Replace an expression, statement header excluded, by other text."""
+
+    expression: Span
+    text: str
+
+
+@dataclass(frozen=True)
+class SetArgument:
+    """Give a call the keyword argument `name=value`: replaced where it is there, else added last."""
+
+    call: Span
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class EnsureImport:
+    """`import module` or, with `name`, `from module import name`, unless it is there already."""
+
+    module: str
+    name: str = ""
+
+
+Edit = Union[
+    MoveStatement,
+    InsertStatement,
+    DeleteStatement,
+    AppendCall,
+    WrapExpression,
+    ReplaceExpression,
+    SetArgument,
+    EnsureImport,
+]
+
+
+@dataclass(frozen=True, order=True)
+class TextEdit:
+    """What an edit comes down to: replace a range of characters by text."""
+
+    span: Span
+    text: str
+
+
+@dataclass(frozen=True)
+class Fix:
+    """Edits that belong together: applied whole, or not at all. `title` is a verb phrase."""
+
+    title: str
+    edits: tuple[Edit, ...]
+    safety: Safety = Safety.SAFE
+
+
+@dataclass(frozen=True)
+class Related:
+    """Another place that belongs to a finding, such as where the other device comes from.
+
+    `path` is empty for the finding's own file.
+    """
+
+    span: Span
+    message: str
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One device bug at one place."""
+
+    codemod: str
+    span: Span
+    message: str
+    fix: Fix | None = None
+    related: tuple[Related, ...] = ()

@@ -1,0 +1,42 @@
+"""Device flow: where every module, tensor, batch and device of a program lives.
+
+`analyse` interprets one file; codemods ask the resulting `Flow`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devfix.flow.events import Event, Scope, What
+from devfix.flow.lattice import UNKNOWN, Value
+from devfix.flow.program import Program
+from devfix.source import Source
+
+
+class Flow:
+    """What is known of one file. Read only."""
+
+    def __init__(self, source: Source, program: Program) -> None:
+        self.source = source
+        self.scopes: tuple[Scope, ...] = tuple(program.scopes)
+        self._values = program.values
+        self.evidence = program.evidence
+
+    def value(self, node: ast.expr) -> Value:
+        """What an expression is at its place; UNKNOWN where nothing is known."""
+        return self._values.get(node, UNKNOWN)
+
+    def events(self, *whats: What) -> Iterator[Event]:
+        """What happens, scope by scope, in the order of execution; all kinds if none is named."""
+        for scope in self.scopes:
+            for event in scope.events:
+                if not whats or event.what in whats:
+                    yield event
+
+
+def analyse(source: Source) -> Flow:
+    """Interpret a file. Raises RecursionError on nesting that Python itself can hardly run."""
+    program = Program(source)
+    program.run()
+    return Flow(source, program)

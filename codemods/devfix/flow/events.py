@@ -1,0 +1,81 @@
+"""What happens to modules, tensors and devices in a scope, in the order of execution."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from devfix.flow.lattice import Place, Value
+
+
+class What(Enum):
+    MOVE = auto()  # a module or tensor is moved: `model.to(device)`, `x = x.cuda()`
+    ATTACH = auto()  # surgery: a submodule or parameter arrives in `value`
+    USE = auto()  # a module is run, or handed to code that may run it
+    READ = auto()  # something of a module is read or set that does not care where it is
+    WRAP = auto()  # DataParallel, DDP, FSDP, torch.compile ...: wants the module in place
+    RESTORE = auto()  # state is loaded into a module or optimizer
+    MEET = auto()  # values on different devices come together
+    AUTOCAST = auto()  # an autocast or GradScaler call
+
+
+@dataclass(slots=True, eq=False)
+class Named:
+    """A device expression that can be written at some point of the program."""
+
+    text: str
+    value: Value
+
+
+@dataclass(slots=True, eq=False)
+class Meeting:
+    """An argument of a MEET that is not where the others are."""
+
+    node: ast.expr
+    value: Value
+    place: Place
+    name: str = ""  # keyword, or parameter name of a function of this file
+
+
+@dataclass(slots=True, eq=False)
+class Event:
+    """One thing that happens.
+
+    - `node` is the expression (a call, mostly), `statement` the statement it stands in; of what
+      happens inside a called function of the file, both are those of the call, `via` names the
+      function and `inner` is the event inside it.
+    - `value` is the module or tensor that it happens to, `path` how it is written ("model",
+      "self.model.head"), `place` where it goes (MOVE), is (MEET) or comes from (ATTACH).
+    - ATTACH: `child` is what arrives. MEET: `strays` are the arguments on another device.
+    - `devices`: device expressions in scope at that point (MEET, ATTACH, AUTOCAST).
+    """
+
+    what: What
+    node: ast.expr
+    statement: ast.stmt
+    scope: Scope
+    value: Value
+    path: str = ""
+    place: Place | None = None
+    child: Value | None = None
+    strays: tuple[Meeting, ...] = ()
+    devices: tuple[Named, ...] = ()
+    via: str = ""
+    inner: Event | None = None
+    detail: str = ""
+    order: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """A module body or a function, interpreted once."""
+
+    node: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
+    name: str
+    owner: ast.ClassDef | None = None
+    events: list[Event] = field(default_factory=list)
+    parameters: tuple[Value, ...] = ()
+    returned: Value | None = None
+    host: bool = False  # runs in loader workers or prepares data: the CPU is right there
+    owned: bool = False  # a framework calls it with model and batch already placed

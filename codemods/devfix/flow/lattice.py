@@ -1,0 +1,244 @@
+"""What device flow knows of a value: its kind, and the place it lives in.
+
+Unknown disagrees with nothing, so every doubt ends there and devfix stays silent.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from itertools import count
+
+
+class Kind(Enum):
+    UNKNOWN = auto()
+    DEVICE = auto()  # a torch.device, or a string or index that stands for one; see Value.form
+    STRING = auto()  # a string; Value.text is its content where that is known
+    NUMBER = auto()
+    MODULE = auto()  # an nn.Module
+    PART = auto()  # reached through a module: a submodule, a method, a plain attribute
+    TENSOR = auto()
+    BATCH = auto()  # a container of tensors: tuple, list, dict, BatchEncoding
+    LOADER = auto()  # yields batches
+    OPTIMIZER = auto()
+    ARRAY = auto()  # data of the host that is no tensor: numpy array, PIL image, token list
+    TOKENIZER = auto()
+    FUNCTION = auto()  # of this file; Value.node is its definition
+    CLASS = auto()  # of this file; Value.node is its definition
+    INSTANCE = auto()  # of a class of this file that is no module
+    ANY = auto()  # a parameter of which nothing is known yet
+    OWNER = auto()  # a framework's object that owns placement, such as accelerate.Accelerator
+
+
+class Where(Enum):
+    UNKNOWN = auto()
+    DEFAULT = auto()  # made on the CPU by default; nothing moved it
+    CPU = auto()  # put on the CPU on purpose
+    ACCELERATOR = auto()  # a literal: "cuda", "cuda:1", "mps"
+    SYMBOL = auto()  # a device expression: `device`, `self.device`, `args.device`
+    OF = auto()  # where another value is: `x.device`, `next(model.parameters()).device`
+    OWNED = auto()  # a framework places it
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """Where a value lives.
+
+    `text` is the device expression as written (`device`, `"cuda:0"`, `x.device`); it may be
+    out of scope elsewhere. `key` tells two bindings of one name apart. `node` is what put the
+    value there. `guarded`: only on some paths, such as `if args.cuda: model.cuda()`.
+    """
+
+    where: Where
+    text: str = ""
+    key: int = 0
+    node: ast.AST | None = None
+    guarded: bool = False
+
+    @property
+    def on_device(self) -> bool:
+        """Certainly not on the CPU by default: moved to an accelerator or a device variable."""
+        return self.where is Where.ACCELERATOR or self.where is Where.SYMBOL
+
+    @property
+    def on_host(self) -> bool:
+        return self.where is Where.DEFAULT or self.where is Where.CPU
+
+    def same(self, other: Place) -> bool:
+        return self is other or (
+            self.where is other.where and self.text == other.text and self.key == other.key
+        )
+
+
+UNPLACED = Place(Where.UNKNOWN)
+OWNED = Place(Where.OWNED)
+_identities = count(1)
+
+
+def fresh_identity() -> int:
+    return next(_identities)
+
+
+@dataclass(slots=True, eq=False)
+class Value:
+    """One abstract value.
+
+    - `identity`: of a module or parameter object, shared by its aliases; `State.places` has the
+      current place of a module, since `Module.to` works in place.
+    - `node`: the expression that made it. `source`: in words, for messages ("a DataLoader batch").
+    - `name`: qualified class or function name, where known.
+    - `form`: of a DEVICE "object", "string", "index" or "" (not known).
+    - `text`: content of a STRING.
+    - `items`: elements of a tuple or list; `fields`: of a dict with constant keys.
+    - `element`: what iterating over it or indexing it gives.
+    - `sure`: False where only names speak for it.
+    - `bare`: a module without parameters or buffers, such as ReLU or MSELoss().
+    """
+
+    kind: Kind
+    place: Place = UNPLACED
+    identity: int = 0
+    node: ast.AST | None = None
+    name: str = ""
+    form: str = ""
+    text: str = ""
+    source: str = ""
+    items: tuple[Value, ...] | None = None
+    fields: dict[str, Value] | None = None
+    element: Value | None = None
+    sure: bool = True
+    bare: bool = False
+    parameter: int = -1  # index of the function parameter that it is, in a summary
+
+    def at(self, place: Place) -> Value:
+        """The same value at another place, its elements included."""
+        moved = replace(self, place=place)
+        if self.items is not None:
+            moved.items = tuple(item.at(place) for item in self.items)
+        if self.fields is not None:
+            moved.fields = {key: item.at(place) for key, item in self.fields.items()}
+        if self.element is not None and self.element is not self:
+            moved.element = self.element.at(place)
+        return moved
+
+
+UNKNOWN = Value(Kind.UNKNOWN)
+NUMBER = Value(Kind.NUMBER)
+CARRIERS = frozenset({Kind.TENSOR, Kind.BATCH})
+
+
+def join_places(a: Place, b: Place) -> Place:
+    """The place after two branches: agreeing arms keep it, a move in one arm is guarded."""
+    if a.same(b):
+        return a if a.guarded or not b.guarded else b
+    for one, other in ((a, b), (b, a)):
+        if one.on_device and other.on_host:
+            return replace(one, guarded=True)
+    if a.on_device and b.on_device:
+        return Place(Where.SYMBOL, "", 0, a.node, True)
+    return UNPLACED
+
+
+def join(a: Value, b: Value) -> Value:
+    """The value after two branches."""
+    if a is b:
+        return a
+    if a.kind is not b.kind:
+        return UNKNOWN
+    if a.kind is Kind.DEVICE:
+        form = a.form if a.form == b.form else ""
+        if a.place.same(b.place):
+            return replace(a, form=form)
+        if a.place.where is Where.UNKNOWN or b.place.where is Where.UNKNOWN:
+            return Value(Kind.DEVICE, UNPLACED, form=form, sure=a.sure and b.sure)
+        # "cpu" in one arm and "cuda" in the other: a device that is only known by its name.
+        return Value(Kind.DEVICE, Place(Where.SYMBOL, "", fresh_identity(), a.place.node), form=form)
+    if a.kind is Kind.STRING:
+        return a if a.text == b.text else Value(Kind.STRING)
+    if a.kind in (Kind.FUNCTION, Kind.CLASS, Kind.INSTANCE):
+        return a if a.node is b.node else UNKNOWN
+    joined = replace(
+        a,
+        place=join_places(a.place, b.place),
+        sure=a.sure and b.sure,
+        bare=a.bare and b.bare,
+        identity=a.identity if a.identity == b.identity else fresh_identity(),
+    )
+    if a.items is not None and b.items is not None and len(a.items) == len(b.items):
+        joined.items = tuple(join(x, y) for x, y in zip(a.items, b.items, strict=True))
+    elif a.items is not b.items:
+        joined.items = None
+    if a.fields is not b.fields:
+        joined.fields = None
+    if a.element is not b.element:
+        joined.element = join(a.element, b.element) if a.element and b.element else None
+    return joined
+
+
+class State:
+    """What is known at one point of a function: names, and the places of module objects."""
+
+    __slots__ = ("dead", "names", "places")
+
+    def __init__(self, names: dict[str, Value], places: dict[int, Place]) -> None:
+        self.names = names
+        self.places = places
+        self.dead = False  # after return, raise, break or continue
+
+    def copy(self) -> State:
+        return State(dict(self.names), dict(self.places))
+
+    def merge(self, other: State) -> None:
+        """Join with the state at the end of another branch, in place."""
+        if other.dead:
+            return
+        if self.dead:
+            self.names, self.places, self.dead = other.names, other.places, False
+            return
+        mine, theirs = self.names, other.names
+        if mine is not theirs:
+            aliases: dict[tuple[int, int], int] = {}
+            for name in list(mine):
+                value = mine[name]
+                twin = theirs.get(name)
+                if twin is None:
+                    del mine[name]
+                elif twin is not value:
+                    joined = join(value, twin)
+                    if joined.kind is Kind.UNKNOWN:
+                        del mine[name]
+                        continue
+                    if value.identity != twin.identity and joined.identity:
+                        # One name for an object made in either arm: its place is that of both.
+                        pair = (value.identity, twin.identity)
+                        joined.identity = aliases.setdefault(pair, joined.identity)
+                        here = self.places.get(value.identity, value.place)
+                        there = other.places.get(twin.identity, twin.place)
+                        self.places[joined.identity] = join_places(here, there)
+                    if joined.kind is Kind.DEVICE and not joined.place.text:
+                        joined.place = replace(joined.place, text=name)
+                    mine[name] = joined
+        for identity, place in other.places.items():
+            own = self.places.get(identity)
+            if own is None:
+                self.places[identity] = place
+            elif own is not place:
+                self.places[identity] = join_places(own, place)
+
+    def bind(self, path: str, value: Value) -> None:
+        """Give a name or dotted path a value; what was known below it is forgotten."""
+        names = self.names
+        if path in names or value.kind is not Kind.UNKNOWN:
+            below, index = path + ".", path + "["
+            stale = [key for key in names if key.startswith(below) or key.startswith(index)]
+            for key in stale:
+                del names[key]
+        if value.kind is Kind.UNKNOWN:
+            names.pop(path, None)
+        else:
+            names[path] = value
+
+    def place(self, value: Value) -> Place:
+        """Where a value is now; modules are looked up, since they move in place."""
+        return self.places.get(value.identity, value.place) if value.identity else value.place

@@ -1,0 +1,531 @@
+"""The functions and classes of one file, and what calls between them carry.
+
+A function is first interpreted with nothing known of its parameters: its *summary*, what it does
+to them and returns. Where call sites tell more, it is interpreted again with what they pass.
+Facts that cross files will enter here, as summaries of other files' functions.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field, replace
+
+from devfix.flow import frameworks, torch_api
+from devfix.flow.events import Event, Meeting, Scope, What
+from devfix.flow.evidence import (
+    Evidence,
+    annotated_kind,
+    looks_like_device,
+    looks_like_loader,
+    looks_like_module,
+)
+from devfix.flow.interpret import Interpreter
+from devfix.flow.lattice import (
+    CARRIERS,
+    UNKNOWN,
+    UNPLACED,
+    Kind,
+    Place,
+    State,
+    Value,
+    Where,
+    fresh_identity,
+    join,
+)
+from devfix.source import Source
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Arguments = list[tuple[ast.expr, Value, str]]
+_MAX_DEPTH = 8  # of summaries that ask for summaries
+_SELF_ATTRIBUTE = re.compile(r"\bself\.(\w+)(?:\s*,\s*self\.(\w+))?\s*(?::[^=\n]+)?=(?!=)")
+
+
+@dataclass(slots=True, eq=False)
+class FunctionInfo:
+    node: Function
+    owner: ClassInfo | None
+    names: dict[str, Value] | None = None  # of the function around it
+    calls: dict[ast.AST, tuple[Value, ...]] = field(default_factory=dict)
+    summary: Scope | None = None
+    summary_values: dict[ast.expr, Value] = field(default_factory=dict)
+    final: Scope | None = None
+    running: bool = False
+    end: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class ClassInfo:
+    node: ast.ClassDef
+    bases: tuple[str, ...]
+    methods: dict[str, Function]
+    identity: int
+    module: bool
+    host: bool
+    owned: bool
+    facts: dict[str, Value] | None = None  # what `__init__` leaves in self
+
+
+class Program:
+    """One file under analysis."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.evidence = Evidence(source)
+        self.values: dict[ast.expr, Value] = {}
+        self.functions: dict[ast.AST, FunctionInfo] = {}
+        self.classes: dict[ast.ClassDef, ClassInfo] = {}
+        self.class_names: dict[str, ClassInfo] = {}
+        self.globals: dict[str, Value] = {}
+        self.scopes: list[Scope] = []
+        self._default_known = not any(call in source.text for call in torch_api.DEFAULT_DEVICE_CALLS)
+        self._depth = 0
+
+    def default_place(self, node: ast.AST) -> Place:
+        """Where torch makes things that are told nothing."""
+        return Place(Where.DEFAULT, node=node) if self._default_known else UNPLACED
+
+    # --- running -------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Interpret the module body, then every function, callers before callees where possible."""
+        tree = self.source.tree
+        scope = Scope(tree, "<module>")
+        state = State(self.globals, {})
+        interpreter = Interpreter(self, scope, state)
+        interpreter.block(tree.body)
+        self.globals = interpreter.state.names
+        for name in re.findall(r"(?m)^[ \t]+global[ \t]+(\w+)", self.source.text):
+            self.globals.pop(name, None)
+        self.scopes.append(scope)
+        for function in interpreter.nested:
+            self._info(function, None)
+        done: set[ast.AST] = set()
+        while True:
+            waiting = [node for node in self.functions if node not in done]
+            if not waiting:
+                return
+            called = [node for node in waiting if self.functions[node].calls]
+            for node in called or waiting[:1]:
+                done.add(node)
+                self._finish(self.functions[node])
+
+    def _info(self, node: Function, owner: ClassInfo | None) -> FunctionInfo:
+        info = self.functions.get(node)
+        if info is None:
+            info = self.functions[node] = FunctionInfo(node, owner)
+        return info
+
+    def add_class(self, node: ast.ClassDef) -> None:
+        """Register a class and its methods."""
+        if node in self.classes:
+            return
+        bases = tuple(self.source.qualified(base) or ast.unparse(base) for base in node.bases)
+        lasts = [base.rpartition(".")[2] for base in bases]
+        parents = [self.class_names[last] for last in lasts if last in self.class_names]
+        module = any(
+            base in torch_api.MODULE_BASES or last == "Module" or last.endswith(("PreTrainedModel", "ModelMixin"))
+            or base.startswith("torch.nn.")
+            for base, last in zip(bases, lasts, strict=True)
+        ) or any(parent.module for parent in parents)  # fmt: skip
+        host = any(last.endswith(frameworks.HOST_BASES) for last in lasts) or any(p.host for p in parents)
+        owned = any(last in frameworks.OWNED_BASES for last in lasts) or any(p.owned for p in parents)
+        methods = {
+            item.name: item for item in node.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
+        }
+        info = ClassInfo(node, bases, methods, fresh_identity(), module, host, owned)
+        self.classes[node] = info
+        self.class_names[node.name] = info
+        order = sorted(methods.values(), key=lambda method: method.name != "__init__")
+        for method in order:
+            self._info(method, info)
+
+    def _parameters(self, info: FunctionInfo) -> list[ast.arg]:
+        arguments = info.node.args
+        return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+    def _symbolic(self, info: FunctionInfo, argument: ast.arg, index: int) -> Value:
+        """A parameter by its annotation, uses and name."""
+        name = argument.arg
+        identity = fresh_identity()
+        place = Place(Where.OF, name, identity, argument)
+        kind = annotated_kind(argument.annotation)
+        text = self.evidence
+        if kind == "device" or kind in ("", "string") and looks_like_device(name):
+            symbol = Place(Where.SYMBOL, name, identity, argument)
+            form = {"device": "object", "string": "string"}.get(kind, "")
+            return Value(Kind.DEVICE, symbol, identity, argument, form=form, sure=bool(kind), parameter=index)
+        if kind == "module" or not kind and text.used_as_module(name):
+            return Value(Kind.MODULE, place, identity, argument, sure=True, parameter=index)
+        if kind == "loader" or not kind and looks_like_loader(name):
+            where = Place(Where.DEFAULT, node=argument) if self._default_known else UNPLACED
+            source = f"`{name}`"
+            return Value(Kind.LOADER, where, identity, argument, source=source, sure=kind == "loader",
+                         parameter=index)  # fmt: skip
+        if kind == "tensor" or not kind and text.used_as_tensor(name):
+            return Value(Kind.TENSOR, place, identity, argument, name="parameter", source=f"`{name}`",
+                         sure=kind == "tensor", parameter=index)  # fmt: skip
+        if not kind and looks_like_module(name):
+            return Value(Kind.MODULE, place, identity, argument, sure=False, parameter=index)
+        if kind == "string":
+            return UNKNOWN
+        return Value(Kind.ANY, place, identity, argument, source=f"`{name}`", sure=False, parameter=index)
+
+    def _execute(self, info: FunctionInfo, passed: tuple[Value, ...] | None) -> tuple[Scope, dict[ast.expr, Value]]:
+        node, owner = info.node, info.owner
+        scope = Scope(node, node.name, owner.node if owner else None)
+        scope.host = bool(owner and owner.host) or any(word in node.name for word in frameworks.HOST_FUNCTIONS)
+        scope.owned = bool(owner and owner.owned)
+        names = dict(info.names if info.names is not None else self.globals)
+        if owner is not None and node.name != "__init__":
+            init = owner.methods.get("__init__")
+            if init is not None:
+                names.update(self._facts(owner, self.functions[init]))
+        parameters: list[Value] = []
+        for index, argument in enumerate(self._parameters(info)):
+            value = self._symbolic(info, argument, index)
+            if index == 0 and owner is not None and argument.arg in ("self", "cls"):
+                kind = Kind.MODULE if owner.module else Kind.INSTANCE
+                value = Value(kind, UNPLACED, owner.identity if owner.module else 0, owner.node, owner.node.name)
+            elif passed is not None and index < len(passed) and passed[index].kind is not Kind.UNKNOWN:
+                value = self._given(passed[index], value, argument)
+            parameters.append(value)
+            State(names, {}).bind(argument.arg, value)
+        for extra in (node.args.vararg, node.args.kwarg):
+            if extra is not None:
+                names.pop(extra.arg, None)
+        scope.parameters = tuple(parameters)
+        interpreter = Interpreter(self, scope, State(names, {}))
+        interpreter.values = {}
+        interpreter.block(node.body)
+        if interpreter.returns:
+            returned = interpreter.returns[0]
+            for value in interpreter.returns[1:]:
+                returned = join(returned, value)
+            if returned.kind is Kind.MODULE:
+                returned = replace(returned, place=interpreter.state.place(returned))
+            scope.returned = returned
+        info.end = interpreter.state.names
+        for nested in interpreter.nested:
+            inner = self._info(nested, None)
+            inner.names = interpreter.state.names
+        return scope, interpreter.values
+
+    def _given(self, passed: Value, symbolic: Value, argument: ast.arg) -> Value:
+        """A parameter with what its call sites pass; tensors keep the caller's responsibility."""
+        if passed.kind is Kind.DEVICE:
+            place = passed.place
+            if place.where in (Where.SYMBOL, Where.ACCELERATOR, Where.CPU):
+                place = replace(place, text=argument.arg, key=place.key or symbolic.identity)
+            return replace(passed, place=place, parameter=symbolic.parameter, identity=symbolic.identity)
+        if passed.kind in (Kind.MODULE, Kind.LOADER, Kind.FUNCTION, Kind.CLASS, Kind.TOKENIZER, Kind.OWNER):
+            return replace(passed, parameter=-1)
+        if passed.kind in CARRIERS:
+            return replace(passed, place=symbolic.place, identity=symbolic.identity, parameter=symbolic.parameter,
+                           items=None, fields=None, element=None, name="parameter",
+                           source=symbolic.source)  # fmt: skip
+        return symbolic
+
+    def _facts(self, owner: ClassInfo, init: FunctionInfo) -> dict[str, Value]:
+        """What `__init__` leaves in `self`, less what other methods assign as well."""
+        if init.final is None and not init.running:
+            self._finish(init)
+        if owner.facts is not None:
+            return owner.facts
+        facts = {name: value for name, value in init.end.items() if name.startswith("self.")}
+        if not facts:
+            return facts
+        outside = self.source.text[: self.source.span(owner.node).end]
+        start, end = self.source.span(owner.node).start, self.source.span(init.node)
+        for match in _SELF_ATTRIBUTE.finditer(outside, start):
+            if not end.start <= match.start() < end.end:
+                for name in match.groups():
+                    facts.pop(f"self.{name}", None)
+        if init.final is not None:
+            owner.facts = facts
+        return facts
+
+    def summary(self, info: FunctionInfo) -> Scope | None:
+        """What a function does to its parameters; None while it is being found out."""
+        if info.summary is None:
+            if info.running or self._depth >= _MAX_DEPTH:
+                return None
+            info.running = True
+            self._depth += 1
+            try:
+                info.summary, info.summary_values = self._execute(info, None)
+            finally:
+                info.running = False
+                self._depth -= 1
+        return info.summary
+
+    def _finish(self, info: FunctionInfo) -> None:
+        """Interpret a function for its findings."""
+        if info.final is not None or info.running:
+            return
+        passed = _joined_arguments(list(info.calls.values()))
+        if passed is None or not any(_tells(value) for value in passed):
+            scope = self.summary(info)
+            values = info.summary_values
+            if scope is None:
+                return
+        else:
+            info.running = True
+            try:
+                scope, values = self._execute(info, passed)
+            finally:
+                info.running = False
+        info.final = scope
+        self.values.update(values)
+        self.scopes.append(scope)
+
+    # --- calls ---------------------------------------------------------------------------
+
+    def mentions_device(self, name: str) -> bool:
+        """Does a class of this file do something about devices when it is made?"""
+        info = self.class_names.get(name)
+        return info is not None and self._places_itself(info)
+
+    def _places_itself(self, info: ClassInfo) -> bool:
+        init = info.methods.get("__init__")
+        if init is None:
+            return False
+        text = self.source.code(init)
+        return "device" in text or ".to(" in text or ".cuda(" in text
+
+    def method(self, base: Value, name: str) -> Value | None:
+        info = self.classes.get(base.node) if isinstance(base.node, ast.ClassDef) else None
+        if info is None or name not in info.methods:
+            return None
+        return Value(Kind.FUNCTION, node=info.methods[name], name=name)
+
+    def method_of_self(self, scope: Scope, base: Value, name: str) -> Value | None:
+        """A method of a module class of this file, if it is worth following into."""
+        info = self.classes.get(scope.owner) if scope.owner is not None else None
+        if info is not None and base.identity == info.identity and name in info.methods:
+            return Value(Kind.FUNCTION, node=info.methods[name], name=name)
+        other = self.class_names.get(base.name)
+        if other is None or name not in other.methods or base.kind is not Kind.MODULE:
+            return None
+        summary = self.summary(self._info(other.methods[name], other))
+        if summary is None:
+            return None
+        for event in summary.events:
+            if event.what in (What.ATTACH, What.MOVE) and event.value.identity == other.identity:
+                return Value(Kind.FUNCTION, node=other.methods[name], name=name)
+        return None
+
+    def attribute(self, base: Value, name: str) -> Value:
+        """An attribute of an instance of a class of this file, as `__init__` leaves it."""
+        info = self.classes.get(base.node) if isinstance(base.node, ast.ClassDef) else None
+        init = info.methods.get("__init__") if info is not None else None
+        if info is None or init is None:
+            return UNKNOWN
+        made = self._info(init, info)
+        if made.final is None:
+            return UNKNOWN
+        return self._facts(info, made).get(f"self.{name}", UNKNOWN)
+
+    def call_function(
+        self, caller: Interpreter, node: ast.Call, function: Function, arguments: Arguments, receiver: Value | None
+    ) -> Value:
+        """Apply a function of this file to arguments: what it does to them, and what it returns."""
+        info = self.functions.get(function) or self._info(function, None)
+        bound = self._bind(info, arguments, skip=1 if receiver is not None and info.owner else 0)
+        given: list[Value] = []
+        for pair in bound:
+            value = pair[1] if pair is not None else UNKNOWN
+            if value.kind is Kind.MODULE:
+                value = replace(value, place=caller.state.place(value))
+            given.append(value)
+        info.calls[node] = tuple(given)
+        summary = self.summary(info)
+        if summary is None:
+            return UNKNOWN
+        mapping: dict[int, tuple[ast.expr, Value]] = {}
+        for value, pair in zip(summary.parameters, bound, strict=True):
+            if pair is not None and value.identity:
+                mapping[value.identity] = pair
+        if receiver is not None and info.owner is not None and info.owner.module:
+            mapping[info.owner.identity] = (node.func, receiver)
+        last: dict[int, What] = {}
+        for event in summary.events:
+            identity = event.value.identity
+            # Ten uses in a row say what one says.
+            if identity in mapping and event.what is not What.READ and last.get(identity) is not event.what:
+                if event.what is not What.MEET:
+                    last[identity] = event.what
+                self._replay(caller, node, event, mapping, function.name)
+        return self._returned(caller, node, summary, mapping)
+
+    def _bind(
+        self, info: FunctionInfo, arguments: Arguments, skip: int
+    ) -> list[tuple[ast.expr, Value] | None]:
+        parameters = self._parameters(info)
+        bound: list[tuple[ast.expr, Value] | None] = [None] * len(parameters)
+        by_name = {parameter.arg: index for index, parameter in enumerate(parameters)}
+        position = skip
+        for argument, value, keyword in arguments:
+            if isinstance(argument, ast.Starred):
+                break
+            if not keyword:
+                if position < len(bound):
+                    bound[position] = (argument, value)
+                position += 1
+            elif keyword in by_name:
+                bound[by_name[keyword]] = (argument, value)
+        return bound
+
+    def _replay(
+        self,
+        caller: Interpreter,
+        node: ast.Call,
+        event: Event,
+        mapping: dict[int, tuple[ast.expr, Value]],
+        name: str,
+    ) -> None:
+        """What happened to a parameter happens to the argument."""
+        argument, value = mapping[event.value.identity]
+        if value.kind not in (Kind.MODULE, Kind.PART):
+            return
+        what = event.what
+        if event.detail in ("returned", "reads"):
+            return
+        place = event.place
+        if place is not None and place.key in mapping:
+            place = self._translated(caller, place, mapping, node)
+        if what is What.MEET:
+            self._replay_meeting(caller, node, event, mapping, name, argument, value)
+            return
+        if what is What.MOVE and place is not None and value.kind is Kind.MODULE:
+            caller.state.places[value.identity] = replace(place, node=node)
+        from devfix.flow.calls import path_of
+
+        caller.emit(what, node, value, path_of(argument), place=place, child=event.child, via=name,
+                    inner=event, detail=event.detail, devices=event.devices)  # fmt: skip
+
+    def _replay_meeting(
+        self,
+        caller: Interpreter,
+        node: ast.Call,
+        event: Event,
+        mapping: dict[int, tuple[ast.expr, Value]],
+        name: str,
+        argument: ast.expr,
+        module: Value,
+    ) -> None:
+        from devfix.flow.calls import path_of
+
+        place = caller.state.place(module)
+        if not place.on_device:
+            return
+        strays: list[Meeting] = []
+        for meeting in event.strays:
+            key = meeting.place.key
+            pair = mapping.get(key) if meeting.place.where is Where.OF else None
+            if pair is not None:
+                stray, value = pair
+                if value.kind in CARRIERS and value.place.where is Where.DEFAULT:
+                    strays.append(Meeting(stray, value, value.place, meeting.value.source))
+        if strays:
+            caller.emit(What.MEET, node, module, path_of(argument), place=place, strays=tuple(strays),
+                        devices=caller.devices(), via=name, inner=event, detail=event.detail)  # fmt: skip
+
+    def _translated(
+        self, caller: Interpreter, place: Place, mapping: dict[int, tuple[ast.expr, Value]], node: ast.AST
+    ) -> Place:
+        value = mapping[place.key][1]
+        if value.kind is Kind.DEVICE:
+            return replace(value.place, node=node)
+        device = caller.as_device(value)
+        if device is not None:
+            return replace(device.place, node=node)
+        if value.kind in (Kind.MODULE, Kind.TENSOR, Kind.BATCH):
+            return caller.state.place(value)
+        return UNPLACED
+
+    def _returned(
+        self, caller: Interpreter, node: ast.Call, summary: Scope, mapping: dict[int, tuple[ast.expr, Value]]
+    ) -> Value:
+        value = summary.returned
+        if value is None or value.kind is Kind.UNKNOWN:
+            return UNKNOWN
+        if value.identity in mapping:
+            return mapping[value.identity][1]
+        return self._outside(caller, value, mapping, node)
+
+    def _outside(
+        self, caller: Interpreter, value: Value, mapping: dict[int, tuple[ast.expr, Value]], node: ast.AST
+    ) -> Value:
+        """A value of a called function, as its caller sees it."""
+        place = value.place
+        if place.key in mapping:
+            place = self._translated(caller, place, mapping, node)
+        elif place.where is Where.OF:
+            place = UNPLACED
+        result = replace(value, place=place, parameter=-1)
+        if value.kind is Kind.MODULE:
+            result.identity = fresh_identity()
+        if value.kind in (Kind.TENSOR, Kind.BATCH) and value.source.startswith("`"):
+            result.source = value.source
+        if value.items is not None:
+            result.items = tuple(self._outside(caller, item, mapping, node) for item in value.items)
+        if value.element is not None:
+            result.element = self._outside(caller, value.element, mapping, node)
+        if value.fields is not None:
+            result.fields = {k: self._outside(caller, v, mapping, node) for k, v in value.fields.items()}
+        return result
+
+    def construct(self, caller: Interpreter, node: ast.Call, callee: Value, arguments: Arguments) -> Value:
+        """Make an instance of a class of this file."""
+        info = self.classes.get(callee.node) if isinstance(callee.node, ast.ClassDef) else None
+        if info is None:
+            return UNKNOWN
+        init = info.methods.get("__init__")
+        if not info.module:
+            if init is not None:
+                self.call_function(caller, node, init, arguments, Value(Kind.INSTANCE, node=info.node))
+            if any(base.rpartition(".")[2].endswith("DataLoader") for base in info.bases):
+                return Value(Kind.LOADER, self.default_place(node), node=node, source=f"a {info.node.name}")
+            return Value(Kind.INSTANCE, node=info.node, name=info.node.name)
+        place = caller.device_argument(node)
+        if place is None:
+            modules = [value for _, value, _ in arguments if value.kind in (Kind.MODULE, Kind.PART)]
+            if self._places_itself(info) or any(caller.state.place(m).where is not Where.DEFAULT for m in modules):
+                place = UNPLACED
+            else:
+                place = self.default_place(node)
+        if init is not None:
+            self._info(init, info).calls[node] = tuple(
+                pair[1] if pair else UNKNOWN for pair in self._bind(self._info(init, info), arguments, 1)
+            )
+        return Value(Kind.MODULE, place, fresh_identity(), node, info.node.name, bare=self._bare(info))
+
+    def _bare(self, info: ClassInfo) -> bool:
+        """No submodules and no parameters at all, as far as the class shows."""
+        if len(info.bases) != 1 or info.bases[0] not in torch_api.MODULE_BASES:
+            return False
+        text = self.source.code(info.node)
+        return "nn." not in text.replace("nn.Module", "").replace("nn.functional", "") and not re.search(
+            r"register_(?:buffer|parameter)|self\.\w+\s*=\s*[A-Z]\w*\(|Parameter\(", text
+        )
+
+
+def _tells(value: Value) -> bool:
+    """Is an argument worth a second look at the function?"""
+    if value.kind is Kind.DEVICE:
+        return value.parameter < 0
+    if value.kind in (Kind.MODULE, Kind.LOADER):
+        return value.parameter < 0 and value.place.where is not Where.UNKNOWN
+    return value.kind in (Kind.TOKENIZER, Kind.OWNER)
+
+
+def _joined_arguments(calls: list[tuple[Value, ...]]) -> tuple[Value, ...] | None:
+    """What all call sites of a function pass, position by position."""
+    if not calls:
+        return None
+    joined = list(calls[0])
+    for call in calls[1:]:
+        for index, value in enumerate(call[: len(joined)]):
+            joined[index] = join(joined[index], value)
+    return tuple(joined)

@@ -1,0 +1,167 @@
+"""Results: what came of one file, and of a run. Plain data that crosses process borders.
+
+Positions are lines and columns here, 1-based and in characters, since the texts stay behind
+in the worker. "Git lines" are lines that end with LF only, 0-based: the lines of a patch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from devfix.findings import Safety
+
+STAGES = ("discover", "read", "parse", "check", "rewrite", "verify", "write")
+
+
+@dataclass(frozen=True)
+class FileError:
+    """Something that could not be done with one path; the others were still done."""
+
+    path: str
+    stage: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Skipped:
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+@dataclass(frozen=True)
+class PlacedEdit:
+    place: Place
+    text: str
+
+
+@dataclass(frozen=True)
+class PlacedFix:
+    title: str
+    safety: Safety
+    edits: tuple[PlacedEdit, ...]
+
+
+@dataclass(frozen=True)
+class PlacedRelated:
+    """`path` is empty for the finding's own file; `line` is 0 where it is not known."""
+
+    path: str
+    line: int
+    column: int
+    message: str
+
+
+@dataclass(frozen=True)
+class PlacedFinding:
+    """A finding as it is shown.
+
+    `refusal` says why a fix that the codemod had could not be turned into text; `fix` is None then.
+    """
+
+    codemod: str
+    message: str
+    place: Place
+    related: tuple[PlacedRelated, ...] = ()
+    fix: PlacedFix | None = None
+    refusal: str = ""
+
+
+@dataclass(frozen=True)
+class Change:
+    """An applied fix, for the reader of a patch: the git lines of `before` that it touched."""
+
+    codemod: str
+    message: str
+    title: str
+    safety: Safety
+    lines: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A function or class of `before` in git lines: its `def` line, and first to last line."""
+
+    header: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class FileResult:
+    """What came of one file.
+
+    `findings` are those of the file as it was read, `remaining` those of `after`. `before` and
+    `after` are the whole bytes of a changed file, and empty for one that did not change.
+    """
+
+    path: str
+    findings: tuple[PlacedFinding, ...] = ()
+    remaining: tuple[PlacedFinding, ...] = ()
+    before: bytes = b""
+    after: bytes = b""
+    digest: str = ""
+    changes: tuple[Change, ...] = ()
+    scopes: tuple[Scope, ...] = ()
+    error: FileError | None = None
+    skipped: str = ""
+    seconds: float = 0.0
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after
+
+    @property
+    def applied(self) -> int:
+        """How many fixes went into `after`."""
+        return len(self.changes)
+
+    @property
+    def noteworthy(self) -> bool:
+        return bool(self.findings or self.error or self.changed or self.skipped)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A run: the noteworthy results in the order of their paths, and counts over all files."""
+
+    results: tuple[FileResult, ...]
+    errors: tuple[FileError, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    files: int = 0
+    files_read: int = 0
+    level: Safety = Safety.SAFE
+    written: tuple[str, ...] = ()
+    interrupted: bool = False
+    seconds: float = 0.0
+
+    @property
+    def findings(self) -> int:
+        return sum(len(result.findings) for result in self.results)
+
+    @property
+    def fixable(self) -> int:
+        """Findings whose fix is allowed at this run's level."""
+        return sum(
+            1
+            for result in self.results
+            for finding in result.findings
+            if finding.fix is not None and finding.fix.safety >= self.level
+        )
+
+    @property
+    def applied(self) -> int:
+        """Fixes in the files that were written."""
+        written = set(self.written)
+        return sum(result.applied for result in self.results if result.path in written)
+
+    @property
+    def changed(self) -> tuple[FileResult, ...]:
+        return tuple(result for result in self.results if result.changed)

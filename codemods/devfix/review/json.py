@@ -1,0 +1,71 @@
+"""Schema 1: findings for machines. Lines and columns count from 1, columns in characters.
+
+`fix` is null where there is none, and where the code around it could not be rewritten. The
+positions of `edits` are those of the file as it was read; they belong together. In `apply`,
+`summary.applied` counts the fixes that were written, and the findings are those from before.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from devfix import __version__
+from devfix.report import Place, PlacedFinding, Report
+
+SCHEMA = 1
+
+
+def render(report: Report) -> str:
+    """The report as JSON text, ASCII only."""
+    return json.dumps(document(report), indent=2)
+
+
+def document(report: Report) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "findings": [
+            _finding(result.path, finding) for result in report.results for finding in result.findings
+        ],
+        "errors": [
+            {"path": error.path, "stage": error.stage, "message": error.message} for error in report.errors
+        ],
+        "summary": {
+            "files": report.files,
+            "files_read": report.files_read,
+            "findings": report.findings,
+            "fixable": report.fixable,
+            "applied": report.applied,
+        },
+    }
+
+
+def _finding(path: str, finding: PlacedFinding) -> dict[str, Any]:
+    fix = finding.fix
+    return {
+        "path": path,
+        **_place(finding.place),
+        "codemod": finding.codemod,
+        "message": finding.message,
+        "related": [
+            {"path": other.path or path, "line": other.line or None, "message": other.message}
+            for other in finding.related
+        ],
+        "fix": None
+        if fix is None
+        else {
+            "title": fix.title,
+            "safety": fix.safety.label,
+            "edits": [{**_place(edit.place), "text": edit.text} for edit in fix.edits],
+        },
+    }
+
+
+def _place(place: Place) -> dict[str, int]:
+    return {
+        "line": place.line,
+        "column": place.column,
+        "end_line": place.end_line,
+        "end_column": place.end_column,
+    }

@@ -1,0 +1,114 @@
+"""Findings for people, in the manner of a compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from devfix.findings import Safety
+from devfix.report import FileError, FileResult, PlacedFinding, Report
+
+_COLOURS = {Safety.SAFE: "green", Safety.UNSAFE: "yellow", Safety.MANUAL: "red"}
+
+
+def printable(text: str) -> str:
+    """Text on one line, without characters that could steer a terminal or break an encoding."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    if "\udc80" <= character <= "\udcff":  # a byte of a file name that is no UTF-8
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return ascii(character)[1:-1]
+
+
+def findings(path: str, found: tuple[PlacedFinding, ...], *, level: Safety) -> Iterator[str]:
+    """The lines of one file's findings."""
+    name = printable(path)
+    for finding in found:
+        place = finding.place
+        where = click.style(f"{name}:{place.line}:{place.column}:", bold=True)
+        yield f"{where} {click.style(finding.codemod, fg='cyan')} {printable(finding.message)}"
+        for other in finding.related:
+            at = printable(other.path or path) + (f":{other.line}:{other.column}" if other.line else "")
+            yield f"    {at}: {printable(other.message)}"
+        if finding.fix is not None:
+            safety = finding.fix.safety
+            hint = " [needs --unsafe]" if level > safety >= Safety.UNSAFE else ""
+            label = click.style(f"fix ({safety.label})", fg=_COLOURS[safety])
+            yield f"    {label}: {printable(finding.fix.title)}{hint}"
+        elif finding.refusal:
+            yield f"    no fix: {printable(finding.refusal)}"
+
+
+def repaired(result: FileResult) -> str:
+    """What was written into one file."""
+    ids = ", ".join(sorted({change.codemod for change in result.changes}))
+    return f"{printable(result.path)}: {plural(result.applied, 'fix', 'es')} written ({ids})"
+
+
+def coloured_patch(data: bytes) -> bytes:
+    """A patch for a terminal; no longer one for `git apply`."""
+    colours = {b"-": "31", b"+": "32", b"@": "36", b"#": "2"}
+    out = []
+    for line in data.split(b"\n"):
+        colour = "1" if line.startswith((b"---", b"+++", b"diff ")) else colours.get(line[:1])
+        out.append(b"\x1b[%sm%s\x1b[0m" % (colour.encode(), line) if colour else line)
+    return b"\n".join(out)
+
+
+def error_line(error: FileError) -> str:
+    return f"devfix: {printable(error.path)}: {printable(error.message)}"
+
+
+def check_summary(report: Report) -> str:
+    """What a check found, in one line."""
+    files = plural(report.files, "file")
+    if not report.findings:
+        return f"no findings in {files}{_errors(report)}"
+    safeties = [
+        finding.fix.safety if finding.fix is not None else None
+        for result in report.results
+        for finding in result.findings
+    ]
+    kinds = [(f"{safety.label} fix", safeties.count(safety)) for safety in sorted(Safety, reverse=True)]
+    parts = [plural(count, what, "es") for what, count in kinds if count]
+    if safeties.count(None):
+        parts.append(f"{safeties.count(None)} without a fix")
+    where = sum(1 for result in report.results if result.findings)
+    text = f"{plural(report.findings, 'finding')} in {where} of {files}: {', '.join(parts)}{_errors(report)}"
+    if report.fixable:
+        text += "; `devfix diff` shows the repairs, `devfix apply` makes them"
+    return text
+
+
+def change_summary(report: Report, verb: str = "") -> str:
+    """What a diff would change or an apply has written, in one line."""
+    changed = [result for result in report.changed if not verb or result.path in set(report.written)]
+    fixes = sum(result.applied for result in changed)
+    left = sum(len(result.remaining) for result in report.results)
+    what = f"{plural(fixes, 'fix', 'es')} in {len(changed)} of {plural(report.files, 'file')}"
+    text = f"{what} {verb or 'to apply'}" if fixes else f"nothing to change in {plural(report.files, 'file')}"
+    return text + (f", {plural(left, 'finding')} left" if left else "") + _errors(report)
+
+
+def details(report: Report) -> Iterator[str]:
+    """What `--verbose` adds: what was skipped and why, and where the time went."""
+    for skipped in report.skipped:
+        yield f"skipped {printable(skipped.path)}: {skipped.reason}"
+    slow = sorted(report.results, key=lambda result: -result.seconds)[:5]
+    for result in slow:
+        if result.seconds >= 0.1:
+            yield f"{result.seconds:.2f} s in {printable(result.path)}"
+    yield f"{report.files_read} of {plural(report.files, 'file')} read in {report.seconds:.2f} s"
+
+
+def plural(number: int, what: str, ending: str = "s") -> str:
+    return f"{number} {what}{'' if number == 1 else ending}"
+
+
+def _errors(report: Report) -> str:
+    return f", {plural(len(report.errors), 'error')}" if report.errors else ""

@@ -1,0 +1,62 @@
+"""From a fix's edits to new text: the only place that knows how Python is laid out in lines.
+
+`text_edits` turns the structural edits of one fix into edits of characters, `select` says which
+fixes can go together, `merge` and `apply` make the new text, `verify` doubts the result. Whatever
+is not certain raises CannotRewrite: a finding without a fix is better than a wrong edit.
+"""
+
+from __future__ import annotations
+
+from devfix.findings import (
+    AppendCall,
+    DeleteStatement,
+    EnsureImport,
+    Fix,
+    InsertStatement,
+    MoveStatement,
+    ReplaceExpression,
+    SetArgument,
+    TextEdit,
+    WrapExpression,
+)
+from devfix.rewrite.combine import apply, merge, select, verify
+from devfix.rewrite.expressions import Expressions
+from devfix.rewrite.imports import place_import
+from devfix.rewrite.layout import CannotRewrite, Layout, in_order
+from devfix.rewrite.statements import Statements
+from devfix.source import Source
+
+__all__ = ["CannotRewrite", "apply", "merge", "select", "text_edits", "verify"]
+
+
+def text_edits(source: Source, fix: Fix) -> tuple[TextEdit, ...]:
+    """The edits of `fix` as edits of `source.text`, sorted and without overlap.
+
+    All are relative to `source`, and they work together: an expression may be changed inside
+    a statement that moves, several statements may arrive at one anchor (in the order given).
+    Edits that are done already (an import or an argument that is there) yield nothing.
+    Raises CannotRewrite where an edit is unclear, contradicts another one or would lose a comment.
+    """
+    layout = Layout(source)
+    expressions = Expressions(layout)
+    statements = Statements(layout)
+    for edit in fix.edits:
+        if isinstance(edit, AppendCall):
+            expressions.wrap(edit.expression, "", edit.suffix)
+        elif isinstance(edit, WrapExpression):
+            expressions.wrap(edit.expression, edit.before, edit.after)
+        elif isinstance(edit, ReplaceExpression):
+            expressions.replace(edit.expression, edit.text)
+        elif isinstance(edit, SetArgument):
+            expressions.set_argument(edit.call, edit.name, edit.value)
+        elif isinstance(edit, MoveStatement):
+            statements.move(edit.statement, edit.after)
+        elif isinstance(edit, InsertStatement):
+            statements.insert(edit.anchor, edit.text, edit.before)
+        elif isinstance(edit, DeleteStatement):
+            statements.delete(edit.statement)
+        else:
+            assert isinstance(edit, EnsureImport)
+            for text_edit in place_import(layout, edit.module, edit.name):
+                statements.add(text_edit)
+    return in_order(statements.edits(expressions.pieces()))

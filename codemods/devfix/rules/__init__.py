@@ -1,0 +1,1 @@
+"""One codemod, one file: its documentation, options, examples and traps included."""

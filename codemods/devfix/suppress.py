@@ -1,0 +1,112 @@
+"""Comments that silence devfix.
+
+`# devfix: skip-file` in any comment of a file: the file is not analysed.
+`# devfix: ignore[ID, ID]` or `# devfix: ignore` (every codemod) at the end of a line: the findings
+that start on that line, or on the statement (for `with`, `for`, `if`, `def`: its header) that the
+line belongs to. A comment may say something else first: `# noqa  # devfix: ignore`.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from devfix.findings import Finding
+from devfix.source import Source
+
+MARK = "devfix:"
+_SKIP = re.compile(r"#\s*devfix:\s*skip-file\b")
+_IGNORE = re.compile(r"#\s*devfix:\s*ignore\b(?!-)(?:\s*\[([^\]]*)\])?")
+_NEWLINES = re.compile(r"\r\n|\r")
+
+
+def skips_file(text: str) -> bool:
+    """True if a comment, not a string, says `devfix: skip-file`."""
+    if MARK not in text or not _SKIP.search(text):
+        return False
+    return any(_SKIP.search(comment) for _, comment in _comments(text))
+
+
+def unsuppressed(source: Source, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The findings that no comment silences."""
+    if not findings or MARK not in source.text:
+        return findings
+    ignored = _ignored_lines(source.text)
+    if not ignored:
+        return findings
+    kept = []
+    for finding in findings:
+        first, last = _lines(source, finding.span.start)
+        silenced = (ignored[line] for line in range(first, last + 1) if line in ignored)
+        if not any(ids is None or finding.codemod in ids for ids in silenced):
+            kept.append(finding)
+    return tuple(kept)
+
+
+def _ignored_lines(text: str) -> dict[int, frozenset[str] | None]:
+    """1-based line -> ids that are ignored there; None stands for all."""
+    found: dict[int, frozenset[str] | None] = {}
+    for line, comment in _comments(text):
+        for match in _IGNORE.finditer(comment):
+            if match[1] is None:
+                found[line] = None
+            elif (known := found.get(line, frozenset())) is not None:
+                found[line] = known | frozenset(word.strip() for word in match[1].split(","))
+    return found
+
+
+def _comments(text: str) -> Iterator[tuple[int, str]]:
+    """1-based line and text of every comment, up to the first thing that is no token."""
+    import tokenize  # only files that mention devfix pay for it
+
+    # One kind of newline: the tokenizers of different Python versions count lone CRs differently.
+    lines = io.StringIO(_NEWLINES.sub("\n", text))
+    try:
+        for token in tokenize.generate_tokens(lines.readline):
+            if token.type == tokenize.COMMENT and MARK in token.string:
+                yield token.start[0], token.string
+    except (tokenize.TokenError, SyntaxError):  # a broken file is reported by the parser
+        return
+
+
+def _lines(source: Source, offset: int) -> tuple[int, int]:
+    """First and last line of the innermost statement at `offset`; of its header, if it has a body."""
+    line = bisect_right(source.line_starts, offset)
+    first, last = line, line
+    block: list[ast.AST] = [source.tree]
+    while block:
+        node = block.pop()
+        children = _children(node)
+        if node is not source.tree:
+            first = _first_line(node)
+            last = getattr(node, "end_lineno", None) or first
+            if children:  # up to the line before the body, or the same line where they share it
+                last = max(first, min(_first_line(child) for child in children) - 1)
+        block = [child for child in children if _covers(source, child, offset)]
+    return min(first, line), max(last, line)
+
+
+def _children(node: ast.AST) -> list[ast.AST]:
+    found: list[ast.AST] = []
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        value = getattr(node, field, None)
+        if isinstance(value, list):
+            found.extend(value)
+    return found
+
+
+def _first_line(node: ast.AST) -> int:
+    """Of a statement (decorators included), an except clause or a case."""
+    start = node.pattern if isinstance(node, ast.match_case) else node
+    lines = [decorator.lineno for decorator in getattr(node, "decorator_list", ())]
+    return min([start.lineno, *lines])  # type: ignore[attr-defined]
+
+
+def _covers(source: Source, node: ast.AST, offset: int) -> bool:
+    if isinstance(node, ast.match_case):
+        return any(_covers(source, child, offset) for child in node.body)
+    span = source.span(node)
+    return span.start <= offset < span.end
