@@ -143,7 +143,7 @@ def diff(explain: bool, **options: Any) -> int:
     for result in report.changed:
         if patch.outside(result.path):
             name = text.printable(result.path)
-            run.note(f"devfix: {name}: outside the working directory, where `git apply` refuses to write")
+            run.note(f"devfix: {name}: outside the working directory, where `git apply` writes nothing")
     run.summary(report, text.change_summary(report))
     return _code(report, len(report.changed))
 
@@ -235,8 +235,9 @@ class _Run:
     def analyse(self, *, repair: bool) -> Report:
         """Read the settings and process every file; raises click.UsageError for bad settings."""
         from devfix import config, engine
-        from devfix.discover import Globs, discover
+        from devfix.discover import discover
         from devfix.findings import Safety
+        from devfix.globs import Globs
 
         name = self.options["stdin_filename"]
         try:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import importlib
 import os
 import sys
 import types
@@ -87,13 +88,10 @@ def _read(path: str) -> Config:
         raise ConfigError(f"{_shown(path)}: {error}") from error
     if b"devfix" not in data:  # somebody else's file: whether it is good TOML is not our business
         return Config()
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        table = tomllib.loads(data.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        table = toml.loads(data.decode("utf-8"))
+    except (toml.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{_shown(path)}: is not valid TOML: {error}") from error
     tool = table.get("tool", {})
     if not isinstance(tool, dict) or "devfix" not in tool:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from devfix.documents import DocumentError, read_bytes
+from devfix.globs import Globs, any_ignored, of_file
 from devfix.report import FileError, Skipped
-
-if TYPE_CHECKING:
-    import pathspec
 
 SUFFIX = ".py"
 _SKIPPED_FOLDERS = frozenset(
@@ -21,14 +17,6 @@ _SKIPPED_FOLDERS = frozenset(
 )
 # Names that are also good names for packages: skipped only if they hold no `__init__.py`.
 _BUILD_FOLDERS = frozenset({"build", "dist"})
-
-
-@dataclass(frozen=True)
-class Globs:
-    """Patterns in the syntax of .gitignore, relative to a folder."""
-
-    base: str
-    patterns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,7 +35,7 @@ def discover(paths: Sequence[str], include: Globs | None = None, exclude: Globs 
     the folder. Paths are relative to the working directory. Never raises: what cannot be used is in
     `errors`, and the reasons for leaving a file out in `skipped`.
     """
-    walk = _Walk(_compile(include), _compile(exclude))
+    walk = _Walk(include if include and include.patterns else None, exclude)
     for path in paths:
         walk.add(path)
     files = sorted(walk.files.values())
@@ -56,7 +44,7 @@ def discover(paths: Sequence[str], include: Globs | None = None, exclude: Globs 
 
 
 class _Walk:
-    def __init__(self, include: _Spec | None, exclude: _Spec | None) -> None:
+    def __init__(self, include: Globs | None, exclude: Globs | None) -> None:
         self.include = include
         self.exclude = exclude
         self.files: dict[str, str] = {}  # real path -> path as shown
@@ -86,7 +74,7 @@ class _Walk:
 
     def _folder(self, root: str) -> None:
         real = os.path.realpath(root)
-        todo: list[tuple[str, tuple[_Spec, ...]]] = [(real, _outer_ignores(real))]
+        todo: list[tuple[str, tuple[Globs, ...]]] = [(real, _outer_ignores(real))]
         while todo:
             folder, ignores = todo.pop()
             entries = self._entries(folder)
@@ -103,8 +91,8 @@ class _Walk:
         self,
         entry: os.DirEntry[str],
         root: str,
-        ignores: tuple[_Spec, ...],
-        todo: list[tuple[str, tuple[_Spec, ...]]],
+        ignores: tuple[Globs, ...],
+        todo: list[tuple[str, tuple[Globs, ...]]],
     ) -> None:
         name = entry.name
         try:
@@ -124,15 +112,18 @@ class _Walk:
                 self._skip(entry.path, "broken link" if not os.path.exists(real) else "not a regular file")
                 return
         except OSError as error:
+            if entry.is_symlink():
+                self._skip(entry.path, "broken link")  # a link to itself
+                return
             self._error(self._shown(entry.path), f"{error.strerror}; make it readable or exclude it")
             return
         if any_ignored(ignores, entry.path, is_folder):
             self._skip(entry.path, "ignored by .gitignore")
-        elif self.exclude is not None and self.exclude.decides(entry.path, is_folder):
+        elif self.exclude is not None and self.exclude.decide(entry.path, is_folder):
             self._skip(entry.path, "excluded")
         elif is_folder:
             todo.append((entry.path, ignores))
-        elif self.include is not None and not self.include.decides(entry.path, False):
+        elif self.include is not None and not self.include.below(entry.path):
             self._skip(entry.path, "not included")
         elif real == entry.path:
             self.files[real] = self._shown(entry.path)  # a file's own name wins over a link to it
@@ -175,74 +166,17 @@ def _foreign(folder: str, names: set[str]) -> str:
     return ""
 
 
-# --- patterns ------------------------------------------------------------------------------
-
-
-class _Spec:
-    """The patterns of one .gitignore, or of one option, below their folder."""
-
-    def __init__(self, base: str, spec: pathspec.GitIgnoreSpec) -> None:
-        self.prefix = base.rstrip(os.sep) + os.sep
-        self.spec = spec
-        # Most paths match nothing. One regular expression says so 5 times faster than one by one.
-        sources = [p.regex.pattern for p in spec.patterns if p.regex is not None and p.include is not None]
-        try:
-            self.any = re.compile("|".join(f"(?:{_unnamed(source)})" for source in sources))
-        except re.error:
-            self.any = re.compile("")
-
-    def decides(self, path: str, is_folder: bool) -> bool | None:
-        """True: matched; False: matched by a pattern with `!`; None: not matched."""
-        if not path.startswith(self.prefix):
-            return None
-        inside = path[len(self.prefix) :].replace(os.sep, "/") + ("/" if is_folder else "")
-        if not self.any.match(inside):
-            return None
-        return self.spec.check_file(inside).include
-
-
-_NAMED_GROUP = re.compile(r"\(\?P<\w+>")
-
-
-def _unnamed(source: str | bytes) -> str:
-    """A pattern that may stand in one alternation with others of the same group names."""
-    text = source.decode("latin-1") if isinstance(source, bytes) else source
-    return _NAMED_GROUP.sub("(?:", text)
-
-
-def any_ignored(ignores: tuple[_Spec, ...], path: str, is_folder: bool) -> bool:
-    """As git decides: the innermost .gitignore that says anything wins."""
-    for spec in reversed(ignores):
-        decided = spec.decides(path, is_folder)
-        if decided is not None:
-            return decided
-    return False
-
-
-def _compile(globs: Globs | None) -> _Spec | None:
-    if globs is None or not globs.patterns:
-        return None
-    return _spec(os.path.realpath(globs.base), globs.patterns)
-
-
-def _spec(base: str, lines: Sequence[str]) -> _Spec:
-    import pathspec  # 20 ms that most runs on single files need not pay
-
-    return _Spec(base, pathspec.GitIgnoreSpec.from_lines(lines))
-
-
-def _read_ignores(path: str, base: str) -> Iterator[_Spec]:
-    """The patterns of a file; a file that cannot be read, or holds a bad pattern, ignores nothing."""
+def _read_ignores(path: str, base: str) -> Iterator[Globs]:
+    """The patterns of a file, if it can be read and has any."""
     try:
-        text = read_bytes(path).decode("utf-8", "surrogateescape")
-        lines = [line for line in text.split("\n") if line.strip() and not line.startswith("#")]
-        if lines:
-            yield _spec(base, lines)
-    except (DocumentError, ValueError):
+        globs = of_file(read_bytes(path).decode("utf-8", "surrogateescape"), base)
+    except DocumentError:
         return
+    if globs is not None:
+        yield globs
 
 
-def _outer_ignores(root: str) -> tuple[_Spec, ...]:
+def _outer_ignores(root: str) -> tuple[Globs, ...]:
     """The .gitignore files above a named folder, up to the top of its repository.
 
     None if they ignore the folder itself: who names it wants it.
@@ -257,6 +191,6 @@ def _outer_ignores(root: str) -> tuple[_Spec, ...]:
     found = [*_read_ignores(os.path.join(top, ".git", "info", "exclude"), top)]
     for folder in reversed(above[1:]):
         found.extend(_read_ignores(os.path.join(folder, ".gitignore"), folder))
-    specs = tuple(found)
-    chain = [folder for folder in above[:-1] if any_ignored(specs, folder, True)]
-    return () if chain else specs
+    outer = tuple(found)
+    chain = [folder for folder in above[:-1] if any_ignored(outer, folder, True)]
+    return () if chain else outer

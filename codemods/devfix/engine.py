@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import time
 import traceback
 import warnings
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from devfix.codemod import Codemod
 from devfix.discover import Discovered
 from devfix.documents import Document, DocumentError, replace_file
 from devfix.findings import Finding, Safety, TextEdit
+from devfix.parallel import spread
 from devfix.place import back, git_lines, git_scopes, line_feeds, place_finding
 from devfix.report import Change, FileError, FileResult, PlacedFinding, Report, Scope, Skipped
 from devfix.source import Source
 from devfix.suppress import skips_file, unsuppressed
 
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
 PASSES = 10
-SERIAL = 50  # so few files are done before a pool of processes has started
-CHUNK = 16
 SECONDS = 60.0  # for one file
 _BUG = "this is devfix's own bug, please report it with the file"
 
@@ -150,6 +141,7 @@ class _Work:
             if after is None:
                 break
             if after.text in seen or number == PASSES:
+                self.stage = "rewrite"
                 ids = ", ".join(sorted({change.codemod for change in self.changes}))
                 raise Refused(f"the fixes of {ids} come to no end, so none was applied; {_BUG}")
             seen.add(after.text)
@@ -217,11 +209,16 @@ class _Work:
 
         if not self.history:
             self.scopes, self.feeds = git_scopes(source), line_feeds(source.text)
-        chosen = [wanted[index] for index in rewrite.select([edit for _, edit in wanted])]
+        chosen = [wanted[index] for index in rewrite.select([edit for _, edit in wanted], source)]
         merged = rewrite.merge([edit for _, edit in chosen])
         text = rewrite.apply(source.text, merged)
         self.stage = "verify"
-        after = rewrite.verify(source, merged, text)
+        try:
+            rewrite.verify(source.text, merged, text)
+        except rewrite.CannotRewrite as error:
+            ids = ", ".join(sorted({finding.codemod for finding, _ in chosen}))
+            raise Refused(f"the fixes of {ids} were not applied: {error}; {_BUG}") from error
+        after = self.parse(text)
         self.changes.extend(self.change(*pair) for pair in chosen)
         self.history.append(merged)
         return after
@@ -270,13 +267,13 @@ def run(
     """
     start = time.perf_counter()
     task = _Task(tuple(codemods), level, repair)
-    jobs = jobs or cores()
-    if jobs == 1 or len(found.files) < SERIAL:
-        with _no_gc() as tidy:
-            chunks = [tidy(task(chunk)) for chunk in _chunks(found.files)]
-    else:
-        chunks = list(_parallel(task, found.files, jobs, seconds))
+    chunks = tuple(spread(task, found.files, _lost, jobs=jobs, seconds=seconds))
     return replace(_report(found, chunks, level), seconds=time.perf_counter() - start)
+
+
+def _lost(path: str, why: str) -> _Chunk:
+    error = FileError(path, "check", f"{why}; exclude the file: {_BUG}")
+    return _Chunk((FileResult(path, error=error),), 1)
 
 
 def _report(found: Discovered, chunks: Sequence[_Chunk], level: Safety) -> Report:
@@ -330,82 +327,3 @@ class _Task:
         return _Chunk.of(
             [process_file(path, self.codemods, self.level, repair=self.repair) for path in paths]
         )
-
-
-def _chunks(paths: Sequence[str]) -> list[tuple[str, ...]]:
-    return [tuple(paths[at : at + CHUNK]) for at in range(0, len(paths), CHUNK)]
-
-
-def _parallel(task: _Task, paths: Sequence[str], jobs: int, seconds: float) -> Iterator[_Chunk]:
-    """Chunks in order. A chunk that is lost is done again file by file, to find the guilty one."""
-    from pebble import ProcessPool
-
-    pool = ProcessPool(max_workers=jobs, initializer=_start_worker)
-    try:
-        chunks = _chunks(paths)
-        futures = [pool.schedule(_in_worker, args=(task, chunk), timeout=seconds) for chunk in chunks]
-        for chunk, future in zip(chunks, futures, strict=True):
-            done = _wait(future, seconds)
-            if isinstance(done, _Chunk):
-                yield done
-                continue
-            for path in chunk:
-                alone = _wait(pool.schedule(_in_worker, args=(task, (path,)), timeout=seconds), seconds)
-                if isinstance(alone, str):
-                    error = FileError(path, "check", alone)
-                    alone = _Chunk((FileResult(path, error=error),), 1)
-                yield alone
-        pool.close()
-    finally:
-        pool.stop()
-        pool.join()
-
-
-def _wait(future: Future[_Chunk], seconds: float) -> _Chunk | str:
-    """What a worker sends, or why it sends nothing."""
-    from pebble import ProcessExpired
-
-    try:
-        return future.result()
-    except FutureTimeout:
-        return f"took longer than {seconds:.0f} s; exclude the file. {_BUG.capitalize()}"
-    except ProcessExpired as error:
-        return f"the process that worked on it died (exit code {error.exitcode}); exclude the file. {_BUG.capitalize()}"
-
-
-def _start_worker() -> None:
-    # What is imported by now stays for good; what a file leaves behind goes chunk by chunk.
-    gc.disable()
-    gc.freeze()
-
-
-def _in_worker(task: _Task, chunk: tuple[str, ...]) -> _Chunk:
-    done = task(chunk)
-    gc.collect()
-    return done
-
-
-@contextmanager
-def _no_gc() -> Iterator[Callable[[_Chunk], _Chunk]]:
-    """No garbage collection (a third of the time of `ast.parse`) but between chunks."""
-    was = gc.isenabled()
-    gc.disable()
-    gc.freeze()
-
-    def tidy(chunk: _Chunk) -> _Chunk:
-        gc.collect()
-        return chunk
-
-    try:
-        yield tidy
-    finally:
-        gc.unfreeze()
-        if was:
-            gc.enable()
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -101,8 +101,9 @@ def _children(node: ast.AST) -> list[ast.AST]:
 def _first_line(node: ast.AST) -> int:
     """Of a statement (decorators included), an except clause or a case."""
     start = node.pattern if isinstance(node, ast.match_case) else node
-    lines = [decorator.lineno for decorator in getattr(node, "decorator_list", ())]
-    return min([start.lineno, *lines])  # type: ignore[attr-defined]
+    lines: list[int] = [start.lineno]  # type: ignore[attr-defined]
+    lines.extend(decorator.lineno for decorator in getattr(node, "decorator_list", ()))
+    return min(lines)
 
 
 def _covers(source: Source, node: ast.AST, offset: int) -> bool:

@@ -104,10 +104,11 @@ def prepare_data(n_utterances, n_speakers=4, n_frames=20, n_mels=16):
 
 def parse_run_opts():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
+    on_gpu = torch.cuda.is_available()
+    parser.add_argument("--device", default="cuda:0" if on_gpu else "cpu")
     parser.add_argument("--precision", choices=DTYPES, default="bf16")
     # Half precision pays off in evaluation on a GPU only.
-    parser.add_argument("--eval_precision", choices=DTYPES, default="bf16" if torch.cuda.is_available() else "fp32")
+    parser.add_argument("--eval_precision", choices=DTYPES, default="bf16" if on_gpu else "fp32")
     parser.add_argument("--epochs", type=int, default=5)
     return vars(parser.parse_args())
 

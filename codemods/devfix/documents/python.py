@@ -84,7 +84,7 @@ class Document:
             if self.bom + self.text.encode(self.encoding) != self.data:
                 raise DocumentError(
                     "write",
-                    f"the file's encoding {self.encoding} does not give the same bytes back; save it as UTF-8",
+                    f"the file's encoding {self.encoding} does not give its own bytes back; save it as UTF-8",
                 )
             return self.bom + text.encode(self.encoding)
         except UnicodeEncodeError as error:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from devfix.flow import frameworks, torch_api
-from devfix.flow.evidence import looks_like_device
+from devfix.flow.evidence import looks_like_device, looks_like_layer, looks_like_pipeline, looks_like_processor, makes_token_ids
 from devfix.flow.events import Event, Meeting, Named, Scope, What
 from devfix.flow.lattice import (
     CARRIERS,
@@ -42,6 +42,12 @@ _READING_METHODS = (torch_api.MODULE_ONLY | torch_api.STATEFUL) - {"forward", "a
 _ATTACHING_METHODS = {"add_module": 1, "register_module": 1, "register_parameter": 1, "append": 0, "insert": 1,
                       "extend": 0, "update": 0, "__setattr__": 1}  # fmt: skip
 _NO_MODEL = ("Tokenizer", "Processor", "Config", "Extractor", "Scheduler", "Dataset", "Feature", "Cache")
+# Functions out of sight that run a model on what else they are given.
+_RUNNERS = frozenset({"generate", "generate_text_simple", "predict", "infer", "inference", "sample", "translate"})
+# Tensor methods that copy from any device, or only ask for a shape.
+_FOREIGN_ARGUMENTS = frozenset({"copy_", "set_", "expand_as", "view_as", "reshape_as", "resize_as_", "share_memory_",
+                                "split", "append", "extend", "update", "setdefault"})  # fmt: skip
+_PICTURES = frozenset({"an image", "loaded audio"})
 _WEIGHTED = {"weight", "pos_weight"}
 _ITERATION = frozenset({"enumerate", "zip", "iter", "next", "reversed", "list", "tuple", "sorted", "islice", "cycle"})
 _PROGRESS = frozenset({"tqdm", "trange", "track", "progress_bar", "tqdm_notebook", "log_every", "prange"})
@@ -172,6 +178,8 @@ class Calls:
         if isinstance(func, ast.Attribute) and not imported:
             return self._method(node, func, self.ev(func.value))
         arguments = self._arguments(node)
+        if looks_like_processor(name) and not imported and name not in self.state.names:
+            return self._tokenize(node, UNKNOWN)
         if name and (imported or isinstance(func, ast.Name)):
             known = self.state.names.get(func.id) if isinstance(func, ast.Name) else None
             if known is not None:
@@ -217,7 +225,7 @@ class Calls:
         if name in torch_api.AUTOCAST or "autocast" in last.lower():
             self.emit(What.AUTOCAST, node, UNKNOWN, name, devices=self.devices(), detail=name)
             return UNKNOWN
-        if last in _ITERATION or last in _PROGRESS:
+        if last in _ITERATION or last in _PROGRESS or name.startswith(("tqdm.", "rich.progress.")):
             return self._iterate(last, arguments)
         if name in torch_api.WRAPS or last in torch_api.WRAP_NAMES:
             return self._wrap(node, name, arguments)
@@ -395,14 +403,34 @@ class Calls:
         for argument, value, _ in arguments:
             if value.kind in (Kind.MODULE, Kind.PART) and last not in _READERS:
                 self.emit(What.USE, argument, value, path_of(argument), detail=f"passed to `{last or 'a call'}`")
-        if last in ("Variable",) and arguments:
+        if last == "Variable" and arguments:
             return arguments[0][1]
+        if makes_token_ids(last):
+            return Value(Kind.TENSOR, self.program.default_place(node), node=node, source=f"`{last}`", sure=False)
+        if last in _RUNNERS:
+            self._passed_together(node, arguments, last)
+        array = next((v for _, v, _ in arguments if v.kind is Kind.ARRAY and v.source in _PICTURES), None)
+        if array is not None:
+            return replace(array, node=node)
         if last in ("deepcopy", "copy") and arguments:
             copied = arguments[0][1]
             if copied.kind is Kind.MODULE:
                 return replace(copied, place=self.state.place(copied), identity=fresh_identity())
             return copied
         return UNKNOWN
+
+    def _passed_together(self, node: ast.Call, arguments: list[tuple[ast.expr, Value, str]], name: str) -> None:
+        """`generate(model, ids)`: a function out of sight that runs the model on its other arguments."""
+        for argument, value, _ in arguments:
+            if value.kind is Kind.MODULE:
+                place = self.state.place(value)
+                strays = tuple(
+                    Meeting(a, v, v.place, k) for a, v, k in arguments if v.kind in CARRIERS and self._stray(place, v)
+                )
+                if strays:
+                    self.emit(What.MEET, node, value, path_of(argument), place=place, strays=strays,
+                              devices=self.devices(), detail=f"passed to {name}")  # fmt: skip
+                return
 
     # --- methods -------------------------------------------------------------------------
 
@@ -413,6 +441,12 @@ class Calls:
             if moved is not None:
                 return moved
         arguments = self._arguments(node)
+        known = self.state.names.get(path_of(func))
+        if known is not None and known.kind in (Kind.MODULE, Kind.FUNCTION, Kind.CLASS, Kind.TOKENIZER):
+            return self._call_value(node, known, arguments, method)
+        if kind in (Kind.PART, Kind.MODULE, Kind.INSTANCE) and looks_like_processor(path_of(func)):
+            return Value(Kind.BATCH, self.program.default_place(node), node=node, sure=False,
+                         source=f"the output of `{path_of(func)}`")  # fmt: skip
         if kind is Kind.TENSOR or kind is Kind.BATCH:
             return self._tensor_method(node, method, base, arguments)
         if kind is Kind.MODULE or kind is Kind.PART:
@@ -427,12 +461,11 @@ class Calls:
                 return self._call_function(node, function, arguments, base)
         if kind is Kind.TOKENIZER:
             return self._tokenize(node, base)
+        if kind is Kind.ANY and method in torch_api.TENSOR_ONLY:
+            return replace(base, identity=0)
         if kind is Kind.DEVICE or kind is Kind.STRING:
             # `.split(":")[0]`, `.replace(":0", "")`: strings made of a device
             return Value(Kind.STRING, node=node, name="device.text") if kind is Kind.DEVICE else UNKNOWN
-        known = self.state.names.get(path_of(func)) if kind is Kind.UNKNOWN else None
-        if known is not None and known.kind in (Kind.MODULE, Kind.FUNCTION):
-            return self._call_value(node, known, arguments, method)
         if method == "from_pretrained":
             return self._pretrained(node, path_of(func.value))
         if "autocast" in method.lower():
@@ -441,6 +474,10 @@ class Calls:
         if kind is Kind.ARRAY:
             if method in ("items", "values", "keys"):
                 return UNKNOWN
+            if method in ("unsqueeze", "permute", "contiguous", "float", "half", "unsqueeze_") and base.source:
+                # Only a tensor has these: the image went through a transform.
+                return Value(Kind.TENSOR, self.program.default_place(node), node=node, source=base.source,
+                             sure=False)  # fmt: skip
             return base if method not in ("pop", "index", "count") else UNKNOWN
         if kind is Kind.LOADER:
             return base
@@ -452,7 +489,7 @@ class Calls:
         name = owner.rpartition(".")[2]
         if "Tokenizer" in name or "Processor" in name or "Extractor" in name:
             return Value(Kind.TOKENIZER, node=node, name=name)
-        if any(word in name for word in _NO_MODEL) or not name[:1].isupper():
+        if any(word in name for word in _NO_MODEL) or looks_like_pipeline(name) or not name[:1].isupper():
             return UNKNOWN
         place = self.device_argument(node)
         return Value(Kind.MODULE, place or self.program.default_place(node), fresh_identity(), node, name)
@@ -497,6 +534,8 @@ class Calls:
         dropped = isinstance(self.statement, ast.Expr) and self.statement.value is node
         if base.kind in (Kind.UNKNOWN, Kind.ANY):
             evidence = self.program.evidence
+            if looks_like_pipeline(path):
+                return base
             if base.kind is Kind.UNKNOWN and dropped and path and not evidence.used_as_tensor(path):
                 # A statement that drops the result only makes sense for a module.
                 base = Value(Kind.MODULE, UNPLACED, fresh_identity(), func.value, sure=evidence.used_as_module(path))
@@ -549,7 +588,10 @@ class Calls:
         if method == "type_as" and arguments:
             return replace(base, place=arguments[0][1].place, node=node)
         if any(value.kind in CARRIERS for _, value, _ in arguments):
-            return self.combine(node, [(node.func, base, ""), *arguments], method)
+            if method in _FOREIGN_ARGUMENTS:
+                return base
+            owner = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+            return self.combine(node, [(owner, base, ""), *arguments], method)
         if base.kind is Kind.BATCH:
             return base
         return Value(Kind.TENSOR, base.place, node=base.node, name=base.name, source=base.source,
@@ -583,6 +625,7 @@ class Calls:
             self.emit(What.READ, node, base, path_of(func.value), detail=method)
             return base if method not in ("state_dict", "keys", "register_forward_hook") else UNKNOWN
         fresh = [(a, v) for a, v, _ in arguments if v.kind is Kind.MODULE and v.node is not None]
+        fresh += [(a, layer) for a, v, _ in arguments if (layer := self._layer_of(a, v)) is not None]
         if fresh and (base.kind is Kind.PART or method.startswith(("set_", "add_", "attach", "register"))):
             self.attach(node, base, fresh[0][1], fresh[0][0], method)
             return UNKNOWN
@@ -593,6 +636,9 @@ class Calls:
 
     def _owner_method(self, method: str, base: Value, arguments: list[tuple[ast.expr, Value, str]]) -> Value:
         if method in frameworks.OWNERS.get(base.name, ()):
+            for argument, value, _ in arguments:
+                if value.kind in (Kind.MODULE, Kind.PART):
+                    self.emit(What.READ, argument, value, path_of(argument), detail="owned")
             owned = tuple(
                 replace(value, place=OWNED, identity=fresh_identity()) if value.kind is not Kind.UNKNOWN else UNKNOWN
                 for _, value, _ in arguments
@@ -618,12 +664,15 @@ class Calls:
             return self.combine(node, arguments, path)
         if place.where is Where.OWNED:
             return Value(Kind.TENSOR, UNPLACED, node=node, sure=False)
-        carriers = [(a, v, k) for a, v, k in arguments if v.kind in CARRIERS]
+        carriers = [(a, v, k) for a, v, k in arguments if v.kind in CARRIERS or v.kind is Kind.ANY]
+        unknown = place.where in (Where.UNKNOWN, Where.OF)
+        # With a module at an unknown place, and parameters as inputs, callers decide.
         strays = tuple(
-            Meeting(a, v, self.state.place(v), k) for a, v, k in carriers if self._stray(place, v) or
-            callee.parameter >= 0 and v.place.on_host
-        )  # fmt: skip
-        if strays or callee.parameter >= 0 or callee.kind is Kind.MODULE and carriers:
+            Meeting(a, v, v.place, k)
+            for a, v, k in carriers
+            if self._stray(place, v) or unknown and v.place.where in (Where.OF, Where.DEFAULT)
+        )
+        if strays:
             self.emit(What.MEET, node, callee, path, place=place, strays=strays, devices=self.devices(),
                       detail=method or "module")  # fmt: skip
         if place.on_device:
@@ -632,7 +681,7 @@ class Calls:
         for result in known:
             if result.on_device:
                 return Value(Kind.TENSOR, result, node=node, source=f"the output of `{path}`", sure=False)
-        if place.where is Where.DEFAULT and known:
+        if known and (place.where is Where.DEFAULT or known[0].where is Where.OF):
             return Value(Kind.TENSOR, known[0], node=node, sure=False)
         return Value(Kind.TENSOR, UNPLACED, node=node, sure=False)
 
@@ -645,8 +694,9 @@ class Calls:
         if not carriers:
             return Value(Kind.TENSOR, UNPLACED, node=node, sure=False) if name not in ("operator", "comparison") else UNKNOWN
         first = carriers[0][1]
-        placed = next((v for _, v, _ in carriers if v.place.on_device), None)
-        if placed is not None:
+        found = next(((a, v) for a, v, _ in carriers if v.place.on_device), None)
+        if found is not None:
+            placed = found[1]
             scalars = name in ("operator", "comparison")
             strays = tuple(
                 Meeting(a, v, v.place, k)
@@ -654,9 +704,21 @@ class Calls:
                 if v.place.where is Where.DEFAULT and not (v.form == "scalar" and scalars)
             )
             if strays:
-                self.emit(What.MEET, node, placed, name, place=placed.place, strays=strays,
+                self.emit(What.MEET, node, placed, path_of(found[0]), place=placed.place, strays=strays,
                           devices=self.devices(), detail=name)  # fmt: skip
             return Value(Kind.TENSOR, placed.place, node=node, source=placed.source, sure=placed.sure)
+        anchored = next(((a, v) for a, v, _ in carriers if v.place.where is Where.OF), None)
+        if anchored is not None:
+            scalars = name in ("operator", "comparison")
+            strays = tuple(
+                Meeting(a, v, v.place, k)
+                for a, v, k in carriers
+                if v.place.where is Where.DEFAULT and not (v.form == "scalar" and scalars)
+            )
+            if strays:
+                self.emit(What.MEET, node, anchored[1], path_of(anchored[0]), place=anchored[1].place, strays=strays,
+                          devices=self.devices(), detail=name)  # fmt: skip
+            return Value(Kind.TENSOR, anchored[1].place, node=node, sure=anchored[1].sure)
         if all(v.place.where is Where.DEFAULT for _, v, _ in carriers):
             big = next((v for _, v, _ in carriers if v.form != "scalar"), first)
             return Value(Kind.TENSOR, big.place, node=big.node, source=big.source, sure=big.sure, name=big.name,
@@ -673,6 +735,8 @@ class Calls:
         children = [child]
         if how in ("extend", "update") and child.items:
             children = list(child.items)
+        layer = self._layer_of(node, child)
+        children = [layer] if layer is not None else children
         for one in children:
             is_parameter = one.name == "torch.nn.Parameter"
             if one.kind is Kind.MODULE or is_parameter:
@@ -683,6 +747,17 @@ class Calls:
                 return
         if isinstance(target, (ast.Attribute, ast.Subscript)):
             self.emit(What.READ, target, root, path, detail="set")
+
+    def _layer_of(self, node: ast.expr | None, value: Value) -> Value | None:
+        """A layer of a class out of sight, by its name."""
+        if value.kind is not Kind.UNKNOWN or not isinstance(node, ast.Call):
+            return None
+        name = self.callee_name(node.func)
+        if not looks_like_layer(name.rpartition(".")[2]):
+            return None
+        told = any(keyword.arg == "device" for keyword in node.keywords)
+        place = UNPLACED if told else self.program.default_place(node)
+        return Value(Kind.MODULE, place, fresh_identity(), node, name, sure=False)
 
     # --- functions and classes of this file ------------------------------------------------
 

@@ -19,6 +19,16 @@ _MODULE_NAME = re.compile(
     r"module|critic|actor|policy|net[dg])\d*$",
     re.IGNORECASE,
 )
+_PROCESSOR_NAME = re.compile(
+    r"(?:^|[_.])(?:pre_?process(?:or|ing)?|image_processor|processor|tokenizer|feature_extractor)$", re.IGNORECASE
+)
+_PIPELINE_NAME = re.compile(r"(?:^|[_.])pipe(?:line)?s?\d*$|Pipeline\w*$", re.IGNORECASE)
+_TOKENS_NAME = re.compile(r"(?:^|_)(?:tokenize|text_to_(?:token_)?ids|to_token_ids)$")
+_LAYER_NAME = re.compile(r"^[A-Z]\w*(?:Layer|Linear|Head|Conv\dd|Embedding|Adapter|Classifier|Projection|Projector|MLP)$")
+_SIZE_NAME = re.compile(
+    r"(?:_features|_channels|_size|_dim|_dims|_heads|_embeddings|_classes|_layers)$|^(?:d_model|n_\w+|num_\w+|stride|"
+    r"padding|dilation|groups|bias|config|cfg|eps|p|dim|training)$"
+)
 _MODULE_ANNOTATION = re.compile(r"(?:^|\.)(?:Module|PreTrainedModel|\w+Model|\w+Net)$")
 _TENSOR_ANNOTATION = re.compile(r"(?:^|\.)(?:Tensor|\w*Tensor)$")
 _USE = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*?)\.(\w+)\b")
@@ -34,6 +44,35 @@ def looks_like_loader(path: str) -> bool:
 
 def looks_like_module(path: str) -> bool:
     return bool(_MODULE_NAME.search(path))
+
+
+def looks_like_pipeline(path: str) -> bool:
+    """A pipeline of diffusers or transformers: it places its own inputs."""
+    return bool(_PIPELINE_NAME.search(path))
+
+
+def looks_like_layer(name: str) -> bool:
+    """The name of a class of layers: `LoRALinearLayer`, `ArcFaceHead`."""
+    return bool(_LAYER_NAME.search(name))
+
+
+def looks_like_size(name: str) -> bool:
+    """An attribute of a module that is a number: `in_features`, `hidden_size`."""
+    return bool(_SIZE_NAME.search(name))
+
+
+def looks_like_processor(path: str) -> bool:
+    """Something that turns host data into the input of a model."""
+    return bool(_PROCESSOR_NAME.search(path))
+
+
+def makes_token_ids(name: str) -> bool:
+    return bool(_TOKENS_NAME.search(name))
+
+
+def makes_device_batches(name: str) -> bool:
+    """Loader factories that are known to put batches on the device by themselves."""
+    return "prefetch" in name.lower() or name == "create_loader" or name[:1].isupper()
 
 
 def annotation_text(node: ast.expr | None) -> str:

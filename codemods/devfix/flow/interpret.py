@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from devfix.flow import torch_api
 from devfix.flow.calls import Calls, path_of
-from devfix.flow.evidence import looks_like_device, looks_like_loader, looks_like_module
+from devfix.flow.evidence import (
+    looks_like_device,
+    looks_like_loader,
+    looks_like_module,
+    looks_like_pipeline,
+    makes_device_batches,
+)
 from devfix.flow.events import Scope, What
 from devfix.flow.lattice import (
     CARRIERS,
@@ -115,6 +121,8 @@ class Interpreter(Calls):
             if isinstance(target, ast.Subscript):
                 self.ev(target.slice)
             self.attach(target, root, value, node)
+            if (root.kind in CARRIERS or root.kind is Kind.ANY) and isinstance(target, ast.Subscript):
+                self._store_item(target, root, value)
         if not path:
             return
         if value.kind is Kind.UNKNOWN and node is not None:
@@ -125,8 +133,28 @@ class Interpreter(Calls):
             value = self._named_device(path, value)
         self.state.bind(path, value)
 
+    def _store_item(self, target: ast.Subscript, batch: Value, value: Value) -> None:
+        """`batch[key] = value`: part of the batch is elsewhere now, or all of it in a loop over its keys."""
+        path = path_of(target.value)
+        if not path:
+            return
+        if batch.kind is Kind.ANY:
+            if value.place.where is not Where.OF or value.place.key != batch.place.key:
+                self.state.names[path] = replace(batch, place=UNPLACED, identity=fresh_identity())
+            return
+        if batch.kind is Kind.TENSOR:
+            # An element of a batch may be a dict itself; a tensor that is written to stays where it is.
+            if not batch.sure and value.place.on_device:
+                self.state.names[path] = batch.at(value.place)
+            return
+        if isinstance(target.slice, ast.Constant):
+            moved = replace(batch, place=UNPLACED, element=self.element(batch), items=None, fields=batch.fields)
+        else:
+            moved = batch.at(value.place)
+        self.state.names[path] = moved
+
     def _unpack(self, targets: list[ast.expr], value: Value, node: ast.expr | None) -> None:
-        nodes: list[ast.expr | None] = [None] * len(targets)
+        nodes: list[ast.expr | None] = [node if isinstance(node, ast.Call) else None] * len(targets)
         if isinstance(node, (ast.Tuple, ast.List)) and len(node.elts) == len(targets):
             nodes = list(node.elts)
         items = value.items
@@ -168,6 +196,8 @@ class Interpreter(Calls):
         if isinstance(call, ast.Call):
             name = self.callee_name(call.func)
             last = name.rpartition(".")[2]
+            if looks_like_pipeline(path):
+                return UNKNOWN
             if evidence.used_as_module(path) and not looks_like_loader(path):
                 place = self.device_argument(call)
                 if place is None:
@@ -175,17 +205,22 @@ class Interpreter(Calls):
                     place = Place(Where.DEFAULT, node=call) if made else UNPLACED
                 return Value(Kind.MODULE, place, fresh_identity(), call, name, sure=last[:1].isupper())
             place = self.device_argument(call)
-            if place is not None and place.on_device and looks_like_module(path) and last[:1].isupper():
+            if place is not None and place.on_device and looks_like_module(path):
                 return Value(Kind.MODULE, place, fresh_identity(), call, name, sure=False)
             if looks_like_device(path):
                 place = Place(Where.SYMBOL, path, fresh_identity(), call)
                 return Value(Kind.DEVICE, place, node=call, sure=False)
+            if looks_like_loader(path) and place is None and not makes_device_batches(last):
+                default = self.program.default_place(call)
+                return Value(Kind.LOADER, default, node=call, source=f"`{path}`", sure=False)
         elif looks_like_device(path):
             return Value(Kind.DEVICE, Place(Where.SYMBOL, path, fresh_identity(), node), node=node, sure=False)
         return UNKNOWN
 
     def _settle(self, path: str, value: Value) -> Value:
         """Decide by evidence whether something that was moved is a module or a tensor."""
+        if looks_like_pipeline(path):
+            return UNKNOWN
         evidence = self.program.evidence
         if evidence.used_as_module(path):
             return replace(value, kind=Kind.MODULE, identity=value.identity or fresh_identity())
@@ -250,10 +285,18 @@ class Interpreter(Calls):
     def _return(self, node: ast.Return) -> None:
         if node.value is not None:
             value = self.ev(node.value)
-            self.returns.append(value)
+            self.returns.append(self._resolved(value))
             if value.kind in (Kind.MODULE, Kind.PART) and not isinstance(node.value, ast.Call):
                 self.emit(What.USE, node.value, value, path_of(node.value), detail="returned")
         self.state.dead = True
+
+    def _resolved(self, value: Value) -> Value:
+        """A value with the present places of the modules in it."""
+        if value.kind is Kind.MODULE:
+            return replace(value, place=self.state.place(value))
+        if value.items is not None:
+            return replace(value, items=tuple(self._resolved(item) for item in value.items))
+        return value
 
     def _ends(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Raise) and node.exc is not None:
@@ -310,9 +353,11 @@ class Interpreter(Calls):
                 return value
         base = self.ev(node.value)
         kind, attribute = base.kind, node.attr
-        if kind is Kind.UNKNOWN or kind is Kind.ANY:
-            if attribute == "device" and kind is Kind.ANY and base.parameter >= 0:
+        if kind is Kind.ANY:
+            if attribute == "device" and base.place.where is Where.OF:
                 return self.device_of(node, base)
+            if not path or not looks_like_device(path):
+                return NUMBER if attribute in torch_api.NOT_TENSOR else replace(base, identity=0)
         elif kind is Kind.TENSOR or kind is Kind.BATCH:
             if attribute == "device":
                 return self.device_of(node, base)
@@ -322,7 +367,9 @@ class Interpreter(Calls):
                 return NUMBER
             if kind is Kind.BATCH and base.fields and attribute in base.fields:
                 return base.fields[attribute]
-            return Value(Kind.TENSOR, base.place, node=node, source=base.source, sure=False)
+            # What a batch object holds may have been moved beforehand; only a loader in view tells.
+            place = base.place if base.sure or kind is Kind.TENSOR else UNPLACED
+            return Value(Kind.TENSOR, place, node=node, source=base.source, sure=False)
         elif kind is Kind.MODULE or kind is Kind.PART:
             if attribute == "device":
                 return self.device_of(node, base)
@@ -376,6 +423,8 @@ class Interpreter(Calls):
             return self.element(base)
         if kind is Kind.MODULE or kind is Kind.PART:
             return Value(Kind.PART, base.place, base.identity, node, sure=base.sure)
+        if kind is Kind.ANY:
+            return replace(base, identity=0)
         if path and looks_like_device(path.replace('["', ".").rstrip('"]')):
             value = Value(Kind.DEVICE, Place(Where.SYMBOL, path, fresh_identity(), node), node=node, sure=False)
             self.state.names[path] = value
@@ -506,6 +555,8 @@ class Interpreter(Calls):
             return Value(Kind.BATCH, value.place, node=value.node, source=f"a batch of {value.source}", sure=value.sure)
         if kind is Kind.TENSOR:
             return value
+        if kind is Kind.ANY:
+            return replace(value, identity=0)
         if kind is Kind.BATCH:
             return Value(Kind.TENSOR, value.place, node=value.node, source=value.source, sure=False)
         if kind is Kind.PART or kind is Kind.MODULE:

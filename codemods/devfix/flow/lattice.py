@@ -110,6 +110,7 @@ class Value:
     sure: bool = True
     bare: bool = False
     parameter: int = -1  # index of the function parameter that it is, in a summary
+    arms: tuple[int, ...] = ()  # identities of the objects it may be, one made in each branch
 
     def at(self, place: Place) -> Value:
         """The same value at another place, its elements included."""
@@ -145,6 +146,8 @@ def join(a: Value, b: Value) -> Value:
     if a is b:
         return a
     if a.kind is not b.kind:
+        if {a.kind, b.kind} == {Kind.MODULE, Kind.PART} and a.identity == b.identity:
+            return a if a.kind is Kind.PART else b
         return UNKNOWN
     if a.kind is Kind.DEVICE:
         form = a.form if a.form == b.form else ""
@@ -165,6 +168,8 @@ def join(a: Value, b: Value) -> Value:
         bare=a.bare and b.bare,
         identity=a.identity if a.identity == b.identity else fresh_identity(),
     )
+    if a.identity and b.identity and a.identity != b.identity:
+        joined.arms = (*(a.arms or (a.identity,)), *(b.arms or (b.identity,)))
     if a.items is not None and b.items is not None and len(a.items) == len(b.items):
         joined.items = tuple(join(x, y) for x, y in zip(a.items, b.items, strict=True))
     elif a.items is not b.items:
@@ -219,12 +224,23 @@ class State:
                     if joined.kind is Kind.DEVICE and not joined.place.text:
                         joined.place = replace(joined.place, text=name)
                     mine[name] = joined
-        for identity, place in other.places.items():
-            own = self.places.get(identity)
-            if own is None:
-                self.places[identity] = place
-            elif own is not place:
-                self.places[identity] = join_places(own, place)
+        for identity in {*self.places, *other.places}:
+            here, there = self.places.get(identity), other.places.get(identity)
+            if here is there:
+                continue
+            # Where one branch has no entry, the object is where it was made.
+            made = self._made(identity) if here is None or there is None else None
+            here, there = here or made, there or made
+            if here is None or there is None:
+                self.places[identity] = here or there or UNPLACED
+            else:
+                self.places[identity] = join_places(here, there)
+
+    def _made(self, identity: int) -> Place | None:
+        for value in self.names.values():
+            if value.identity == identity:
+                return value.place
+        return None
 
     def bind(self, path: str, value: Value) -> None:
         """Give a name or dotted path a value; what was known below it is forgotten."""

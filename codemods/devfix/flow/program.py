@@ -19,6 +19,7 @@ from devfix.flow.evidence import (
     looks_like_device,
     looks_like_loader,
     looks_like_module,
+    looks_like_size,
 )
 from devfix.flow.interpret import Interpreter
 from devfix.flow.lattice import (
@@ -45,13 +46,13 @@ _SELF_ATTRIBUTE = re.compile(r"\bself\.(\w+)(?:\s*,\s*self\.(\w+))?\s*(?::[^=\n]
 class FunctionInfo:
     node: Function
     owner: ClassInfo | None
-    names: dict[str, Value] | None = None  # of the function around it
+    outer: State | None = None  # of the function around it, at its end
     calls: dict[ast.AST, tuple[Value, ...]] = field(default_factory=dict)
     summary: Scope | None = None
     summary_values: dict[ast.expr, Value] = field(default_factory=dict)
     final: Scope | None = None
     running: bool = False
-    end: dict[str, Value] = field(default_factory=dict)
+    end: State = field(default_factory=lambda: State({}, {}))
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +77,7 @@ class Program:
         self.functions: dict[ast.AST, FunctionInfo] = {}
         self.classes: dict[ast.ClassDef, ClassInfo] = {}
         self.class_names: dict[str, ClassInfo] = {}
-        self.globals: dict[str, Value] = {}
+        self._module: Interpreter | None = None
         self.scopes: list[Scope] = []
         self._default_known = not any(call in source.text for call in torch_api.DEFAULT_DEVICE_CALLS)
         self._depth = 0
@@ -91,12 +92,10 @@ class Program:
         """Interpret the module body, then every function, callers before callees where possible."""
         tree = self.source.tree
         scope = Scope(tree, "<module>")
-        state = State(self.globals, {})
-        interpreter = Interpreter(self, scope, state)
+        interpreter = self._module = Interpreter(self, scope, State({}, {}))
         interpreter.block(tree.body)
-        self.globals = interpreter.state.names
         for name in re.findall(r"(?m)^[ \t]+global[ \t]+(\w+)", self.source.text):
-            self.globals.pop(name, None)
+            interpreter.state.names.pop(name, None)
         self.scopes.append(scope)
         for function in interpreter.nested:
             self._info(function, None)
@@ -109,6 +108,10 @@ class Program:
             for node in called or waiting[:1]:
                 done.add(node)
                 self._finish(self.functions[node])
+
+    def _globals(self) -> State:
+        """The module body's names, as far as it has been interpreted."""
+        return self._module.state if self._module is not None else State({}, {})
 
     def _info(self, node: Function, owner: ClassInfo | None) -> FunctionInfo:
         info = self.functions.get(node)
@@ -176,11 +179,8 @@ class Program:
         scope = Scope(node, node.name, owner.node if owner else None)
         scope.host = bool(owner and owner.host) or any(word in node.name for word in frameworks.HOST_FUNCTIONS)
         scope.owned = bool(owner and owner.owned)
-        names = dict(info.names if info.names is not None else self.globals)
-        if owner is not None and node.name != "__init__":
-            init = owner.methods.get("__init__")
-            if init is not None:
-                names.update(self._facts(owner, self.functions[init]))
+        state = info.outer.copy() if info.outer is not None else self._globals().copy()
+        names = state.names
         parameters: list[Value] = []
         for index, argument in enumerate(self._parameters(info)):
             value = self._symbolic(info, argument, index)
@@ -190,25 +190,26 @@ class Program:
             elif passed is not None and index < len(passed) and passed[index].kind is not Kind.UNKNOWN:
                 value = self._given(passed[index], value, argument)
             parameters.append(value)
-            State(names, {}).bind(argument.arg, value)
+            state.bind(argument.arg, value)
+        if owner is not None and node.name != "__init__":
+            init = owner.methods.get("__init__")
+            if init is not None:
+                names.update(self._facts(owner, self.functions[init]))
         for extra in (node.args.vararg, node.args.kwarg):
             if extra is not None:
                 names.pop(extra.arg, None)
         scope.parameters = tuple(parameters)
-        interpreter = Interpreter(self, scope, State(names, {}))
+        interpreter = Interpreter(self, scope, state)
         interpreter.values = {}
         interpreter.block(node.body)
         if interpreter.returns:
             returned = interpreter.returns[0]
             for value in interpreter.returns[1:]:
                 returned = join(returned, value)
-            if returned.kind is Kind.MODULE:
-                returned = replace(returned, place=interpreter.state.place(returned))
             scope.returned = returned
-        info.end = interpreter.state.names
+        info.end = interpreter.state
         for nested in interpreter.nested:
-            inner = self._info(nested, None)
-            inner.names = interpreter.state.names
+            self._info(nested, None).outer = interpreter.state
         return scope, interpreter.values
 
     def _given(self, passed: Value, symbolic: Value, argument: ast.arg) -> Value:
@@ -232,7 +233,11 @@ class Program:
             self._finish(init)
         if owner.facts is not None:
             return owner.facts
-        facts = {name: value for name, value in init.end.items() if name.startswith("self.")}
+        facts = {
+            name: replace(value, place=init.end.place(value)) if value.kind is Kind.MODULE else value
+            for name, value in init.end.names.items()
+            if name.startswith("self.")
+        }
         if not facts:
             return facts
         outside = self.source.text[: self.source.span(owner.node).end]
@@ -490,7 +495,11 @@ class Program:
             return Value(Kind.INSTANCE, node=info.node, name=info.node.name)
         place = caller.device_argument(node)
         if place is None:
-            modules = [value for _, value, _ in arguments if value.kind in (Kind.MODULE, Kind.PART)]
+            modules = [
+                value
+                for _, value, _ in arguments
+                if value.kind is Kind.MODULE or value.kind is Kind.PART and not looks_like_size(value.name)
+            ]
             if self._places_itself(info) or any(caller.state.place(m).where is not Where.DEFAULT for m in modules):
                 place = UNPLACED
             else:

@@ -25,7 +25,7 @@ LEGACY = frozenset(
         "CharTensor ByteTensor BoolTensor"
     ).split()
 )
-LEGACY_CUDA = frozenset(f"torch.cuda.{name.rpartition('.')[2]}" for name in LEGACY)
+LEGACY_CUDA = frozenset(f"torch.cuda.{name.rpartition('.')[2]}" for name in LEGACY - {"torch.Tensor"})
 # Data of the host becomes a CPU tensor.
 FROM_HOST = {
     "torch.from_numpy": "a numpy array",
@@ -61,12 +61,11 @@ NOT_TENSOR = frozenset(
 # Names that only tensors have: using one tells that a value is a tensor.
 TENSOR_ONLY = frozenset(
     {
-        "unsqueeze", "unsqueeze_", "squeeze", "view", "permute", "contiguous", "detach", "cuda", "cpu",
-        "float", "long", "half", "bfloat16", "backward", "requires_grad_", "clone", "numel", "argmax",
-        "softmax", "log_softmax", "sigmoid", "expand", "expand_as", "view_as", "masked_fill", "scatter_",
-        "gather", "index_select", "matmul", "bmm", "chunk", "size", "item", "type_as", "new_zeros",
-        "new_ones", "new_tensor", "new_full", "new_empty", "unbind", "transpose", "narrow", "normal_",
-        "zero_", "fill_", "copy_", "clamp", "clamp_", "eq", "ne", "topk", "dim", "flatten", "repeat",
+        "unsqueeze", "unsqueeze_", "squeeze", "view", "permute", "contiguous", "detach", "long", "backward",
+        "numel", "argmax", "softmax", "log_softmax", "sigmoid", "expand", "expand_as", "view_as",
+        "masked_fill", "scatter_", "gather", "index_select", "matmul", "bmm", "item", "type_as", "new_zeros",
+        "new_ones", "new_tensor", "new_full", "new_empty", "unbind", "transpose", "narrow", "normal_", "zero_",
+        "fill_", "copy_", "clamp", "clamp_", "topk", "dim", "flatten", "chunk", "size",
     }
 )  # fmt: skip
 # Methods that modules share with optimizers, schedulers and scalers.

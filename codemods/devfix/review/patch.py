@@ -1,23 +1,24 @@
 """The changes of a run as a patch that `git apply` takes as it is, byte for byte.
 
 Lines end with LF only, as git sees them: a CR, a form feed or U+2028 is a byte of its line. Names
-are relative to the working directory and quoted as git quotes them; a symbolic link stands for its
-target. A file outside of the working directory keeps its `..`, which git takes only with
-`git apply --unsafe-paths` outside of a repository.
+are quoted as git quotes them, a symbolic link stands for its target, and names count from where
+git counts them in a patch with `diff --git` headers: from the top of the repository that the
+working directory is in, or from the working directory itself where there is none. (Without such
+headers git guesses in sub-folders how much of a name to strip, and takes `site/site/x.py` for
+`site/x.py`.) Git skips files outside of the working directory without a word: see `outside`.
 """
 
 from __future__ import annotations
 
 import os
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from devfix.report import Change, FileResult, Report, Scope
 from devfix.review.text import printable
 
 CONTEXT = 3
+_MOST = 2000  # differences; beyond it a patch is one block
 _HEADER = 80  # what git keeps of a function's first line
 
 
@@ -40,12 +41,14 @@ def patch(report: Report, *, explain: bool = False) -> bytes:
     With `explain` each hunk has a `diff --git` header of its own, since only before such a header
     does git skip text: there stands which codemod changed what, and how safe it is.
     """
-    return b"".join(file_patch(result, explain=explain) for result in report.changed)
+    top = _top()
+    return b"".join(file_patch(result, top, explain=explain) for result in report.changed)
 
 
-def file_patch(result: FileResult, *, explain: bool = False) -> bytes:
+def file_patch(result: FileResult, top: str, *, explain: bool = False) -> bytes:
+    """The part of a patch for one file, named from the folder `top`."""
     before, after = split(result.before), split(result.after)
-    header = _file_header(result.path)
+    header = _file_header(_name(result.path, top))
     out: list[bytes] = [] if explain else [header]
     for hunk in hunks(before, after):
         if explain:
@@ -102,20 +105,28 @@ def quoted(name: bytes) -> bytes:
 
 
 def outside(path: str) -> bool:
-    """True for a file outside of the working directory, which `git apply` refuses."""
-    return _name(path).startswith((b"../", b"/"))
+    """True for a file outside of the working directory, which `git apply` skips or refuses."""
+    return not os.path.realpath(path).startswith(os.getcwd().rstrip(os.sep) + os.sep)
 
 
-def _name(path: str) -> bytes:
-    here = os.getcwd()
-    real = os.path.realpath(path)
-    if os.path.islink(path) or real != os.path.join(here, os.path.normpath(path)):
-        path = os.path.relpath(real, here)
-    return os.fsencode(os.path.normpath(path)).replace(os.fsencode(os.sep), b"/")
+def _name(path: str, top: str) -> bytes:
+    return os.fsencode(os.path.relpath(os.path.realpath(path), top)).replace(os.fsencode(os.sep), b"/")
 
 
-def _file_header(path: str) -> bytes:
-    name = _name(path)
+def _top() -> str:
+    """The top of the repository that the working directory is in; else that directory itself."""
+    here = folder = os.getcwd()
+    while True:
+        git = os.path.join(folder, ".git")
+        if os.path.isfile(git) or os.path.isfile(os.path.join(git, "HEAD")):
+            return folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return here
+        folder = parent
+
+
+def _file_header(name: bytes) -> bytes:
     old, new = quoted(b"a/" + name), quoted(b"b/" + name)
     # git ends a name with blanks by a tab, or other tools would cut it.
     end = b"\t\n" if b" " in name and not old.startswith(b'"') else b"\n"
@@ -194,62 +205,58 @@ def _line(sign: bytes, line: bytes) -> bytes:
     return sign + line if line.endswith(b"\n") else sign + line + b"\n\\ No newline at end of file\n"
 
 
-def _differences(before: list[bytes], after: list[bytes]) -> Iterator[tuple[int, int, int, int]]:
-    """Ranges (i1, i2, j1, j2) of lines that differ, in order.
+def _differences(before: list[bytes], after: list[bytes]) -> list[tuple[int, int, int, int]]:
+    """Ranges (i1, i2, j1, j2) of lines that differ, in order; the fewest lines that can be.
 
-    Lines that occur once on either side are the fixed points, and difflib works between them: on a
-    whole file it takes seconds, since blank lines match everywhere.
+    Myers' algorithm, as in git: the time is that of the lines times the differences. (difflib takes
+    the lines times the lines, a minute for a long file with many blank ones.)
     """
-    i = j = 0
-    pending: list[tuple[int, int, int, int]] = []
-    for a, b in [*_anchors(before, after), (len(before), len(after))]:
+    start, end, new_end = 0, len(before), len(after)
+    while start < end and start < new_end and before[start] == after[start]:
+        start += 1
+    while end > start and new_end > start and before[end - 1] == after[new_end - 1]:
+        end, new_end = end - 1, new_end - 1
+    found: list[tuple[int, int, int, int]] = []
+    i = j = start
+    for a, b in [*_common(before, after, start, end, new_end), (end, new_end)]:
         if a > i or b > j:
-            pending.extend(_small_differences(before, after, i, a, j, b))
+            found.append((i, a, j, b))
         i, j = a + 1, b + 1
-    for block in pending:
-        yield block
+    return found
 
 
-def _small_differences(
-    before: list[bytes], after: list[bytes], i: int, a: int, j: int, b: int
-) -> Iterator[tuple[int, int, int, int]]:
-    while i < a and j < b and before[i] == after[j]:
-        i, j = i + 1, j + 1
-    while i < a and j < b and before[a - 1] == after[b - 1]:
-        a, b = a - 1, b - 1
-    if i == a or j == b:
-        if i < a or j < b:
-            yield i, a, j, b
-        return
-    matcher = SequenceMatcher(None, before[i:a], after[j:b], autojunk=False)
-    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
-        if tag != "equal":
-            yield i + i1, i + i2, j + j1, j + j2
+def _common(
+    before: list[bytes], after: list[bytes], start: int, end: int, new_end: int
+) -> list[tuple[int, int]]:
+    """Pairs of lines that stay, between `start` (of both) and the ends."""
+    height, width = end - start, new_end - start
+    if not height or not width:
+        return []
+    furthest = {1: 0}  # diagonal (i - j) -> how far down it we can come
+    trace: list[dict[int, int]] = []
+    for differences in range(min(height + width, _MOST) + 1):
+        trace.append(dict(furthest))
+        for k in range(-differences, differences + 1, 2):
+            down = k == -differences or (k != differences and furthest[k - 1] < furthest[k + 1])
+            i = furthest[k + 1] if down else furthest[k - 1] + 1
+            j = i - k
+            while i < height and j < width and before[start + i] == after[start + j]:
+                i, j = i + 1, j + 1
+            furthest[k] = i
+            if i >= height and j >= width:
+                return _trace_back(trace, height, width, start)
+    return []  # nearly everything differs
 
 
-def _anchors(before: list[bytes], after: list[bytes]) -> list[tuple[int, int]]:
-    """Lines that are unique on both sides, without those that changed their order (patience diff)."""
-    unique_before, unique_after = _unique(before), _unique(after)
-    pairs = [(i, unique_after[line]) for line, i in unique_before.items() if line in unique_after]
-    # Longest run of pairs whose places in `after` rise.
-    tails: list[int] = []
-    ends: list[int] = []
-    previous: list[int] = []
-    for index, (_, b) in enumerate(pairs):
-        at = bisect_left(tails, b)
-        previous.append(ends[at - 1] if at else -1)
-        tails[at : at + 1] = [b]
-        ends[at : at + 1] = [index]
-    found = []
-    index = ends[-1] if ends else -1
-    while index >= 0:
-        found.append(pairs[index])
-        index = previous[index]
-    return found[::-1]
-
-
-def _unique(lines: list[bytes]) -> dict[bytes, int]:
-    found: dict[bytes, int] = {}
-    for index, line in enumerate(lines):
-        found[line] = -1 if line in found else index
-    return {line: index for line, index in found.items() if index >= 0}
+def _trace_back(trace: list[dict[int, int]], i: int, j: int, start: int) -> list[tuple[int, int]]:
+    pairs: list[tuple[int, int]] = []
+    for differences in range(len(trace) - 1, -1, -1):
+        furthest, k = trace[differences], i - j
+        down = k == -differences or (k != differences and furthest[k - 1] < furthest[k + 1])
+        previous = furthest[k + 1] if down else furthest[k - 1]
+        stop = previous if down else previous + 1
+        while i > stop and j > 0:
+            i, j = i - 1, j - 1
+            pairs.append((start + i, start + j))
+        i, j = previous, previous - (k + 1 if down else k - 1)
+    return pairs[::-1]

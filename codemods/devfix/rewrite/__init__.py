@@ -37,9 +37,19 @@ def text_edits(source: Source, fix: Fix) -> tuple[TextEdit, ...]:
     Edits that are done already (an import or an argument that is there) yield nothing.
     Raises CannotRewrite where an edit is unclear, contradicts another one or would lose a comment.
     """
+    try:
+        return _text_edits(source, fix)
+    except RecursionError:
+        raise CannotRewrite("the expression is nested too deeply") from None
+
+
+def _text_edits(source: Source, fix: Fix) -> tuple[TextEdit, ...]:
     layout = Layout(source)
     expressions = Expressions(layout)
     statements = Statements(layout)
+    for needed in dict.fromkeys(e for e in fix.edits if isinstance(e, EnsureImport)):
+        for text_edit in place_import(layout, needed.module, needed.name):
+            statements.add(text_edit)
     for edit in fix.edits:
         if isinstance(edit, AppendCall):
             expressions.wrap(edit.expression, "", edit.suffix)
@@ -55,8 +65,4 @@ def text_edits(source: Source, fix: Fix) -> tuple[TextEdit, ...]:
             statements.insert(edit.anchor, edit.text, edit.before)
         elif isinstance(edit, DeleteStatement):
             statements.delete(edit.statement)
-        else:
-            assert isinstance(edit, EnsureImport)
-            for text_edit in place_import(layout, edit.module, edit.name):
-                statements.add(text_edit)
     return in_order(statements.edits(expressions.pieces()))

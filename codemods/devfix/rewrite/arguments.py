@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import os
 from typing import TYPE_CHECKING
 
 from devfix.findings import Span, TextEdit
-from devfix.rewrite.layout import NEWLINE, CannotRewrite, Layout
+from devfix.rewrite.layout import NEWLINE, CannotRewrite, Layout, trim
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -23,10 +22,9 @@ def add_arguments(layout: Layout, call: ast.Call, values: dict[str, str]) -> lis
     if len(call.args) == 1 and not call.keywords:
         only = call.args[0]
         if isinstance(only, ast.GeneratorExp) and source.span(only).end == span.end:
-            # f(x for x in y): the call's parentheses are the generator's, which now needs its own
+            # f(x for x in y): its parentheses are the call's and the generator's at once
             at = source.span(only)
             text = "".join(f", {name}={value}" for name, value in values.items())
-            # the generator's own parentheses are inserted inside the call's, so that nothing else moves
             return [TextEdit(Span(at.start, at.start), "("), TextEdit(Span(at.end, at.end), text + ")")]
     old = source.code(call)
     new = _with_arguments(NEWLINE.sub("\n", old), values, layout.describe(span))
@@ -77,7 +75,6 @@ def _add(call: cst.Call, name: str, value: cst.BaseExpression) -> cst.Call:
     if rest and isinstance(rest[-1].comma, cst.Comma):
         lead = rest[-1].comma.whitespace_after
     # The new argument gets a line of its own where the last one begins a line.
-    own = isinstance(lead, cst.ParenthesizedWhitespace)
     trailing = isinstance(last.comma, cst.Comma)
     tail = last.comma.whitespace_after if isinstance(last.comma, cst.Comma) else last.whitespace_after_arg
     before_new: cst.BaseParenthesizableWhitespace = cst.SimpleWhitespace(" ")
@@ -92,8 +89,6 @@ def _add(call: cst.Call, name: str, value: cst.BaseExpression) -> cst.Call:
         comma = last.comma.with_changes(whitespace_after=before_new)
     else:
         comma = cst.Comma(whitespace_after=before_new)
-        if not own and isinstance(tail, cst.SimpleWhitespace):
-            pass
         last = last.with_changes(whitespace_after_arg=none)
     last = last.with_changes(comma=comma)
     if trailing:
@@ -106,11 +101,7 @@ def _add(call: cst.Call, name: str, value: cst.BaseExpression) -> cst.Call:
 def _difference(old: str, new: str, at: int, newline: str) -> TextEdit:
     """The edit from `old` to `new`, which has `\\n` throughout: without what both begin or end with."""
     plain = NEWLINE.sub("\n", old)
-    head = len(os.path.commonprefix([plain, new]))
-    limit = min(len(plain), len(new)) - head
-    foot = 0
-    while foot < limit and plain[-1 - foot] == new[-1 - foot]:
-        foot += 1
+    head, foot = trim(plain, new)
     # offsets in the text as it is, where a newline may have two characters
     widths = [len(part) for part in NEWLINE.findall(old)]
     start = head + sum(widths[: plain.count("\n", 0, head)]) - plain.count("\n", 0, head)

@@ -105,7 +105,7 @@ class Expressions:
             return
         needed = _needed(form, f"{before}...{after}")
         weak = self._strength(node) < needed or (needed == _PRIMARY and self._brittle(node))
-        outer = _parsed_strength(form, before + _HOLE + after)
+        outer = _text_strength(form, before + _HOLE + after)
         target, own = span, self._strength(node)
         if weak and (grouped := self._layout.grouped(span)):
             target, own, weak = grouped, _PRIMARY, False
@@ -128,12 +128,13 @@ class Expressions:
             return
         if comments("(" + self._layout.text[span.start : span.end] + "\n)"):
             raise CannotRewrite(f"{self._layout.describe(span)} has a comment that would be lost")
-        strength = _parsed_strength(new, text)
+        strength = _text_strength(new, text)
         fits = self._fits(node, strength, self._strength(node))
-        if self._sole(node) or (not fits and self._layout.grouped(span) is None):
+        dotted = isinstance(self._source.parents[node], ast.Attribute) and self._brittle_text(new, text)
+        if self._sole(node) or dotted or (not fits and self._layout.grouped(span) is None):
             text = f"({text})"
-        elif isinstance(new, ast.Constant) and self._brittle_text(new, text) and self._under_dot(node):
-            text = f"({text})"
+        if isinstance(new, ast.Tuple) and isinstance(self._source.parents[node], ast.withitem):
+            text = f"({text})"  # `with (a, b):` has two items
         text = self._spaced_left(span.start, text)
         text = self._spaced_right(span.end, text)
         self._pieces.append(_Piece(TextEdit(span, text), (span.start, span.end, 2, 0, len(self._pieces))))
@@ -145,7 +146,7 @@ class Expressions:
         value = value.strip()
         if not name.isidentifier():
             raise CannotRewrite(f"`{name}` cannot name an argument")
-        if _parsed_strength(_parse(value, value), value) < _EXPRESSION:
+        if _text_strength(_parse(value, value), value) < _EXPRESSION:
             value = f"({value})"
         for keyword in node.keywords:
             if keyword.arg == name:
@@ -199,7 +200,7 @@ class Expressions:
             raise CannotRewrite(f"{self._layout.describe(span)} is no expression")
 
     def _strength(self, node: ast.expr) -> int:
-        return _parsed_strength(node, self._source.code(node))
+        return _node_strength(node, self._source.code(node))
 
     def _sole(self, node: ast.expr) -> bool:
         """Whether node is the generator of `f(x for x in y)`, whose parentheses are the call's."""
@@ -221,10 +222,6 @@ class Expressions:
             for kind, field in _FREE
             if (value := getattr(parent, field, None)) is not None
         )
-
-    def _under_dot(self, node: ast.expr) -> bool:
-        parent = self._source.parents[node]
-        return isinstance(parent, ast.Attribute)
 
     def _brittle(self, node: ast.expr) -> bool:
         return self._brittle_text(node, self._source.code(node))
@@ -256,18 +253,17 @@ def _parse(text: str, shown: str) -> ast.expr:
 
 def _needed(form: ast.expr, shown: str) -> int:
     """How strong an expression must be to fill the hole of a form without parentheses."""
+    enclosed = {(ast.Call, "args"), (ast.keyword, "value"), (ast.List, "elts"), (ast.Set, "elts")}
+    enclosed.add((ast.Subscript, "slice"))
     for parent in ast.walk(form):
         for field, value in ast.iter_fields(parent):
             for node in value if isinstance(value, list) else [value]:
                 if isinstance(node, ast.Name) and node.id == _HOLE:
-                    enclosed = isinstance(parent, (ast.Call, ast.keyword, ast.List, ast.Set, ast.Subscript))
-                    return _EXPRESSION if enclosed and field in ("args", "value", "elts", "slice") and not (
-                        isinstance(parent, ast.Subscript) and field == "value"
-                    ) else _PRIMARY
+                    return _EXPRESSION if (type(parent), field) in enclosed else _PRIMARY
     raise CannotRewrite(f"`{shown}` has no place for the expression")
 
 
-def _parsed_strength(node: ast.expr, code: str) -> int:
+def _node_strength(node: ast.expr, code: str) -> int:
     """How tightly the outermost operator binds; higher can stand in more places unparenthesised."""
     if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.BoolOp)):
         return _STRENGTH[type(node.op)]
@@ -278,5 +274,10 @@ def _parsed_strength(node: ast.expr, code: str) -> int:
             return 0
         same = isinstance(whole, ast.List) and len(whole.elts) == len(node.elts)
         return _PRIMARY if same else 0
-    strength = _STRENGTH.get(type(node), _PRIMARY)
-    return strength
+    return _STRENGTH.get(type(node), _PRIMARY)
+
+
+def _text_strength(form: ast.expr, text: str) -> int:
+    """The same for a text of its own, which may be in parentheses as a whole."""
+    whole = text.startswith("(") and (form.lineno, form.col_offset) > (1, 0)
+    return _PRIMARY if whole else _node_strength(form, text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import keyword
 import re
 import tokenize
 from bisect import bisect_right
@@ -15,11 +16,11 @@ from devfix.source import Source
 
 NEWLINE = re.compile(r"\r\n|\r|\n")
 _TAIL = re.compile(r"[ \t\f]*(?:;[ \t\f]*)?(#[^\r\n]*)?")
-_CELL = re.compile(r"#\s*(%%|<codecell>|In\s*\[|region\b|endregion\b|fmt:|isort:|yapf:|pylint:|ruff:|devfix:|!)")
-_GROUPING = frozenset("=,([{:;+-*/%@&|^~<>!")
-_KEYWORDS = frozenset(
-    "and as assert await del elif else for from if import in is lambda not or raise return while with yield".split()
+_CELL = re.compile(
+    r"#\s*(%%|<codecell>|In\s*\[|region\b|endregion\b|fmt:|isort:|yapf:|pylint:|ruff:|devfix:|!)"
 )
+_GROUPING = frozenset("=,([{:;+-*/%@&|^~<>!")
+_KEYWORDS = frozenset(keyword.kwlist) - {"None", "True", "False"}
 _FSTRING_START = {getattr(tokenize, name, -1) for name in ("FSTRING_START", "TSTRING_START")} - {-1}
 _FSTRING_END = {getattr(tokenize, name, -1) for name in ("FSTRING_END", "TSTRING_END")} - {-1}
 
@@ -91,14 +92,10 @@ class Layout:
     def unit(self) -> str:
         """One step of indentation, as the file's first indented block has it."""
         for node in self.source.walk():
-            body = getattr(node, "body", None)
-            if isinstance(node, ast.stmt) and isinstance(body, list) and body:
-                first = body[0]
-                if self.fresh(first):
-                    outer = self.indent(self.line_at(self.source.span(node).start))
-                    inner = self.indent(self.line_at(self.source.span(first).start))
-                    if inner.startswith(outer) and len(inner) > len(outer):
-                        return inner[len(outer) :]
+            if isinstance(node, ast.stmt) and not isinstance(self.source.parents[node], ast.Module):
+                outer, inner = self.indent(self.header_line(node)), self.indent(self.first_line(node))
+                if self.fresh(node) and inner.startswith(outer) and len(inner) > len(outer):
+                    return inner[len(outer) :]
         return "    "
 
     # --- statements --------------------------------------------------------------------------
@@ -108,6 +105,14 @@ class Layout:
 
     def last_line(self, statement: ast.stmt) -> int:
         return int(statement.end_lineno or statement.lineno) - 1
+
+    def header_line(self, statement: ast.stmt) -> int:
+        """The line that begins the `if`, `else`, `case` ... of the block that the statement stands in."""
+        parent = self.source.parents[statement]
+        if isinstance(parent, ast.match_case):
+            parent = parent.pattern
+        assert isinstance(parent, (ast.stmt, ast.ExceptHandler, ast.pattern))
+        return self.line_at(self.source.offset(parent.lineno, parent.col_offset))
 
     def fresh(self, statement: ast.stmt) -> bool:
         """Whether the statement begins its own line, rather than follow a `;` or a header's `:`."""
@@ -132,13 +137,15 @@ class Layout:
     def comments_above(self, statement: ast.stmt) -> int:
         """First line of the comments that stand directly on a statement, at its indentation.
 
-        The file's header (a shebang, a licence) and markers belong to no statement.
+        Those above the file's first statement (a shebang, a licence) and markers belong to none.
         """
         first = line = self.first_line(statement)
+        if statement is self.source.tree.body[0]:
+            return first
         indent = self.indent(first)
         while self.is_comment(line - 1) and self.indent(line - 1) == indent and not self.is_marker(line - 1):
             line -= 1
-        return first if line == 0 else line
+        return line
 
     def describe(self, span: Span) -> str:
         """Where something stands and what it is, for messages."""
@@ -257,6 +264,15 @@ def reindent(code: str, old: str, new: str, newline: str) -> str:
         else:
             done.append(new + line[len(old) :] if line.startswith(old) else line)
     return newline.join(done)
+
+
+def trim(old: str, new: str) -> tuple[int, int]:
+    """How many characters two texts have in common at the beginning, and at the end of the rest."""
+    limit = min(len(old), len(new))
+    head = next((at for at in range(limit) if old[at] != new[at]), limit)
+    limit -= head
+    foot = next((at for at in range(limit) if old[-1 - at] != new[-1 - at]), limit)
+    return head, foot
 
 
 def rank(edit: TextEdit) -> tuple[int, int, int, int]:

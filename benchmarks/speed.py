@@ -1,0 +1,296 @@
+"""How much CPU devfix needs, beside its peers on the same files, in one run.
+
+    python benchmarks/speed.py FOLDER --torchfix 'PATH/torchfix' [--libcst-python PATH/python]
+
+Timed are processes as a user starts them, interpreter start included: user + system CPU time of
+the process and of all its children, as the kernel counts it. The rounds are interleaved, so that
+a slow spell of the machine hits everybody. What is compared:
+
+- `devfix check` with the codemods that are on by default, in one process and in one per core;
+- TorchFix, a linter of PyTorch code on LibCST, with its default rules (other bugs than devfix's);
+- `libcst.tool codemod` with a command that does nothing: what parsing with LibCST costs at least;
+- `ast.parse` of all files, and of those only that pass devfix's pre-filter (what devfix parses);
+- `python -c pass` and `devfix --help`: the start.
+
+With `--sample N`, TorchFix and LibCST, and devfix beside them, see N files of the folder, drawn by
+`--seed`; `ast.parse` and devfix are compared on all of it as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from devfix.codemod import registry
+from devfix.discover import discover
+from devfix.documents import Document, DocumentError
+
+TORCHFIX_AIM = 50.0  # times less CPU than TorchFix
+PARSE_AIM = 3.0  # times ast.parse of the files that pass the pre-filter
+HELP_AIM = 0.15  # seconds from the start to the end of `devfix --help`
+
+_PARSE = """\
+import ast, gc, sys, warnings
+if sys.argv[2] == "nogc":
+    gc.disable()
+warnings.simplefilter("ignore")
+for path in open(sys.argv[1], encoding="utf-8").read().splitlines():
+    try:
+        ast.parse(open(path, "rb").read())
+    except (SyntaxError, ValueError):
+        pass
+"""
+_NOTHING = """\
+from libcst.codemod import CodemodCommand
+
+class Nothing(CodemodCommand):
+    DESCRIPTION = "Does nothing."
+
+    def transform_module(self, tree):
+        return tree
+"""
+
+
+@dataclass
+class Contender:
+    """One command line, and what its runs took. `codes` are the exit codes of a run that worked."""
+
+    name: str
+    command: Sequence[str]
+    codes: frozenset[int] = frozenset({0})
+    environment: dict[str, str] = field(default_factory=dict)
+    cpu: list[float] = field(default_factory=list)
+    wall: list[float] = field(default_factory=list)
+
+    def run(self, cwd: Path) -> None:
+        """Run once and note the times; ends the benchmark if the command fails."""
+        with tempfile.TemporaryFile() as errors:
+            start = time.perf_counter()
+            process = subprocess.Popen(
+                self.command,
+                cwd=cwd,
+                env={**os.environ, **self.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
+            _, status, used = os.wait4(process.pid, 0)
+            self.wall.append(time.perf_counter() - start)
+            code = process.returncode = os.waitstatus_to_exitcode(status)
+            self.cpu.append(used.ru_utime + used.ru_stime)
+            errors.seek(0)
+            said = errors.read().decode(errors="replace")
+            if code not in self.codes or "Traceback" in said:
+                tail = said[-2000:]
+                sys.exit(f"{self.name}: exit code {code}\n{shlex.join(self.command)}\n{tail}")
+
+
+@dataclass(frozen=True)
+class Files:
+    """A set of Python files, with how many of them and of their bytes pass devfix's pre-filter."""
+
+    paths: tuple[str, ...]
+    wanted: tuple[str, ...]
+    size: int
+    wanted_size: int
+
+    @classmethod
+    def of(cls, paths: Sequence[str]) -> Files:
+        codemods = [kind() for kind in registry().values() if kind.default]
+        wanted = []
+        for path in paths:
+            try:
+                text = Document.read(path).text
+            except DocumentError:
+                continue
+            if any(codemod.wants(text) for codemod in codemods):
+                wanted.append(path)
+        return cls(tuple(paths), tuple(wanted), _size(paths), _size(wanted))
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.paths)} files, {self.size / 1e6:.2f} MB; "
+            f"{len(self.wanted)} of them, {self.wanted_size / 1e6:.2f} MB, pass the pre-filter"
+        )
+
+
+def _size(paths: Sequence[str]) -> int:
+    return sum(os.path.getsize(path) for path in paths)
+
+
+class Bench:
+    """The contenders on the whole folder and on the sample, and the scratch folder of the run."""
+
+    def __init__(self, arguments: argparse.Namespace, scratch: Path) -> None:
+        self.scratch = scratch
+        self.python = sys.executable
+        self.torchfix: list[str] = shlex.split(arguments.torchfix or shutil.which("torchfix") or "")
+        self.libcst: str = arguments.libcst_python if _has_libcst(arguments.libcst_python) else ""
+        (scratch / "parse.py").write_text(_PARSE, encoding="utf-8")
+        (scratch / "nothing.py").write_text(_NOTHING, encoding="utf-8")
+        found = discover([os.path.abspath(arguments.folder)]).files
+        self.all = Files.of([os.path.abspath(path) for path in found])
+        self.sample = self.all
+        if 0 < arguments.sample < len(found):
+            chosen = random.Random(arguments.seed).sample(self.all.paths, arguments.sample)
+            self.sample = Files.of(sorted(chosen))
+
+    @property
+    def sampled(self) -> bool:
+        return self.sample is not self.all
+
+    def copy(self, name: str, files: Files) -> Path:
+        """The files alone in a folder, so that every contender walks over the same ones."""
+        root = self.scratch / name
+        common = os.path.commonpath([os.path.dirname(path) for path in files.paths])
+        for path in files.paths:
+            target = root / os.path.relpath(path, common)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+        return root
+
+    def start(self) -> list[Contender]:
+        return [
+            Contender("python -c pass", [self.python, "-c", "pass"]),
+            Contender("devfix --help", [self.python, "-m", "devfix", "--help"]),
+        ]
+
+    def own(self, name: str, files: Files) -> list[Contender]:
+        """devfix and `ast.parse`."""
+        folder = str(self.copy(name, files))
+        check = [self.python, "-m", "devfix", "check", "--quiet", folder]
+        codes = frozenset({0, 1, 2})  # 2: a file with a syntax error, which is fine here
+        return [
+            Contender("devfix check --jobs 1", [*check, "--jobs", "1"], codes),
+            Contender("devfix check", check, codes),
+            self.parse(f"{name}-all", "ast.parse, all files", files.paths, "gc"),
+            self.parse(f"{name}-wanted", "ast.parse, pre-filtered", files.wanted, "gc"),
+            self.parse(f"{name}-wanted", "ast.parse, pre-filtered, no gc", files.wanted, "nogc"),
+        ]
+
+    def parse(self, name: str, title: str, paths: Sequence[str], gc: str) -> Contender:
+        listed = self.scratch / f"{name}.txt"
+        listed.write_text("\n".join(paths), encoding="utf-8")
+        return Contender(title, [self.python, str(self.scratch / "parse.py"), str(listed), gc])
+
+    def peers(self, name: str) -> list[Contender]:
+        """TorchFix and LibCST, as far as they are installed."""
+        folder = str(self.scratch / name)
+        found = []
+        if self.torchfix:
+            found.append(Contender("TorchFix", [*self.torchfix, folder], frozenset({0, 1})))
+        if self.libcst:
+            command = [self.libcst, "-m", "libcst.tool", "codemod", "--no-format", "--hide-progress"]
+            found.append(
+                Contender(
+                    "libcst.tool codemod, does nothing",
+                    [*command, "-x", "nothing.Nothing", folder],
+                    frozenset({0, 1}),  # 1: a file with a syntax error
+                    {"PYTHONPATH": str(self.scratch)},
+                )
+            )
+        return found
+
+
+def _has_libcst(python: str) -> bool:
+    return subprocess.run([python, "-c", "import libcst"], capture_output=True, check=False).returncode == 0
+
+
+def _measure(contenders: Sequence[Contender], rounds: int, cwd: Path) -> None:
+    """Run everything `rounds` times, each round beginning with another contender."""
+    for number in range(rounds):
+        first = number % len(contenders)
+        for contender in (*contenders[first:], *contenders[:first]):
+            if sys.stderr.isatty():
+                print(f"\r{number + 1}/{rounds} {contender.name:40}\r", end="", file=sys.stderr, flush=True)
+            contender.run(cwd)
+
+
+def _table(title: str, contenders: Sequence[Contender], base: Contender, missing: Sequence[str]) -> None:
+    print(f"\n{title}")
+    print(f"  {'':36} {'CPU min':>9} {'median':>9} {'wall min':>9}   CPU / {base.name}")
+    for contender in contenders:
+        ratio = min(contender.cpu) / min(base.cpu)
+        print(
+            f"  {contender.name:36} {min(contender.cpu):8.3f}s {median(contender.cpu):8.3f}s "
+            f"{min(contender.wall):8.3f}s {ratio:9.2f}"
+        )
+    for name in missing:
+        print(f"  {name:36} not installed")
+
+
+def _aim(what: str, value: float, bound: float, *, at_least: bool, unit: str = "x") -> None:
+    met = value >= bound if at_least else value <= bound
+    word = "at least" if at_least else "at most"
+    print(f"  {what}: {value:.2f}{unit} (aim: {word} {bound:g}{unit}) {'met' if met else 'MISSED'}")
+
+
+def _named(contenders: Sequence[Contender], name: str) -> Contender | None:
+    return next((contender for contender in contenders if contender.name == name), None)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Time devfix against its peers on one folder.")
+    parser.add_argument("folder")
+    parser.add_argument("--torchfix", default="", help="command line; default: torchfix on PATH")
+    parser.add_argument("--libcst-python", default=sys.executable, help="a Python that has LibCST")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--sample", type=int, default=0, help="files for TorchFix and LibCST; 0: all")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = _arguments()
+    with tempfile.TemporaryDirectory(prefix="devfix-speed-") as scratch:
+        bench = Bench(arguments, Path(scratch))
+        if not bench.all.paths:
+            sys.exit(f"{arguments.folder}: no Python files")
+        start = bench.start()
+        own = bench.own("all", bench.all)
+        beside = bench.own("sample", bench.sample) if bench.sampled else own
+        peers = bench.peers("sample" if bench.sampled else "all")
+        everything = [*start, *own, *(beside if bench.sampled else ()), *peers]
+        _measure(everything, arguments.rounds, Path(scratch))
+
+    tools = {"TorchFix": bench.torchfix, "libcst.tool codemod": bench.libcst}
+    missing = [name for name, command in tools.items() if not command]
+    print(f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores")
+    print(f"{arguments.folder}; {arguments.rounds} rounds")
+    _table("Start", start, start[0], [])
+    if bench.sampled:
+        _table(f"All: {bench.all}", own, own[0], [])
+        _table(f"Sample: {bench.sample}", [*beside, *peers], beside[0], missing)
+    else:
+        _table(f"All: {bench.all}", [*own, *peers], own[0], missing)
+
+    print("\nAims (minima; one devfix process)")
+    torchfix = _named(peers, "TorchFix")
+    if torchfix is None:
+        print("  TorchFix / devfix: not measured")
+    else:
+        ratio = min(torchfix.cpu) / min(beside[0].cpu)
+        _aim("TorchFix / devfix, CPU", ratio, TORCHFIX_AIM, at_least=True)
+    if bench.all.wanted:
+        base = min(start[0].cpu)
+        net = (min(own[0].cpu) - base) / max(min(own[3].cpu) - base, 1e-3)
+        _aim("devfix / ast.parse of what passes, CPU, start included",
+             min(own[0].cpu) / min(own[3].cpu), PARSE_AIM, at_least=False)  # fmt: skip
+        print(f"    less the start of Python: {net:.2f}x")
+    _aim("devfix --help", min(start[1].wall), HELP_AIM, at_least=False, unit="s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""Patterns in the syntax of .gitignore, decided as git decides them: entry by entry.
+
+A pattern says something about the file or folder that it matches, and nothing about what is below:
+that an ignored folder is not entered is up to the walk. (Libraries that also match what is below
+differ from git where a later pattern with `!` re-includes a folder.)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+_CLASSES = {
+    "alnum": "a-zA-Z0-9",
+    "alpha": "a-zA-Z",
+    "digit": "0-9",
+    "lower": "a-z",
+    "space": r"\s",
+    "upper": "A-Z",
+    "xdigit": "0-9a-fA-F",
+}
+
+
+@dataclass(frozen=True)
+class Globs:
+    """Patterns, relative to the folder `base`; of those that match the last one decides."""
+
+    base: str
+    patterns: tuple[str, ...] = ()
+
+    def decide(self, path: str, is_folder: bool) -> bool | None:
+        """True: matched; False: matched by a pattern with `!`; None: not matched. `path` is absolute."""
+        if not path.startswith(self._prefix):
+            return None
+        inside = path[len(self._prefix) :].replace(os.sep, "/") + ("/" if is_folder else "")
+        if not self._any.match(inside):
+            return None
+        for positive, pattern in reversed(self._compiled):
+            if pattern.match(inside):
+                return positive
+        return None
+
+    def below(self, path: str) -> bool:
+        """True if the file, or else one of the folders it is in, is matched."""
+        decided = self.decide(path, False)
+        while decided is None and path.startswith(self._prefix):
+            path = os.path.dirname(path)
+            decided = self.decide(path, True)
+        return bool(decided)
+
+    @cached_property
+    def _prefix(self) -> str:
+        return os.path.realpath(self.base).rstrip(os.sep) + os.sep
+
+    @cached_property
+    def _compiled(self) -> list[tuple[bool, re.Pattern[str]]]:
+        found = []
+        for line in self.patterns:
+            positive, source = translate(line)
+            if source:
+                found.append((positive, re.compile(source, re.DOTALL)))
+        return found
+
+    @cached_property
+    def _any(self) -> re.Pattern[str]:
+        """Most paths match nothing: one expression says so faster than one after the other."""
+        return re.compile("|".join(f"(?:{p.pattern})" for _, p in self._compiled) or "(?!)", re.DOTALL)
+
+
+def of_file(text: str, base: str) -> Globs | None:
+    """The patterns in the text of a .gitignore; None if there are none."""
+    lines = tuple(line.rstrip("\r") for line in text.split("\n"))
+    patterns = tuple(line for line in lines if line.strip() and not line.startswith("#"))
+    return Globs(base, patterns) if patterns else None
+
+
+def any_ignored(ignores: Sequence[Globs], path: str, is_folder: bool) -> bool:
+    """As git decides: the innermost .gitignore that says anything wins."""
+    for globs in reversed(ignores):
+        decided = globs.decide(path, is_folder)
+        if decided is not None:
+            return decided
+    return False
+
+
+def translate(pattern: str) -> tuple[bool, str]:
+    """A pattern -> whether it ignores (no `!`), and a regular expression, empty if it matches nothing.
+
+    The expression is for relative paths with `/`, and a `/` at the end of a folder.
+    """
+    while pattern.endswith(" ") and not pattern.endswith("\\ "):
+        pattern = pattern[:-1]
+    positive = not pattern.startswith("!")
+    if not positive:
+        pattern = pattern[1:]
+    only_folders = pattern.endswith("/")
+    pattern = pattern[:-1] if only_folders else pattern
+    anchored = "/" in pattern
+    parts = (pattern[1:] if pattern.startswith("/") else pattern).split("/")
+    if parts == [""]:
+        return positive, ""
+    out = [] if anchored else ["(?:.*/)?"]
+    for index, part in enumerate(parts):
+        last = index == len(parts) - 1
+        if part == "**" and anchored:
+            out.append("[^/].*?" if last else "(?:[^/]+/)*")
+            continue
+        source = _part(part)
+        if source is None:
+            return positive, ""
+        out.append(source + ("" if last else "/"))
+    return positive, "".join(out) + ("/" if only_folders else "/?") + r"\Z"
+
+
+def _part(part: str) -> str | None:
+    """One name of a pattern as a regular expression; None if it can match nothing."""
+    out: list[str] = []
+    at = 0
+    while at < len(part):
+        character = part[at]
+        at += 1
+        if character == "*":
+            out.append("[^/]*")
+            while part[at : at + 1] == "*":
+                at += 1
+        elif character == "?":
+            out.append("[^/]")
+        elif character == "[":
+            end, source = _class(part, at)
+            if not source:
+                return None
+            out.append(source)
+            at = end
+        elif character == "\\":
+            if at == len(part):
+                return None
+            out.append(re.escape(part[at]))
+            at += 1
+        else:
+            out.append(re.escape(character))
+    return "(?=[^/])" + "".join(out) if out else None  # `*` stands for a name, so not for nothing
+
+
+def _class(part: str, at: int) -> tuple[int, str]:
+    """`[...]` from behind its bracket: where it ends, and the expression (empty if it has no end)."""
+    negated = part[at : at + 1] in ("!", "^")
+    at += negated
+    first, items = at, []
+    while at < len(part) and (part[at] != "]" or at == first):
+        named = re.compile(r"\[:(\w+):\]").match(part, at)
+        if named:
+            items.append(_CLASSES.get(named[1], ""))
+            at = named.end()
+        elif part[at] == "\\" and at + 1 < len(part):
+            items.append(re.escape(part[at + 1]))
+            at += 2
+        else:
+            items.append("-" if part[at] == "-" else re.escape(part[at]))
+            at += 1
+    if at >= len(part):
+        return at, ""
+    source = f"(?!/)[{'^' if negated else ''}{''.join(items)}]"
+    try:
+        re.compile(source)
+    except re.error:  # such as [z-a]
+        return at + 1, ""
+    return at + 1, source

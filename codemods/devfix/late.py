@@ -1,0 +1,260 @@
+"""Modules that are moved too late: after something that needed them in place."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from devfix.findings import DeleteStatement, Edit, InsertStatement, MoveStatement, Related, Safety, Span
+from devfix.flow import Flow
+from devfix.flow.calls import path_of
+from devfix.flow.events import Event, Scope, What
+from devfix.flow.lattice import Kind, Where
+from devfix.placing import (
+    about_devices,
+    around,
+    bound_before,
+    dotted,
+    follows,
+    guards_of,
+    rebound,
+    settled,
+    settled_binding,
+    steady,
+    stores,
+)
+from devfix.source import Source
+
+_DDP = ("DistributedDataParallel", "DDP")
+_OTHER_REASONS = re.compile(
+    r"dist|rank|parallel|half|fp16|amp|ddp|fsdp|deepspeed|accelerat|offload|quant|load_in|vram|world|not in|None",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Late:
+    """A move that comes too late, or not on every way, and what would mend it."""
+
+    span: Span
+    message: str
+    title: str
+    edits: tuple[Edit, ...]
+    safety: Safety
+    related: tuple[Related, ...]
+
+
+def late_moves(flow: Flow) -> Iterator[Late]:
+    """Moves after a use, after a DDP wrap, after the optimizer's state was loaded, or in one branch only."""
+    for scope in flow.scopes:
+        if scope.owned:
+            continue
+        moves = [e for e in scope.events if _moves(e)]
+        if not moves:
+            continue
+        for move in moves:
+            found = (
+                _after_use(flow, scope, move)
+                or _after_wrap(flow.source, scope, move)
+                or _after_restore(flow.source, scope, move)
+                or _in_one_branch(flow, scope, move, moves)
+            )
+            if found is not None:
+                yield found
+
+
+def _moves(event: Event) -> bool:
+    return (
+        event.what is What.MOVE
+        and event.value.kind is Kind.MODULE
+        and not event.via
+        and bool(event.path)
+        and event.place is not None
+        and event.place.on_device
+    )
+
+
+def _earlier(source: Source, scope: Scope, move: Event) -> bool:
+    """Is the module moved before, too?"""
+    return any(
+        event.what is What.MOVE and event.order < move.order and event.path == move.path for event in scope.events
+    )
+
+
+def _line(source: Source, node: ast.AST) -> int:
+    return source.position(source.span(node).start)[0]
+
+
+def _before(source: Source, move: Event, target: ast.stmt, path: str = "") -> tuple[Edit, ...]:
+    """The edits that put a move, with the condition it has, before a statement; none if that cannot be."""
+    statement = move.statement
+    plain = isinstance(statement, ast.Expr) and statement.value is move.node
+    if isinstance(statement, ast.Assign) and statement.value is move.node and len(statement.targets) == 1:
+        plain = path_of(statement.targets[0]) == move.path
+    node = move.node
+    if not plain or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return ()
+    parts: list[ast.AST] = [*node.args, *(keyword.value for keyword in node.keywords)]
+    call = ast.unparse(ast.Call(ast.Name(""), node.args, node.keywords))
+    path = path or move.path
+    text = f"{path}.{node.func.attr}{call}"
+    whole: ast.stmt = statement
+    guards = guards_of(source, statement, target)
+    if guards:
+        if len(guards) > 1 or guards[0].orelse or len(guards[0].body) > 1:
+            return ()
+        whole = guards[0]
+        parts.append(guards[0].test)
+        text = f"if {ast.unparse(guards[0].test)}:\n    {text}"
+    parts.append(ast.parse(path, mode="eval").body)
+    for part in parts[:-1]:
+        if not steady(source, part):
+            return ()
+    if rebound(source, parts, target, whole) or not all(bound_before(source, part, target) for part in parts):
+        return ()
+    return (InsertStatement(source.span(target), text, before=True), DeleteStatement(source.span(whole)))
+
+
+# --- after a use -----------------------------------------------------------------------------
+
+
+def _after_use(flow: Flow, scope: Scope, move: Event) -> Late | None:
+    """The module is run on something that is on the device already, and only then moved."""
+    source = flow.source
+    for event in scope.events[: move.order]:
+        if event.what is not What.USE or event.via or not isinstance(event.node, ast.Call) or event.place is None:
+            continue
+        if event.place.where is not Where.DEFAULT or event.detail.startswith("passed") or event.value.bare:
+            continue
+        if event.path != move.path and not event.path.startswith(move.path + "."):
+            continue
+        given = [flow.value(argument) for argument in event.node.args]
+        if not any(value.kind in (Kind.TENSOR, Kind.BATCH) and value.place.on_device for value in given):
+            continue
+        if not follows(source, event.node, move.node) or _earlier(source, scope, move):
+            continue
+        line = _line(source, event.node)
+        return Late(
+            source.span(event.node),
+            f"`{event.path}` is run on line {line}, but `{move.path}` is moved only on line {_line(source, move.node)}",
+            f"move `{move.path}` before it is run",
+            _before(source, move, event.statement),
+            Safety.SAFE,
+            (Related(source.span(move.node), f"`{move.path}` is moved here"),),
+        )
+    return None
+
+
+# --- after a wrap ----------------------------------------------------------------------------
+
+
+def _after_wrap(source: Source, scope: Scope, move: Event) -> Late | None:
+    """DistributedDataParallel wants parameters that are where they will stay."""
+    for event in scope.events[: move.order]:
+        if event.what is not What.WRAP or not event.detail.endswith(_DDP) or event.via:
+            continue
+        statement = event.statement
+        target = path_of(statement.targets[0]) if isinstance(statement, ast.Assign) else ""
+        if move.path not in (target, event.path) or not follows(source, statement, move.node):
+            continue
+        before = [e for e in scope.events[: event.order] if e.what is What.MOVE and e.path == event.path]
+        if before:
+            continue
+        where = _line(source, statement)
+        return Late(
+            source.span(move.node),
+            f"`{event.path}` is wrapped in {event.detail.rpartition('.')[2]} on line {where}, before it is moved",
+            f"move `{event.path}` before it is wrapped",
+            _before(source, move, statement, event.path),
+            Safety.SAFE,
+            (Related(source.span(event.node), "wrapped here"),),
+        )
+    return None
+
+
+# --- after the state of its optimizer ----------------------------------------------------------
+
+
+def _after_restore(source: Source, scope: Scope, move: Event) -> Late | None:
+    """`Optimizer.load_state_dict` puts the state where the parameters are, and it stays there."""
+    if "load_state_dict" not in source.text or _earlier(source, scope, move):
+        return None
+    for made, name in _optimizers(source, scope, move.path):
+        for node in source.walk(scope.node):
+            if not isinstance(node, ast.Call) or dotted(node.func) != f"{name}.load_state_dict":
+                continue
+            if made is source.statement(node) or not follows(source, made, node) or not follows(source, node, move.node):
+                continue
+            return Late(
+                source.span(move.node),
+                f"the state of `{name}` is loaded on line {_line(source, node)}, where `{move.path}` is still on the "
+                f"CPU; it stays there when `{move.path}` is moved on line {_line(source, move.node)}",
+                f"move `{move.path}` before `{name}` is made",
+                _before(source, move, made),
+                Safety.SAFE,
+                (Related(source.span(node), "the state is loaded here"),),
+            )
+    return None
+
+
+def _optimizers(source: Source, scope: Scope, path: str) -> Iterator[tuple[ast.stmt, str]]:
+    """Statements `optimizer = Adam(path.parameters())`, with the name."""
+    for node in source.walk(scope.node):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call) or len(node.targets) != 1:
+            continue
+        name = path_of(node.targets[0])
+        if not name or not path_of(node.value.func).rpartition(".")[2][:1].isupper():
+            continue
+        arguments = (*node.value.args, *(keyword.value for keyword in node.value.keywords))
+        if any(
+            isinstance(part, ast.Call) and dotted(part.func) == f"{path}.parameters"
+            for argument in arguments
+            for part in ast.walk(argument)
+        ):
+            yield node, name
+
+
+# --- in one branch -----------------------------------------------------------------------------
+
+
+def _in_one_branch(flow: Flow, scope: Scope, move: Event, moves: list[Event]) -> Late | None:
+    """A move to a device variable that depends on something else, of a module that is used either way."""
+    source, statement, place = flow.source, move.statement, move.place
+    chain = around(source, statement)
+    if place is None or place.where is not Where.SYMBOL or len(chain) < 2 or not isinstance(statement, ast.Expr):
+        return None
+    guard = chain[1]
+    if not isinstance(guard, ast.If) or guard.orelse or statement not in guard.body or "." in move.path:
+        return None
+    test = ast.unparse(guard.test)
+    if about_devices(guard.test) or _OTHER_REASONS.search(test) or move.path in test:
+        return None
+    made = [node for node in stores(source, scope.node, move.path) if follows(source, node, guard)]
+    if not made or not settled_binding(source, made[-1], guard) or _earlier(source, scope, move):
+        return None
+    assigned = source.statement(made[-1])
+    if not isinstance(assigned, ast.Assign) or not isinstance(assigned.value, ast.Call):
+        return None
+    if move.value.place.where is not Where.DEFAULT:
+        return None
+    use = next((e for e in scope.events[move.order :] if _runs(e, move) and follows(source, guard, e.node)), None)
+    others = {other.statement for other in moves if other is not move and other.path == move.path}
+    if use is None or use.statement in source.walk(guard) or settled(source, guard, use.statement, others):
+        return None
+    device = place.text
+    return Late(
+        source.span(move.node),
+        f"`{move.path}` is moved to `{device}` only if `{test}`, but it is run on line {_line(source, use.node)} either way",
+        f"move `{move.path}` either way",
+        (MoveStatement(source.span(statement), source.span(guard)),),
+        Safety.UNSAFE,
+        (Related(source.span(use.node), f"`{move.path}` is run here"),),
+    )
+
+
+def _runs(event: Event, move: Event) -> bool:
+    value = event.value
+    same = value.identity == move.value.identity or move.value.identity in value.arms
+    return event.what is What.USE and same and event.detail in ("called", "forward", "generate")

@@ -1,0 +1,270 @@
+"""Where statements stand to one another, and which expressions can be written elsewhere.
+
+Everything here is about the text of one function or module body: no values, no devices.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+
+from devfix.source import Source
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.Module)
+_LEAVES = (ast.Return, ast.Raise)
+_JUMPS = (*_LEAVES, ast.Break, ast.Continue)
+_DEVICE_WORDS = ("cuda", "gpu", "device", "cpu", "mps", "xpu")
+# Calls that give the same answer wherever they stand.
+_STEADY_CALLS = frozenset(
+    {
+        "torch.device", "torch.cuda.is_available", "torch.cuda.device_count", "torch.cuda.current_device",
+        "torch.backends.mps.is_available", "torch.distributed.is_initialized", "isinstance", "len", "int",
+        "str", "next", "hasattr", "getattr",
+    }
+)  # fmt: skip
+
+
+# --- statements ------------------------------------------------------------------------------
+
+
+def around(source: Source, node: ast.AST) -> list[ast.stmt]:
+    """The statement of a node and those around it, innermost first, up to its function or class."""
+    statement: ast.AST = source.statement(node)
+    found: list[ast.stmt] = []
+    while isinstance(statement, ast.stmt):
+        found.append(statement)
+        up: ast.AST = source.parents[statement]
+        while not isinstance(up, (ast.stmt, *_SCOPES)):
+            up = source.parents[up]
+        if isinstance(up, _SCOPES):
+            break
+        statement = up
+    return found
+
+
+def siblings(source: Source, a: ast.AST, b: ast.AST) -> tuple[ast.stmt, ast.stmt] | None:
+    """The statements around `a` and `b` that stand in one block; None if they share no function.
+
+    Both are the same statement if one of them encloses the other.
+    """
+    chain_a, chain_b = around(source, a), around(source, b)
+    inner = set(chain_b)
+    for one in chain_a:
+        if one in inner:
+            return one, one
+        block = source.block(one)
+        for other in chain_b:
+            if other in block:
+                return one, other
+    return None
+
+
+def follows(source: Source, first: ast.AST, second: ast.AST) -> bool:
+    """Can `second` run after `first`, in the order of the text? Not from one arm of an `if` to the other."""
+    start, end = source.statement(first), source.statement(second)
+    if start is end:
+        return True
+    if (start.lineno, start.col_offset) > (end.lineno, end.col_offset):
+        return False
+    pair = siblings(source, start, end)
+    if pair is None:
+        return False
+    outer = pair[0]
+    if pair[0] is pair[1]:
+        # One encloses the other, or both stand in different blocks of one statement.
+        if outer is start or outer is end:
+            return True
+        if isinstance(outer, (ast.If, ast.Match)):
+            return False
+    for statement in around(source, start):
+        if statement is outer:
+            break
+        if any(isinstance(later, _LEAVES) for later in _after(source, statement)):
+            return False
+    return True
+
+
+def _after(source: Source, statement: ast.stmt) -> list[ast.stmt]:
+    block = source.block(statement)
+    return block[block.index(statement) + 1 :]
+
+
+def settled(
+    source: Source,
+    start: ast.stmt,
+    end: ast.stmt | None,
+    moves: Collection[ast.stmt],
+    guards: Collection[str] = (),
+) -> bool:
+    """Does every way from `start` to `end` (or to the end of the function) pass one of `moves`?
+
+    A condition that is about devices (`if use_cuda:`), or is one of `guards`, counts as met.
+    """
+    if not moves:
+        return False
+    ends = set(around(source, end)) if end is not None else set()
+    for statement in around(source, start):
+        for later in _after(source, statement):
+            if later in ends:
+                return _reaches(later, ends, moves, guards)
+            if covers(later, moves, guards):
+                return True
+        if source.parents[statement] in ends:
+            return False
+    return False
+
+
+def _reaches(
+    statement: ast.stmt, ends: set[ast.stmt], moves: Collection[ast.stmt], guards: Collection[str]
+) -> bool:
+    """Inside `statement`: does a move stand before the end that is in there?"""
+    if statement in moves:
+        return True
+    for block in _blocks(statement):
+        inner = next((one for one in block if one in ends), None)
+        if inner is not None:
+            if any(covers(one, moves, guards) for one in block[: block.index(inner)]):
+                return True
+            return _reaches(inner, ends, moves, guards)
+    return False
+
+
+def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(statement, name, None)
+        if block and isinstance(block[0], ast.stmt):
+            yield block
+    for name in ("handlers", "cases"):
+        for part in getattr(statement, name, ()):
+            yield part.body
+
+
+def covers(statement: ast.stmt, moves: Collection[ast.stmt], guards: Collection[str] = ()) -> bool:
+    """Does running a statement always run one of `moves`, or leave the function?"""
+    if statement in moves or isinstance(statement, _JUMPS):
+        return True
+    if isinstance(statement, ast.If):
+        arms = [any(covers(one, moves, guards) for one in arm) for arm in (statement.body, statement.orelse)]
+        if all(arms):
+            return True
+        inside = any(node in moves for node in ast.walk(statement) if isinstance(node, ast.stmt))
+        return inside and (about_devices(statement.test) or ast.unparse(statement.test) in guards)
+    if isinstance(statement, (ast.With, ast.AsyncWith, ast.Try)):
+        return any(covers(one, moves, guards) for one in statement.body)
+    return False
+
+
+def about_devices(test: ast.expr) -> bool:
+    """Is a condition about which devices there are, or which is used?"""
+    text = ast.unparse(test).lower()
+    return any(word in text for word in _DEVICE_WORDS)
+
+
+def only(statement: ast.stmt, moves: Collection[ast.stmt]) -> bool:
+    """Does a statement consist of moves alone, in any arms?"""
+    if statement in moves:
+        return True
+    if not isinstance(statement, ast.If):
+        return isinstance(statement, ast.Pass)
+    return all(only(one, moves) for one in (*statement.body, *statement.orelse))
+
+
+def guards_of(source: Source, node: ast.AST, until: ast.stmt | None = None) -> list[ast.If]:
+    """The `if` statements around a node, innermost first, that do not enclose `until` as well."""
+    outside = set(around(source, until)) if until is not None else set()
+    return [one for one in around(source, node)[1:] if isinstance(one, ast.If) and one not in outside]
+
+
+# --- expressions -----------------------------------------------------------------------------
+
+
+def dotted(node: ast.AST) -> str:
+    """`args.device` of an attribute chain, else an empty string."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([node.id, *reversed(parts)])
+
+
+def steady(source: Source, node: ast.AST) -> bool:
+    """May an expression be written again elsewhere: no effects, and no calls whose answer changes?"""
+    for part in ast.walk(node):
+        if isinstance(part, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Lambda)):
+            return False
+        if isinstance(part, ast.Call):
+            name = source.qualified(part.func) or dotted(part.func)
+            if name not in _STEADY_CALLS and not name.endswith(".parameters"):
+                return False
+    return True
+
+
+def rebound(source: Source, expressions: list[ast.AST], start: ast.AST, end: ast.AST) -> bool:
+    """Is a name that occurs in `expressions` bound anew on the way from `start` to `end`?"""
+    paths = {path for one in expressions for path in _paths(one)}
+    first, last = source.span(source.statement(start)), source.span(source.statement(end))
+    scope = _scope(source, start)
+    for node in _own_nodes(scope):
+        if not isinstance(node, (ast.Name, ast.Attribute)) or isinstance(node.ctx, ast.Load):
+            continue
+        path = dotted(node)
+        if not path or not any(one == path or one.startswith(path + ".") for one in paths):
+            continue
+        at = source.span(node).start
+        if first.end <= at < last.start and follows(source, start, node):
+            return True
+    return False
+
+
+def bound_before(source: Source, expression: ast.AST, at: ast.stmt) -> bool:
+    """Is every name of an expression bound on the way to `at`, as far as the text shows?"""
+    scope = _scope(source, at)
+    for name in {part.id for part in ast.walk(expression) if isinstance(part, ast.Name)}:
+        bound = stores(source, scope, name)
+        if bound and not any(settled_binding(source, node, at) for node in bound):
+            return False
+    return True
+
+
+def stores(source: Source, scope: ast.AST, name: str) -> list[ast.Name]:
+    """Where a name is bound in a function or module body, in the order of the text."""
+    found = [
+        node
+        for node in _own_nodes(scope)
+        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)
+    ]
+    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+
+def settled_binding(source: Source, node: ast.AST, at: ast.stmt) -> bool:
+    """Is a binding made on every way to `at`: does its block enclose `at`, further down?"""
+    statement = source.statement(node)
+    chain = around(source, at)
+    return any(
+        statement in (block := source.block(one)) and block.index(statement) < block.index(one)
+        for one in chain
+    )
+
+
+def _paths(expression: ast.AST) -> Iterator[str]:
+    for part in ast.walk(expression):
+        path = dotted(part)
+        if path:
+            yield path
+
+
+def _scope(source: Source, node: ast.AST) -> ast.AST:
+    found = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
+    return found if found is not None else source.tree
+
+
+def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function or module body, nested functions and classes excluded."""
+    todo: list[ast.AST] = list(ast.iter_child_nodes(scope))
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, _SCOPES):
+            todo.extend(ast.iter_child_nodes(node))

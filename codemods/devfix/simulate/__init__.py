@@ -1,0 +1,93 @@
+"""CUDA devices on a machine without a GPU, to see what device bugs do there.
+
+After `enable()` this process has devices `cuda:0`, `cuda:1`, ...: plain tensors whose C++ device
+is cuda and whose memory is the CPU's. Autograd, autocast, optimizers, DataLoader, saving and
+loading are torch's own code, and mixing devices raises CUDA's own errors. Speed, memory figures,
+streams, races and numerical differences of a GPU are not simulated.
+
+It reaches into torch's C++ objects, so run what is to be checked in a process of its own, and
+take a crash of that process as *not checked*. `python -m devfix.simulate SCRIPT` does that.
+"""
+
+from __future__ import annotations
+
+from devfix.simulate.errors import CannotSimulate, SimulationUnsupported
+from devfix.simulate.machine import Stats, machine, stats
+
+__all__ = [
+    "CannotSimulate",
+    "SimulationUnsupported",
+    "Stats",
+    "enable",
+    "enabled",
+    "renew_after_fork",
+    "stats",
+]
+
+
+def enabled() -> int:
+    """How many devices are simulated in this process; 0 before `enable`."""
+    return machine.devices
+
+
+def enable(devices: int = 1) -> tuple[str, ...]:
+    """Give this process simulated CUDA devices, for as long as it lives.
+
+    Must come before the first `backward()`, best before the program's own imports: libraries ask
+    at import whether there is CUDA. Gives the CUDA operations that stay without a kernel; a program
+    that calls one of them gets SimulationUnsupported.
+
+    Raises CannotSimulate where there is real CUDA, on a CUDA build of torch, on systems other than
+    Linux, and where torch is not laid out as its headers say. Do not use torch in this process then.
+    """
+    if not 1 <= devices <= 64:
+        raise ValueError(f"devices must be 1 to 64, not {devices}")
+    if machine.devices:
+        if machine.devices == devices:
+            return ()
+        raise CannotSimulate(f"this process already has {machine.devices} simulated devices")
+    import sys
+
+    if not sys.platform.startswith("linux"):
+        raise CannotSimulate(f"CUDA devices can be simulated on Linux only, not on {sys.platform}")
+    import torch
+
+    if torch.version.cuda or torch.version.hip:
+        raise CannotSimulate("this is a GPU build of torch; the simulator needs the CPU build")
+    if torch.cuda.is_available():
+        raise CannotSimulate("real CUDA is available, so there is nothing to simulate")
+    try:
+        return _install(devices)
+    except CannotSimulate:
+        raise
+    except Exception as error:
+        raise CannotSimulate(f"torch {torch.__version__}: {type(error).__name__}: {error}") from error
+
+
+def _install(devices: int) -> tuple[str, ...]:
+    import torch
+
+    from devfix.simulate import guard, hooks, python_api, register
+
+    config = torch._C._show_config()
+    torch._C._show_config = lambda: config  # the native one asks the CUDA hooks for a std::string
+    machine.devices = devices
+    try:
+        guard.install()
+        hooks.install()
+    except BaseException:
+        machine.devices = 0
+        raise
+    torch.cuda._lazy_init = lambda: None
+    missing = register.install()
+    python_api.install()
+    return missing
+
+
+def renew_after_fork() -> None:
+    """Let a forked child use the devices, which CUDA forbids.
+
+    For a parent that has only enabled them and run nothing else: the child is then as good as a
+    process of its own that has just called `enable`.
+    """
+    machine.bad_fork = False

@@ -1,0 +1,98 @@
+"""The same memory as a CPU tensor and as a cuda tensor.
+
+A CPU tensor is exported as a DLPack capsule, the two int32 of its DLDevice are overwritten, and
+the capsule is imported again: a plain torch.Tensor whose C++ device, storage and dispatch keys
+are CUDA's, on the CPU's memory. The other way round gives back a CPU tensor on that memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+
+from devfix.simulate.errors import SimulationUnsupported
+from devfix.simulate.machine import check_ordinal, machine
+
+_CPU, _CUDA = 1, 2  # kDLCPU, kDLCUDA
+_AFTER_DATA = 8  # DLTensor: void* data; {int32 device_type; int32 device_id}; ...
+_EQUAL_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+_uint64 = ctypes.c_uint64
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype = ctypes.c_void_p
+_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_export, _import = torch._C._to_dlpack, torch._C._from_dlpack
+_set = torch.ops.aten.set_.source_Storage_storage_offset
+
+
+def _relabel(tensor: Any, kind: int, index: int) -> Any:
+    capsule = _export(tensor)
+    _uint64.from_address(_pointer(capsule, b"dltensor") + _AFTER_DATA).value = kind | (index << 32)
+    return _import(capsule)
+
+
+def _relabel_other(tensor: Any, kind: int, index: int) -> Any:
+    """What DLPack does not know: dtypes such as float8, and lazy conjugates and negatives."""
+    if tensor.is_conj() or tensor.is_neg():
+        plain = tensor.conj() if tensor.is_conj() else tensor
+        negative = plain.is_neg()
+        plain = torch._neg_view(plain) if negative else plain
+        plain = _relabel(plain, kind, index)
+        plain = torch._neg_view(plain) if negative else plain
+        return plain.conj() if tensor.is_conj() else plain
+    return _relabel(tensor.view(_EQUAL_SIZE[tensor.element_size()]), kind, index).view(tensor.dtype)
+
+
+def cpu_alias(tensor: Any) -> Any:
+    """A CPU tensor on the memory of a simulated cuda tensor."""
+    try:
+        if tensor.dtype.is_complex and (tensor.is_conj() or tensor.is_neg()):
+            return _relabel_other(tensor, _CPU, 0)
+        return _relabel(tensor, _CPU, 0)
+    except (BufferError, RuntimeError, TypeError, ValueError):
+        return _relabel_other(tensor, _CPU, 0)
+
+
+def to_cuda(tensor: Any, index: int) -> Any:
+    """A simulated cuda tensor on the memory of a CPU tensor.
+
+    Raises SimulationUnsupported for sparse layouts, and CUDA's error for a device that is not there.
+    """
+    if tensor.layout is not torch.strided:
+        raise SimulationUnsupported(
+            f"result with layout {tensor.layout}: sparse and mkldnn tensors are not simulated on cuda"
+        )
+    if index >= machine.devices:
+        check_ordinal(index)
+    try:
+        if tensor.dtype.is_complex and (tensor.is_conj() or tensor.is_neg()):
+            return _relabel_other(tensor, _CUDA, index)
+        return _relabel(tensor, _CUDA, index)
+    except (BufferError, TypeError, ValueError):
+        return _relabel_other(tensor, _CUDA, index)
+
+
+def all_to_cuda(result: Any, index: int) -> Any:
+    """`to_cuda` of a tensor, or of the tensors in a tuple or list."""
+    if isinstance(result, torch.Tensor):
+        return to_cuda(result, index)
+    if isinstance(result, (tuple, list)):
+        items = [to_cuda(item, index) if isinstance(item, torch.Tensor) else item for item in result]
+        return items if type(result) is list else tuple(items)
+    return result
+
+
+def adopt(cuda: Any, cpu: Any) -> Any:
+    """Give a cuda tensor the memory and shape of a CPU tensor: what resizing comes down to."""
+    source = to_cuda(cpu, cuda.get_device())
+    _set._op_dk(
+        torch._C.DispatchKey.CPU,
+        cuda,
+        source.untyped_storage(),
+        0,
+        list(source.shape),
+        list(source.stride()),
+    )
+    return cuda

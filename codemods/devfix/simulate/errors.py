@@ -1,0 +1,26 @@
+"""How the simulator says no. Neither says anything about the program that was to run."""
+
+from __future__ import annotations
+
+
+class CannotSimulate(RuntimeError):
+    """No CUDA devices can be simulated here: real CUDA, a CUDA build, or a torch laid out otherwise."""
+
+
+class SimulationUnsupported(NotImplementedError):
+    """A program asked the simulated devices for something that they cannot do.
+
+    To be read as *not checked*, never as pass or fail. Every one that is made is counted in
+    `stats.refusals`, since programs and libraries may catch it.
+    """
+
+    TAIL = "This is a limit of the simulator, not a bug found in your program"
+
+    def __init__(self, what: str) -> None:
+        from devfix.simulate.machine import stats
+
+        if self.TAIL not in what:  # DataLoader makes a second one from the first one's text
+            what = f"devfix: {what}. {self.TAIL}; run this program on a real GPU to check it."
+        super().__init__(what)
+        stats.refusals += 1
+        stats.last_refusal = what

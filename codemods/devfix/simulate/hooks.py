@@ -1,0 +1,89 @@
+"""Make libtorch believe in an accelerator of type CUDA: `at::getAccelerator() == CUDA`.
+
+The CPU wheel owns one CUDAHooksInterface object, a stub. Its table of virtual functions is
+replaced by a copy in which hasCUDA, deviceCount and their like answer for the simulated machine.
+Needed by the autograd engine, `torch.device(0)`, `.to(0)`, `torch.accelerator` and pinned memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from devfix.simulate.errors import CannotSimulate
+from devfix.simulate.machine import current_device, machine, set_device
+from devfix.simulate.vtable import VTable, keep, number, virtual_functions
+
+_POINTER = ctypes.c_void_p
+_BOOL = ctypes.CFUNCTYPE(ctypes.c_bool, _POINTER)
+_INT = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER)
+_INT8 = ctypes.CFUNCTYPE(ctypes.c_int8, _POINTER)
+
+
+def install() -> None:
+    """Replace the hooks; raises CannotSimulate if anything is not as the headers say."""
+    root = Path(torch.__path__[0])
+    include = root / "include/ATen/detail"
+    slots, size = number(
+        virtual_functions(include / "AcceleratorHooksInterface.h", "AcceleratorHooksInterface"),
+        virtual_functions(include / "CUDAHooksInterface.h", "CUDAHooksInterface"),
+    )
+    library = ctypes.CDLL(str(root / "lib" / "libtorch_cpu.so"))
+    keep(library)
+    try:
+        get_hooks = library._ZN2at6detail12getCUDAHooksEv
+    except AttributeError as error:
+        raise CannotSimulate(f"getCUDAHooks is not exported: {error}") from error
+    get_hooks.restype = _POINTER
+    hooks: int = get_hooks()
+    table = VTable(hooks, slots, size)
+    # The stub says no to all of these: the slot numbers are right, and there is no real CUDA.
+    probes = ("hasCUDA", "hasCUDART", "hasMAGMA", "hasCuDNN", "compiledWithCuDNN")
+    if not {*probes, "getNumGPUs"} <= slots.keys():
+        raise CannotSimulate("CUDAHooksInterface lacks functions that it should have")
+    answers = [table.call(name, _BOOL) for name in probes]
+    if any(answers) or table.call("getNumGPUs", _INT) != 0:
+        raise CannotSimulate("CUDAHooksInterface is not laid out as its headers say, or CUDA is there")
+    _POINTER.from_address(hooks).value = table.clone(_functions(root))
+
+
+def _functions(root: Path) -> dict[str, Any]:
+    def exchange(this: int, index: int) -> int:
+        old = current_device()
+        if index >= 0:
+            set_device(index)
+        return old
+
+    pointer, int8 = _POINTER, ctypes.c_int8
+    functions = {
+        "hasCUDA": _BOOL(lambda this: True),
+        "hasCUDART": _BOOL(lambda this: True),
+        "isBuilt": _BOOL(lambda this: True),
+        "isAvailable": _BOOL(lambda this: True),
+        "hasPrimaryContext": ctypes.CFUNCTYPE(ctypes.c_bool, pointer, int8)(lambda this, index: True),
+        "init": ctypes.CFUNCTYPE(None, pointer)(lambda this: None),
+        "deviceCount": _INT8(lambda this: machine.devices),
+        "getNumGPUs": _INT(lambda this: machine.devices),
+        "current_device": _INT8(lambda this: current_device()),
+        "getCurrentDevice": _INT8(lambda this: current_device()),
+        "setCurrentDevice": ctypes.CFUNCTYPE(None, pointer, int8)(lambda this, index: set_device(index)),
+        "exchangeDevice": ctypes.CFUNCTYPE(int8, pointer, int8)(exchange),
+        "maybeExchangeDevice": ctypes.CFUNCTYPE(int8, pointer, int8)(exchange),
+        "deviceSynchronize": ctypes.CFUNCTYPE(None, pointer, int8)(lambda this, index: None),
+        "isPinnedPtr": ctypes.CFUNCTYPE(ctypes.c_bool, pointer, pointer)(
+            lambda this, address: address in machine.pinned
+        ),
+    }
+    c10 = ctypes.CDLL(str(root / "lib" / "libc10.so"))
+    keep(c10)
+    try:
+        get_allocator = c10._ZN3c1015GetCPUAllocatorEv
+    except AttributeError:
+        return functions  # without it, pinning is torch's error, and only that
+    get_allocator.restype = pointer
+    allocator = get_allocator()
+    functions["getPinnedMemoryAllocator"] = ctypes.CFUNCTYPE(pointer, pointer)(lambda this: allocator)
+    return functions

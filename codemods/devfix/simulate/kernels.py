@@ -1,0 +1,283 @@
+"""CUDA kernels in Python, on CPU memory: check devices, run the CPU kernel, relabel the result.
+
+Everything above the backend (autograd, autocast, composite operations, Module.to, optimizers,
+torch.save, printing) is torch's own code and sees real cuda devices. Only what a CUDA build
+registers for the CUDA dispatch key gets a kernel from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from devfix.simulate.alias import adopt, all_to_cuda, cpu_alias
+from devfix.simulate.device_checks import (
+    OWN_CHECKS,
+    check_generator,
+    check_iterator,
+    check_wrapper,
+    tensors,
+)
+from devfix.simulate.machine import current_device, machine, stats
+from devfix.simulate.native_functions import NativeFunction
+
+Tensor = torch.Tensor
+Key = torch._C.DispatchKey
+CPU = torch.device("cpu")
+_NUMBERS = (int, float, complex)
+_VIEWS = frozenset(
+    f"aten::{name}"
+    for name in (
+        "as_strided",
+        "view",
+        "unfold",
+        "_reshape_alias",
+        "view_as_real",
+        "view_as_complex",
+        "is_set_to",
+        "set_.source_Tensor",
+        "set_.source_Storage_storage_offset",
+        "set_.source_Storage",
+    )
+)
+_COMPOSITE = object()  # verdict of a device check: run the composite kernel instead
+
+
+def has_kernel(operation: Any, key: str) -> bool:
+    """Is there an explicit kernel? `_op_dk` on a key that has none is a segmentation fault."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operation.name(), key))
+
+
+def make_kernel(operation: Any, function: NativeFunction) -> Callable[..., Any] | None:
+    """The CUDA kernel of an operation that has a CPU kernel; None where there can be none."""
+    schema = operation._schema
+    full = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+    view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+    if full not in _VIEWS and not view:
+        return _Kernel(operation, function, full).__call__
+    if not has_kernel(operation, "CPU"):
+        return None
+    run = operation._op_dk
+
+    def view_kernel(*arguments: Any, **named: Any) -> Any:
+        return run(Key.CPU, *arguments, **named)  # only shapes: it can work on the cuda tensor itself
+
+    return view_kernel
+
+
+class _Lowering:
+    """Arguments as CPU tensors; remembers the device that they came from."""
+
+    __slots__ = ("index", "mixed")
+
+    def __init__(self) -> None:
+        self.index = -1
+        self.mixed = False
+
+    def tensor(self, tensor: Any) -> Any:
+        if not tensor.is_cuda:
+            self.mixed = True
+            return tensor
+        index = tensor.get_device()
+        if self.index < 0:
+            self.index = index
+        elif index != self.index:
+            self.mixed = True
+        return cpu_alias(tensor)
+
+    def argument(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self.tensor(value)
+        if isinstance(value, (list, tuple)) and any(isinstance(item, Tensor) for item in value):
+            return [self.tensor(item) if isinstance(item, Tensor) else item for item in value]
+        if isinstance(value, torch.device):
+            if value.type == "cuda":
+                self.index = current_device() if value.index is None else value.index
+            return CPU
+        return value
+
+
+class _Kernel:
+    """The kernel of one operation."""
+
+    def __init__(self, operation: Any, function: NativeFunction, full: str) -> None:
+        schema = operation._schema
+        arguments = schema.arguments
+        self.operation = operation
+        self.packet = operation.overloadpacket
+        self.run_with = operation._op_dk
+        self.names = [argument.name for argument in arguments]
+        self.defaults = arguments
+        self.is_tensor = [str(a.type) in ("Tensor", "Optional[Tensor]") for a in arguments]
+        keyword_only = {argument.name for argument in arguments if argument.kwarg_only}
+        self.outputs = [argument.name for argument in arguments if argument.is_out]
+        self.order = self.outputs + [name for name in self.names if name not in keyword_only]
+        self.written: dict[str, str] = {}  # alias set -> argument
+        for argument in arguments:
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                for alias in argument.alias_info.before_set:
+                    self.written[alias] = argument.name
+        self.returned = [self._returned(result) for result in schema.returns]
+        self.in_place = bool(self.returned) and None not in self.returned
+        self.has_generator = "generator" in self.names
+        positional = self.has_generator and "generator" not in keyword_only
+        self.generator_at = self.names.index("generator") if positional else None
+
+        self.method = function.method
+        self.device_check = function.device_check
+        name = schema.name.removeprefix("aten::")
+        self.own_check = OWN_CHECKS.get(name) or OWN_CHECKS.get(full.removeprefix("aten::"))
+        # One C++ function serves CPU and CUDA.
+        self.shared = (
+            not function.device_check
+            and not function.structured
+            and has_kernel(operation, "CPU")
+            and "CUDA" in function.dispatch
+            and function.dispatch.get("CPU") == function.dispatch["CUDA"]
+        )
+        self.composite: Any = None
+        for key in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"):
+            if self.composite is None and has_kernel(operation, key):
+                self.composite = getattr(Key, key)
+
+    def _returned(self, result: Any) -> str | None:
+        """The argument that is given back as a result, if it is one."""
+        if result.alias_info is not None and result.alias_info.is_write:
+            return self.written[next(iter(result.alias_info.before_set))]
+        return None
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        # Without this, a default device (a torch function mode) would recurse into here.
+        with torch._C.DisableTorchFunction():
+            return self._run(arguments, named)
+
+    def _run(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        stats.kernels += 1
+        lowering = _Lowering()
+        call = self.operation
+        lowered = []
+        for value, is_tensor in zip(arguments, self.is_tensor, strict=False):
+            if is_tensor and isinstance(value, _NUMBERS):
+                # A "wrapped number" arrives as a Python number: let torch pick the Scalar overload.
+                call = self.packet
+                lowered.append(value)
+            else:
+                lowered.append(lowering.argument(value))
+        lowered_named = {name: lowering.argument(value) for name, value in named.items()}
+        if lowering.mixed:
+            stats.mixed += 1
+            verdict = self._check(arguments, named)
+            if verdict is _COMPOSITE:
+                return self.run_with(self.composite, *arguments, **named)
+            if verdict is not None:
+                return verdict
+        index = lowering.index if lowering.index >= 0 else current_device()
+        if self.has_generator:
+            self._set_generator(lowered, lowered_named, index)
+        if self.outputs:
+            return self._run_out(call, arguments, named, lowered, lowered_named)
+        result = call(*lowered, **lowered_named)
+        if self.in_place:
+            bound = self._bind(arguments, named)
+            given = tuple(bound[name] for name in self.returned if name is not None)
+            return given[0] if len(given) == 1 else given
+        return all_to_cuda(result, index)
+
+    def _bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        return {**dict(zip(self.names, arguments, strict=False)), **named}
+
+    def _check(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """Raise what CUDA raises for this mix of devices.
+
+        None: the mix is allowed. Otherwise the result, if the check has already computed it.
+        """
+        bound = self._bind(arguments, named)
+        if self.own_check is not None:
+            return self.own_check(bound)
+        if self.device_check:
+            return check_wrapper(self.order, bound, self.method)
+        # NoCheck: the kernel checks by itself, mostly through TensorIterator.
+        if self.composite is not None:
+            # A structured operation: this kernel runs the very meta function that the CUDA kernel runs,
+            # with its checks and its words, and then the out= kernel from here. For _foreach_* it is
+            # the slow path, which CUDA takes as well.
+            return _COMPOSITE
+        if self.shared:
+            # Run on the cuda tensors, the function's own checks speak; when they pass, it comes to
+            # a DispatchStub that has no CUDA kernel in this build.
+            try:
+                return self.run_with(Key.CPU, *arguments, **named)
+            except RuntimeError as error:
+                if "DispatchStub" not in str(error):
+                    raise
+                return None
+        written = set(self.written.values())
+        outputs = [t for name in self.names if name in written for t in tensors(bound.get(name))]
+        inputs = [
+            t
+            for name in self.names
+            if name not in self.outputs
+            for t in tensors(bound.get(name))
+            if not any(t is output for output in outputs)
+        ]
+        return check_iterator(outputs, inputs)
+
+    def _set_generator(self, lowered: list[Any], named: dict[str, Any], index: int) -> None:
+        at = self.generator_at
+        if at is None:
+            generator = named.get("generator")
+        else:
+            generator = lowered[at] if len(lowered) > at else None
+        if generator is not None:
+            check_generator(generator, "cuda")
+            return
+        generator = machine.default_generators[index]
+        if at is None:
+            named["generator"] = generator
+            return
+        while len(lowered) <= at:
+            lowered.append(self.defaults[len(lowered)].default_value)
+        lowered[at] = generator
+
+    def _run_out(
+        self,
+        call: Any,
+        arguments: Sequence[Any],
+        named: Mapping[str, Any],
+        lowered: list[Any],
+        lowered_named: dict[str, Any],
+    ) -> Any:
+        """out= arguments: an alias cannot be resized, so what grows is computed fresh and adopted."""
+        fresh: dict[str, Any] = {}
+
+        def renew(name: str) -> None:
+            empty = torch.ops.aten.empty.memory_format([0], dtype=named[name].dtype, device=CPU)
+            fresh[name] = lowered_named[name] = empty
+
+        for name in self.outputs:
+            if named[name].numel() == 0:
+                renew(name)
+        try:
+            call(*lowered, **lowered_named)
+        except RuntimeError as error:
+            if "resizable" not in str(error):
+                raise
+            for name in self.outputs:
+                renew(name)
+            call(*lowered, **lowered_named)
+        for name, result in fresh.items():
+            output = named[name]
+            same_shape = tuple(result.shape) == tuple(output.shape)
+            if same_shape and not result.numel():
+                continue
+            if not output.is_cuda:
+                output.resize_(result.shape).copy_(result)
+            elif same_shape:
+                cpu_alias(output).copy_(result)
+            else:
+                adopt(output, result)
+        if len(self.outputs) == 1:
+            return named[self.outputs[0]]
+        return tuple(named[name] for name in self.returned if name is not None)

@@ -1,0 +1,64 @@
+"""Put the kernels on the CUDA dispatch key, and refusals where there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from devfix.simulate import native_functions
+from devfix.simulate.device_checks import has_old_wording
+from devfix.simulate.errors import SimulationUnsupported
+from devfix.simulate.kernels import has_kernel, make_kernel
+from devfix.simulate.machine import machine
+from devfix.simulate.special_kernels import special_kernels
+from devfix.simulate.vtable import keep
+
+
+def install() -> tuple[str, ...]:
+    """Register everything; gives the operations that CUDA has and the simulated devices lack."""
+    machine.old_wording = has_old_wording()
+    for index in range(machine.devices):
+        generator = torch._C.Generator()
+        generator.manual_seed(0)
+        machine.generators[generator._cdata] = index
+        machine.default_generators.append(generator)
+    library = torch.library.Library("aten", "IMPL", "CUDA")
+    keep(library)
+    special = special_kernels()
+    missing = []
+    for full, function in native_functions.load().items():
+        kernel = special.get(full)
+        if kernel is None and not function.cuda:
+            continue
+        packet = getattr(torch.ops.aten, function.name, None)
+        operation = getattr(packet, function.overload or "default", None)
+        if kernel is None and operation is not None and _runs_on_cpu(operation):
+            kernel = make_kernel(operation, function)
+        if kernel is None or operation is None:
+            missing.append(full)
+            continue
+        try:
+            library.impl(full, kernel)
+        except Exception as error:  # torch has no one type for "this cannot be registered"
+            missing.append(f"{full}: {error}")
+    _refuse("CUDA", "operator {} has no simulated CUDA kernel")
+    for key in ("SparseCUDA", "SparseCsrCUDA", "QuantizedCUDA", "NestedTensorCUDA"):
+        _refuse(key, "operator {} on " + key + " tensors has no simulated CUDA kernel")
+    return tuple(missing)
+
+
+def _runs_on_cpu(operation: Any) -> bool:
+    computed = torch._C._dispatch_has_computed_kernel_for_dispatch_key
+    return has_kernel(operation, "CPU") or bool(computed(operation.name(), "CPU"))
+
+
+def _refuse(key: str, what: str) -> None:
+    """For every operation without a kernel on that dispatch key."""
+
+    def fallback(operation: Any, *arguments: Any, **named: Any) -> Any:
+        raise SimulationUnsupported(what.format(operation))
+
+    library = torch.library.Library("_", "IMPL", key)
+    library.fallback(fallback)
+    keep(library)

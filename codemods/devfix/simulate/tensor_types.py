@@ -1,0 +1,108 @@
+"""torch.cuda.FloatTensor and its like, storages on cuda, and pinned memory."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+
+from devfix.simulate.machine import machine
+
+_LEGACY = {
+    "FloatTensor": torch.float32,
+    "DoubleTensor": torch.float64,
+    "HalfTensor": torch.float16,
+    "LongTensor": torch.int64,
+    "IntTensor": torch.int32,
+    "ByteTensor": torch.uint8,
+    "BoolTensor": torch.bool,
+    "BFloat16Tensor": torch.bfloat16,
+    "ShortTensor": torch.int16,
+    "CharTensor": torch.int8,
+}
+_PREFIX = "torch.cuda."
+
+
+class _TensorType(type):
+    """The type of torch.cuda.FloatTensor: no tensor's class, but `isinstance` works."""
+
+    dtype: Any
+
+    def __instancecheck__(cls, item: Any) -> bool:
+        return isinstance(item, torch.Tensor) and bool(item.is_cuda and item.dtype == cls.dtype)
+
+
+def _new(cls: Any, *arguments: Any, **named: Any) -> Any:
+    if len(arguments) == 1 and not isinstance(arguments[0], int):
+        if isinstance(arguments[0], torch.Size):
+            return torch.empty(arguments[0], dtype=cls.dtype, device="cuda")
+        return torch.tensor(arguments[0], dtype=cls.dtype, device="cuda")
+    return torch.empty(arguments or (0,), dtype=cls.dtype, device="cuda")
+
+
+def install() -> None:
+    for name, dtype in _LEGACY.items():
+        members = {"__new__": _new, "dtype": dtype, "is_cuda": True, "__module__": "torch.cuda"}
+        setattr(torch.cuda, name, _TensorType(name, (), members))
+    _install_conversions()
+    _install_storage()
+    _install_pinning()
+
+
+def _named(text: str) -> Any:
+    return getattr(torch.cuda, text[len(_PREFIX) :])
+
+
+def _install_conversions() -> None:
+    original_type = torch.Tensor.type
+    original_default = torch.set_default_tensor_type
+
+    def tensor_type(self: Any, dtype: Any = None, non_blocking: bool = False, **named: Any) -> Any:
+        if isinstance(dtype, str) and dtype.startswith(_PREFIX):
+            dtype = _named(dtype)
+        if isinstance(dtype, _TensorType):
+            return self.to("cuda", dtype.dtype)
+        if dtype is None:
+            return original_type(self)
+        return original_type(self, dtype, non_blocking, **named)
+
+    def set_default_tensor_type(kind: Any) -> None:
+        if isinstance(kind, str) and kind.startswith(_PREFIX):
+            kind = _named(kind)
+        if isinstance(kind, _TensorType):
+            torch.set_default_dtype(kind.dtype)
+            torch.set_default_device("cuda")
+        else:
+            torch.set_default_device(None)
+            original_default(kind)
+
+    torch.Tensor.type = tensor_type
+    torch.set_default_tensor_type = set_default_tensor_type
+
+
+def _install_storage() -> None:
+    storage = torch.storage.UntypedStorage
+    original = storage.__new__
+
+    def new(cls: Any, *arguments: Any, **named: Any) -> Any:
+        device = named.get("device")
+        if device is not None and torch.device(device).type == "cuda":
+            size = arguments[0] if arguments and isinstance(arguments[0], int) else named.get("size", 0)
+            return torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
+        return original(cls, *arguments, **named)
+
+    storage.__new__ = staticmethod(new)
+
+
+def _install_pinning() -> None:
+    original = torch.Tensor.pin_memory
+
+    def pin_memory(self: Any, device: Any = None) -> Any:
+        pinned = original(self)
+        address = pinned.data_ptr()
+        machine.pinned[address] = pinned.numel() * pinned.element_size()
+        weakref.finalize(pinned, machine.pinned.pop, address, None)
+        return pinned
+
+    torch.Tensor.pin_memory = pin_memory

@@ -1,0 +1,86 @@
+"""Fixtures: devfix in a process of its own, and git; and the rules for marked tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="also the long form of soak and fuzz runs")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    gpu = None
+    for item in items:
+        if item.get_closest_marker("slow") and not config.getoption("--long"):
+            item.add_marker(pytest.mark.skip(reason="long run; use --long"))
+        if item.get_closest_marker("cuda"):
+            if gpu is None:
+                import torch  # takes seconds: only if such a test is collected
+
+                gpu = torch.cuda.is_available()
+            if not gpu:
+                item.add_marker(pytest.mark.skip(reason="no CUDA GPU"))
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        return self.out.decode()
+
+
+@pytest.fixture
+def devfix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """Run `devfix` with the stub codemods in a process of its own, in `tmp_path`."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | bytes, stdin: bytes = b"", cwd: Path = tmp_path, **environment: str) -> Ran:
+        done = subprocess.run(
+            [sys.executable, str(TESTS / "stubs.py"), *arguments],
+            input=stdin,
+            capture_output=True,
+            cwd=cwd,
+            env={**os.environ, "PYTHONPATH": str(TESTS), **environment},
+            timeout=120,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr.decode(errors="surrogateescape"))
+
+    return run
+
+
+@pytest.fixture
+def git(tmp_path: Path) -> Callable[..., str]:
+    """Run git in a new repository in `tmp_path`, away from the user's configuration."""
+    environment = {
+        **os.environ,
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_AUTHOR_NAME": "a",
+        "GIT_AUTHOR_EMAIL": "a@example.org",
+        "GIT_COMMITTER_NAME": "a",
+        "GIT_COMMITTER_EMAIL": "a@example.org",
+    }
+
+    def run(*arguments: str, stdin: bytes = b"", cwd: Path = tmp_path) -> str:
+        done = subprocess.run(
+            ["git", *arguments], input=stdin, capture_output=True, cwd=cwd, env=environment, timeout=60
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode(errors="surrogateescape")
+
+    run("init", "-q", ".")
+    return run

@@ -1,0 +1,166 @@
+"""The simulator itself: what it refuses, how it is started, what it tells."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from devfix.smoke import Run, run_program
+
+
+def simulated(source: str, devices: int = 1) -> Run:
+    run = run_program(source, "cuda", devices=devices)
+    if run.device != "cuda (simulated)":
+        pytest.skip(f"there is a real GPU: {run.device}")
+    return run
+
+
+def test_devices_are_there() -> None:
+    run = simulated(
+        """
+import torch
+assert torch.cuda.is_available() and torch.cuda.device_count() == 2
+x = torch.ones(2, device="cuda")
+assert type(x) is torch.Tensor and x.is_cuda and x.device == torch.device("cuda", 0)
+torch.cuda.set_device(1)
+assert torch.ones(2, device="cuda").device.index == 1 and torch.cuda.current_device() == 1
+with torch.cuda.device(0):
+    assert torch.zeros(1).cuda().get_device() == 0
+assert torch.zeros(1).to(0).device.index == 0
+print(torch.cuda.get_device_name(), torch.device("cuda"))
+""",
+        devices=2,
+    )
+    assert run.status == "ok", run
+    assert "simulated" in run.output
+
+
+def test_a_device_that_is_not_there() -> None:
+    run = simulated("import torch\nnumber = 3\ntorch.ones(1, device=f'cuda:{number}')")
+    assert run.status == "raised"
+    assert run.error.startswith("RuntimeError: CUDA error: invalid device ordinal")
+    assert run.line == 3
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "torch.eye(3, device='cuda').to_sparse()",
+        "torch.cuda.CUDAGraph()",
+        "torch.eye(3, device='cuda').histc()\ntorch.histogram(torch.ones(3, device='cuda'), bins=2)",
+        "torch.distributed.init_process_group('nccl', world_size=2, rank=0)",
+    ],
+)
+def test_limits_are_refusals(code: str) -> None:
+    run = simulated(f"import torch\n{code}")
+    assert run.status == "unsupported"
+    assert "limit of the simulator, not a bug found in your program" in run.error
+
+
+def test_a_caught_refusal_is_one() -> None:
+    run = simulated(
+        """
+import torch
+try:
+    torch.eye(3, device="cuda").to_sparse()
+except RuntimeError:
+    print("on")
+"""
+    )
+    assert (run.status, run.output) == ("unsupported", "on\n")
+
+
+def test_statistics() -> None:
+    run = simulated(
+        """
+import torch
+from devfix.simulate import enabled, stats
+assert enabled() == 1
+start, mixed = stats.kernels, stats.mixed
+x = torch.ones(3, device="cuda")
+x + x
+assert stats.kernels > start and stats.mixed == mixed
+x + torch.tensor(1.0)
+assert stats.mixed > mixed
+"""
+    )
+    assert run.status == "ok", run
+
+
+REFUSED = {
+    "a CUDA build": "torch.version.cuda = '12.8'",
+    "real CUDA": "torch.cuda.is_available = lambda: True",
+    "a guard of another order": """
+from devfix.simulate import guard
+read, swapped = guard.virtual_functions, {"type": "deviceCount", "deviceCount": "type"}
+guard.virtual_functions = lambda *where: [swapped.get(name, name) for name in read(*where)]
+""",
+    "hooks of another order": """
+from devfix.simulate import hooks
+read, swapped = hooks.virtual_functions, {"getNumGPUs": "current_device", "current_device": "getNumGPUs"}
+hooks.virtual_functions = lambda *where: [swapped.get(name, name) for name in read(*where)]
+""",
+    "shorter tables": """
+from devfix.simulate import hooks
+read = hooks.virtual_functions
+hooks.virtual_functions = lambda *where: [*read(*where), *(f"more{i}" for i in range(9))]
+""",
+    "no headers": """
+from devfix.simulate import vtable
+vtable.Path.read_text = lambda self, **named: (_ for _ in ()).throw(FileNotFoundError(str(self)))
+""",
+    "another system": "import sys; sys.platform = 'win32'",
+}
+
+
+@pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED)
+def test_cannot_simulate(change: str) -> None:
+    run = run_program(f"import torch\n{change}\nfrom devfix.simulate import enable\nenable()", "cpu")
+    assert run.status == "raised", run
+    assert run.error.startswith("CannotSimulate: "), run.error
+
+
+def test_enable_twice() -> None:
+    run = simulated("from devfix.simulate import enable\nassert enable(1) == ()\nenable(2)")
+    assert run.error == "CannotSimulate: this process already has 1 simulated devices"
+
+
+PROGRAM = """
+import sys, torch, helper
+x = torch.ones(2, device="cuda", requires_grad=True)
+stream = torch.cuda.Stream()
+with torch.cuda.stream(stream):
+    (x * helper.FACTOR).sum().backward()
+print(__name__, torch.cuda.device_count(), x.grad.tolist(), sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("stub", ["", "1"], ids=["fake guard", "machine code"])
+def test_command(tmp_path: Path, stub: str) -> None:
+    """`python -m devfix.simulate`, also in the way of a torch without _ensureCUDADeviceGuardSet."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "helper.py").write_text("FACTOR = 3.0\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "devfix.simulate", "-n", "2", str(tmp_path / "program.py"), "-n", "x"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "DEVFIX_SIMULATE_STUB": stub, "OMP_NUM_THREADS": "1"},
+        timeout=120,
+    )
+    if "nothing to simulate" in done.stderr or "GPU build" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.stdout == "__main__ 2 [3.0, 3.0] ['-n', 'x']\n", done.stderr
+
+
+def test_command_without_a_program(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "devfix.simulate", str(tmp_path / "none.py")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "no such file" in done.stderr

@@ -1,0 +1,254 @@
+"""The rules of the house, looked up in the source: who may import, read, write, print and catch what."""
+
+from __future__ import annotations
+
+import ast
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import FrozenInstanceError
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+import devfix
+import pytest
+from devfix.codemod import Codemod, registry
+
+PACKAGE = Path(devfix.__file__).parent
+ROOT = PACKAGE.parent.parent
+MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+RUNS_TORCH = ("simulate/", "smoke.py")  # these run programs, in processes of their own
+LINES = 400
+# Too long still. Split them, and take them off here; none may be added.
+LONG: dict[str, int] = {}
+LAZY = ("torch", "libcst", "rich", "pathspec", "pebble", "yaml", "numpy", "concurrent.futures")
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
+
+
+def within(module: str, homes: tuple[str, ...]) -> bool:
+    return any(module == home or (home.endswith("/") and module.startswith(home)) for home in homes)
+
+
+def imports(module: str) -> Iterator[tuple[str, ast.stmt]]:
+    """Every import of a module, wherever it stands, by its full name."""
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or "", node
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", node
+
+
+def calls(module: str) -> Iterator[tuple[str, ast.Call]]:
+    """Every call, by how the function is written: `open`, `os.open`, `*.write_text`."""
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Call):
+            function = node.func
+            if isinstance(function, ast.Name):
+                yield function.id, node
+            elif isinstance(function, ast.Attribute):
+                base = function.value
+                yield f"{base.id if isinstance(base, ast.Name) else '*'}.{function.attr}", node
+
+
+def where(module: str, node: ast.stmt | ast.expr | ast.ExceptHandler) -> str:
+    return f"{module}:{node.lineno}"
+
+
+# --- imports -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_torch_is_imported_where_programs_run_and_nowhere_else(module: str) -> None:
+    for name, node in imports(module):
+        if name.partition(".")[0] in ("torch", "torchgen", "numpy"):
+            assert within(module, ("simulate/",)), where(module, node)
+        if name.startswith("devfix.simulate"):
+            assert within(module, RUNS_TORCH), where(module, node)
+
+
+@pytest.mark.parametrize(
+    ("library", "homes"),
+    [
+        ("libcst", ("rewrite/",)),
+        ("pebble", ("parallel.py",)),
+        ("click", ("cli.py", "review/")),
+        ("rich", ("review/",)),
+    ],
+)
+def test_libraries_stay_at_home(library: str, homes: tuple[str, ...]) -> None:
+    for module in MODULES:
+        for name, node in imports(module):
+            if name.partition(".")[0] == library:
+                assert within(module, homes), where(module, node)
+
+
+def loaded_by(code: str) -> set[str]:
+    """The modules that are loaded after running `code` in an interpreter of its own."""
+    report = f"{code}\nimport sys; print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.split())
+
+
+def test_importing_the_command_line_is_cheap() -> None:
+    loaded = loaded_by("import devfix.cli")
+    assert "devfix.cli" in loaded
+    assert not loaded & {*LAZY, "devfix.flow", "devfix.engine", "devfix.codemod", "asyncio", "email"}
+
+
+def test_help_is_cheap() -> None:
+    loaded = loaded_by("from devfix.cli import main\nassert main(['--help']) == 0")
+    assert not loaded & {*LAZY, "devfix.flow", "devfix.engine", "devfix.rules"}
+
+
+def test_a_check_without_findings_needs_neither_libcst_nor_torch(tmp_path: Path) -> None:
+    file = tmp_path / "clean.py"
+    file.write_text(
+        "import torch\nfrom torch.utils.data import DataLoader\n"
+        "model = torch.nn.Linear(2, 2)\nmodel.to('cuda')\nmodel(torch.zeros(2, device='cuda'))\n"
+    )
+    loaded = loaded_by(f"from devfix.cli import main\nassert main(['check', {str(file)!r}]) == 0")
+    assert "devfix.flow" in loaded
+    assert not loaded & {"torch", "libcst", "pebble", "rich"}
+
+
+# --- files, output, exceptions -------------------------------------------------------------------
+
+_FILES = {
+    "open", "io.open", "os.fdopen", "codecs.open", "tokenize.open",
+    "os.open", "os.replace", "os.rename", "os.remove", "os.unlink", "os.mkdir", "os.makedirs", "os.rmdir",
+    "tempfile.mkstemp", "tempfile.mkdtemp", "tempfile.NamedTemporaryFile", "tempfile.TemporaryDirectory",
+}  # fmt: skip
+_FILE_METHODS = {"read_text", "read_bytes", "write_text", "write_bytes", "unlink", "mkdir", "touch", "rename"}
+_DEVNULL = "os.devnull"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_files_are_read_and_written_by_documents_only(module: str) -> None:
+    if within(module, ("documents/", *RUNS_TORCH)):
+        return
+    for name, node in calls(module):
+        file = name in _FILES or name.startswith("shutil.")
+        base, _, method_name = name.rpartition(".")
+        method = method_name in _FILE_METHODS and base not in ("", "os")
+        if (file or method) and _DEVNULL not in ast.unparse(node):
+            pytest.fail(f"{where(module, node)}: {ast.unparse(node)}")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_only_the_command_line_prints(module: str) -> None:
+    if within(module, ("cli.py", "__main__.py", "review/", *RUNS_TORCH)):
+        return
+    for name, node in calls(module):
+        assert name not in ("print", "click.echo", "click.secho"), where(module, node)
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "sys":
+            assert node.attr not in ("stdout", "stderr", "stdin"), where(module, node)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_analysed_code_is_never_run(module: str) -> None:
+    if within(module, RUNS_TORCH):
+        return
+    for name, node in calls(module):
+        assert name not in ("exec", "eval", "compile", "__import__", "runpy.run_path"), where(module, node)
+        if name == "importlib.import_module":
+            assert module in ("codemod.py", "config.py"), where(module, node)
+
+
+def test_every_exception_is_caught_in_one_place() -> None:
+    """A program that is run may raise anything; otherwise only the engine takes what comes, by file."""
+    found = []
+    for module in MODULES:
+        if within(module, RUNS_TORCH):
+            continue
+        for node in ast.walk(tree(module)):
+            if isinstance(node, ast.ExceptHandler):
+                caught = ast.unparse(node.type) if node.type is not None else "everything"
+                if caught in ("everything", "Exception", "BaseException"):
+                    found.append(module)
+    assert found == ["engine.py"]
+
+
+# --- size and shape --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_module_is_long(module: str) -> None:
+    lines = len((PACKAGE / module).read_text(encoding="utf-8").splitlines())
+    assert lines <= LONG.get(module, LINES)
+    assert module not in LONG or lines > LINES, f"{module} is short enough now: take it off LONG"
+
+
+@pytest.mark.parametrize("module", ["findings.py", "report.py", "config.py", "codemod.py", "discover.py"])
+def test_what_crosses_borders_is_frozen(module: str) -> None:
+    for node in tree(module).body:
+        if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
+            continue
+        for decorator in node.decorator_list:
+            assert "frozen=True" in ast.unparse(decorator), where(module, node)
+        for item in node.body:
+            if isinstance(item, ast.AnnAssign) and node.decorator_list:
+                annotation = ast.unparse(item.annotation)
+                assert "list[" not in annotation and "dict[" not in annotation, where(module, item)
+
+
+def test_nothing_can_be_imported_from_the_repository_root() -> None:
+    """devfix runs inside other people's repositories, some of which have a folder `codemods`."""
+    assert not (ROOT / "codemods" / "__init__.py").exists()
+    assert not list(ROOT.glob("*.py"))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_module_says_what_it_is_for(module: str) -> None:
+    assert ast.get_docstring(tree(module))
+
+
+# --- codemods ------------------------------------------------------------------------------------
+
+RULES = [module for module in MODULES if PurePosixPath(module).parent.name == "rules"]
+_HEADINGS = ("What it does", "Why is this bad?", "Fix safety")
+
+
+@pytest.mark.parametrize("module", [module for module in RULES if not module.endswith("__init__.py")])
+def test_a_file_of_rules_is_one_codemod(module: str) -> None:
+    name = PurePosixPath(module).stem
+    found = [kind for kind in registry().values() if kind.__module__ == f"devfix.rules.{name}"]
+    assert [kind.id for kind in found] == [name.replace("_", "-")]
+
+
+@pytest.mark.parametrize("kind", registry().values(), ids=registry().keys())
+def test_codemod_is_documented(kind: type[Codemod]) -> None:
+    text = kind.__doc__ or ""
+    title, blank, *rest = text.strip().splitlines()
+    assert title.endswith(".") and not blank
+    lines = [line.strip().strip("#").strip() for line in rest]
+    assert [line for line in lines if line in _HEADINGS] == list(_HEADINGS)
+    for heading in _HEADINGS:
+        assert lines[lines.index(heading) + 1], f"nothing under {heading}"
+
+
+@pytest.mark.parametrize("kind", registry().values(), ids=registry().keys())
+def test_codemod_is_shown(kind: type[Codemod]) -> None:
+    """Examples of what it changes, and of what it leaves alone."""
+    assert any(example.after is not None for example in kind.examples)
+    assert any(example.after is None for example in kind.examples)
+    assert kind.words and all(group and all(group) for group in kind.words)
+    assert len({example.title for example in kind.examples}) == len(kind.examples)
+
+
+@pytest.mark.parametrize("kind", registry().values(), ids=registry().keys())
+def test_codemod_is_plain_data(kind: type[Codemod]) -> None:
+    """Its fields are its options, and it crosses process borders."""
+    made = kind()
+    assert pickle.loads(pickle.dumps(made)) == made and hash(made) == hash(kind())
+    with pytest.raises(FrozenInstanceError):
+        made.id = "other"  # type: ignore[misc]

@@ -1,0 +1,191 @@
+"""The programs of `examples/`: what devfix says of them, and how they run before and after."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from devfix.smoke import Run, Runner, same_numbers
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
+SNAPSHOTS = ROOT / "snapshots" / "examples"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A folder of `examples/`. `raises`: what it dies of on CUDA before the repair."""
+
+    folder: str
+    script: str
+    raises: str
+    arguments: tuple[str, ...] = ()
+    devices: int = 1
+    found: bool = True  # by this version of devfix
+    same_on_cuda: bool = True  # it computes the same thing there
+
+
+TWO_DEVICES = r"RuntimeError: Expected all tensors to be on the same device"
+PROGRAMS = [
+    Program("brain_recipe", "train.py", "device_type", ("--epochs", "2"), same_on_cuda=False),
+    Program("ctc_recipe", "train.py", TWO_DEVICES, found=False),  # its bug is in the YAML
+    Program("embedding_service", "service.py", TWO_DEVICES, devices=2),
+    Program("gpt_classifier", "train.py", TWO_DEVICES, ("--epochs", "2")),
+    Program("image_toolkit", "toolkit.py", TWO_DEVICES, ("--epochs", "2")),
+]
+REPAIRED = [program for program in PROGRAMS if program.found]
+
+
+def named(program: Program) -> str:
+    return program.folder
+
+
+def devfix(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "devfix", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, timeout=120)
+
+
+def test_every_example_is_here() -> None:
+    folders = {path.name for path in EXAMPLES.iterdir() if any(path.glob("*.py"))}
+    assert folders == {program.folder for program in PROGRAMS}
+
+
+# --- what is shown ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=named)
+def test_check(program: Program, snapshot: Any) -> None:
+    """Findings, summary and exit code as a person sees them."""
+    snapshot.snapshot_dir = SNAPSHOTS
+    path = f"examples/{program.folder}"
+    done = devfix("check", path)
+    assert done.returncode == (1 if program.found else 0)
+    seen = f"$ devfix check {path}\n".encode() + done.stdout + done.stderr
+    snapshot.assert_match(seen + f"[exit code {done.returncode}]\n".encode(), f"{program.folder}.check.txt")
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=named)
+def test_diff(program: Program, snapshot: Any) -> None:
+    snapshot.snapshot_dir = SNAPSHOTS
+    done = devfix("diff", f"examples/{program.folder}")
+    assert done.returncode == (1 if program.found else 0), done.stderr
+    snapshot.assert_match(done.stdout, f"{program.folder}.diff")
+
+
+def test_explained_diff(snapshot: Any) -> None:
+    """All of them at once, with the reasons, as `devfix diff --explain` prints it."""
+    snapshot.snapshot_dir = SNAPSHOTS
+    done = devfix("diff", "--explain", "examples")
+    assert done.returncode == 1, done.stderr
+    snapshot.assert_match(done.stdout, "all.explained.diff")
+
+
+def test_git_applies_what_is_shown(tmp_path: Path) -> None:
+    """The patch of all examples, applied by git, is what `devfix apply` does."""
+    for name in ("by_git", "by_devfix"):
+        shutil.copytree(EXAMPLES, tmp_path / name / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    patch = devfix("diff", "--explain", "examples").stdout
+    by_git = subprocess.run(["git", "apply"], cwd=tmp_path / "by_git", input=patch, capture_output=True)
+    assert by_git.returncode == 0, by_git.stderr
+    assert devfix("apply", "examples", cwd=tmp_path / "by_devfix").returncode == 1
+    changed = 0
+    for path in sorted((tmp_path / "by_git").rglob("*.*")):
+        other = tmp_path / "by_devfix" / path.relative_to(tmp_path / "by_git")
+        assert path.read_bytes() == other.read_bytes(), path
+        changed += path.read_bytes() != (ROOT / path.relative_to(tmp_path / "by_git")).read_bytes()
+    assert changed >= len(REPAIRED)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=named)
+def test_a_second_run_changes_nothing(program: Program, tmp_path: Path) -> None:
+    repaired(program, tmp_path)
+    done = devfix("apply", ".", cwd=tmp_path / program.folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# --- how it runs -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    with Runner() as runner:
+        yield runner
+
+
+def repaired(program: Program, folder: Path) -> Path:
+    """The folder of a copy that `devfix apply` has repaired."""
+    copy = folder / program.folder
+    shutil.copytree(EXAMPLES / program.folder, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    done = devfix("apply", program.folder, cwd=folder)
+    assert done.returncode == (1 if program.found else 0), done.stderr
+    return copy
+
+
+def run(runner: Runner, program: Program, folder: Path, device: Any) -> Run:
+    """Run the program of a folder as `python SCRIPT ARGUMENTS` would."""
+    script = str(folder / program.script)
+    launch = (
+        "import runpy, sys\n"
+        "sys.dont_write_bytecode = True\n"
+        f"sys.path.insert(0, {str(folder)!r})\n"
+        f"sys.argv = {[script, *program.arguments]!r}\n"
+        f"runpy.run_path({script!r}, run_name='__main__')\n"
+    )
+    return runner.run(launch, device, devices=program.devices if device == "cuda" else 1)
+
+
+def on_cuda(runner: Runner, program: Program, folder: Path, kind: str) -> Run:
+    done = run(runner, program, folder, "cuda")
+    if kind == "real":
+        assert "simulated" not in done.device
+    elif "simulated" not in done.device:
+        pytest.skip("there is a real GPU; the test of that name runs on it")
+    if done.status == "unsupported" and "GPU build" in done.error:
+        pytest.skip(f"not checked: {done.error}")
+    assert done.checked, f"not checked: {done.status}: {done.error}"
+    return done
+
+
+CUDA = pytest.mark.parametrize("kind", ["simulated", pytest.param("real", marks=pytest.mark.cuda)])
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=named)
+def test_on_the_cpu_nothing_changes(program: Program, runner: Runner, tmp_path: Path) -> None:
+    before = run(runner, program, EXAMPLES / program.folder, "cpu")
+    assert before.status == "ok", before.error
+    assert any(character.isdigit() for character in before.output)
+    after = run(runner, program, repaired(program, tmp_path), "cpu")
+    assert (after.status, after.output) == ("ok", before.output), after.error
+
+
+@CUDA
+@pytest.mark.parametrize("program", PROGRAMS, ids=named)
+def test_on_cuda_it_fails_before(program: Program, kind: str, runner: Runner) -> None:
+    before = on_cuda(runner, program, EXAMPLES / program.folder, kind)
+    assert before.status == "raised", before.output
+    assert re.search(program.raises, before.error), before.error
+
+
+@CUDA
+@pytest.mark.parametrize("program", REPAIRED, ids=named)
+def test_on_cuda_it_runs_after(program: Program, kind: str, runner: Runner, tmp_path: Path) -> None:
+    folder = repaired(program, tmp_path)
+    after = on_cuda(runner, program, folder, kind)
+    assert after.status == "ok", after.error
+    if program.same_on_cuda:
+        on_cpu = run(runner, program, folder, "cpu")
+        assert same_numbers(after.output, on_cpu.output), f"{after.output}\n{on_cpu.output}"
+
+
+def test_what_is_not_found_yet_is_said() -> None:
+    """An example that this version cannot repair must say so where a person looks."""
+    for program in PROGRAMS:
+        text = (EXAMPLES / program.folder / "README.md").read_text(encoding="utf-8")
+        assert ("does not find it" in text) is not program.found
