@@ -115,7 +115,7 @@ def test_control_characters_do_not_reach_the_terminal(devfix: Devfix, project: P
 
 
 def test_pipe_that_closes(project: Path, devfix: Devfix) -> None:
-    (project / "long.py").write_text("alpha\n" * 20_000)
+    (project / "long.py").write_text("alpha\n" * 1_000)
     command = f"'{PYTHON}' '{TESTS / 'stubs.py'}' check . | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=project)
     assert len(lines(done.stdout)) == 1
@@ -271,7 +271,8 @@ def test_stdin_is_never_lost(text: bytes, code: int, devfix: Devfix) -> None:
 
 def test_settings_of_the_file_and_of_the_command_line(devfix: Devfix, project: Path) -> None:
     (project / "pyproject.toml").write_text(
-        "[tool.devfix]\nexclude = ['third/']\n[tool.devfix.options.rename-alpha]\nsafety = 'unsafe'\nto = 'gamma'\n"
+        "[tool.devfix]\nexclude = ['third/']\n"
+        "[tool.devfix.options.rename-alpha]\nsafety = 'unsafe'\nto = 'gamma'\n"
     )
     (project / "third").mkdir()
     (project / "third" / "c.py").write_text("alpha\n")
@@ -318,6 +319,19 @@ def test_code_of_the_working_directory_is_never_imported(project: Path) -> None:
     assert not (project / "imported").exists()
 
 
+def test_own_bug_does_not_look_like_findings(project: Path) -> None:
+    code = "import stubs, devfix.engine\ndel devfix.engine.run\nimport sys; sys.exit(stubs.stub_cli())"
+    done = subprocess.run(
+        [PYTHON, "-c", code, "check", "."],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+    )
+    assert done.returncode == 2
+    assert done.stderr.endswith("devfix: this is devfix's own bug, please report it with the lines above\n")
+
+
 def test_help_is_quick_and_imports_little() -> None:
     code = (
         "import sys; sys.argv = ['devfix', '--help']\n"
@@ -328,10 +342,13 @@ def test_help_is_quick_and_imports_little() -> None:
     done = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True)
     assert done.stdout.endswith("[]\n"), done.stdout + done.stderr
     times = []
-    for _ in range(5):
-        start = time.perf_counter()
+    for _ in range(5):  # CPU time: other processes must not fail this test
+        before = os.times()
         subprocess.run([PYTHON, "-m", "devfix", "--help"], capture_output=True, check=True)
-        times.append(time.perf_counter() - start)
+        after = os.times()
+        times.append(
+            after.children_user - before.children_user + after.children_system - before.children_system
+        )
     assert min(times) < 0.15
 
 

@@ -134,6 +134,12 @@ def test_gitignore(tmp_path: Path, git: Git) -> None:
     assert reasons()["gen"] == "ignored by .gitignore"
 
 
+def test_gitignore_star_is_not_nothing(tmp_path: Path, git: Git) -> None:
+    make(tmp_path, "a/b/x.py", "a/c/x.py", "a/.gitignore")
+    make(tmp_path, ".gitignore", text="a/*\n!b\n")
+    assert discover(["."]).files == ("a/b/x.py",)
+
+
 def test_gitignore_as_git_has_it(tmp_path: Path, git: Git) -> None:
     """Random patterns and trees: what git ignores, devfix leaves out, and nothing else."""
     chance = random.Random(5)

@@ -220,6 +220,18 @@ def test_random_changes(git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             assert (tmp_path / "x.py").read_bytes() == two
 
 
+def test_explained_hunks_count_from_what_those_before_have_made() -> None:
+    before = [b"same\n"] * 40
+    after = [*before[:10], b"new\n", b"new\n", *before[10:30], b"more\n", *before[30:]]
+    report = Report((FileResult("x.py", before=b"".join(before), after=b"".join(after)),))
+
+    def headers(explain: bool) -> list[bytes]:
+        return [x for x in patch.patch(report, explain=explain).split(b"\n") if x.startswith(b"@@")]
+
+    assert headers(False) == [b"@@ -8,6 +8,8 @@", b"@@ -28,6 +30,7 @@"]
+    assert headers(True) == [b"@@ -8,6 +8,8 @@", b"@@ -30,6 +30,7 @@"]
+
+
 def test_large_file_is_fast() -> None:
     lines = [b"    x = 1\n", b"\n", b"    pass\n"] * 10_000
     changed = [b"import torch\n", *lines[:15_000], b"new\n", *lines[15_000:], b"end\n"]

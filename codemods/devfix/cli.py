@@ -50,6 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `devfix check | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except Exception:  # outside of any file; Python would exit with 1, which means "findings"
+        import traceback
+
+        traceback.print_exc()
+        _complain("this is devfix's own bug, please report it with the lines above")
+        return 2
 
 
 def _complain(message: str) -> None:

@@ -193,20 +193,26 @@ def make(kind: type[Codemod], options: Mapping[str, object]) -> Codemod:
     A hyphen in an option's name stands for the underscore of the field.
     """
     fields = option_types(kind)
+    attributes = {_option_name(field.name): field.name for field in dataclasses.fields(kind)}
     values: dict[str, Any] = {}
     for name, value in options.items():
         field = name.replace("-", "_")
         if field not in fields:
             hint = suggest(field, fields) if fields else "; it has no options"
             raise ConfigError(f"codemod {kind.id} has no option {name!r}{hint}")
-        values[field] = _convert(value, fields[field], f"option {kind.id}.{name}")
+        values[attributes[field]] = _convert(value, fields[field], f"option {kind.id}.{name}")
     return kind(**values)
 
 
 def option_types(kind: type[Codemod]) -> dict[str, Any]:
     """Option name -> type, from the fields of a codemod's class."""
     hints = typing.get_type_hints(kind)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind) if field.init}
+    return {_option_name(field.name): hints[field.name] for field in dataclasses.fields(kind) if field.init}
+
+
+def _option_name(field: str) -> str:
+    """`check_` is the option `check`: some names are methods of every codemod."""
+    return field.rstrip("_")
 
 
 _WORDS = {

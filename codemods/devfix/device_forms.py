@@ -1,25 +1,21 @@
 """What a device expression may be at run time: a type such as "cuda", "cuda:0", or a torch.device.
 
-Bindings are looked up by name, wherever they stand in the function, class or module: all that a
-name may ever be counts, so "certainly a type" is said only where every binding is one.
+All that a name may ever be counts, so "certainly a type" is said only where every binding is one.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
 
+from devfix.bindings import Binding, Bindings, FunctionNode, function_around
 from devfix.flow import Flow
 from devfix.flow.calls import path_of
 from devfix.flow.evidence import annotation_text
 from devfix.flow.lattice import Kind
-from devfix.source import Source
 
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _OPTIONS = ("args", "opt", "opts", "options", "hparams", "flags")
 _DEPTH = 6  # of names that stand for names
@@ -39,95 +35,6 @@ OPEN: Forms = frozenset({Form.OPEN})
 STRINGS: Forms = frozenset({Form.TYPE, Form.INDEXED, Form.TEXT, Form.DECLARED})
 
 
-@dataclass(frozen=True)
-class Binding:
-    """One place that gives a name its value; `value` is None where that is out of sight."""
-
-    node: ast.AST
-    value: ast.expr | None
-    parameter: bool = False
-
-
-class Bindings:
-    """Every binding of every name and `self.x` of a file, by the scope that it stands in."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self._found: dict[tuple[ast.AST, str], list[Binding]] = {}
-        for node in source.walk():
-            for target, value in _targets(node):
-                path = path_of(target)
-                if path:
-                    self._found.setdefault((self._scope(node, path), path), []).append(Binding(node, value))
-            if isinstance(node, _FUNCTIONS):
-                self._parameters(node)
-
-    def _scope(self, node: ast.AST, path: str) -> ast.AST:
-        if path.startswith("self."):
-            owner = self.source.enclosing(node, ast.ClassDef)
-            if owner is not None:
-                return owner
-        return self.source.enclosing(node, *_FUNCTIONS, ast.ClassDef) or self.source.tree
-
-    def _parameters(self, node: FunctionNode) -> None:
-        arguments = node.args
-        plain = [*arguments.posonlyargs, *arguments.args]
-        defaults: list[ast.expr | None] = [None] * (len(plain) - len(arguments.defaults))
-        pairs = [*zip(plain, defaults + list(arguments.defaults), strict=True)]
-        pairs += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-        for argument, default in pairs:
-            self._found.setdefault((node, argument.arg), []).insert(0, Binding(argument, default, True))
-        for extra in (arguments.vararg, arguments.kwarg):
-            if extra is not None:
-                self._found.setdefault((node, extra.arg), []).insert(0, Binding(extra, None, True))
-
-    def of(self, path: str, at: ast.AST) -> list[Binding]:
-        """The bindings of a path as it is read at a node; nearest scope that has any."""
-        if path.startswith("self."):
-            owner = self.source.enclosing(at, ast.ClassDef)
-            return self.of_class(owner, path) if isinstance(owner, ast.ClassDef) else []
-        scope = self.source.enclosing(at, *_FUNCTIONS)
-        while scope is not None:
-            found = self._found.get((scope, path))
-            if found:
-                return found
-            scope = self.source.enclosing(scope, *_FUNCTIONS)
-        return self._found.get((self.source.tree, path), [])
-
-    def of_class(self, owner: ast.ClassDef, path: str) -> list[Binding]:
-        name = path.partition(".")[2]
-        return [*self._found.get((owner, path), ()), *self._found.get((owner, name), ())]
-
-    def within(self, scope: ast.AST, path: str) -> list[Binding]:
-        """The bindings of a path in exactly this function, class or module."""
-        return self._found.get((scope, path), [])
-
-
-def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """The targets that a node binds, each with its value where that can be told."""
-    todo: list[tuple[ast.expr, ast.expr | None]] = []
-    if isinstance(node, ast.Assign):
-        todo = [(target, node.value) for target in node.targets]
-    elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
-        if node.value is not None:
-            todo = [(node.target, node.value)]
-    elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
-        todo = [(node.target, None)]
-    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
-        todo = [(node.optional_vars, None)]
-    while todo:
-        target, value = todo.pop()
-        if isinstance(target, (ast.Tuple, ast.List)):
-            values: list[ast.expr | None] = [None] * len(target.elts)
-            if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
-                values = list(value.elts)
-            todo.extend(zip(target.elts, values, strict=True))
-        elif isinstance(target, ast.Starred):
-            todo.append((target.value, None))
-        else:
-            yield target, value
-
-
 class DeviceForms:
     """The forms that device expressions of one file may take."""
 
@@ -144,6 +51,8 @@ class DeviceForms:
             return self._constant(node)
         if isinstance(node, ast.JoinedStr):
             return self._joined(node, depth)
+        if ":" in leading_text(node):
+            return frozenset({Form.INDEXED})
         if isinstance(node, ast.IfExp):
             return self.of(node.body, depth + 1) | self.of(node.orelse, depth + 1)
         if isinstance(node, ast.BoolOp):
@@ -340,17 +249,28 @@ class DeviceForms:
             scope = self.source.enclosing(call, ast.ClassDef)
             found = self._functions.get((scope, path[5:])) if scope is not None else None
         elif path.isidentifier() and path not in self.source.imports:
-            scope = self.source.enclosing(call, *_FUNCTIONS)
+            inside = function_around(self.source, call)
             found = None
-            while scope is not None and found is None:
-                found = self._functions.get((scope, path))
-                scope = self.source.enclosing(scope, *_FUNCTIONS)
+            while inside is not None and found is None:
+                found = self._functions.get((inside, path))
+                inside = function_around(self.source, inside)
             found = found or self._functions.get((self.source.tree, path))
         else:
             return None
         if isinstance(found, ast.ClassDef):
             found = self._functions.get((found, "__init__"))
         return found if isinstance(found, _FUNCTIONS) else None
+
+
+def leading_text(node: ast.expr) -> str:
+    """What a string certainly begins with: "cuda:" of `f"cuda:{i}"`, `"cuda:%d" % i`, `"cuda:" + str(i)`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mod)):
+        node = node.left
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        node = node.func.value
+    elif isinstance(node, ast.JoinedStr) and node.values:
+        node = node.values[0]
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def argument_of(call: ast.Call, name: str, position: int) -> ast.expr | None:

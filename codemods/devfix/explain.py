@@ -42,8 +42,9 @@ def explanation(kind: type[Codemod]) -> Iterator[str]:
         yield ""
         yield "Settings (--option, or [tool.devfix.options] in pyproject.toml):"
         for field in dataclasses.fields(kind):
-            if field.name in types:
-                yield f"  {kind.id}.{field.name}={_value(field.default)}  ({_type(types[field.name])})"
+            name = field.name.rstrip("_")
+            if name in types:
+                yield f"  {kind.id}.{name}={_value(field.default)}  ({_type(types[name])})"
     for example in kind.examples:
         yield ""
         yield from _example(example)

@@ -77,6 +77,14 @@ class WrapExpression:
 
 
 @dataclass(frozen=True)
+class AssignResult:
+    """`x.to(device)` as a statement -> `x = x.to(device)`: keep what an expression statement drops."""
+
+    expression: Span
+    target: str
+
+
+@dataclass(frozen=True)
 class ReplaceExpression:
     """Replace an expression, statement header excluded, by other text."""
 
@@ -107,6 +115,7 @@ Edit = Union[
     DeleteStatement,
     AppendCall,
     WrapExpression,
+    AssignResult,
     ReplaceExpression,
     SetArgument,
     EnsureImport,

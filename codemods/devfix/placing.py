@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from devfix.source import Source
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.Module)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LEAVES = (ast.Return, ast.Raise)
 _JUMPS = (*_LEAVES, ast.Break, ast.Continue)
 _DEVICE_WORDS = ("cuda", "gpu", "device", "cpu", "mps", "xpu")
@@ -221,7 +222,12 @@ def rebound(source: Source, expressions: list[ast.AST], start: ast.AST, end: ast
 def bound_before(source: Source, expression: ast.AST, at: ast.stmt) -> bool:
     """Is every name of an expression bound on the way to `at`, as far as the text shows?"""
     scope = _scope(source, at)
-    for name in {part.id for part in ast.walk(expression) if isinstance(part, ast.Name)}:
+    given = (
+        {one.arg for one in ast.walk(scope.args) if isinstance(one, ast.arg)}
+        if isinstance(scope, _FUNCTIONS)
+        else set()
+    )
+    for name in {part.id for part in ast.walk(expression) if isinstance(part, ast.Name)} - given:
         bound = stores(source, scope, name)
         if bound and not any(settled_binding(source, node, at) for node in bound):
             return False
@@ -242,7 +248,7 @@ def settled_binding(source: Source, node: ast.AST, at: ast.stmt) -> bool:
     """Is a binding made on every way to `at`: does its block enclose `at`, further down?"""
     statement = source.statement(node)
     chain = around(source, at)
-    return any(
+    return statement in chain[1:] or any(
         statement in (block := source.block(one)) and block.index(statement) < block.index(one)
         for one in chain
     )

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -206,7 +206,9 @@ class SmokeResult:
 
 
 @dataclass(frozen=True)
-class _Verdict:
+class Verdict:
+    """On one run of an example; `ok` is None where it could not be checked."""
+
     ok: bool | None
     detail: str
     run: Run
@@ -229,7 +231,7 @@ def smoke_examples(codemod: str, examples: Iterable[Example], runner: Runner | N
     complete: dict[str, bool] = {}
     torch = ""
     for example in examples:
-        for verdict in check_example(example, runner or _runner):
+        for verdict in check_example(example, runner):
             place = verdict.run.device
             complete[place] = complete.get(place, True) and verdict.ok is not None
             torch = verdict.run.torch or torch
@@ -240,8 +242,9 @@ def smoke_examples(codemod: str, examples: Iterable[Example], runner: Runner | N
     return SmokeResult(codemod, ok, checked_on, "\n".join([*failed, *unchecked]), torch)
 
 
-def check_example(example: Example, runner: Runner) -> Iterable[_Verdict]:
+def check_example(example: Example, runner: Runner | None = None) -> Iterator[Verdict]:
     """The verdicts on one example, on the CPU and then on CUDA."""
+    runner = runner or _runner
     cpu_before = runner.run(example.before, "cpu")
     yield _runs("before, on the CPU,", cpu_before)
     last = cpu_before
@@ -258,41 +261,43 @@ def check_example(example: Example, runner: Runner) -> Iterable[_Verdict]:
         yield _prints(f"after, on {cuda_after.device},", cuda_after, last)
 
 
-def _runs(what: str, run: Run) -> _Verdict:
+def _runs(what: str, run: Run) -> Verdict:
     if not run.checked:
-        return _Verdict(None, f"{what} not checked: {run.status}: {run.error}", run)
+        return Verdict(None, f"{what} not checked: {run.status}: {run.error}", run)
     if run.status == "raised":
-        return _Verdict(False, f"{what} line {run.line} raises {run.error}", run)
-    return _Verdict(True, "", run)
+        return Verdict(False, f"{what} line {run.line} raises {run.error}", run)
+    return Verdict(True, "", run)
 
 
-def _prints(what: str, run: Run, expected: Run, *, exact: bool = False) -> _Verdict:
+def _prints(what: str, run: Run, expected: Run, *, exact: bool = False) -> Verdict:
     verdict = _runs(what, run)
     if not verdict.ok or expected.status != "ok":
         return verdict
     same = run.output == expected.output if exact else same_numbers(run.output, expected.output)
     if same:
         return verdict
-    return _Verdict(False, f"{what} prints {run.output!r}, not {expected.output!r}", run)
+    return Verdict(False, f"{what} prints {run.output!r}, not {expected.output!r}", run)
 
 
-def _raises(what: str, run: Run, pattern: str) -> _Verdict:
+def _raises(what: str, run: Run, pattern: str) -> Verdict:
     if not run.checked:
         return _runs(what, run)
     if run.status == "ok":
-        return _Verdict(False, f"{what} raises nothing, not {pattern!r}", run)
+        return Verdict(False, f"{what} raises nothing, not {pattern!r}", run)
     if not re.search(pattern, run.error):
-        return _Verdict(False, f"{what} line {run.line} raises {run.error}, not {pattern!r}", run)
-    return _Verdict(True, "", run)
+        return Verdict(False, f"{what} line {run.line} raises {run.error}, not {pattern!r}", run)
+    return Verdict(True, "", run)
 
 
 def same_numbers(left: str, right: str) -> bool:
-    """Are the numbers in two texts the same: whole ones exactly, others nearly?
+    """Are the numbers in two texts the same: whole ones exactly, others nearly?"""
+    first, second = numbers(left), numbers(right)
+    return len(first) == len(second) and all(map(_same_number, first, second))
 
-    Numbers in names and devices (`float16`, `cuda:0`) are not looked at.
-    """
-    pairs = _NUMBER.findall(left), _NUMBER.findall(right)
-    return len(pairs[0]) == len(pairs[1]) and all(map(_same_number, *pairs))
+
+def numbers(text: str) -> list[str]:
+    """The numbers in a text, but those in names and devices (`float16`, `cuda:0`)."""
+    return _NUMBER.findall(text)
 
 
 def _same_number(left: str, right: str) -> bool:

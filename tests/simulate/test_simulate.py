@@ -91,36 +91,49 @@ assert stats.mixed > mixed
 
 
 REFUSED = {
-    "a CUDA build": "torch.version.cuda = '12.8'",
-    "real CUDA": "torch.cuda.is_available = lambda: True",
-    "a guard of another order": """
+    "a CUDA build": ("torch.version.cuda = '12.8'", "GPU build"),
+    "real CUDA": ("torch.cuda.is_available = lambda: True", "nothing to simulate"),
+    "a guard of another order": (
+        """
 from devfix.simulate import guard
 read, swapped = guard.virtual_functions, {"type": "deviceCount", "deviceCount": "type"}
 guard.virtual_functions = lambda *where: [swapped.get(name, name) for name in read(*where)]
 """,
-    "hooks of another order": """
+        "device guard is not laid out as its header says",
+    ),
+    "hooks of another order": (
+        """
 from devfix.simulate import hooks
 read, swapped = hooks.virtual_functions, {"getNumGPUs": "current_device", "current_device": "getNumGPUs"}
 hooks.virtual_functions = lambda *where: [swapped.get(name, name) for name in read(*where)]
 """,
-    "shorter tables": """
+        "CUDAHooksInterface is not laid out as its headers say",
+    ),
+    "shorter tables": (
+        """
 from devfix.simulate import hooks
 read = hooks.virtual_functions
 hooks.virtual_functions = lambda *where: [*read(*where), *(f"more{i}" for i in range(9))]
 """,
-    "no headers": """
+        "holds no function",
+    ),
+    "no headers": (
+        """
 from devfix.simulate import vtable
 vtable.Path.read_text = lambda self, **named: (_ for _ in ()).throw(FileNotFoundError(str(self)))
 """,
-    "another system": "import sys; sys.platform = 'win32'",
+        "cannot read",
+    ),
+    "another system": ("import sys; sys.platform = 'win32'", "not on win32"),
 }
 
 
-@pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED)
-def test_cannot_simulate(change: str) -> None:
+@pytest.mark.parametrize("change, reason", REFUSED.values(), ids=REFUSED)
+def test_cannot_simulate(change: str, reason: str) -> None:
     run = run_program(f"import torch\n{change}\nfrom devfix.simulate import enable\nenable()", "cpu")
     assert run.status == "raised", run
     assert run.error.startswith("CannotSimulate: "), run.error
+    assert reason in run.error
 
 
 def test_enable_twice() -> None:
@@ -129,11 +142,11 @@ def test_enable_twice() -> None:
 
 
 PROGRAM = """
-import sys, torch, helper
+import sys, torch, factors
 x = torch.ones(2, device="cuda", requires_grad=True)
 stream = torch.cuda.Stream()
 with torch.cuda.stream(stream):
-    (x * helper.FACTOR).sum().backward()
+    (x * factors.FACTOR).sum().backward()
 print(__name__, torch.cuda.device_count(), x.grad.tolist(), sys.argv[1:])
 """
 
@@ -142,7 +155,7 @@ print(__name__, torch.cuda.device_count(), x.grad.tolist(), sys.argv[1:])
 def test_command(tmp_path: Path, stub: str) -> None:
     """`python -m devfix.simulate`, also in the way of a torch without _ensureCUDADeviceGuardSet."""
     (tmp_path / "program.py").write_text(PROGRAM)
-    (tmp_path / "helper.py").write_text("FACTOR = 3.0\n")
+    (tmp_path / "factors.py").write_text("FACTOR = 3.0\n")
     done = subprocess.run(
         [sys.executable, "-m", "devfix.simulate", "-n", "2", str(tmp_path / "program.py"), "-n", "x"],
         capture_output=True,

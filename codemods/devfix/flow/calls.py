@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from devfix.flow import frameworks, torch_api
-from devfix.flow.evidence import looks_like_device, looks_like_layer, looks_like_pipeline, looks_like_processor, makes_token_ids
+from devfix.flow.evidence import looks_like_device, looks_like_layer, looks_like_loss, looks_like_pipeline, looks_like_processor, makes_token_ids
 from devfix.flow.events import Event, Meeting, Named, Scope, What
 from devfix.flow.lattice import (
     CARRIERS,
@@ -205,6 +205,8 @@ class Calls:
     ) -> Value:
         """Call something that is known: a module, a function or class of the file, a tokenizer."""
         kind = callee.kind
+        if kind in (Kind.ANY, Kind.UNKNOWN) and looks_like_loss(name or path_of(node.func)):
+            return self.combine(node, arguments, name or "the loss")
         if kind is Kind.MODULE or kind is Kind.PART or kind is Kind.ANY:
             return self.run_module(node, callee, arguments, path_of(node.func) or self.source.code(node.func))
         if kind is Kind.FUNCTION:
@@ -241,6 +243,8 @@ class Calls:
             return self._loader(node)
         if name in frameworks.OWNERS:
             return Value(Kind.OWNER, node=node, name=name)
+        if last in ("from_pretrained", "from_config"):
+            return self._pretrained(node, name.rpartition(".")[0], arguments)
         if last == "setattr" and len(arguments) == 3:
             self.attach(node, arguments[0][1], arguments[2][1], arguments[2][0], "setattr")
             return UNKNOWN
@@ -370,10 +374,11 @@ class Calls:
         if value.kind not in (Kind.MODULE, Kind.PART):
             return UNKNOWN
         self.emit(What.WRAP, node, value, path_of(argument), detail=name)
-        parallel = "arallel" in name.rpartition(".")[2] or name.rpartition(".")[2] in torch_api.WRAP_NAMES
-        if parallel:  # scatters its inputs by itself
-            return Value(Kind.MODULE, OWNED, fresh_identity(), node, name)
-        return replace(value, place=self.state.place(value), identity=value.identity)
+        last = name.rpartition(".")[2]
+        place = self.state.place(value)
+        if "arallel" in last or last in torch_api.WRAP_NAMES:
+            return Value(Kind.MODULE, place, fresh_identity(), node, name, form="parallel", sure=value.sure)
+        return replace(value, place=place, identity=value.identity)
 
     def _iterate(self, last: str, arguments: list[tuple[ast.expr, Value, str]]) -> Value:
         if not arguments:
@@ -403,6 +408,8 @@ class Calls:
         for argument, value, _ in arguments:
             if value.kind in (Kind.MODULE, Kind.PART) and last not in _READERS:
                 self.emit(What.USE, argument, value, path_of(argument), detail=f"passed to `{last or 'a call'}`")
+        if looks_like_loss(last) and any(value.kind in CARRIERS for _, value, _ in arguments):
+            return self.combine(node, arguments, last)
         if last == "Variable" and arguments:
             return arguments[0][1]
         if makes_token_ids(last):
@@ -467,7 +474,7 @@ class Calls:
             # `.split(":")[0]`, `.replace(":0", "")`: strings made of a device
             return Value(Kind.STRING, node=node, name="device.text") if kind is Kind.DEVICE else UNKNOWN
         if method == "from_pretrained":
-            return self._pretrained(node, path_of(func.value))
+            return self._pretrained(node, path_of(func.value), arguments)
         if "autocast" in method.lower():
             self.emit(What.AUTOCAST, node, UNKNOWN, path_of(func), devices=self.devices(), detail=method)
             return UNKNOWN
@@ -485,13 +492,17 @@ class Calls:
             return arguments[0][1]
         return self._call_unknown(node, arguments, method)
 
-    def _pretrained(self, node: ast.Call, owner: str) -> Value:
+    def _pretrained(
+        self, node: ast.Call, owner: str, arguments: list[tuple[ast.expr, Value, str]]
+    ) -> Value:
         name = owner.rpartition(".")[2]
         if "Tokenizer" in name or "Processor" in name or "Extractor" in name:
             return Value(Kind.TOKENIZER, node=node, name=name)
         if any(word in name for word in _NO_MODEL) or looks_like_pipeline(name) or not name[:1].isupper():
             return UNKNOWN
         place = self.device_argument(node)
+        if place is None and any(v.kind is not Kind.STRING and v.kind is not Kind.UNKNOWN for _, v, _ in arguments):
+            place = UNPLACED  # made around another model, or told where by a way of its own
         return Value(Kind.MODULE, place or self.program.default_place(node), fresh_identity(), node, name)
 
     def _move(self, node: ast.Call, func: ast.Attribute, base: Value) -> Value | None:
@@ -511,7 +522,7 @@ class Calls:
                     place = self._target(device, argument, node)
                 elif value.kind in CARRIERS:
                     place = replace(value.place, node=node)
-                elif looks_like_device(path) or isinstance(argument, ast.Constant) and isinstance(argument.value, int):
+                elif looks_like_device(path) or path.endswith("rank") or _is_index(argument):
                     place = Place(Where.SYMBOL, self.source.code(argument), 0, node)
                 elif self._is_dtype(argument):
                     continue
@@ -664,6 +675,9 @@ class Calls:
             return self.combine(node, arguments, path)
         if place.where is Where.OWNED:
             return Value(Kind.TENSOR, UNPLACED, node=node, sure=False)
+        if callee.form == "parallel":  # scatters its inputs by itself
+            place = replace(place, where=Where.UNKNOWN) if not place.on_device else place
+            return Value(Kind.TENSOR, place, node=node, source=f"the output of `{path}`", sure=False)
         carriers = [(a, v, k) for a, v, k in arguments if v.kind in CARRIERS or v.kind is Kind.ANY]
         unknown = place.where in (Where.UNKNOWN, Where.OF)
         # With a module at an unknown place, and parameters as inputs, callers decide.
@@ -701,7 +715,8 @@ class Calls:
             strays = tuple(
                 Meeting(a, v, v.place, k)
                 for a, v, k in carriers
-                if v.place.where is Where.DEFAULT and not (v.form == "scalar" and scalars)
+                if (v.place.where is Where.DEFAULT and not (v.form == "scalar" and scalars))
+                or (v.place.where is Where.OF and v.name == "parameter")
             )
             if strays:
                 self.emit(What.MEET, node, placed, path_of(found[0]), place=placed.place, strays=strays,
@@ -788,3 +803,7 @@ def _is_scalar(node: ast.Call) -> bool:
     if isinstance(value, ast.Constant):
         return isinstance(value.value, (int, float, bool))
     return not isinstance(value, (ast.List, ast.Tuple, ast.ListComp, ast.Name, ast.Subscript, ast.Attribute, ast.Call))
+
+
+def _is_index(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int)

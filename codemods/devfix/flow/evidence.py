@@ -22,6 +22,7 @@ _MODULE_NAME = re.compile(
 _PROCESSOR_NAME = re.compile(
     r"(?:^|[_.])(?:pre_?process(?:or|ing)?|image_processor|processor|tokenizer|feature_extractor)$", re.IGNORECASE
 )
+_LOSS_NAME = re.compile(r"(?:^|[_.])(?:criterion|loss_?(?:fn|func|function|fct)?)$", re.IGNORECASE)
 _PIPELINE_NAME = re.compile(r"(?:^|[_.])pipe(?:line)?s?\d*$|Pipeline\w*$", re.IGNORECASE)
 _TOKENS_NAME = re.compile(r"(?:^|_)(?:tokenize|text_to_(?:token_)?ids|to_token_ids)$")
 _LAYER_NAME = re.compile(r"^[A-Z]\w*(?:Layer|Linear|Head|Conv\dd|Embedding|Adapter|Classifier|Projection|Projector|MLP)$")
@@ -44,6 +45,11 @@ def looks_like_loader(path: str) -> bool:
 
 def looks_like_module(path: str) -> bool:
     return bool(_MODULE_NAME.search(path))
+
+
+def looks_like_loss(path: str) -> bool:
+    """A criterion: it compares its arguments, so they must be in one place."""
+    return bool(_LOSS_NAME.search(path))
 
 
 def looks_like_pipeline(path: str) -> bool:

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass, field, replace
 
 from devfix.flow import frameworks, torch_api
+from devfix.flow.calls import path_of
 from devfix.flow.events import Event, Meeting, Scope, What
 from devfix.flow.evidence import (
     Evidence,
@@ -74,7 +75,7 @@ class Program:
         self.source = source
         self.evidence = Evidence(source)
         self.values: dict[ast.expr, Value] = {}
-        self.functions: dict[ast.AST, FunctionInfo] = {}
+        self.functions: dict[Function, FunctionInfo] = {}
         self.classes: dict[ast.ClassDef, ClassInfo] = {}
         self.class_names: dict[str, ClassInfo] = {}
         self._module: Interpreter | None = None
@@ -99,15 +100,20 @@ class Program:
         self.scopes.append(scope)
         for function in interpreter.nested:
             self._info(function, None)
-        done: set[ast.AST] = set()
+        done: set[Function] = set()
         while True:
             waiting = [node for node in self.functions if node not in done]
             if not waiting:
                 return
             called = [node for node in waiting if self.functions[node].calls]
-            for node in called or waiting[:1]:
+            # Nothing calls these: they come before what they call.
+            entries = [node for node in waiting if self._mentions(node.name) < 2] if not called else []
+            for node in called or entries or waiting[:1]:
                 done.add(node)
                 self._finish(self.functions[node])
+
+    def _mentions(self, function: str) -> int:
+        return self.source.text.count(f"{function}(")
 
     def _globals(self) -> State:
         """The module body's names, as far as it has been interpreted."""
@@ -361,6 +367,9 @@ class Program:
                 if event.what is not What.MEET:
                     last[identity] = event.what
                 self._replay(caller, node, event, mapping, function.name)
+            elif event.what is What.MEET and event.place is not None and event.place.on_device and not event.via:
+                # The function runs a model of its own surroundings, `self.model` for one, on its parameters.
+                self._replay_meeting(caller, node, event, mapping, function.name, None, event.value)
         return self._returned(caller, node, summary, mapping)
 
     def _bind(
@@ -404,8 +413,6 @@ class Program:
             return
         if what is What.MOVE and place is not None and value.kind is Kind.MODULE:
             caller.state.places[value.identity] = replace(place, node=node)
-        from devfix.flow.calls import path_of
-
         caller.emit(what, node, value, path_of(argument), place=place, child=event.child, via=name,
                     inner=event, detail=event.detail, devices=event.devices)  # fmt: skip
 
@@ -416,13 +423,11 @@ class Program:
         event: Event,
         mapping: dict[int, tuple[ast.expr, Value]],
         name: str,
-        argument: ast.expr,
+        argument: ast.expr | None,
         module: Value,
     ) -> None:
-        from devfix.flow.calls import path_of
-
-        place = caller.state.place(module)
-        if not place.on_device:
+        place = caller.state.place(module) if argument is not None else event.place
+        if place is None or not place.on_device:
             return
         strays: list[Meeting] = []
         for meeting in event.strays:
@@ -433,7 +438,8 @@ class Program:
                 if value.kind in CARRIERS and value.place.where is Where.DEFAULT:
                     strays.append(Meeting(stray, value, value.place, meeting.value.source))
         if strays:
-            caller.emit(What.MEET, node, module, path_of(argument), place=place, strays=tuple(strays),
+            path = event.path if argument is None else path_of(argument)
+            caller.emit(What.MEET, node, module, path, place=place, strays=tuple(strays),
                         devices=caller.devices(), via=name, inner=event, detail=event.detail)  # fmt: skip
 
     def _translated(

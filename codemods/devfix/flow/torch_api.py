@@ -127,8 +127,6 @@ LOADERS = frozenset(
     {
         "torch.utils.data.DataLoader",
         "torch.utils.data.dataloader.DataLoader",
-        "torch_geometric.loader.DataLoader",
-        "torch_geometric.data.DataLoader",
         "torchdata.stateful_dataloader.StatefulDataLoader",
     }
 )

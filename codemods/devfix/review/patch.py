@@ -157,12 +157,12 @@ def _function(scopes: Sequence[Scope], before: list[bytes], hunk: Hunk) -> bytes
 
 
 def _explanation(changes: Sequence[Change], hunk: Hunk) -> bytes:
-    """Lines that git skips: one for each fix that has a part in the hunk."""
-    out = []
+    """Text that git skips: what each fix that has a part in the hunk is for."""
+    out: dict[str, None] = {}  # a fix that was made several times in the hunk is named once
     for change in changes:
-        if any(first < hunk.last + 1 and last >= hunk.first for first, last in change.lines):
-            text = f"# {change.codemod} ({change.safety.label}): {change.message}\n#   fix: {change.title}\n"
-            out.append("".join(printable(line) + "\n" for line in text.splitlines()))
+        if any(first <= hunk.last and last >= hunk.first for first, last in change.lines):
+            said = printable(f"# {change.codemod} ({change.safety.label}): {change.message}")
+            out[f"{said}\n{printable(f'#   fix: {change.title}')}\n"] = None
     return "".join(out).encode("utf-8", "backslashreplace")
 
 

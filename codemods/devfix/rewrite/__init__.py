@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from devfix.findings import (
     AppendCall,
+    AssignResult,
     DeleteStatement,
     EnsureImport,
     Fix,
@@ -55,6 +56,8 @@ def _text_edits(source: Source, fix: Fix) -> tuple[TextEdit, ...]:
             expressions.wrap(edit.expression, "", edit.suffix)
         elif isinstance(edit, WrapExpression):
             expressions.wrap(edit.expression, edit.before, edit.after)
+        elif isinstance(edit, AssignResult):
+            expressions.assign(edit.expression, edit.target)
         elif isinstance(edit, ReplaceExpression):
             expressions.replace(edit.expression, edit.text)
         elif isinstance(edit, SetArgument):

@@ -115,6 +115,17 @@ class Expressions:
             before, after = "(" + before, after + ")"
         self._around(target, before, after)
 
+    def assign(self, span: Span, target: str) -> None:
+        node = self._readable(span)
+        statement = self._source.parents[node]
+        if not isinstance(statement, ast.Expr):
+            raise CannotRewrite(f"{self._layout.describe(span)} is not a statement of its own")
+        if not isinstance(_parse(target, target), (ast.Name, ast.Attribute, ast.Subscript)):
+            raise CannotRewrite(f"`{target}` cannot be assigned to")
+        start = self._source.span(statement).start
+        grouped = self._layout.grouped(span)
+        self._around(Span(min(start, grouped.start) if grouped else start, span.end), f"{target} = ", "")
+
     def replace(self, span: Span, text: str) -> None:
         node = self._layout.expression(span)
         text = text.strip()
@@ -156,7 +167,7 @@ class Expressions:
         if known.setdefault(name, value) != value:
             raise CannotRewrite(f"{self._layout.describe(span)}: `{name}` would get two values")
 
-    # --- helpers -------------------------------------------------------------------------------
+    # --- judgement -----------------------------------------------------------------------------
 
     def _around(self, span: Span, before: str, after: str) -> None:
         number = len(self._pieces)
@@ -217,6 +228,12 @@ class Expressions:
         if strength >= max(own, _EXPRESSION):
             return True
         parent = self._source.parents[node]
+        if (
+            isinstance(parent, ast.Dict)
+            and None in parent.keys
+            and parent.keys[parent.values.index(node)] is None
+        ):
+            return False  # {**x}
         return strength >= _EXPRESSION and any(
             type(parent) is kind and (value is node or (isinstance(value, list) and node in value))
             for kind, field in _FREE

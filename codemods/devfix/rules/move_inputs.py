@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
-from devfix.findings import AppendCall, Edit, EnsureImport, Finding, InsertStatement, Related, Safety, WrapExpression
+from devfix.findings import AppendCall, AssignResult, Edit, EnsureImport, Finding, InsertStatement, Related, Safety
 from devfix.flow import Flow
 from devfix.flow.calls import path_of
 from devfix.flow.events import Event, Meeting, Scope, What
-from devfix.flow.lattice import Kind, Where
+from devfix.flow.lattice import CARRIERS, Kind, Where
 from devfix.names import Binding, Names
 
 # Uses of a name that need it on the host: then it is moved where it meets the model, not before.
@@ -80,7 +80,192 @@ class MoveInputs(Codemod):
 
     id: ClassVar[str] = "move-inputs"
     words: ClassVar[tuple[tuple[str, ...], ...]] = ((".to(", ".cuda(", "device"), ("torch",))
-    examples: ClassVar[tuple[Example, ...]] = ()
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "The batches of a loader, one statement at the top of the loop",
+            """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.arange(8) % 3), batch_size=4)
+model = nn.Linear(4, 3).to(device)
+criterion = nn.CrossEntropyLoss()
+for inputs, labels in loader:
+    loss = criterion(model(inputs), labels)
+    loss.backward()
+    print(round(loss.item(), 4))
+""",
+            """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.arange(8) % 3), batch_size=4)
+model = nn.Linear(4, 3).to(device)
+criterion = nn.CrossEntropyLoss()
+for inputs, labels in loader:
+    inputs, labels = inputs.to(device), labels.to(device)
+    loss = criterion(model(inputs), labels)
+    loss.backward()
+    print(round(loss.item(), 4))
+""",
+            raises="same device|Expected all tensors",
+        ),
+        Example(
+            "One forgotten element of several",
+            """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def evaluate(model, loader, device):
+    total = 0.0
+    for inputs, targets in loader:
+        inputs = inputs.to(device)
+        total += nn.functional.mse_loss(model(inputs), targets).item()
+    return total
+
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = DataLoader(TensorDataset(torch.randn(6, 4), torch.randn(6, 2)), batch_size=3)
+print(round(evaluate(nn.Linear(4, 2).to(device), data, device), 4))
+""",
+            """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def evaluate(model, loader, device):
+    total = 0.0
+    for inputs, targets in loader:
+        inputs = inputs.to(device)
+        targets = targets.to(device)
+        total += nn.functional.mse_loss(model(inputs), targets).item()
+    return total
+
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = DataLoader(TensorDataset(torch.randn(6, 4), torch.randn(6, 2)), batch_size=3)
+print(round(evaluate(nn.Linear(4, 2).to(device), data, device), 4))
+""",
+            raises="same device|Expected all tensors",
+        ),
+        Example(
+            "A loaded array, moved where it is used; no device name is in scope",
+            """\
+import numpy as np
+import torch
+from torch import nn
+
+
+class Classifier:
+    def __init__(self):
+        self.model = nn.Linear(4, 2)
+        if torch.cuda.is_available():
+            self.model.cuda()
+
+    def predict(self, image):
+        pixels = torch.from_numpy(image)
+        return self.model(pixels).argmax(dim=-1).tolist()
+
+
+torch.manual_seed(0)
+print(Classifier().predict(np.ones((3, 4), dtype=np.float32)))
+""",
+            """\
+import numpy as np
+import torch
+from torch import nn
+
+
+class Classifier:
+    def __init__(self):
+        self.model = nn.Linear(4, 2)
+        if torch.cuda.is_available():
+            self.model.cuda()
+
+    def predict(self, image):
+        pixels = torch.from_numpy(image)
+        return self.model(pixels.to(next(self.model.parameters()).device)).argmax(dim=-1).tolist()
+
+
+torch.manual_seed(0)
+print(Classifier().predict(np.ones((3, 4), dtype=np.float32)))
+""",
+            raises="same device|Expected all tensors",
+        ),
+        Example(
+            "A move whose result is dropped",
+            """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 2).to(device)
+x = torch.ones(3, 4)
+x.to(device)
+print(round(model(x).sum().item(), 4))
+""",
+            """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 2).to(device)
+x = torch.ones(3, 4)
+x = x.to(device)
+print(round(model(x).sum().item(), 4))
+""",
+            raises="same device|Expected all tensors",
+        ),
+        Example(
+            "Trap: data that stays on the CPU because its model does",
+            """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(TensorDataset(torch.randn(4, 4)), batch_size=2)
+teacher = nn.Linear(4, 2)
+student = nn.Linear(4, 2).to(device)
+for (x,) in loader:
+    print(round((student(x.to(device)).cpu() - teacher(x)).sum().item(), 4))
+""",
+        ),
+        Example(
+            "Trap: a batch that a function of the file has moved already",
+            """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def to_device(batch, device):
+    return [t.to(device) for t in batch]
+
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 2).to(device)
+for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batch_size=2):
+    x, y = to_device(batch, device)
+    print(round((model(x) - y).sum().item(), 4))
+""",
+        ),
+    )
 
     def check(self, flow: Flow) -> Iterator[Finding]:
         for scope in flow.scopes:
@@ -97,7 +282,8 @@ class MoveInputs(Codemod):
                 if finding is not None:
                     handled.add(event.path)
                     yield finding
-            for group in self._groups(flow, names, meetings, handled):
+            moved = {e.path for e in scope.events if e.what is What.MOVE and e.value.kind in CARRIERS}
+            for group in self._groups(flow, names, meetings, handled, moved):
                 yield self._report(flow, names, group)
 
     # --- dropped results -------------------------------------------------------------------
@@ -118,14 +304,14 @@ class MoveInputs(Codemod):
             span,
             f"the moved tensor is dropped: `{path}` stays on the CPU, since `Tensor.to` returns a copy",
             title=f"assign the moved tensor to `{path}`",
-            edits=(WrapExpression(span, f"{path} = ", ""),) if local else (),
+            edits=(AssignResult(span, path),) if local else (),
             safety=Safety.SAFE if met and value.sure else Safety.UNSAFE,
         )
 
     # --- inputs ----------------------------------------------------------------------------
 
     def _groups(
-        self, flow: Flow, names: Names, meetings: list[Event], handled: set[str]
+        self, flow: Flow, names: Names, meetings: list[Event], handled: set[str], moved: set[str]
     ) -> Iterator[_Group]:
         """Strays that one statement can move together; each value once."""
         groups: dict[object, _Group] = {}
@@ -142,10 +328,12 @@ class MoveInputs(Codemod):
                     continue
                 seen.add(key)
                 device, safe = self._device(flow, event, meeting)
-                if not device:
-                    continue
                 stray = _Stray(event, meeting, device, safe)
-                one_loop = binding is not None and binding.form in ("loop", "unpack") and whole
+                run = event.value.kind in (Kind.MODULE, Kind.PART)
+                if not device or run and not self._certain(flow, stray) and _left_on_purpose(binding, moved):
+                    continue
+                held = isinstance(meeting.node, ast.Attribute) and isinstance(meeting.node.value, ast.Name)
+                one_loop = binding is not None and binding.form in ("loop", "unpack") and (whole or held)
                 group_key = (binding.statement, device) if one_loop and binding else stray
                 group = groups.setdefault(group_key, _Group())
                 group.strays.append(stray)
@@ -165,6 +353,8 @@ class MoveInputs(Codemod):
             ]
             if matching:
                 return min(matching, key=lambda text: (len(text), text)), place.on_device
+        if not place.on_device and _given_device(event):
+            return _given_device(event), False
         if event.value.kind in (Kind.MODULE, Kind.PART):
             owner = _module_path(flow, event)
             if owner:
@@ -182,7 +372,7 @@ class MoveInputs(Codemod):
         texts = list(dict.fromkeys(source.code(s.meeting.node) for s in group.strays))
         edits: tuple[Edit, ...] = ()
         span = source.span(node)
-        if isinstance(node, ast.Name) and binding is not None and binding.statement is not None:
+        if binding is not None and binding.statement is not None and not isinstance(node, ast.Subscript):
             inline = len(group.strays) == 1 and (
                 _single_use(names, binding) or binding.form == "other" or _host_use(names, binding)
             )
@@ -310,7 +500,7 @@ def _is_input(event: Event, meeting: Meeting) -> bool:
     value = meeting.value
     if meeting.place.where is not Where.DEFAULT or event.place is None or isinstance(meeting.node, ast.Starred):
         return False
-    made = value.name in ("torch.from_numpy", "torchaudio.load") or value.name == "" and "`" not in value.source
+    made = value.name in ("torch.from_numpy", "torchaudio.load") or value.name == "" and value.source and "`" not in value.source
     loaded = made or value.name == "BatchEncoding" or value.kind is Kind.BATCH or "batch of" in value.source
     if event.value.kind in (Kind.MODULE, Kind.PART):
         method = event.detail if event.value.kind is Kind.MODULE else event.path.rpartition(".")[2]
@@ -319,10 +509,17 @@ def _is_input(event: Event, meeting: Meeting) -> bool:
                 return False
         if event.place.on_device:
             return True
+        if "batch of" in value.source and _given_device(event):
+            return True
         return event.place.where in (Where.UNKNOWN, Where.OF) and "output" in value.source and "_processor" in value.source
     if event.place.where is Where.OF:
         return value.name == "torch.from_numpy" and event.value.kind is Kind.TENSOR
     return loaded
+
+
+def _given_device(event: Event) -> str:
+    """The device parameter of the function, where it has one: it says where the model is meant to be."""
+    return next((n.text for n in event.devices if n.value.kind is Kind.DEVICE and n.value.parameter >= 0), "")
 
 
 def _module_path(flow: Flow, event: Event) -> str:
@@ -365,6 +562,13 @@ def _host_use(names: Names, binding: Binding) -> bool:
             if names.source.qualified(parent.func).startswith(_HOST_ROOTS):
                 return True
     return False
+
+
+def _left_on_purpose(binding: Binding | None, moved: set[str]) -> bool:
+    """Other elements of the same batch are moved, and this one may be a list of strings, say."""
+    if binding is None or not isinstance(binding.statement, (ast.For, ast.AsyncFor)):
+        return False
+    return any(name in moved for name in _targets(binding.statement))
 
 
 def _targets(loop: ast.For | ast.AsyncFor) -> Iterator[str]:

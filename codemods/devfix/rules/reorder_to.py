@@ -8,55 +8,278 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
-from devfix.findings import (
-    DeleteStatement,
-    Edit,
-    Finding,
-    InsertStatement,
-    MoveStatement,
-    Related,
-    ReplaceExpression,
-    Safety,
-    Span,
-)
+from devfix.findings import Finding, Related, Safety
 from devfix.flow import Flow
-from devfix.flow.calls import MOVES, path_of
-from devfix.flow.events import Event
-from devfix.flow.lattice import Where
-from devfix.placing import (
-    around,
-    bound_before,
-    covers,
-    follows,
-    guards_of,
-    only,
-    rebound,
-    siblings,
-    steady,
-)
 from devfix.source import Source
-from devfix.surgery import Surgery, surgeries, surgery_path
+from devfix.surgery.arrivals import Surgery, surgeries, surgery_path
+from devfix.surgery.late import late_moves
+from devfix.surgery.plan import Plan
+from devfix.surgery.swaps import swapped_layers
 
-# What reading of a module's tensors tells where they are.
-_TELLING = frozenset({"device", "data", "weight", "bias", "state_dict", "is_cuda", "grad", "get_device"})
-_TELLS_NOTHING = frozenset({"shape", "size", "dtype", "ndim", "requires_grad", "numel", "requires_grad_"})
+_HEAD = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+"""
+_RAISES = "Expected all tensors to be on the same device"
 
 
 @dataclass(frozen=True)
 class ReorderTo(Codemod):
+    """A module is moved to its device after its last change, not before.
+
+    ## What it does
+    Finds submodules and parameters that arrive in a module after `module.to(device)` or
+    `module.cuda()`: `model.head = nn.Linear(...)`, `model.layers[0] = ...`, `setattr`, `add_module`,
+    `append`, an `nn.Parameter`, or a function of the file that attaches layers to its argument.
+    One move is put after the last change and before the first use, and the early ones go. Where the
+    model was used in between (run, handed to code that may run it, wrapped, the optimizer's state
+    loaded) the early moves stay, and a second one follows.
+
+    It also finds moves that come too late: after the module was run on a tensor that is on the
+    device, after DistributedDataParallel, after the optimizer's state was loaded, or only in one
+    branch of an `if` that has nothing to do with devices. And layers that are swapped in for old
+    ones, or parameters that a wrapper adds, without regard to where the old layer is.
+
+    ## Why is this bad?
+    `Module.to` moves the parameters that are there when it is called
+    (https://pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.to). A layer
+    that is attached later stays on the CPU, and the first forward pass on an accelerator raises
+    "Expected all tensors to be on the same device".
+
+    ## Fix safety
+    Safe where arrival, move and use are in view: on the CPU nothing changes. Unsafe where only the
+    name of a class says that it is a layer, where a move also casts (`.to(device, dtype)`), where
+    the device must be taken from the model's first parameter, and for layers that are swapped in
+    by a function whose callers are out of sight. Nothing is said where a framework places the model
+    (accelerate's `prepare`, Trainer, Lightning), for layers without parameters, and where the
+    module, or what arrives, is moved afterwards.
+    """
+
     id: ClassVar[str] = "reorder-to"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = ((".to(", ".cuda("), ("torch", "nn."))
-    examples: ClassVar[tuple[Example, ...]] = ()
+    words: ClassVar[tuple[tuple[str, ...], ...]] = (
+        (".to(", ".cuda(", "setattr(", "_modules["),
+        ("torch", "nn."),
+    )
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "The head is replaced after the move",
+            _HEAD
+            + """
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8))
+model.to(device)
+for parameter in model.parameters():
+    parameter.requires_grad = False
+model[2] = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+print(model(torch.ones(1, 4, device=device)).sum().item())
+""",
+            _HEAD
+            + """
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8))
+for parameter in model.parameters():
+    parameter.requires_grad = False
+model[2] = nn.Linear(8, 2)
+model.to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+print(model(torch.ones(1, 4, device=device)).sum().item())
+""",
+            _RAISES,
+        ),
+        Example(
+            "Used in between: a second move",
+            _HEAD
+            + """
+model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8)).to(device)
+x = torch.ones(1, 4, device=device)
+print(model(x).sum().item())
+model.add_module("head", nn.Linear(8, 2))
+print(model(x).sum().item())
+""",
+            _HEAD
+            + """
+model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8)).to(device)
+x = torch.ones(1, 4, device=device)
+print(model(x).sum().item())
+model.add_module("head", nn.Linear(8, 2))
+model.to(device)
+print(model(x).sum().item())
+""",
+            _RAISES,
+        ),
+        Example(
+            "A function of the file attaches layers",
+            _HEAD
+            + """
+
+class Adapted(nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+        self.low = nn.Linear(base.in_features, base.out_features, bias=False)
+
+    def forward(self, x):
+        return self.base(x) + self.low(x)
+
+
+def adapt(model):
+    for name, child in model.named_children():
+        if isinstance(child, nn.Linear):
+            setattr(model, name, Adapted(child))
+
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+model = model.to(device)
+adapt(model)
+print(model(torch.ones(1, 4, device=device)).sum().item())
+""",
+            _HEAD
+            + """
+
+class Adapted(nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+        self.low = nn.Linear(base.in_features, base.out_features, bias=False)
+
+    def forward(self, x):
+        return self.base(x) + self.low(x)
+
+
+def adapt(model):
+    for name, child in model.named_children():
+        if isinstance(child, nn.Linear):
+            setattr(model, name, Adapted(child))
+
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+adapt(model)
+model = model.to(device)
+print(model(torch.ones(1, 4, device=device)).sum().item())
+""",
+            _RAISES,
+        ),
+        Example(
+            "The optimizer's state is loaded before the move",
+            _HEAD
+            + """
+model = nn.Linear(4, 2)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+zeros = {"step": torch.tensor(1.0), "exp_avg": torch.zeros(2, 4), "exp_avg_sq": torch.zeros(2, 4)}
+bias = {"step": torch.tensor(1.0), "exp_avg": torch.zeros(2), "exp_avg_sq": torch.zeros(2)}
+groups = optimizer.state_dict()["param_groups"]
+optimizer.load_state_dict({"state": {0: zeros, 1: bias}, "param_groups": groups})
+model.to(device)
+model(torch.ones(1, 4, device=device)).sum().backward()
+optimizer.step()
+print(model.weight.sum().item())
+""",
+            _HEAD
+            + """
+model = nn.Linear(4, 2)
+model.to(device)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+zeros = {"step": torch.tensor(1.0), "exp_avg": torch.zeros(2, 4), "exp_avg_sq": torch.zeros(2, 4)}
+bias = {"step": torch.tensor(1.0), "exp_avg": torch.zeros(2), "exp_avg_sq": torch.zeros(2)}
+groups = optimizer.state_dict()["param_groups"]
+optimizer.load_state_dict({"state": {0: zeros, 1: bias}, "param_groups": groups})
+model(torch.ones(1, 4, device=device)).sum().backward()
+optimizer.step()
+print(model.weight.sum().item())
+""",
+            "Expected all tensors to be on the same device|same device",
+        ),
+        Example(
+            "A wrapper adds a parameter to a layer that may have been moved",
+            _HEAD
+            + """
+
+class Scaled(nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+        self.scale = nn.Parameter(torch.ones(base.out_features))
+
+    def forward(self, x):
+        return self.base(x) * self.scale
+
+
+class Scaler:
+    def __init__(self, **models):
+        self.models = models
+
+    def scale(self, name):
+        for model in self.models.values():
+            setattr(model, name, Scaled(getattr(model, name)))
+
+
+model = nn.Sequential(nn.Linear(4, 2)).to(device)
+Scaler(model=model).scale("0")
+print(model(torch.ones(1, 4, device=device)).sum().item())
+""",
+            _HEAD
+            + """
+
+class Scaled(nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+        self.scale = nn.Parameter(torch.ones(base.out_features, device=base.weight.device))
+
+    def forward(self, x):
+        return self.base(x) * self.scale
+
+
+class Scaler:
+    def __init__(self, **models):
+        self.models = models
+
+    def scale(self, name):
+        for model in self.models.values():
+            setattr(model, name, Scaled(getattr(model, name)))
+
+
+model = nn.Sequential(nn.Linear(4, 2)).to(device)
+Scaler(model=model).scale("0")
+print(model(torch.ones(1, 4, device=device)).sum().item())
+""",
+            _RAISES,
+            Safety.UNSAFE,
+        ),
+        Example(
+            "Trap: moved again, moved by itself, or nothing to move",
+            _HEAD
+            + """
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8)).to(device)
+model[0] = nn.Linear(4, 8)
+model.to(device)
+model[1] = nn.GELU()
+model[2] = nn.Linear(8, 2).to(device)
+print(model(torch.ones(1, 4, device=device)).sum().item())
+""",
+        ),
+    )
 
     def check(self, flow: Flow) -> Iterator[Finding]:
         for surgery in surgeries(flow):
             yield self._report(flow.source, surgery)
+        for late in (*late_moves(flow), *swapped_layers(flow)):
+            yield self.finding(
+                late.span,
+                late.message,
+                title=late.title,
+                edits=late.edits,
+                safety=late.safety,
+                related=late.related,
+            )
 
     def _report(self, source: Source, surgery: Surgery) -> Finding:
         plan = Plan(source, surgery)
         edits, title, safety = plan.fix()
         return self.finding(
-            source.span(surgery.arrivals[-1].node),
+            plan.span(),
             _message(source, surgery, plan),
             title=title,
             edits=edits,
@@ -76,7 +299,7 @@ def _message(source: Source, surgery: Surgery, plan: Plan) -> str:
     move = plan.early[-1]
     device = move.place.text if move.place is not None else ""
     to = f" to `{device}`" if device else ""
-    head = f"`{plan.path or path_of(move.node) or 'the module'}` was moved{to} on line {_line(source, move.node)}; "
+    head = f"`{plan.path or 'the module'}` was moved{to} on line {_line(source, move.node)}; "
     parts = []
     for arrival in surgery.arrivals:
         path, line = surgery_path(arrival), _line(source, arrival.node)
@@ -88,239 +311,3 @@ def _message(source: Source, surgery: Surgery, plan: Plan) -> str:
         return f"{head}{parts[0]} stays on the CPU"
     joined = ", ".join(part.rstrip(",") for part in parts[:-1])
     return f"{head}{joined} and {parts[-1]} stay on the CPU"
-
-
-class Plan:
-    """How the arrivals of one surgery get to the device.
-
-    `early` are the moves before them that count, `anchor` is the statement after which a move
-    helps: after the last arrival, before the first use, out of loops and arms without one.
-    """
-
-    def __init__(self, source: Source, surgery: Surgery) -> None:
-        self.source = source
-        self.surgery = surgery
-        last = surgery.arrivals[-1]
-        self.early = [m for m in surgery.moves if follows(source, m.node, last.node)] or surgery.moves
-        self.anchor = self._anchor(last.statement)
-        self.path = self._root_path()
-        self.sure = all(a.child is None or a.child.sure for a in surgery.arrivals)
-
-    def _anchor(self, last: ast.stmt) -> ast.stmt | None:
-        use = self.surgery.use
-        if use is not None:
-            pair = siblings(self.source, last, use.statement)
-            return None if pair is None or pair[0] is pair[1] else pair[0]
-        anchor: ast.stmt | None = None
-        for move in self.early:
-            pair = siblings(self.source, move.statement, last)
-            if pair is not None and (anchor is None or pair[1] in around(self.source, anchor)):
-                anchor = pair[1]
-        return anchor
-
-    def _root_path(self) -> str:
-        """How the moved module is written where the move is to go."""
-        if self.anchor is None:
-            return ""
-        candidates = []
-        for move in reversed(self.early):
-            statement = move.statement
-            if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-                candidates.append((path_of(statement.targets[0]), move))
-            candidates.append((move.path, move))
-        for path, move in candidates:
-            if path and not rebound(self.source, [ast.parse(path, mode="eval").body], move.node, self.anchor):
-                return path
-        return ""
-
-    # --- the fix -----------------------------------------------------------------------------
-
-    def fix(self) -> tuple[tuple[Edit, ...], str, Safety]:
-        """Edits, title and safety; no edits where nothing can be placed."""
-        nothing: tuple[tuple[Edit, ...], str, Safety] = ((), "", Safety.MANUAL)
-        if self.anchor is None or not self.path:
-            return nothing
-        safety = Safety.SAFE if self.sure else Safety.UNSAFE
-        loose = [m for m in self.early if m not in self.surgery.used]
-        if loose and not self._touched(loose):
-            whole = self._whole(loose)
-            if whole is not None:
-                return whole, f"move `{self.path}` after its last change", safety
-        text, steadily = self._second()
-        if not text:
-            return nothing
-        if loose and not self._touched(loose) and steadily:
-            gone = self._deletions(loose)
-            if gone is not None:
-                edits = (*gone, InsertStatement(self._span(self.anchor), text))
-                return edits, f"move `{self.path}` once, after its last change", safety
-        if not steadily:
-            safety = Safety.UNSAFE
-        return (InsertStatement(self._span(self.anchor), text),), f"move `{self.path}` again", safety
-
-    def _span(self, node: ast.AST) -> Span:
-        return self.source.span(node)
-
-    def _touched(self, loose: list[Event]) -> bool:
-        """Does anything between the moves and the arrivals look where the module's tensors are?"""
-        assert self.anchor is not None
-        start = min(self._span(m.statement).end for m in loose)
-        stop = self._span(self.anchor).end
-        roots = {self.path}
-        nodes = [
-            node
-            for node in self.source.walk(_body(self.source, self.anchor))
-            if isinstance(node, (ast.expr, ast.stmt)) and start <= self._span(node).start < stop
-        ]
-        for node in sorted(nodes, key=lambda n: self._span(n).start):
-            if isinstance(node, (ast.Assign, ast.For)):
-                value = node.value if isinstance(node, ast.Assign) else node.iter
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if any(_mentions(value, root) for root in roots):
-                    roots |= {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)} - {
-                        "self"
-                    }
-        for node in nodes:
-            if not isinstance(node, ast.Attribute) or node.attr not in _TELLING:
-                continue
-            up = self.source.parents[node]
-            if isinstance(up, ast.Attribute) and up.attr in _TELLS_NOTHING:
-                continue
-            if any(_mentions(node.value, root) for root in roots):
-                return True
-            if (
-                node.attr != "device"
-                and isinstance(up, ast.Call)
-                and up.func is node
-                and node.attr == "state_dict"
-            ):
-                continue
-        return any(
-            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "load_state_dict"
-            and not any(_mentions(node.func.value, root) for root in roots)
-            for node in nodes
-        )  # fmt: skip
-
-    def _whole(self, loose: list[Event]) -> tuple[Edit, ...] | None:
-        """Move the one statement that holds all of the moves, if it can go as it is."""
-        assert self.anchor is not None
-        moves = {m.statement for m in loose}
-        if not all(self._plain(m) for m in loose):
-            return None
-        statement = loose[-1].statement
-        for outer in around(self.source, statement):
-            if only(outer, moves):
-                statement = outer
-        inside = set(self.source.walk(statement))
-        if not moves <= inside or self.anchor not in self.source.block(statement):
-            return None
-        if rebound(self.source, [statement], statement, self.anchor):
-            return None
-        return (MoveStatement(self._span(statement), self._span(self.anchor)),)
-
-    def _plain(self, move: Event) -> bool:
-        """`model.to(device)` as a statement, or `model = model.to(device)`."""
-        statement = move.statement
-        if isinstance(statement, ast.Expr):
-            return statement.value is move.node
-        if isinstance(statement, ast.Assign) and statement.value is move.node and len(statement.targets) == 1:
-            return path_of(statement.targets[0]) == move.path == self.path
-        return False
-
-    def _deletions(self, loose: list[Event]) -> tuple[Edit, ...] | None:
-        """Take the early moves away; None where one is more than a move."""
-        edits: list[Edit] = []
-        for move in loose:
-            node = move.node
-            if not _is_call(move):
-                return None
-            if self._plain(move):
-                edits.append(DeleteStatement(self._span(move.statement)))
-            elif (
-                isinstance(move.statement, ast.Assign)
-                and isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and len(move.statement.targets) == 1
-                and path_of(move.statement.targets[0]) == self.path
-            ):
-                edits.append(ReplaceExpression(self._span(node), self.source.code(node.func.value)))
-            else:
-                return None
-        return tuple(edits)
-
-    def _second(self) -> tuple[str, bool]:
-        """The text of a move at the anchor, and whether it does just what the early ones did."""
-        assert self.anchor is not None
-        moves = [m for m in self.early if m.place is not None]
-        suffixes = {_suffix(m) for m in moves}
-        last = next(m for m in reversed(moves) if m.place is not None and m.place.where is not Where.CPU)
-        suffix = _suffix(last)
-        if suffix and self._valid(last, suffix):
-            text = self.path + suffix
-            if len(suffixes) == 1 and self._on_every_way(moves):
-                return text, True
-            guards = guards_of(self.source, last.statement, self.anchor)
-            if len(moves) == 1 and len(guards) == 1 and self._copies(guards[0], last):
-                return f"if {ast.unparse(guards[0].test)}:\n    {text}", True
-            if not guards:
-                return text, len(suffixes) == 1
-        return f"{self.path}.to(next({self.path}.parameters()).device)", False
-
-    def _valid(self, move: Event, suffix: str) -> bool:
-        """Does the device expression mean the same at the anchor?"""
-        assert self.anchor is not None
-        expression = ast.parse("x" + suffix, mode="eval").body
-        assert isinstance(expression, ast.Call)
-        parts: list[ast.AST] = [*expression.args, *(k.value for k in expression.keywords)]
-        return all(steady(self.source, p) for p in parts) and not rebound(
-            self.source, parts, move.node, self.anchor
-        )
-
-    def _on_every_way(self, moves: list[Event]) -> bool:
-        assert self.anchor is not None
-        statements = {m.statement for m in moves}
-        for one in around(self.source, self.anchor):
-            block = self.source.block(one)
-            if any(covers(before, statements) for before in block[: block.index(one)]):
-                return True
-        return False
-
-    def _copies(self, guard: ast.If, move: Event) -> bool:
-        """Can the condition of a move be asked again at the anchor?"""
-        assert self.anchor is not None
-        return (
-            move.statement in guard.body
-            and steady(self.source, guard.test)
-            and bound_before(self.source, guard.test, self.anchor)
-            and not rebound(self.source, [guard.test], guard, self.anchor)
-        )
-
-
-def _is_call(move: Event) -> bool:
-    """Is it a call of `.to` or `.cuda` that stands here, not in a function that is called?"""
-    node = move.node
-    return (
-        not move.via
-        and isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in MOVES
-    )
-
-
-def _suffix(move: Event) -> str:
-    """`.to(device)` as written; where the move is out of sight, in the terms of this place."""
-    node = move.node
-    if not _is_call(move) or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return f".to({move.place.text})" if move.place is not None and move.place.text else ""
-    call = ast.Call(ast.Name(""), node.args, node.keywords)
-    return f".{node.func.attr}{ast.unparse(call)}"
-
-
-def _mentions(node: ast.AST, path: str) -> bool:
-    return any(
-        isinstance(part, (ast.Name, ast.Attribute)) and path_of(part) == path for part in ast.walk(node)
-    )
-
-
-def _body(source: Source, node: ast.AST) -> ast.AST:
-    return source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef, ast.Module) or source.tree

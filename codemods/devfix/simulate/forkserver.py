@@ -4,6 +4,7 @@ Requests come as lines of JSON on standard input, and each gets one line of JSON
 output. The first process runs programs on the CPU and on real CUDA. For simulated devices it forks
 itself, once for each number of devices; the child enables them and serves in the same way.
 Every program runs in a fork of its own, with limits of time and memory, in an empty folder.
+smoke.py starts it with OMP_NUM_THREADS=1, since pools of threads do not survive a fork.
 """
 
 from __future__ import annotations
@@ -190,6 +191,11 @@ class _Server:
             from devfix.simulate import renew_after_fork
 
             renew_after_fork()
+        import torch
+
+        # Once, before there are threads: in a fork, torch renews its pool of threads with a race,
+        # and the autograd threads of two devices lose it ("Invalid thread pool!", an abort).
+        torch.set_num_threads(1)
         os.chdir(folder)
         report = run_program(request.source, os.path.join(folder, "program.py"))
         _Line(report_to).write(asdict(report))
@@ -317,7 +323,6 @@ def main() -> None:
         import torch
 
         server.torch = str(torch.__version__)
-        torch.set_num_threads(1)  # a pool of threads does not survive a fork
     except ImportError as error:
         server.problem = f"{error}; pip install 'devfix[smoke]'"
     for name in () if server.problem else _IMPORTS:

@@ -45,15 +45,17 @@ def surgeries(flow: Flow) -> Iterator[Surgery]:
         for event in flow.events(What.MOVE)
         if event.value.kind is Kind.MODULE and (event.scope.owner is None or event.path != "self")
     }
-    moved_results = _moved_results(flow)
+    moved_results: set[str] | None = None
     for scope in flow.scopes:
         if scope.owned or not any(event.what is What.ATTACH for event in scope.events):
             continue
         for surgery in _Reader(flow, scope).read():
             if surgery.use is None and scope.owner is not None and scope.owner.name in moved_classes:
                 continue  # whoever makes it moves it
-            if (surgery.use is None or surgery.use.detail == "returned") and scope.name in moved_results:
-                continue
+            if surgery.use is None or surgery.use.detail == "returned":
+                moved_results = _moved_results(flow) if moved_results is None else moved_results
+                if scope.name in moved_results:
+                    continue
             yield surgery
 
 
@@ -132,14 +134,10 @@ class _Reader:
 
     def _made_there(self, event: Event) -> _Track | None:
         """The track of an object that was on a device from its making: `Model().to(device)`."""
-        value = event.value
-        place = value.place
-        if event.what is What.MOVE or value.kind is not Kind.MODULE or not place.on_device or value.arms:
+        move = made_on_device(self.source, self.scope, event)
+        if move is None:
             return None
-        if not isinstance(place.node, ast.Call) or not _in(self.scope, self.source, place.node):
-            return None
-        move = Event(What.MOVE, place.node, self.source.statement(place.node), self.scope, value, place=place)
-        track = self.tracks[value.identity] = _Track([move])
+        track = self.tracks[event.value.identity] = _Track([move])
         return track
 
     def _move(self, event: Event) -> None:
@@ -229,8 +227,17 @@ class _Reader:
         return Surgery(self.scope, list(track.moves), left, track.used, track.first_use)
 
 
-def _in(scope: Scope, source: Source, node: ast.AST) -> bool:
-    return (source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef) or source.tree) is scope.node
+def made_on_device(source: Source, scope: Scope, event: Event) -> Event | None:
+    """The move of a module that this function makes and moves in one go, if no event tells."""
+    value, place = event.value, event.value.place
+    if event.what is What.MOVE or value.kind is not Kind.MODULE or not place.on_device or value.arms:
+        return None
+    made = place.node
+    if not isinstance(made, ast.Call):
+        return None
+    if (source.enclosing(made, ast.FunctionDef, ast.AsyncFunctionDef) or source.tree) is not scope.node:
+        return None
+    return Event(What.MOVE, made, source.statement(made), scope, value, place=place, order=event.order - 1)
 
 
 # --- what arrives ----------------------------------------------------------------------------
@@ -247,7 +254,7 @@ def stays(flow: Flow, child: Value, where: Where) -> bool:
     if any(keyword.arg == "device" for keyword in child.node.keywords):
         return False
     if child.name in _classes(flow):
-        return _own_parts_stay(flow, child.name, frozenset())
+        return own_parts_stay(flow, child.name, frozenset())
     if child.name.startswith("torch.nn."):  # a container of old and new layers
         parts = [flow.value(argument) for argument in child.node.args]
         return any(p.kind is Kind.MODULE and p.place.where is Where.DEFAULT and not p.bare for p in parts)
@@ -258,7 +265,7 @@ def _classes(flow: Flow) -> set[str]:
     return {scope.owner.name for scope in flow.scopes if scope.owner is not None}
 
 
-def _own_parts_stay(flow: Flow, name: str, seen: frozenset[str]) -> bool:
+def own_parts_stay(flow: Flow, name: str, seen: frozenset[str]) -> bool:
     """Does a class of this file make parts of its own, beside those it is given?"""
     for scope in flow.scopes:
         if scope.owner is None or scope.owner.name != name or scope.name != "__init__" or name in seen:
@@ -269,7 +276,7 @@ def _own_parts_stay(flow: Flow, name: str, seen: frozenset[str]) -> bool:
             if event.what is What.ATTACH and event.child is not None and event.place is not None:
                 if event.place.where is Where.DEFAULT and not event.child.bare:
                     return True
-                if event.child.name in _classes(flow) and _own_parts_stay(
+                if event.child.name in _classes(flow) and own_parts_stay(
                     flow, event.child.name, seen | {name}
                 ):
                     return True

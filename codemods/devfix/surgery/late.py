@@ -27,9 +27,12 @@ from devfix.placing import (
 )
 from devfix.source import Source
 
+# Classes whose `load_state_dict` takes the loaded tensors as they are, wherever they are.
+_KEEPS_WHAT_IS_LOADED = frozenset({"EMAModel"})
 _DDP = ("DistributedDataParallel", "DDP")
 _OTHER_REASONS = re.compile(
-    r"dist|rank|parallel|half|fp16|amp|ddp|fsdp|deepspeed|accelerat|offload|quant|load_in|vram|world|not in|None",
+    r"dist|rank|parallel|half|fp16|amp|ddp|fsdp|deepspeed|accelerat|offload|quant|load_in|vram|world|not in|"
+    r"None",
     re.IGNORECASE,
 )
 
@@ -52,17 +55,17 @@ def late_moves(flow: Flow) -> Iterator[Late]:
         if scope.owned:
             continue
         moves = [e for e in scope.events if _moves(e)]
-        if not moves:
-            continue
         for move in moves:
-            found = (
-                _after_use(flow, scope, move)
-                or _after_wrap(flow.source, scope, move)
-                or _after_restore(flow.source, scope, move)
-                or _in_one_branch(flow, scope, move, moves)
-            )
+            found = _after_wrap(flow.source, scope, move)
+            if found is None and move.place is not None and move.place.on_device:
+                found = (
+                    _after_use(flow, scope, move)
+                    or _after_restore(flow.source, scope, move)
+                    or _in_one_branch(flow, scope, move, moves)
+                )
             if found is not None:
                 yield found
+    yield from _reloaded(flow)
 
 
 def _moves(event: Event) -> bool:
@@ -72,14 +75,15 @@ def _moves(event: Event) -> bool:
         and not event.via
         and bool(event.path)
         and event.place is not None
-        and event.place.on_device
+        and event.place.where is not Where.CPU
     )
 
 
 def _earlier(source: Source, scope: Scope, move: Event) -> bool:
     """Is the module moved before, too?"""
     return any(
-        event.what is What.MOVE and event.order < move.order and event.path == move.path for event in scope.events
+        event.what is What.MOVE and event.order < move.order and event.path == move.path
+        for event in scope.events
     )
 
 
@@ -124,7 +128,12 @@ def _after_use(flow: Flow, scope: Scope, move: Event) -> Late | None:
     """The module is run on something that is on the device already, and only then moved."""
     source = flow.source
     for event in scope.events[: move.order]:
-        if event.what is not What.USE or event.via or not isinstance(event.node, ast.Call) or event.place is None:
+        if (
+            event.what is not What.USE
+            or event.via
+            or not isinstance(event.node, ast.Call)
+            or event.place is None
+        ):
             continue
         if event.place.where is not Where.DEFAULT or event.detail.startswith("passed") or event.value.bare:
             continue
@@ -136,11 +145,18 @@ def _after_use(flow: Flow, scope: Scope, move: Event) -> Late | None:
         if not follows(source, event.node, move.node) or _earlier(source, scope, move):
             continue
         line = _line(source, event.node)
+        edits = _before(source, move, event.statement)
+        if any(
+            e.what is What.ATTACH and e.path.startswith(move.path + ".")
+            for e in scope.events[event.order : move.order]
+        ):
+            edits = edits[:1]  # what arrives later needs the late move, too
         return Late(
             source.span(event.node),
-            f"`{event.path}` is run on line {line}, but `{move.path}` is moved only on line {_line(source, move.node)}",
+            f"`{event.path}` is run on line {line}, but `{move.path}` is moved only on line "
+            f"{_line(source, move.node)}",
             f"move `{move.path}` before it is run",
-            _before(source, move, event.statement),
+            edits,
             Safety.SAFE,
             (Related(source.span(move.node), f"`{move.path}` is moved here"),),
         )
@@ -162,10 +178,10 @@ def _after_wrap(source: Source, scope: Scope, move: Event) -> Late | None:
         before = [e for e in scope.events[: event.order] if e.what is What.MOVE and e.path == event.path]
         if before:
             continue
-        where = _line(source, statement)
+        where, wrap = _line(source, statement), event.detail.rpartition(".")[2]
         return Late(
             source.span(move.node),
-            f"`{event.path}` is wrapped in {event.detail.rpartition('.')[2]} on line {where}, before it is moved",
+            f"`{event.path}` is wrapped in {wrap} on line {where}, before it is moved",
             f"move `{event.path}` before it is wrapped",
             _before(source, move, statement, event.path),
             Safety.SAFE,
@@ -185,12 +201,16 @@ def _after_restore(source: Source, scope: Scope, move: Event) -> Late | None:
         for node in source.walk(scope.node):
             if not isinstance(node, ast.Call) or dotted(node.func) != f"{name}.load_state_dict":
                 continue
-            if made is source.statement(node) or not follows(source, made, node) or not follows(source, node, move.node):
+            if (
+                made is source.statement(node)
+                or not follows(source, made, node)
+                or not follows(source, node, move.node)
+            ):
                 continue
             return Late(
                 source.span(move.node),
-                f"the state of `{name}` is loaded on line {_line(source, node)}, where `{move.path}` is still on the "
-                f"CPU; it stays there when `{move.path}` is moved on line {_line(source, move.node)}",
+                f"the state of `{name}` is loaded on line {_line(source, node)}, where `{move.path}` is still "
+                f"on the CPU; it stays there when `{move.path}` is moved on line {_line(source, move.node)}",
                 f"move `{move.path}` before `{name}` is made",
                 _before(source, move, made),
                 Safety.SAFE,
@@ -216,6 +236,52 @@ def _optimizers(source: Source, scope: Scope, path: str) -> Iterator[tuple[ast.s
             yield node, name
 
 
+def _reloaded(flow: Flow) -> Iterator[Late]:
+    """What was moved takes tensors from a checkpoint as they are, and so leaves its device."""
+    source = flow.source
+    if not any(name in source.text for name in _KEEPS_WHAT_IS_LOADED):
+        return
+    names = {
+        target.id
+        for node in source.walk()
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+        and path_of(node.value.func).rpartition(".")[2] in _KEEPS_WHAT_IS_LOADED
+    }
+    moves = {event.path: event for event in flow.events(What.MOVE) if event.path in names and _moves(event)}
+    for node in source.walk():
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        path = dotted(node.func.value)
+        move = moves.get(path)
+        if node.func.attr != "load_state_dict" or move is None or move.place is None:
+            continue
+        statement = source.statement(node)
+        later = source.block(statement)[source.block(statement).index(statement) + 1 :]
+        moved = {f"{path}.to", f"{path}.cuda"}
+        if any(
+            isinstance(part, ast.Attribute) and dotted(part) in moved
+            for one in later
+            for part in ast.walk(one)
+        ):
+            continue
+        if follows(source, statement, move.node):
+            continue
+        device, line = move.place.text, _line(source, node)
+        expression = ast.parse(device, mode="eval").body
+        known = steady(source, expression) and bound_before(source, expression, statement)
+        yield Late(
+            source.span(node),
+            f"`{path}` takes over what is loaded on line {line}, on the CPU, although it is moved to "
+            f"`{device}` on line {_line(source, move.node)}",
+            f"move `{path}` again",
+            (InsertStatement(source.span(statement), f"{path}.to({device})"),) if known else (),
+            Safety.UNSAFE,
+            (Related(source.span(move.node), f"`{path}` is moved here"),),
+        )
+
+
 # --- in one branch -----------------------------------------------------------------------------
 
 
@@ -223,7 +289,12 @@ def _in_one_branch(flow: Flow, scope: Scope, move: Event, moves: list[Event]) ->
     """A move to a device variable that depends on something else, of a module that is used either way."""
     source, statement, place = flow.source, move.statement, move.place
     chain = around(source, statement)
-    if place is None or place.where is not Where.SYMBOL or len(chain) < 2 or not isinstance(statement, ast.Expr):
+    if (
+        place is None
+        or place.where is not Where.SYMBOL
+        or len(chain) < 2
+        or not isinstance(statement, ast.Expr)
+    ):
         return None
     guard = chain[1]
     if not isinstance(guard, ast.If) or guard.orelse or statement not in guard.body or "." in move.path:
@@ -239,18 +310,21 @@ def _in_one_branch(flow: Flow, scope: Scope, move: Event, moves: list[Event]) ->
         return None
     if move.value.place.where is not Where.DEFAULT:
         return None
-    use = next((e for e in scope.events[move.order :] if _runs(e, move) and follows(source, guard, e.node)), None)
+    use = next(
+        (e for e in scope.events[move.order :] if _runs(e, move) and follows(source, guard, e.node)), None
+    )
     others = {other.statement for other in moves if other is not move and other.path == move.path}
     if use is None or use.statement in source.walk(guard) or settled(source, guard, use.statement, others):
         return None
     device = place.text
     return Late(
         source.span(move.node),
-        f"`{move.path}` is moved to `{device}` only if `{test}`, but it is run on line {_line(source, use.node)} either way",
+        f"`{move.path}` is moved to `{device}` only if `{test}`, but it is run on line "
+        f"{_line(source, use.node)} either way",
         f"move `{move.path}` either way",
         (MoveStatement(source.span(statement), source.span(guard)),),
         Safety.UNSAFE,
-        (Related(source.span(use.node), f"`{move.path}` is run here"),),
+        (Related(source.span(use.node), "run here"),),
     )
 
 

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from devfix.autocast import AutocastCall
-from devfix.device_forms import Binding, DeviceForms, Form
+from devfix.autocast.calls import AutocastCall
+from devfix.bindings import Binding, function_around
+from devfix.device_forms import DeviceForms, Form
 from devfix.flow import Flow, torch_api
 from devfix.flow.calls import path_of
 from devfix.flow.events import Named, Scope, What
-from devfix.flow.evidence import annotated_kind
+from devfix.flow.evidence import annotated_kind, looks_like_loss
 from devfix.flow.lattice import Kind, Value, Where
 from devfix.placing import around, settled_binding
 
@@ -23,18 +24,28 @@ _HARD = re.compile(
     r"\.cuda\(|cuda\.set_device\(|[\"']nccl[\"']|(?:\.to\(|device\s*=|torch\.device\()\s*[\"']cuda"
 )
 _SOFT = re.compile(r"\.device\b|\bdevice\s*=(?!\s*[\"']cuda)|\.to\((?:self\.)?\w*device")
-_SKIP = re.compile(r"(?:skip|requires?_).*(?:cuda|gpu)", re.IGNORECASE | re.DOTALL)
-_GOOD_NAME = re.compile(r"(?:^|[._])(?:torch_|target_|_)?(?:device|dev)$", re.IGNORECASE)
+_SKIP = re.compile(r"(?:skip|require|only|with|mark\.).*(?:cuda|gpu)", re.IGNORECASE | re.DOTALL)
+_GOOD_NAME = re.compile(r"(?:^|\.)_?(?:torch_|target_)?(?:device|dev)$", re.IGNORECASE)
 # Attributes that arrays have as well: they tell a tensor only in the forward of a module.
 _ARRAY_USES = frozenset({"shape", "dtype", "size", "view", "reshape", "ndim", "mean", "sum", "flatten"})
 _TENSOR_USES = torch_api.TENSOR_ONLY - _ARRAY_USES | {"device", "to", "permute"}
 _NO_TENSOR_USES = frozenset({"items", "keys", "get", "append", "pop", "update", "copy", "astype"})
 _NO_TENSOR_CALLS = frozenset(
-    {"len", "isinstance", "int", "str", "range", "enumerate", "zip", "list", "from_numpy", "fromarray", "tensor",
-     "as_tensor", "asarray", "array", "open", "ToTensor", "dict"}
+    {"len", "isinstance", "int", "str", "range", "enumerate", "zip", "list", "dict", "from_numpy",
+     "fromarray", "tensor", "as_tensor", "asarray", "array", "open", "ToTensor"}
 )  # fmt: skip
 # Importing one of these says that the file is for NVIDIA's devices alone.
-_CUDA_LIBRARIES = ("tensorrt", "pycuda", "cupy", "numba.cuda", "pynvml", "cuda.")
+_CUDA_LIBRARIES = (
+    "tensorrt",
+    "transformer_engine",
+    "msamp",
+    "apex",
+    "pycuda",
+    "cupy",
+    "numba.cuda",
+    "pynvml",
+    "cuda.",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,10 +55,6 @@ class Nearby:
     text: str
     form: Form
     origin: ast.AST | None = None
-
-    @property
-    def type(self) -> str:
-        return f"{self.text}.type" if self.form is Form.OBJECT else f"torch.device({self.text}).type"
 
 
 class NearbyDevices:
@@ -60,20 +67,15 @@ class NearbyDevices:
 
     def at(self, call: AutocastCall) -> Nearby | None:
         """The device at hand; None where there is none, or where the code means CUDA and only CUDA."""
-        function = call.decorated or self._source.enclosing(call.node, *_FUNCTIONS)
+        function = call.decorated or function_around(self._source, call.node)
         if self._cuda_only(call, function):
             return None
-        if function is None:
-            function = self._source.tree
-        for found in self._candidates(call, function):
-            if found is _CUDA_ONLY:
-                return None
-            return found
-        return None
+        found = next(self._candidates(call, function or self._source.tree), None)
+        return None if found is _CUDA_ONLY else found
 
     def tensor(self, call: AutocastCall) -> Nearby | None:
         """The device of a tensor parameter."""
-        function = call.decorated or self._source.enclosing(call.node, *_FUNCTIONS)
+        function = call.decorated or function_around(self._source, call.node)
         if not isinstance(function, _FUNCTIONS):
             return None
         return next(self._tensors(call, function), None)
@@ -288,6 +290,8 @@ class NearbyDevices:
         assert isinstance(function, _FUNCTIONS)
         arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
         for argument, value in zip(arguments, self._parameters(function), strict=False):
+            if looks_like_loss(argument.arg) or "crit" in argument.arg:
+                continue  # has no parameters, as a rule
             if value.kind is Kind.MODULE and value.sure and argument.arg not in ("self", "cls"):
                 if not any(b.value for b in self._forms.bindings.within(function, argument.arg)):
                     yield Nearby(f"next({argument.arg}.parameters()).device", Form.OBJECT, argument)
@@ -318,7 +322,7 @@ class NearbyDevices:
 @dataclass
 class _Uses:
     attributes: set[str]
-    run: bool = False  # handed to a module or a torch function
+    run: bool = False  # handed to a module or a torch function, or an operand
     elsewise: bool = False  # used as something that is no tensor
 
 
@@ -341,6 +345,9 @@ def _uses(nodes: Iterator[ast.AST], name: str) -> _Uses:
                 if func.rpartition(".")[2] in _NO_TENSOR_CALLS:
                     found.elsewise = True
                 found.run = found.run or func not in dir(builtins)
+        elif isinstance(node, ast.BinOp):
+            operands = [side for side in (node.left, node.right) if isinstance(side, ast.Name)]
+            found.run = found.run or any(side.id == name for side in operands)
         elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == name:
             if isinstance(node.slice, ast.Constant):
                 found.elsewise = True

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from devfix.device_forms import DeviceForms, FunctionNode, argument_of
+from devfix.bindings import FunctionNode, function_around
+from devfix.device_forms import DeviceForms, argument_of
 from devfix.flow import torch_api
 from devfix.flow.calls import path_of
 
@@ -134,8 +135,8 @@ class AutocastCalls:
     def _forwarding(self, calls: list[AutocastCall]) -> Iterator[FunctionNode]:
         """Functions whose parameter is handed over as it is; they are entered into the slots."""
         for call in calls:
-            function = self._source.enclosing(call.node, *_FUNCTIONS)
-            if not isinstance(function, _FUNCTIONS) or function in self._slots:
+            function = function_around(self._source, call.node)
+            if function is None or function in self._slots:
                 continue
             slot = self._slot(call, function)
             if slot is not None:

@@ -1,0 +1,1 @@
+"""Autocast and GradScaler calls: finding them, and what may be wrong with their device type."""

@@ -1,0 +1,53 @@
+"""What the judges of autocast calls share: the file, its calls, and how torch is called in it."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+
+from devfix.autocast.calls import AutocastCall, AutocastCalls
+from devfix.autocast.nearby import NearbyDevices
+from devfix.device_forms import DeviceForms
+from devfix.findings import Edit, EnsureImport, Finding, Fix, Related, Safety, Span
+from devfix.flow import Flow
+from devfix.source import Source
+
+
+class File:
+    """One file; `torch` is its name for torch, `imports` the edit that gives it one."""
+
+    def __init__(self, codemod: str, flow: Flow) -> None:
+        self.codemod = codemod
+        self.source: Source = flow.source
+        self.forms = DeviceForms(flow)
+        self.nearby = NearbyDevices(self.forms)
+        names = [local for local, what in self.source.imports.items() if what == "torch"]
+        self.torch = "torch" if "torch" in names or not names else names[0]
+        self.imports: tuple[Edit, ...] = () if names else (EnsureImport("torch"),)
+
+    @cached_property
+    def calls(self) -> list[AutocastCall]:
+        return AutocastCalls(self.forms).find()
+
+    def finding(
+        self,
+        span: Span,
+        message: str,
+        title: str = "",
+        edits: tuple[Edit, ...] = (),
+        safety: Safety = Safety.SAFE,
+        related: tuple[Related, ...] = (),
+    ) -> Finding:
+        fix = Fix(title, edits, safety) if edits else None
+        return Finding(self.codemod, span, message, fix, related)
+
+    def told_apart(self, node: ast.AST, path: str) -> bool:
+        """Does `isinstance(device, ...)` or `":" in device` decide whether `node` is reached?"""
+        up: ast.AST | None = node
+        while up is not None:
+            if isinstance(up, (ast.If, ast.IfExp)) and up.test is not node:
+                test = ast.unparse(up.test)
+                if f"isinstance({path}" in test or f"':' in {path}" in test:
+                    return True
+            up = self.source.parents.get(up)
+        return False

@@ -1,0 +1,399 @@
+"""`assert-device`: a model that was moved is asserted to be where it should be."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from devfix.codemod import Codemod, Example
+from devfix.findings import Edit, EnsureImport, Finding, InsertStatement, Safety
+from devfix.flow import Flow
+from devfix.flow.calls import MOVES, path_of
+from devfix.flow.events import Event, Scope, What
+from devfix.flow.lattice import Kind, Value, Where
+from devfix.placing import bound_before, dotted, follows, rebound, siblings, steady
+from devfix.source import Source
+from devfix.surgery.arrivals import made_on_device, own_parts_stay, surgeries
+
+_HEAD = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+"""
+_SIMPLE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return)
+
+
+@dataclass(frozen=True)
+class AssertDevice(Codemod):
+    """The device of a model, and of its inputs, is asserted where it is decided.
+
+    Off by default: name it with `--codemod assert-device`.
+
+    ## What it does
+    After the last move and the last change of a module, and before its first use, it inserts
+    `assert next(model.parameters()).device == device`. Never twice for one module in a function.
+
+    A plain comparison would be wrong for most device variables: on a GPU a parameter's device is
+    `cuda:0`, which is not equal to `torch.device("cuda")`, nor to any string. So it is written only
+    where the variable surely is a `torch.device` with an index, or the CPU, or was read from a
+    tensor; elsewhere it compares with `torch.empty(0, device=device).device`, which is what
+    `device` comes to at run time.
+
+    ## Why is this bad?
+    A model in the wrong place shows itself late and far away, as an error inside some layer, or,
+    where everything stayed on the CPU, only as slowness. An assertion names the place at once.
+
+    ## Fix safety
+    Safe where the move is in view and the module surely has parameters: then the assertion holds,
+    on the CPU as well. Unsafe where the module's class is out of sight, since `next` raises
+    StopIteration for a module without parameters, and where something that stays on the CPU was
+    attached to it. Nothing is said of modules that a framework places.
+
+    ## Options
+    - `check` (`first` or `all`, default `first`): `first` looks at the first parameter only, and
+      does not see a head that was attached after the move. `all` looks at every parameter and buffer.
+    - `inputs` (default false): assert also, before a call of the model, that its inputs are where
+      the model is.
+    """
+
+    check_: Literal["first", "all"] = "first"  # the option `check`; the plain name is the method's
+    inputs: bool = False
+
+    id: ClassVar[str] = "assert-device"
+    words: ClassVar[tuple[tuple[str, ...], ...]] = ((".to(", ".cuda("), ("torch",))
+    default: ClassVar[bool] = False
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "A device variable without an index",
+            _HEAD
+            + """
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8))
+model[1] = nn.Linear(8, 2)
+model.to(device)
+print(model(torch.ones(1, 4, device=device)).sum().item())
+""",
+            _HEAD
+            + """
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8))
+model[1] = nn.Linear(8, 2)
+model.to(device)
+assert next(model.parameters()).device == torch.empty(0, device=device).device
+print(model(torch.ones(1, 4, device=device)).sum().item())
+""",
+        ),
+        Example(
+            "A device with an index can be compared as it is",
+            _HEAD
+            + """
+device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 2).to(device)
+print(model(torch.ones(1, 4, device=device)).sum().item())
+""",
+            _HEAD
+            + """
+device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 2).to(device)
+assert next(model.parameters()).device == device
+print(model(torch.ones(1, 4, device=device)).sum().item())
+""",
+        ),
+        Example(
+            "Every parameter and buffer",
+            _HEAD
+            + """
+device = "cuda" if torch.cuda.is_available() else "cpu"
+model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8)).eval()
+model.to(device)
+print(model(torch.ones(1, 4, device=device)).sum().item())
+""",
+            _HEAD.replace(
+                "import torch\nfrom torch import nn\n",
+                "import torch\nfrom torch import nn\nimport itertools\n",
+            )
+            + """
+device = "cuda" if torch.cuda.is_available() else "cpu"
+model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8)).eval()
+model.to(device)
+assert {t.device for t in itertools.chain(model.parameters(), model.buffers())} == {
+    torch.empty(0, device=device).device
+}
+print(model(torch.ones(1, 4, device=device)).sum().item())
+""",
+            options=(("check", "all"),),
+        ),
+        Example(
+            "Inputs, too",
+            _HEAD
+            + """
+device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 2).to(device)
+for step in range(2):
+    x = torch.full((1, 4), float(step)).to(device)
+    print(model(x).sum().item())
+""",
+            _HEAD
+            + """
+device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 2).to(device)
+assert next(model.parameters()).device == device
+for step in range(2):
+    x = torch.full((1, 4), float(step)).to(device)
+    assert x.device == next(model.parameters()).device
+    print(model(x).sum().item())
+""",
+            options=(("inputs", "true"),),
+        ),
+        Example(
+            "Trap: asserted already, or nothing to look at",
+            _HEAD
+            + """
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 2).to(device)
+assert next(model.parameters()).device.type == device.type
+loss = nn.MSELoss().to(device)
+x = torch.ones(1, 4, device=device)
+print(loss(model(x), torch.zeros(1, 2, device=device)).item())
+""",
+        ),
+    )
+
+    def check(self, flow: Flow) -> Iterator[Finding]:
+        strays = {id(move) for surgery in surgeries(flow) for move in surgery.moves}
+        for scope in flow.scopes:
+            if scope.owned:
+                continue
+            asserted = _asserted(flow.source, scope)
+            anchors: set[tuple[str, ast.stmt]] = set()
+            for move in _last_moves(flow.source, scope):
+                path = _path(move)
+                anchor = _anchor(flow.source, scope, move)
+                if not path or path in asserted or (path, anchor) in anchors:
+                    continue
+                anchors.add((path, anchor))
+                finding = self._model(flow, move, path, anchor, stray=id(move) in strays)
+                if finding is not None:
+                    yield finding
+            if self.inputs:
+                yield from self._inputs(flow, scope, asserted)
+
+    def _model(self, flow: Flow, move: Event, path: str, anchor: ast.stmt, *, stray: bool) -> Finding | None:
+        source = flow.source
+        device = _device(flow, move, anchor)
+        if not device:
+            return None
+        imports: tuple[Edit, ...] = (EnsureImport("torch"),) if "torch." in device else ()
+        if self.check_ == "all":
+            tensors = f"itertools.chain({path}.parameters(), {path}.buffers())"
+            text = f"assert {{t.device for t in {tensors}}} == {{{device}}}"
+            if len(text) > _WIDTH:
+                text = f"assert {{t.device for t in {tensors}}} == {{\n    {device}\n}}"
+            imports += (EnsureImport("itertools"),)
+        else:
+            text = f"assert next({path}.parameters()).device == {device}"
+        sure = not stray and _has_parameters(flow, move.value)
+        return self.finding(
+            source.span(move.node),
+            f"`{path}` is moved here; nothing checks that it arrives",
+            title=f"assert where `{path}` is",
+            edits=(InsertStatement(source.span(anchor), text), *imports),
+            safety=Safety.SAFE if sure else Safety.UNSAFE,
+        )
+
+    def _inputs(self, flow: Flow, scope: Scope, asserted: set[str]) -> Iterator[Finding]:
+        """Tensors that reach a module which was moved, known to be on the device."""
+        source = flow.source
+        done: set[tuple[str, ast.AST]] = set()
+        for event in scope.events:
+            if event.what is not What.USE or event.via or not isinstance(event.node, ast.Call):
+                continue
+            value, place, path = event.value, event.place, event.path
+            if value.kind is not Kind.MODULE or value.bare or place is None or not place.on_device:
+                continue
+            if event.detail != "called" or not path or not isinstance(event.statement, _SIMPLE):
+                continue
+            for argument in event.node.args:
+                given = flow.value(argument)
+                name = dotted(argument)
+                key = (name, source.parents[event.statement])
+                if given.kind is not Kind.TENSOR or not given.place.on_device or not name or name in asserted:
+                    continue
+                if key in done or _within(argument, event.statement, source):
+                    continue
+                done.add(key)
+                text = f"assert {name}.device == next({path}.parameters()).device"
+                yield self.finding(
+                    source.span(argument),
+                    f"nothing checks that `{name}` is where `{path}` is",
+                    title=f"assert where `{name}` is",
+                    edits=(InsertStatement(source.span(event.statement), text, before=True),),
+                    safety=Safety.SAFE if _has_parameters(flow, value) else Safety.UNSAFE,
+                )
+
+
+_WIDTH = 96
+
+
+def _asserted(source: Source, scope: Scope) -> set[str]:
+    """Dotted names whose device a function asserts already, or raises about."""
+    found: set[str] = set()
+    for node in source.walk(scope.node):
+        if isinstance(node, (ast.Assert, ast.If)):
+            if isinstance(node, ast.If) and not any(isinstance(one, ast.Raise) for one in node.body):
+                continue
+            for part in ast.walk(node.test):
+                if isinstance(part, ast.Attribute) and part.attr in ("device", "is_cuda"):
+                    found |= {dotted(one) for one in ast.walk(part.value)}
+                elif isinstance(part, ast.Attribute) and part.attr in ("parameters", "buffers"):
+                    if ".device" in ast.unparse(node.test):
+                        found.add(dotted(part.value))
+    return found
+
+
+def _last_moves(source: Source, scope: Scope) -> Iterator[Event]:
+    """Moves of modules to a device after which no other move of the same module comes."""
+    moves = [e for e in scope.events if e.what is What.MOVE and e.value.kind is Kind.MODULE]
+    known = {move.value.identity for move in moves}
+    for event in scope.events:
+        if event.value.identity and event.value.identity not in known:
+            known.add(event.value.identity)
+            made = made_on_device(source, scope, event)
+            if (
+                made is not None
+                and isinstance(made.node, ast.Call)
+                and isinstance(made.node.func, ast.Attribute)
+            ):
+                moves += [made] if made.node.func.attr in MOVES else []
+    for move in moves:
+        later = any(
+            other.order > move.order
+            and other.value.identity == move.value.identity
+            and follows(source, move.node, other.node)
+            for other in moves
+        )
+        place = move.place
+        if later or place is None or move.via or move.value.bare:
+            continue
+        if isinstance(move.node, ast.Call) and isinstance(move.node.func, ast.Attribute):
+            if place.on_device or place.where is Where.OF:
+                yield move
+
+
+def _path(move: Event) -> str:
+    """How the module is written after its move."""
+    statement = move.statement
+    if isinstance(statement, ast.Assign):
+        return path_of(statement.targets[0]) if len(statement.targets) == 1 and _is_result(move) else ""
+    return move.path if isinstance(statement, ast.Expr) else ""
+
+
+def _is_result(move: Event) -> bool:
+    """Is the module itself assigned, as in `model = Model().to(device).eval()`?"""
+    statement = move.statement
+    node = statement.value if isinstance(statement, ast.Assign) else None
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node is move.node:
+            return True
+        if node.func.attr not in (
+            *MOVES,
+            "eval",
+            "train",
+            "float",
+            "half",
+            "double",
+            "bfloat16",
+            "requires_grad_",
+        ):
+            return False
+        node = node.func.value
+    return False
+
+
+def _anchor(source: Source, scope: Scope, move: Event) -> ast.stmt:
+    """The statement after which the assertion goes: the move, or the last change before the first use."""
+    anchor = move.statement
+    for event in scope.events[move.order + 1 :]:
+        same = event.value.identity == move.value.identity or move.value.identity in event.value.arms
+        if not same or event.what is What.READ or not follows(source, move.node, event.node):
+            continue
+        if event.what is not What.ATTACH:
+            break
+        pair = siblings(source, move.statement, event.node)
+        if pair is None or pair[0] is pair[1] or pair[0] is not move.statement:
+            break
+        anchor = pair[1]
+    return anchor
+
+
+def _device(flow: Flow, move: Event, anchor: ast.stmt) -> str:
+    """What the device of a parameter is compared with; empty where that cannot be written there."""
+    source, node = flow.source, move.node
+    assert isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    given: list[ast.expr] = [k.value for k in node.keywords if k.arg == "device"] or node.args[:1]
+    if not given:
+        return "" if node.func.attr == "to" else f'torch.empty(0, device="{node.func.attr}").device'
+    argument = given[0]
+    if node.func.attr != "to" and not (
+        isinstance(argument, ast.Constant) and isinstance(argument.value, int)
+    ):
+        return ""  # `.cuda(index)`
+    if isinstance(argument, ast.Starred) or not steady(source, argument):
+        return ""
+    if rebound(source, [argument], move.statement, anchor) or not bound_before(source, argument, anchor):
+        return ""
+    text = source.code(argument) if "\n" not in source.code(argument) else ast.unparse(argument)
+    value = flow.value(argument)
+    if value.kind in (Kind.TENSOR, Kind.BATCH):
+        return ""  # `module.to(tensor)`
+    return text if _is_exact(value) else f"torch.empty(0, device={text}).device"
+
+
+def _is_exact(value: Value) -> bool:
+    """Is a value surely a torch.device that a tensor's device can be equal to?"""
+    if value.kind is not Kind.DEVICE or value.form != "object":
+        return False
+    if value.place.where is Where.OF:
+        return True
+    made = value.node
+    if not isinstance(made, ast.Call) or made.keywords or not made.args:
+        return False
+    if len(made.args) == 2:
+        return True
+    return _names_one(made.args[0])
+
+
+def _names_one(node: ast.expr) -> bool:
+    """Does a string name one device: `"cpu"`, or with an index?"""
+    if isinstance(node, ast.IfExp):
+        return _names_one(node.body) and _names_one(node.orelse)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value == "cpu" or node.value.partition(":")[2].isdigit()
+    return False
+
+
+def _has_parameters(flow: Flow, module: Value) -> bool:
+    """Does a module surely have parameters?"""
+    if module.bare or not module.sure or not isinstance(module.node, ast.Call):
+        return False
+    if module.name == "torch.nn.Sequential":
+        return any(_has_parameters(flow, flow.value(argument)) for argument in module.node.args)
+    if own_parts_stay(flow, module.name, frozenset()):
+        return True
+    return module.name.startswith("torch.nn.") and not module.name.endswith(("List", "Dict", "Loss"))
+
+
+def _within(argument: ast.expr, statement: ast.stmt, source: Source) -> bool:
+    """Is the name bound in the statement itself, by a comprehension, a lambda or a walrus?"""
+    name = dotted(argument).partition(".")[0]
+    up: ast.AST = source.parents[argument]
+    while up is not statement:
+        if isinstance(up, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp)):
+            return True
+        up = source.parents[up]
+    return any(
+        isinstance(node, ast.NamedExpr) and dotted(node.target) == name for node in ast.walk(statement)
+    )

@@ -1,0 +1,279 @@
+"""How what stayed behind gets to its device: one move after the last arrival, or a second one."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.findings import (
+    DeleteStatement,
+    Edit,
+    InsertStatement,
+    MoveStatement,
+    ReplaceExpression,
+    Safety,
+    Span,
+)
+from devfix.flow.calls import MOVES, path_of
+from devfix.flow.events import Event
+from devfix.flow.lattice import Where
+from devfix.placing import (
+    around,
+    bound_before,
+    covers,
+    follows,
+    guards_of,
+    only,
+    rebound,
+    siblings,
+    steady,
+)
+from devfix.source import Source
+from devfix.surgery.arrivals import Surgery
+
+# What reading of a module's tensors tells where they are.
+_TELLING = frozenset({"device", "data", "weight", "bias", "state_dict", "is_cuda", "grad", "get_device"})
+_TELLS_NOTHING = frozenset({"shape", "size", "dtype", "ndim", "requires_grad", "numel", "requires_grad_"})
+
+
+class Plan:
+    """How the arrivals of one surgery get to the device.
+
+    `early` are the moves before them that count, `anchor` is the statement after which a move
+    helps: after the last arrival, before the first use, out of loops and arms without one.
+    """
+
+    def __init__(self, source: Source, surgery: Surgery) -> None:
+        self.source = source
+        self.surgery = surgery
+        last = surgery.arrivals[-1]
+        self.early = [m for m in surgery.moves if follows(source, m.node, last.node)] or surgery.moves
+        self.anchor = self._anchor(last.statement)
+        self.path = self._root_path()
+        certain = all(a.child is None or a.child.sure for a in surgery.arrivals)
+        self.sure = certain and not any(_casts(move) for move in self.early)
+
+    def _anchor(self, last: ast.stmt) -> ast.stmt | None:
+        use = self.surgery.use
+        if use is not None:
+            pair = siblings(self.source, last, use.statement)
+            return None if pair is None or pair[0] is pair[1] else pair[0]
+        anchor: ast.stmt | None = None
+        for move in self.early:
+            pair = siblings(self.source, move.statement, last)
+            if pair is not None and (anchor is None or pair[1] in around(self.source, anchor)):
+                anchor = pair[1]
+        return anchor
+
+    def _root_path(self) -> str:
+        """How the moved module is written where the move is to go."""
+        if self.anchor is None:
+            return ""
+        candidates = []
+        for move in reversed(self.early):
+            statement = move.statement
+            if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+                candidates.append((path_of(statement.targets[0]), move))
+            candidates.append((move.path, move))
+        for path, move in candidates:
+            if path and not rebound(self.source, [ast.parse(path, mode="eval").body], move.node, self.anchor):
+                return path
+        return ""
+
+    def span(self) -> Span:
+        """From the last arrival to the end of the loop or branch that it stands in."""
+        start, end = self._span(self.surgery.arrivals[-1].node), self.anchor
+        return start if end is None else Span(start.start, max(start.end, self._span(end).end))
+
+    # --- the fix -----------------------------------------------------------------------------
+
+    def fix(self) -> tuple[tuple[Edit, ...], str, Safety]:
+        """Edits, title and safety; no edits where nothing can be placed."""
+        nothing: tuple[tuple[Edit, ...], str, Safety] = ((), "", Safety.MANUAL)
+        if self.anchor is None or not self.path:
+            return nothing
+        safety = Safety.SAFE if self.sure else Safety.UNSAFE
+        loose = [m for m in self.early if m not in self.surgery.used]
+        if loose and not self._touched(loose):
+            whole = self._whole(loose)
+            if whole is not None:
+                return whole, f"move `{self.path}` after its last change", safety
+        text, steadily = self._second()
+        if not text:
+            return nothing
+        if loose and not self._touched(loose) and steadily:
+            gone = self._deletions(loose)
+            if gone is not None:
+                edits = (*gone, InsertStatement(self._span(self.anchor), text))
+                return edits, f"move `{self.path}` once, after its last change", safety
+        if not steadily:
+            safety = Safety.UNSAFE
+        return (InsertStatement(self._span(self.anchor), text),), f"move `{self.path}` again", safety
+
+    def _span(self, node: ast.AST) -> Span:
+        return self.source.span(node)
+
+    def _touched(self, loose: list[Event]) -> bool:
+        """Does anything between the moves and the arrivals look where the module's tensors are?"""
+        assert self.anchor is not None
+        start = min(self._span(m.statement).end for m in loose)
+        stop = self._span(self.anchor).end
+        roots = {self.path}
+        nodes = [
+            node
+            for node in self.source.walk(_body(self.source, self.anchor))
+            if isinstance(node, (ast.expr, ast.stmt)) and start <= self._span(node).start < stop
+        ]
+        for node in sorted(nodes, key=lambda n: self._span(n).start):
+            if isinstance(node, (ast.Assign, ast.For)):
+                value = node.value if isinstance(node, ast.Assign) else node.iter
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if any(_mentions(value, root) for root in roots):
+                    names = {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+                    roots |= names - {"self"}
+        for node in nodes:
+            if not isinstance(node, ast.Attribute) or node.attr not in _TELLING:
+                continue
+            up = self.source.parents[node]
+            if isinstance(up, ast.Attribute) and up.attr in _TELLS_NOTHING:
+                continue
+            if any(_mentions(node.value, root) for root in roots):
+                return True
+        calls = [node.func for node in nodes if isinstance(node, ast.Call)]
+        return any(
+            isinstance(call, ast.Attribute)
+            and call.attr == "load_state_dict"
+            and not any(_mentions(call.value, root) for root in roots)
+            for call in calls
+        )
+
+    def _whole(self, loose: list[Event]) -> tuple[Edit, ...] | None:
+        """Move the one statement that holds all of the moves, if it can go as it is."""
+        assert self.anchor is not None
+        moves = {m.statement for m in loose}
+        if not all(self._plain(m) for m in loose):
+            return None
+        statement = loose[-1].statement
+        for outer in around(self.source, statement):
+            if only(outer, moves):
+                statement = outer
+        inside = set(self.source.walk(statement))
+        if not moves <= inside or self.anchor not in self.source.block(statement):
+            return None
+        if rebound(self.source, [statement], statement, self.anchor):
+            return None
+        return (MoveStatement(self._span(statement), self._span(self.anchor)),)
+
+    def _plain(self, move: Event) -> bool:
+        """`model.to(device)` as a statement, or `model = model.to(device)`."""
+        statement = move.statement
+        if isinstance(statement, ast.Expr):
+            return statement.value is move.node
+        if isinstance(statement, ast.Assign) and statement.value is move.node and len(statement.targets) == 1:
+            return path_of(statement.targets[0]) == move.path == self.path
+        return False
+
+    def _deletions(self, loose: list[Event]) -> tuple[Edit, ...] | None:
+        """Take the early moves away; None where one is more than a move."""
+        edits: list[Edit] = []
+        for move in loose:
+            node = move.node
+            if not _is_call(move):
+                return None
+            if self._plain(move):
+                edits.append(DeleteStatement(self._span(move.statement)))
+            elif (
+                isinstance(move.statement, ast.Assign)
+                and isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and len(move.statement.targets) == 1
+                and path_of(move.statement.targets[0]) == self.path
+            ):
+                edits.append(ReplaceExpression(self._span(node), self.source.code(node.func.value)))
+            else:
+                return None
+        return tuple(edits)
+
+    def _second(self) -> tuple[str, bool]:
+        """The text of a move at the anchor, and whether it does just what the early ones did."""
+        assert self.anchor is not None
+        moves = [m for m in self.early if m.place is not None]
+        suffixes = {_suffix(m) for m in moves}
+        last = next(m for m in reversed(moves) if m.place is not None and m.place.where is not Where.CPU)
+        suffix = _suffix(last)
+        if suffix and self._valid(last, suffix):
+            text = self.path + suffix
+            if len(suffixes) == 1 and self._on_every_way(moves):
+                return text, True
+            guards = guards_of(self.source, last.statement, self.anchor)
+            if len(moves) == 1 and len(guards) == 1 and self._copies(guards[0], last):
+                return f"if {ast.unparse(guards[0].test)}:\n    {text}", True
+            if not guards:
+                return text, len(suffixes) == 1
+        return f"{self.path}.to(next({self.path}.parameters()).device)", False
+
+    def _valid(self, move: Event, suffix: str) -> bool:
+        """Does the device expression mean the same at the anchor?"""
+        assert self.anchor is not None
+        expression = ast.parse("x" + suffix, mode="eval").body
+        assert isinstance(expression, ast.Call)
+        parts: list[ast.AST] = [*expression.args, *(k.value for k in expression.keywords)]
+        return all(steady(self.source, p) for p in parts) and not rebound(
+            self.source, parts, move.node, self.anchor
+        )
+
+    def _on_every_way(self, moves: list[Event]) -> bool:
+        assert self.anchor is not None
+        statements = {m.statement for m in moves}
+        for one in around(self.source, self.anchor):
+            block = self.source.block(one)
+            if any(covers(before, statements) for before in block[: block.index(one)]):
+                return True
+        return False
+
+    def _copies(self, guard: ast.If, move: Event) -> bool:
+        """Can the condition of a move be asked again at the anchor?"""
+        assert self.anchor is not None
+        return (
+            move.statement in guard.body
+            and steady(self.source, guard.test)
+            and bound_before(self.source, guard.test, self.anchor)
+            and not rebound(self.source, [guard.test], guard, self.anchor)
+        )
+
+
+def _is_call(move: Event) -> bool:
+    """Is it a call of `.to` or `.cuda` that stands here, not in a function that is called?"""
+    node = move.node
+    return (
+        not move.via
+        and isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in MOVES
+    )
+
+
+def _casts(move: Event) -> bool:
+    """Does a move do more than move, such as `.to(device, dtype)`?"""
+    node = move.node
+    if not isinstance(node, ast.Call) or move.via:
+        return False
+    return len(node.args) > 1 or any(k.arg not in ("device", "non_blocking") for k in node.keywords)
+
+
+def _suffix(move: Event) -> str:
+    """`.to(device)` as written; where the move is out of sight, in the terms of this place."""
+    node = move.node
+    if not _is_call(move) or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return f".to({move.place.text})" if move.place is not None and move.place.text else ""
+    call = ast.Call(ast.Name(""), node.args, node.keywords)
+    return f".{node.func.attr}{ast.unparse(call)}"
+
+
+def _mentions(node: ast.AST, path: str) -> bool:
+    return any(
+        isinstance(part, (ast.Name, ast.Attribute)) and path_of(part) == path for part in ast.walk(node)
+    )
+
+
+def _body(source: Source, node: ast.AST) -> ast.AST:
+    return source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef, ast.Module) or source.tree

@@ -1,0 +1,327 @@
+"""Code that puts a new layer in the place of an old one, and forgets where the old one was."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from devfix.findings import AppendCall, Edit, InsertStatement, Safety, SetArgument, Span
+from devfix.flow import Flow, torch_api
+from devfix.flow.calls import path_of
+from devfix.flow.events import Event, What
+from devfix.flow.evidence import looks_like_size
+from devfix.flow.lattice import Where
+from devfix.placing import around, covers, dotted
+from devfix.source import Source
+from devfix.surgery.late import Late
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Places = list[tuple[ast.stmt, ast.expr]]
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_LEAF_SIZES = frozenset(
+    {"in_features", "out_features", "in_channels", "out_channels", "weight", "embedding_dim"}
+)
+
+
+def swapped_layers(flow: Flow) -> Iterator[Late]:
+    """New layers that share or copy an old one's shape, and parameters that a wrapper adds to its base."""
+    source = flow.source
+    if "setattr(" not in source.text and "._modules[" not in source.text and "Parameter(" not in source.text:
+        return
+    for node in source.walk():
+        if isinstance(node, _FUNCTIONS):
+            places = _places(node)
+            if places and not _is_moved_elsewhere(flow, node):
+                yield from _shared(source, node, places)
+                yield from _replaced(source, node, places)
+        elif isinstance(node, ast.ClassDef):
+            yield from _wrapper(flow, node)
+
+
+# --- functions that swap -----------------------------------------------------------------------
+
+
+def _is_moved_elsewhere(flow: Flow, function: Function) -> bool:
+    """Is the function called in this file? Then the flow knows what becomes of the model."""
+    inside = set(flow.source.walk(function))
+    for node in flow.source.walk():
+        if isinstance(node, ast.Call) and node not in inside and isinstance(node.func, ast.Name):
+            if node.func.id == function.name:
+                return True
+    return any(
+        function.name in _functions(event) and event.value.place.where not in (Where.UNKNOWN, Where.OF)
+        for event in flow.events(What.ATTACH)
+    )
+
+
+def _functions(event: Event) -> Iterator[str]:
+    """The functions that something happens in, from the outermost call inwards."""
+    inner: Event | None = event
+    while inner is not None:
+        yield inner.via
+        inner = inner.inner
+
+
+def _places(function: Function) -> Places:
+    """Statements that put a module into another one under a name that is computed, with that module."""
+    found: Places = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            call = node.value
+            if isinstance(call.func, ast.Name) and call.func.id == "setattr" and len(call.args) == 3:
+                if not isinstance(call.args[1], ast.Constant):
+                    found.append((node, call.args[2]))
+        elif (
+            isinstance(node, ast.Assign)
+            and len(node.targets) == 1
+            and isinstance(node.targets[0], ast.Subscript)
+        ):
+            base = node.targets[0].value
+            if isinstance(base, ast.Attribute) and base.attr == "_modules":
+                found.append((node, node.value))
+    return found
+
+
+def _moves(function: ast.AST, name: str) -> set[ast.stmt]:
+    """Statements that move `name`, or modules in it."""
+    found: set[ast.stmt] = set()
+    aliases = {name}
+    for node in ast.walk(function):
+        if isinstance(node, ast.For) and name in {
+            part.id for part in ast.walk(node.iter) if isinstance(part, ast.Name)
+        }:
+            aliases |= {part.id for part in ast.walk(node.target) if isinstance(part, ast.Name)}
+    for node in ast.walk(function):
+        if isinstance(node, (ast.Expr, ast.Assign, ast.Return)):
+            for part in ast.walk(node):
+                if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+                    if part.func.attr in ("to", "cuda", "to_empty") and dotted(part.func.value) in aliases:
+                        found.add(node)
+    loops = {node for node in ast.walk(function) if isinstance(node, ast.For)}
+    return found | {loop for loop in loops if any(node in found for node in ast.walk(loop))}
+
+
+def _settles(source: Source, function: ast.AST, name: str, since: ast.stmt) -> bool:
+    """Is `name` moved on every way, before or after it is put into place?"""
+    moves = _moves(function, name)
+    # A loop over the parts moves some of them by name; that is somebody's decision.
+    if any(isinstance(move, ast.For) for move in moves):
+        return True
+    return any(covers(other, moves) for one in around(source, since) for other in source.block(one))
+
+
+def _shared(source: Source, function: Function, places: Places) -> Iterator[Late]:
+    """`new.weight = old.weight`: the weight is where it was, what else is in `new` is not."""
+    for place, child in places:
+        name = dotted(child)
+        shares = [
+            (node, dotted(node.value.value))
+            for node in ast.walk(function)
+            if isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Attribute)
+            and isinstance(node.value, ast.Attribute)
+            and node.targets[0].attr == node.value.attr == "weight"
+            and dotted(node.targets[0].value) == name
+        ]
+        if (
+            not name
+            or not shares
+            or _known_layer(source, function, name)
+            or _settles(source, function, name, place)
+        ):
+            continue
+        share, old = shares[-1]
+        anchor = _last(source, function, name, old, share)
+        if not old or anchor is None:
+            continue
+        line = source.position(source.span(place).start)[0]
+        yield Late(
+            Span(source.span(share).start, source.span(anchor).end),
+            f"`{name}` takes the place of `{old}` on line {line} and shares its weight; its other parameters "
+            f"stay on the CPU wherever `{old}` is",
+            f"move `{name}` to where `{old}` is",
+            (InsertStatement(source.span(anchor), f"{name}.to({old}.weight.device)"),),
+            Safety.UNSAFE,
+            (),
+        )
+
+
+def _last(source: Source, function: ast.AST, name: str, old: str, share: ast.stmt) -> ast.stmt | None:
+    """The last statement of the block that takes something over from the old layer."""
+    block = source.block(share)
+    found = share
+    for one in block[block.index(share) :]:
+        takes = any(
+            isinstance(node, ast.Assign)
+            and dotted(node.targets[0]).startswith(f"{name}.")
+            and old in ast.unparse(node)
+            for node in ast.walk(one)
+        )
+        if takes:
+            found = one
+    return found
+
+
+def _known_layer(source: Source, function: ast.AST, name: str) -> bool:
+    """Is `name` a layer of torch, which has no other parameters than those that are shared?"""
+    made = [
+        node.value
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign)
+        and dotted(node.targets[0]) == name
+        and isinstance(node.value, ast.Call)
+    ]
+    return bool(made) and all(source.qualified(call.func).startswith("torch.nn.") for call in made)
+
+
+def _replaced(source: Source, function: Function, places: Places) -> Iterator[Late]:
+    """`new = Cls(old.in_features, old.out_features); setattr(parent, name, new)`."""
+    if "device" in source.code(function) or "meta" in source.code(function):
+        return
+    for place, child in places:
+        name = dotted(child)
+        made = _made(function, name) if name else child
+        if not isinstance(made, ast.Call) or source.qualified(made.func) in torch_api.BARE_MODULES:
+            continue
+        if any(isinstance(one, ast.With) for one in around(source, made)):
+            continue  # `with torch.device(...)`, `with init_empty_weights()`
+        old = _shaped_after(made)
+        if (
+            not old
+            or (name and _moves(function, name))
+            or not path_of(made.func).rpartition(".")[2][:1].isupper()
+        ):
+            continue
+        if name and re.search(rf"\b{re.escape(name)}\.weight(?:\.data)? = ", source.code(function)):
+            continue
+        edits: tuple[Edit, ...]
+        move = f".to({old}.weight.device)"
+        if name:
+            edits = (InsertStatement(source.span(place), f"{name}{move}", before=True),)
+        else:
+            edits = (AppendCall(source.span(made), move),)
+        yield Late(
+            source.span(made),
+            f"a new layer takes the place of `{old}`, but not its device: in a model that was moved it stays "
+            "on the CPU",
+            f"move it to where `{old}` is",
+            edits,
+            Safety.UNSAFE,
+            (),
+        )
+
+
+def _made(function: ast.AST, name: str) -> ast.expr | None:
+    made = [
+        node.value
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and dotted(node.targets[0]) == name
+    ]
+    return made[0] if len(made) == 1 else None
+
+
+def _shaped_after(call: ast.Call) -> str:
+    """The layer whose sizes a constructor is given."""
+    found: dict[str, set[str]] = {}
+    for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+        if isinstance(argument, ast.Attribute) and looks_like_size(argument.attr) and dotted(argument.value):
+            found.setdefault(dotted(argument.value), set()).add(argument.attr)
+    return next((old for old, sizes in found.items() if len(sizes & _LEAF_SIZES) >= 2), "")
+
+
+# --- wrappers --------------------------------------------------------------------------------
+
+
+def _wrapper(flow: Flow, owner: ast.ClassDef) -> Iterator[Late]:
+    """Parameters that a wrapper adds to a base that may be on a device already."""
+    source = flow.source
+    init = next((n for n in owner.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
+    if init is None or "device" in source.code(init) or "Parameter(" not in source.code(init):
+        return
+    bases = _held(init)
+    if not bases or not _is_swapped_in(flow, owner, bases):
+        return
+    parameter, attribute = bases[0]
+    if any(event.what is What.MOVE and event.value.name == owner.name for event in flow.events(What.MOVE)):
+        return
+    factories = list(_factories(source, init))
+    if not factories:
+        return
+    leaf = any(
+        isinstance(node, ast.Attribute) and node.attr in _LEAF_SIZES and dotted(node.value) == parameter
+        for node in ast.walk(init)
+    )
+    device = f"{parameter}.weight.device" if leaf else f"next({parameter}.parameters()).device"
+    edits: list[Edit] = []
+    if len(factories) > 1 and not leaf:
+        edits.append(InsertStatement(source.span(attribute), f"device = {device}"))
+        device = "device"
+    edits += [SetArgument(source.span(call), "device", device) for call in factories]
+    yield Late(
+        source.span(factories[0]),
+        f"`{owner.name}` adds parameters to `{parameter}`, but not where `{parameter}` is: "
+        f"around a module that was moved they stay on the CPU",
+        f"make them where `{parameter}` is",
+        tuple(edits),
+        Safety.UNSAFE,
+        (),
+    )
+
+
+def _held(init: ast.FunctionDef) -> list[tuple[str, ast.stmt]]:
+    """Parameters of `__init__` that are kept as `self.x = parameter`, with that statement."""
+    names = {argument.arg for argument in (*init.args.args, *init.args.kwonlyargs)}
+    return [
+        (node.value.id, node)
+        for node in init.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in names
+        and isinstance(node.targets[0], ast.Attribute)
+        and _is_module(init, node.value.id, node.targets[0].attr)
+    ]
+
+
+def _is_module(init: ast.FunctionDef, parameter: str, attribute: str) -> bool:
+    """Is something read from the parameter, as one reads from a layer?"""
+    return any(
+        isinstance(node, ast.Attribute)
+        and (looks_like_size(node.attr) or node.attr == "weight")
+        and dotted(node.value) in (parameter, f"self.{attribute}")
+        for node in ast.walk(init)
+    ) and parameter not in ("config", "cfg", "args")
+
+
+def _is_swapped_in(flow: Flow, owner: ast.ClassDef, bases: list[tuple[str, ast.stmt]]) -> bool:
+    """Does a function of this file put the class in the place of a layer that it wraps?"""
+    source = flow.source
+    for node in source.walk():
+        if not isinstance(node, ast.Call) or path_of(node.func) != owner.name:
+            continue
+        function = source.enclosing(node, *_FUNCTIONS)
+        if not isinstance(function, _FUNCTIONS) or _is_moved_elsewhere(flow, function):
+            continue
+        for _, child in _places(function):
+            if child is node or (dotted(child) and _made(function, dotted(child)) is node):
+                return True
+    return False
+
+
+def _factories(source: Source, init: ast.FunctionDef) -> Iterator[ast.Call]:
+    """Calls like `torch.empty(...)` inside `nn.Parameter(...)`."""
+    for node in ast.walk(init):
+        if (
+            not isinstance(node, ast.Call)
+            or source.qualified(node.func) not in torch_api.PARAMETERS
+            or not node.args
+        ):
+            continue
+        inner: ast.expr = node.args[0]
+        while isinstance(inner, ast.Call):
+            if source.qualified(inner.func) in torch_api.FACTORIES:
+                yield inner
+                break
+            if not isinstance(inner.func, ast.Attribute):
+                break
+            inner = inner.func.value

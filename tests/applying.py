@@ -1,0 +1,30 @@
+"""Runs a codemod over a text without files: analyse, check, rewrite, until nothing is left to do."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.codemod import Codemod
+from devfix.findings import Finding, Safety
+from devfix.flow import analyse
+from devfix.rewrite import apply, text_edits, verify
+from devfix.source import Source
+
+
+def findings(codemod: Codemod, text: str) -> list[Finding]:
+    """What the codemod says, pre-filter included."""
+    return list(codemod.check(analyse(Source(text)))) if codemod.wants(text) else []
+
+
+def fixed(codemod: Codemod, text: str, level: Safety = Safety.UNSAFE) -> str:
+    """The text after every fix of at least that safety, one after the other; each is verified."""
+    for _ in range(20):
+        fixes = [f.fix for f in findings(codemod, text) if f.fix is not None and f.fix.safety >= level]
+        if not fixes:
+            return text
+        edits = text_edits(Source(text), fixes[0])
+        after = apply(text, edits)
+        verify(text, edits, after)
+        ast.parse(after)
+        text = after
+    raise AssertionError("the fixes come to no end")

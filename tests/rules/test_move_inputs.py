@@ -1,0 +1,220 @@
+"""move-inputs: what it moves, in which form, and what it leaves alone."""
+
+from __future__ import annotations
+
+import pytest
+from applying import findings, fixed
+from devfix.findings import Safety
+from devfix.rules.move_inputs import MoveInputs
+
+RULE = MoveInputs()
+HEAD = """\
+import torch
+import numpy as np
+from torch import nn
+from torch.utils.data import DataLoader
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 2).to(device)
+loader = DataLoader(data)
+"""
+
+# name: (before, after)
+CHANGED = {
+    "one element": (
+        "for x in loader:\n    print(x.shape)\n    y = model(x)\n",
+        "for x in loader:\n    x = x.to(device)\n    print(x.shape)\n    y = model(x)\n",
+    ),
+    "tuple in enumerate": (
+        "for i, (x, y) in enumerate(loader):\n    loss = nn.functional.mse_loss(model(x), y)\n",
+        "for i, (x, y) in enumerate(loader):\n    x, y = x.to(device), y.to(device)\n"
+        "    loss = nn.functional.mse_loss(model(x), y)\n",
+    ),
+    "tqdm over enumerate": (
+        "from tqdm import tqdm\nfor i, x in tqdm(enumerate(loader)):\n    model(x)\n    print(x.mean())\n",
+        "from tqdm import tqdm\nfor i, x in tqdm(enumerate(loader)):\n    x = x.to(device)\n    model(x)\n"
+        "    print(x.mean())\n",
+    ),
+    "zip of two loaders": (
+        "for x, z in zip(loader, loader):\n    model(x)\n    model(z)\n",
+        "for x, z in zip(loader, loader):\n    x, z = x.to(device), z.to(device)\n    model(x)\n    model(z)\n",
+    ),
+    "below the moves of the other elements": (
+        "for x, y in loader:\n    x = x.to(device)\n    loss = nn.functional.mse_loss(model(x), y)\n",
+        "for x, y in loader:\n    x = x.to(device)\n    y = y.to(device)\n"
+        "    loss = nn.functional.mse_loss(model(x), y)\n",
+    ),
+    "next(iter(loader))": (
+        "x, y = next(iter(loader))\nprint(nn.functional.mse_loss(model(x), y))\nprint(x.shape, y.shape)\n",
+        "x, y = next(iter(loader))\nx, y = x.to(device), y.to(device)\n"
+        "print(nn.functional.mse_loss(model(x), y))\nprint(x.shape, y.shape)\n",
+    ),
+    "keys of a dict batch": (
+        "for batch in loader:\n    loss = nn.functional.mse_loss(model(batch['x']), batch['y'])\n",
+        "for batch in loader:\n"
+        "    loss = nn.functional.mse_loss(model(batch['x'].to(device)), batch['y'].to(device))\n",
+    ),
+    "a dict batch unpacked into the call": (
+        "for batch in loader:\n    out = model(**batch)\n    print(batch.keys())\n",
+        "for batch in loader:\n"
+        "    batch = {k: v.to(device) if torch.is_tensor(v) else v for k, v in batch.items()}\n"
+        "    out = model(**batch)\n    print(batch.keys())\n",
+    ),
+    "an array, used once": (
+        "x = torch.from_numpy(np.ones(4))\nprint(model(x))\n",
+        "x = torch.from_numpy(np.ones(4))\nprint(model(x.to(device)))\n",
+    ),
+    "an array, used more than once": (
+        "x = torch.from_numpy(np.ones(4))\nprint(model(x), x.shape)\n",
+        "x = torch.from_numpy(np.ones(4)).to(device)\nprint(model(x), x.shape)\n",
+    ),
+    "an array that the host needs as well": (
+        "x = torch.from_numpy(np.ones(4))\nprint(model(x))\nprint(x.numpy())\n",
+        "x = torch.from_numpy(np.ones(4))\nprint(model(x.to(device)))\nprint(x.numpy())\n",
+    ),
+    "an expression in the call": (
+        "print(model(torch.from_numpy(np.ones(4)) * 2))\n",
+        "print(model((torch.from_numpy(np.ones(4)) * 2).to(device)))\n",
+    ),
+    "loaded audio": (
+        "import torchaudio\nwave, rate = torchaudio.load('a.wav')\nprint(model(wave), rate, wave.shape)\n",
+        "import torchaudio\nwave, rate = torchaudio.load('a.wav')\nwave = wave.to(device)\n"
+        "print(model(wave), rate, wave.shape)\n",
+    ),
+    "tokenizer output": (
+        "from transformers import AutoTokenizer\ntokenizer = AutoTokenizer.from_pretrained('t')\n"
+        "inputs = tokenizer('a', return_tensors='pt')\nprint(model(**inputs), inputs)\n",
+        "from transformers import AutoTokenizer\ntokenizer = AutoTokenizer.from_pretrained('t')\n"
+        "inputs = tokenizer('a', return_tensors='pt').to(device)\nprint(model(**inputs), inputs)\n",
+    ),
+    "an image through a transform": (
+        "from PIL import Image\ntransform = make()\n"
+        "x = transform(Image.open('a.png')).unsqueeze(0)\nprint(model(x), x.shape)\n",
+        "from PIL import Image\ntransform = make()\n"
+        "x = transform(Image.open('a.png')).unsqueeze(0).to(device)\nprint(model(x), x.shape)\n",
+    ),
+    "through a function of the file": (
+        "def generate(model, ids):\n    for _ in range(3):\n        ids = model(ids[:, -8:])\n    return ids\n\n\n"
+        "print(generate(model, torch.tensor([[1, 2]])))\n",
+        "def generate(model, ids):\n    for _ in range(3):\n        ids = model(ids[:, -8:])\n    return ids\n\n\n"
+        "print(generate(model, torch.tensor([[1, 2]]).to(device)))\n",
+    ),
+    "the device goes by another name in the function": (
+        "def run(net, batches, where):\n    for x in batches:\n        print(net(x), x.shape)\n\n\n"
+        "run(model, loader, device)\n",
+        "def run(net, batches, where):\n    for x in batches:\n        x = x.to(where)\n"
+        "        print(net(x), x.shape)\n\n\nrun(model, loader, device)\n",
+    ),
+    "no device name in the function": (
+        "def run(net, batches):\n    for x in batches:\n        print(net(x), x.shape)\n\n\n"
+        "def main():\n    dev = torch.device('cuda')\n    net = nn.Linear(4, 2).to(dev)\n    run(net, DataLoader(data))\n",
+        "def run(net, batches):\n    for x in batches:\n        x = x.to(next(net.parameters()).device)\n"
+        "        print(net(x), x.shape)\n\n\n"
+        "def main():\n    dev = torch.device('cuda')\n    net = nn.Linear(4, 2).to(dev)\n    run(net, DataLoader(data))\n",
+    ),
+    "a model that is moved under a condition": (
+        "net = nn.Linear(4, 2)\nif args.cuda:\n    net.cuda()\nfor x in loader:\n    print(net(x), x.shape)\n",
+        "net = nn.Linear(4, 2)\nif args.cuda:\n    net.cuda()\nfor x in loader:\n"
+        "    x = x.to(next(net.parameters()).device)\n    print(net(x), x.shape)\n",
+    ),
+    "DataParallel scatters inputs, not targets": (
+        "net = nn.DataParallel(model)\nfor x, y in loader:\n    print(nn.functional.mse_loss(net(x), y), y.shape)\n",
+        "net = nn.DataParallel(model)\nfor x, y in loader:\n    y = y.to(device)\n"
+        "    print(nn.functional.mse_loss(net(x), y), y.shape)\n",
+    ),
+    "a trainer class": (
+        "class Trainer:\n    def __init__(self, net, device):\n        self.device = device\n"
+        "        self.net = net.to(device)\n\n"
+        "    def fit(self, batches: DataLoader):\n        for x in batches:\n            print(self.net(x), x.shape)\n",
+        "class Trainer:\n    def __init__(self, net, device):\n        self.device = device\n"
+        "        self.net = net.to(device)\n\n"
+        "    def fit(self, batches: DataLoader):\n        for x in batches:\n            x = x.to(self.device)\n"
+        "            print(self.net(x), x.shape)\n",
+    ),
+    "a dropped result": (
+        "x = torch.ones(4)\nx.to(device)  # on the device\nprint(model(x))\n",
+        "x = torch.ones(4)\nx = x.to(device)  # on the device\nprint(model(x))\n",
+    ),
+}
+
+SILENT = {
+    "moved at the top": "for x, y in loader:\n    x, y = x.to(device), y.to(device)\n    model(x)\n",
+    "moved in the call": "for x in loader:\n    model(x.to(device, non_blocking=True))\n",
+    "moved by .cuda()": "net = nn.Linear(4, 2).cuda()\nfor x in loader:\n    net(x.cuda())\n",
+    "moved under the same condition": "net = nn.Linear(4, 2)\nif args.cuda:\n    net.cuda()\nfor x in loader:\n"
+    "    if args.cuda:\n        x = x.cuda()\n    net(x)\n",
+    "moved by a comprehension": "for batch in loader:\n    batch = [t.to(device) for t in batch]\n    model(batch[0])\n",
+    "moved key by key": "for batch in loader:\n    for k in batch:\n        batch[k] = batch[k].to(device)\n"
+    "    model(**batch)\n",
+    "moved by a helper out of sight": "for batch in loader:\n    batch = send(batch)\n    model(batch)\n",
+    "a model that is never moved": "net = nn.Linear(4, 2)\nfor x in loader:\n    net(x)\n",
+    "a model on the CPU on purpose": "net = nn.Linear(4, 2).to('cpu')\nfor x in loader:\n    net(x)\n",
+    "prepared by accelerate": "from accelerate import Accelerator\naccelerator = Accelerator()\n"
+    "net, batches = accelerator.prepare(nn.Linear(4, 2), DataLoader(data))\nfor x in batches:\n    net(x)\n",
+    "inside a LightningModule": "import lightning as L\nclass Net(L.LightningModule):\n"
+    "    def training_step(self, batch, index):\n        self.net.to(device)\n        return self.net(torch.ones(4))\n",
+    "a collate function": "def collate(items):\n    return model(torch.stack(items))\n",
+    "a dataset": "class Data(torch.utils.data.Dataset):\n    def __getitem__(self, i):\n"
+    "        return model(torch.from_numpy(np.ones(4)))\n",
+    "device_map": "from transformers import AutoModelForCausalLM\n"
+    "net = AutoModelForCausalLM.from_pretrained('m', device_map='auto')\nnet(torch.ones(4))\n",
+    "the default device is changed": "torch.set_default_device('cuda')\nmodel(torch.ones(4))\n",
+    "copy_ takes any device": "model.weight.copy_(torch.from_numpy(np.ones((2, 4))))\n",
+    "a loss without weights": "for x, y in loader:\n    nn.MSELoss().to(device)(x, y)\n",
+    "BatchEncoding moves in place": "from transformers import AutoTokenizer\n"
+    "tokenizer = AutoTokenizer.from_pretrained('t')\ninputs = tokenizer('a', return_tensors='pt')\n"
+    "inputs.to(device)\n",
+    "moved in both arms": "for x in loader:\n    if a:\n        x = x.to(device)\n    else:\n        x = x.to(device)\n"
+    "    model(x)\n",
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_changed(name: str) -> None:
+    before, after = CHANGED[name]
+    assert fixed(RULE, HEAD + before) == HEAD + after
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_silent_after(name: str) -> None:
+    assert not findings(RULE, HEAD + CHANGED[name][1])
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_silent(name: str) -> None:
+    assert not findings(RULE, HEAD + SILENT[name])
+
+
+def test_names_both_places() -> None:
+    (finding,) = findings(RULE, HEAD + CHANGED["one element"][0])
+    assert "`x` (a batch of a DataLoader)" in finding.message
+    assert "`model`, which is on `device` since line 6" in finding.message
+    assert finding.related
+
+
+def test_a_known_loader_is_safe_and_a_name_is_not() -> None:
+    (known,) = findings(RULE, HEAD + "for x, y in loader:\n    model(x)\n")
+    (named,) = findings(RULE, HEAD + "def f(my_loader):\n    for x, y in my_loader:\n        model(x)\n")
+    assert known.fix is not None and known.fix.safety is Safety.SAFE
+    assert named.fix is not None and named.fix.safety is Safety.UNSAFE
+
+
+def test_a_whole_batch_may_be_a_list() -> None:
+    (finding,) = findings(RULE, HEAD + "for x in loader:\n    model(x)\n")
+    assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
+
+
+def test_collate_fn_makes_it_unsafe() -> None:
+    text = HEAD.replace("DataLoader(data)", "DataLoader(data, collate_fn=mine)")
+    (finding,) = findings(RULE, text + "for x, y in loader:\n    model(x)\n")
+    assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
+
+
+def test_non_blocking() -> None:
+    text = HEAD + "for x in loader:\n    print(model(x), x.shape)\n"
+    assert "x = x.to(device, non_blocking=True)\n" in fixed(MoveInputs(non_blocking=True), text)
+
+
+def test_a_global_is_not_made_local() -> None:
+    text = "import torch\nx = torch.ones(3)\ndef f(device):\n    x.to(device)\n    return x.view(-1)\n"
+    (finding,) = findings(RULE, text)
+    assert finding.fix is None

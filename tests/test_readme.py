@@ -1,0 +1,139 @@
+"""README.md says what is true: the table of codemods, the diff, the commands and the settings.
+
+After a change of the codemods, `python tests/test_readme.py` brings the README up to date.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from devfix import cli, config
+from devfix.codemod import registry
+from devfix.documents import Document
+from devfix.engine import process
+from devfix.explain import safeties, title
+from devfix.findings import Safety
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+DIFFED = "examples/gpt_classifier"
+
+
+def codemods() -> str:
+    """The table of codemods."""
+    lines = ["| codemod | what it sees to | fixes | by default |", "|---|---|---|---|"]
+    for id, kind in registry().items():
+        default = "on" if kind.default else "off"
+        lines.append(f"| `{id}` | {title(kind)} | {', '.join(safeties(kind))} | {default} |")
+    return "\n".join(lines)
+
+
+def diff() -> str:
+    """What `devfix diff` prints of one example."""
+    done = subprocess.run(
+        [sys.executable, "-m", "devfix", "diff", "--quiet", DIFFED], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 1, done.stderr
+    return f"```diff\n{done.stdout.rstrip()}\n```"
+
+
+PARTS: dict[str, Callable[[], str]] = {"codemods": codemods, f"diff of {DIFFED}": diff}
+
+
+def part(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<=<!-- {re.escape(name)} -->\n)(.*?)\n?(?=<!-- end -->)", re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return README.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_generated_part_is_up_to_date(name: str, text: str) -> None:
+    found = part(name).search(text)
+    assert found and found[1] == PARTS[name](), "run `python tests/test_readme.py`"
+
+
+def shell(text: str) -> str:
+    """What stands in blocks without a language and in backquotes."""
+    prose, *blocks = re.split(r"(?m)^```", text)  # and then a block and prose by turns
+    plain = [block for block in blocks[::2] if block.startswith("\n")]
+    return "\n".join([*plain, *re.findall(r"`([^`\n]+)`", "".join([prose, *blocks[1::2]]))])
+
+
+def test_commands_exist(text: str) -> None:
+    used = set(re.findall(r"(?m)(?:^|bin/)devfix ([a-z]+)\b", shell(text)))
+    assert used == set(cli.group.commands)
+
+
+def test_options_exist(text: str) -> None:
+    known = {option for command in cli.group.commands.values() for parameter in command.params
+             for option in parameter.opts + parameter.secondary_opts}  # fmt: skip
+    used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", shell(text)))
+    assert used and used <= known
+
+
+def test_settings_are_read(text: str) -> None:
+    """The block of settings names all of them, and devfix takes it as it stands."""
+    if sys.version_info >= (3, 11):
+        import tomllib as toml
+    else:
+        import tomli as toml
+    blocks = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    table = toml.loads(blocks[0])["tool"]["devfix"]
+    parsed = config.parse(table, str(ROOT / "pyproject.toml"))
+    names = {field.name.replace("_", "-") for field in dataclasses.fields(config.Config)}
+    assert set(table) == names - {"base", "file"}
+    assert parsed.options[0].codemod in registry()
+
+
+def test_links_lead_somewhere(text: str) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        assert (ROOT / target).exists(), target
+
+
+def test_ci_runs_the_same_tests(text: str) -> None:
+    """The command that tests, and what it installs, are those of `.ci/run`."""
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    for piece in ("-r .ci/requirements.txt", "-m pytest -q"):
+        assert piece in script
+        assert re.search(rf"(?m)^python3 -m venv .*{re.escape(piece)}", text)
+
+
+def test_contributing_shows_a_codemod_that_works() -> None:
+    """The codemod of CONTRIBUTING.md does to its examples what they say, and what it shows is so."""
+    shown = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    block = re.search(r"```python\n(.*?)```", shown, re.DOTALL)
+    assert block
+    module = types.ModuleType("compare_device")
+    sys.modules[module.__name__] = module  # where dataclasses looks for it
+    exec(block[1], module.__dict__)
+    codemod = module.CompareDevice()
+    for example in codemod.examples:
+        document = Document.of("example.py", example.before.encode())
+        result = process(document, (codemod,), Safety.UNSAFE)
+        assert result.error is None and not result.remaining
+        assert (result.after or result.before).decode() == (example.after or "")
+    import torch
+
+    assert torch.device("cpu") != "cpu"
+
+
+def update() -> None:
+    text = README.read_text(encoding="utf-8")
+    for name, make in PARTS.items():
+        made = make() + "\n"
+        text = part(name).sub(lambda _, made=made: made, text)
+    README.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    update()
