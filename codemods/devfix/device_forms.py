@@ -211,7 +211,8 @@ class DeviceForms:
         value = self.flow.value(node)
         if value.kind is Kind.DEVICE:
             if value.form == "object":
-                return frozenset({Form.OBJECT})
+                # What one caller passes for a parameter, another need not.
+                return frozenset({Form.OBJECT} if value.parameter < 0 else {Form.OBJECT, Form.OPEN})
             if value.form == "string" and not value.text:
                 return frozenset({Form.TEXT})
             if value.form == "string":

@@ -155,6 +155,18 @@ def covers(statement: ast.stmt, moves: Collection[ast.stmt], guards: Collection[
     return False
 
 
+def always(statement: ast.stmt, wanted: Collection[ast.stmt]) -> bool:
+    """Does running a statement always run one of `wanted`, or leave the function? Any condition may fail."""
+    if statement in wanted:
+        return True
+    if isinstance(statement, ast.If):
+        arms = (statement.body, statement.orelse)
+        return all(any(always(one, wanted) or isinstance(one, _LEAVES) for one in arm) for arm in arms)
+    if isinstance(statement, (ast.With, ast.AsyncWith)):
+        return any(always(one, wanted) for one in statement.body)
+    return False
+
+
 def about_devices(test: ast.expr) -> bool:
     """Is a condition about which devices there are, or which is used?"""
     text = ast.unparse(test).lower()
@@ -229,7 +241,7 @@ def bound_before(source: Source, expression: ast.AST, at: ast.stmt) -> bool:
     )
     for name in {part.id for part in ast.walk(expression) if isinstance(part, ast.Name)} - given:
         bound = stores(source, scope, name)
-        if bound and not any(settled_binding(source, node, at) for node in bound):
+        if bound and not settled_binding(source, bound, at):
             return False
     return True
 
@@ -244,14 +256,17 @@ def stores(source: Source, scope: ast.AST, name: str) -> list[ast.Name]:
     return sorted(found, key=lambda node: (node.lineno, node.col_offset))
 
 
-def settled_binding(source: Source, node: ast.AST, at: ast.stmt) -> bool:
-    """Is a binding made on every way to `at`: does its block enclose `at`, further down?"""
-    statement = source.statement(node)
+def settled_binding(source: Source, nodes: Collection[ast.AST], at: ast.stmt) -> bool:
+    """Is one of these bindings made on every way to `at`: above it, or in all arms of an `if` above it?"""
+    statements = {source.statement(node) for node in nodes}
     chain = around(source, at)
-    return statement in chain[1:] or any(
-        statement in (block := source.block(one)) and block.index(statement) < block.index(one)
-        for one in chain
-    )
+    if not statements.isdisjoint(chain[1:]):
+        return True
+    for one in chain:
+        block = source.block(one)
+        if any(always(above, statements) for above in block[: block.index(one)]):
+            return True
+    return False
 
 
 def _paths(expression: ast.AST) -> Iterator[str]:

@@ -17,7 +17,7 @@ from devfix.flow.calls import path_of
 from devfix.flow.events import Named, Scope, What
 from devfix.flow.evidence import annotated_kind, looks_like_loss
 from devfix.flow.lattice import Kind, Value, Where
-from devfix.placing import around, settled_binding
+from devfix.placing import settled_binding
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _HARD = re.compile(
@@ -306,17 +306,11 @@ class NearbyDevices:
         bindings = self._forms.bindings.within(function, root)
         if not bindings:
             return bool(self._forms.bindings.of(root, call.node)) or "." in path
-        return any(self._settled(binding, call.node) for binding in bindings)
-
-    def _settled(self, binding: Binding, node: ast.AST) -> bool:
-        """Is a binding made on every way to a node: before it, or as the target of a loop around it?"""
-        if binding.parameter:
+        if any(binding.parameter for binding in bindings):
             return True
-        at = self._source.statement(node)
-        statement = self._source.statement(binding.node)
-        if statement in around(self._source, at)[1:]:
-            return isinstance(statement, (ast.For, ast.AsyncFor, ast.With, ast.AsyncWith))
-        return statement is not at and settled_binding(self._source, statement, at)
+        at = self._source.statement(call.node)
+        nodes = [b.node for b in bindings if self._source.statement(b.node) is not at]
+        return bool(nodes) and settled_binding(self._source, nodes, at)
 
 
 @dataclass

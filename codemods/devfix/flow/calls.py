@@ -406,7 +406,7 @@ class Calls:
         """Something out of sight: modules handed to it may be run."""
         last = name.rpartition(".")[2]
         for argument, value, _ in arguments:
-            if value.kind in (Kind.MODULE, Kind.PART) and last not in _READERS:
+            if last not in _READERS and (value.kind in (Kind.MODULE, Kind.PART) or _may_be_module(value)):
                 self.emit(What.USE, argument, value, path_of(argument), detail=f"passed to `{last or 'a call'}`")
         if looks_like_loss(last) and any(value.kind in CARRIERS for _, value, _ in arguments):
             return self.combine(node, arguments, last)
@@ -490,6 +490,8 @@ class Calls:
             return base
         if method in _PROGRESS and arguments:
             return arguments[0][1]
+        if _may_be_module(base):
+            self.emit(What.USE, node, base, path_of(func.value), detail=method)
         return self._call_unknown(node, arguments, method)
 
     def _pretrained(
@@ -669,7 +671,7 @@ class Calls:
     ) -> Value:
         """A module is called, or one of its methods: its inputs must be where it is."""
         place = self.state.place(callee)
-        if callee.kind is not Kind.ANY:
+        if callee.kind is not Kind.ANY or callee.parameter >= 0:
             self.emit(What.USE, node, callee, path, place=place, detail=method or "called")
         if callee.bare and not method:
             return self.combine(node, arguments, path)
@@ -792,6 +794,11 @@ class Calls:
 
     def _construct(self, node: ast.Call, callee: Value, arguments: list[tuple[ast.expr, Value, str]]) -> Value:
         return self.program.construct(self, node, callee, arguments)
+
+
+def _may_be_module(value: Value) -> bool:
+    """A parameter of which nothing is known: what is done to it matters where a module is passed."""
+    return value.kind is Kind.ANY and value.parameter >= 0 and value.identity > 0
 
 
 def _is_scalar(node: ast.Call) -> bool:

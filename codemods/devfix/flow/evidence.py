@@ -32,7 +32,7 @@ _SIZE_NAME = re.compile(
 )
 _MODULE_ANNOTATION = re.compile(r"(?:^|\.)(?:Module|PreTrainedModel|\w+Model|\w+Net)$")
 _TENSOR_ANNOTATION = re.compile(r"(?:^|\.)(?:Tensor|\w*Tensor)$")
-_USE = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*?)\.(\w+)\b")
+_CHAIN = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+")
 
 
 def looks_like_device(path: str) -> bool:
@@ -128,8 +128,12 @@ class Evidence:
     @cached_property
     def _uses(self) -> dict[str, set[str]]:
         uses: dict[str, set[str]] = {}
-        for match in _USE.finditer(self._source.text):
-            uses.setdefault(match[1], set()).add(match[2])
+        for chain in set(_CHAIN.findall(self._source.text)):
+            path, _, attribute = chain.rpartition(".")
+            uses.setdefault(path, set()).add(attribute)
+            while "." in path:
+                path, _, attribute = path.rpartition(".")
+                uses.setdefault(path, set()).add(attribute)
         return uses
 
     def used_as_module(self, path: str) -> bool:

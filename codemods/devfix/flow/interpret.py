@@ -140,18 +140,18 @@ class Interpreter(Calls):
             return
         if batch.kind is Kind.ANY:
             if value.place.where is not Where.OF or value.place.key != batch.place.key:
-                self.state.names[path] = replace(batch, place=UNPLACED, identity=fresh_identity())
+                self.state.put(path, replace(batch, place=UNPLACED, identity=fresh_identity()))
             return
         if batch.kind is Kind.TENSOR:
             # An element of a batch may be a dict itself; a tensor that is written to stays where it is.
             if not batch.sure and value.place.on_device:
-                self.state.names[path] = batch.at(value.place)
+                self.state.put(path, batch.at(value.place))
             return
         if isinstance(target.slice, ast.Constant):
             moved = replace(batch, place=UNPLACED, element=self.element(batch), items=None, fields=batch.fields)
         else:
             moved = batch.at(value.place)
-        self.state.names[path] = moved
+        self.state.put(path, moved)
 
     def _unpack(self, targets: list[ast.expr], value: Value, node: ast.expr | None) -> None:
         nodes: list[ast.expr | None] = [node if isinstance(node, ast.Call) else None] * len(targets)
@@ -391,11 +391,11 @@ class Interpreter(Calls):
             value = Value(Kind.DEVICE, Place(Where.SYMBOL, path, fresh_identity(), node), node=node, sure=False)
             if kind is Kind.OWNER:
                 value.form = "object"
-            names[path] = value
+            self.state.put(path, value)
             return value
         if self.program.evidence.used_as_module(path):
             value = Value(Kind.MODULE, UNPLACED, fresh_identity(), node, sure=False)
-            names[path] = value
+            self.state.put(path, value)
             return value
         return UNKNOWN
 
@@ -427,7 +427,7 @@ class Interpreter(Calls):
             return replace(base, identity=0)
         if path and looks_like_device(path.replace('["', ".").rstrip('"]')):
             value = Value(Kind.DEVICE, Place(Where.SYMBOL, path, fresh_identity(), node), node=node, sure=False)
-            self.state.names[path] = value
+            self.state.put(path, value)
             return value
         return UNKNOWN
 

@@ -184,15 +184,19 @@ def join(a: Value, b: Value) -> Value:
 class State:
     """What is known at one point of a function: names, and the places of module objects."""
 
-    __slots__ = ("dead", "names", "places")
+    __slots__ = ("compound", "dead", "names", "places")
 
-    def __init__(self, names: dict[str, Value], places: dict[int, Place]) -> None:
+    def __init__(
+        self, names: dict[str, Value], places: dict[int, Place], compound: set[str] | None = None
+    ) -> None:
         self.names = names
         self.places = places
+        # Paths that may have entries below them, such as "self"; shared by all copies, never shrinks.
+        self.compound: set[str] = {"self"} if compound is None else compound
         self.dead = False  # after return, raise, break or continue
 
     def copy(self) -> State:
-        return State(dict(self.names), dict(self.places))
+        return State(dict(self.names), dict(self.places), self.compound)
 
     def merge(self, other: State) -> None:
         """Join with the state at the end of another branch, in place."""
@@ -245,15 +249,22 @@ class State:
     def bind(self, path: str, value: Value) -> None:
         """Give a name or dotted path a value; what was known below it is forgotten."""
         names = self.names
-        if path in names or value.kind is not Kind.UNKNOWN:
+        if path in self.compound:
             below, index = path + ".", path + "["
-            stale = [key for key in names if key.startswith(below) or key.startswith(index)]
-            for key in stale:
+            for key in [key for key in names if key.startswith(below) or key.startswith(index)]:
                 del names[key]
         if value.kind is Kind.UNKNOWN:
             names.pop(path, None)
         else:
-            names[path] = value
+            self.put(path, value)
+
+    def put(self, path: str, value: Value) -> None:
+        """Note a value without forgetting what is known below it."""
+        self.names[path] = value
+        if "." in path or "[" in path:
+            for at, character in enumerate(path):
+                if character in ".[":
+                    self.compound.add(path[:at])
 
     def place(self, value: Value) -> Place:
         """Where a value is now; modules are looked up, since they move in place."""

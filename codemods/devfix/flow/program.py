@@ -39,8 +39,10 @@ from devfix.source import Source
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Arguments = list[tuple[ast.expr, Value, str]]
+_MOVE_WORDS = (".to(", ".cuda(", "device")
+_DEVICE_WORDS = (*_MOVE_WORDS, "autocast", "GradScaler", "oader", "from_numpy", "setattr(", "_module(")
 _MAX_DEPTH = 8  # of summaries that ask for summaries
-_SELF_ATTRIBUTE = re.compile(r"\bself\.(\w+)(?:\s*,\s*self\.(\w+))?\s*(?::[^=\n]+)?=(?!=)")
+_SELF_ATTRIBUTE = re.compile(r"self\.(\w+)(?:\s*,\s*self\.(\w+))?\s*(?::[^=\n]+)?=(?!=)")
 
 
 @dataclass(slots=True, eq=False)
@@ -66,6 +68,7 @@ class ClassInfo:
     host: bool
     owned: bool
     facts: dict[str, Value] | None = None  # what `__init__` leaves in self
+    placed: tuple[str, ...] | None = None  # modules among those that are on a device
 
 
 class Program:
@@ -81,6 +84,7 @@ class Program:
         self._module: Interpreter | None = None
         self.scopes: list[Scope] = []
         self._default_known = not any(call in source.text for call in torch_api.DEFAULT_DEVICE_CALLS)
+        self._placed: tuple[str, ...] = ()  # module-level names of modules that are on a device
         self._depth = 0
 
     def default_place(self, node: ast.AST) -> Place:
@@ -95,8 +99,10 @@ class Program:
         scope = Scope(tree, "<module>")
         interpreter = self._module = Interpreter(self, scope, State({}, {}))
         interpreter.block(tree.body)
-        for name in re.findall(r"(?m)^[ \t]+global[ \t]+(\w+)", self.source.text):
-            interpreter.state.names.pop(name, None)
+        if " global " in self.source.text:
+            for name in re.findall(r"(?m)^[ \t]+global[ \t]+(\w+)", self.source.text):
+                interpreter.state.names.pop(name, None)
+        self._placed = _placed_names(interpreter.state.names, interpreter.state)
         self.scopes.append(scope)
         for function in interpreter.nested:
             self._info(function, None)
@@ -106,14 +112,10 @@ class Program:
             if not waiting:
                 return
             called = [node for node in waiting if self.functions[node].calls]
-            # Nothing calls these: they come before what they call.
-            entries = [node for node in waiting if self._mentions(node.name) < 2] if not called else []
-            for node in called or entries or waiting[:1]:
+            # Callers mostly stand below what they call, and are interpreted before it.
+            for node in called or waiting[-1:]:
                 done.add(node)
                 self._finish(self.functions[node])
-
-    def _mentions(self, function: str) -> int:
-        return self.source.text.count(f"{function}(")
 
     def _globals(self) -> State:
         """The module body's names, as far as it has been interpreted."""
@@ -236,7 +238,7 @@ class Program:
     def _facts(self, owner: ClassInfo, init: FunctionInfo) -> dict[str, Value]:
         """What `__init__` leaves in `self`, less what other methods assign as well."""
         if init.final is None and not init.running:
-            self._finish(init)
+            self._finish(init, needed=True)
         if owner.facts is not None:
             return owner.facts
         facts = {
@@ -244,8 +246,6 @@ class Program:
             for name, value in init.end.names.items()
             if name.startswith("self.")
         }
-        if not facts:
-            return facts
         outside = self.source.text[: self.source.span(owner.node).end]
         start, end = self.source.span(owner.node).start, self.source.span(init.node)
         for match in _SELF_ATTRIBUTE.finditer(outside, start):
@@ -270,9 +270,29 @@ class Program:
                 self._depth -= 1
         return info.summary
 
-    def _finish(self, info: FunctionInfo) -> None:
+    def _worthwhile(self, info: FunctionInfo) -> bool:
+        """Can anything in a function be about devices? Most functions of most files are not."""
+        code = self.source.code(info.node)
+        if any(word in code for word in _DEVICE_WORDS):
+            return True
+        placed = self._placed if info.outer is None else _placed_names(info.outer.names, info.outer)
+        if any(name in code for name in placed):
+            return True
+        owner = info.owner
+        if owner is None or "self." not in code:
+            return False
+        if owner.placed is None:
+            owner.placed = ()
+            init = owner.methods.get("__init__")
+            if init is not None and any(word in self.source.code(init) for word in _MOVE_WORDS):
+                owner.placed = _placed_names(self._facts(owner, self.functions[init]), State({}, {}))
+        return any(name in code for name in owner.placed)
+
+    def _finish(self, info: FunctionInfo, needed: bool = False) -> None:
         """Interpret a function for its findings."""
         if info.final is not None or info.running:
+            return
+        if not info.calls and not needed and not self._worthwhile(info):
             return
         passed = _joined_arguments(list(info.calls.values()))
         if passed is None or not any(_tells(value) for value in passed):
@@ -400,9 +420,10 @@ class Program:
     ) -> None:
         """What happened to a parameter happens to the argument."""
         argument, value = mapping[event.value.identity]
-        if value.kind not in (Kind.MODULE, Kind.PART):
-            return
         what = event.what
+        passes_on = value.kind is Kind.ANY and value.parameter >= 0 and what is What.USE
+        if value.kind not in (Kind.MODULE, Kind.PART) and not passes_on:
+            return
         if event.detail in ("returned", "reads"):
             return
         place = event.place
@@ -524,6 +545,10 @@ class Program:
         return "nn." not in text.replace("nn.Module", "").replace("nn.functional", "") and not re.search(
             r"register_(?:buffer|parameter)|self\.\w+\s*=\s*[A-Z]\w*\(|Parameter\(", text
         )
+
+
+def _placed_names(names: dict[str, Value], state: State) -> tuple[str, ...]:
+    return tuple(n for n, value in names.items() if value.kind is Kind.MODULE and state.place(value).on_device)
 
 
 def _tells(value: Value) -> bool:

@@ -13,7 +13,7 @@ from devfix.flow import Flow
 from devfix.flow.calls import MOVES, path_of
 from devfix.flow.events import Event, Scope, What
 from devfix.flow.lattice import Kind, Value, Where
-from devfix.placing import bound_before, dotted, follows, rebound, siblings, steady
+from devfix.placing import dotted, follows, rebound, siblings, steady
 from devfix.source import Source
 from devfix.surgery.arrivals import made_on_device, own_parts_stay, surgeries
 
@@ -343,21 +343,23 @@ def _device(flow: Flow, move: Event, anchor: ast.stmt) -> str:
         return ""  # `.cuda(index)`
     if isinstance(argument, ast.Starred) or not steady(source, argument):
         return ""
-    if rebound(source, [argument], move.statement, anchor) or not bound_before(source, argument, anchor):
+    if rebound(source, [argument], move.statement, anchor):
         return ""
     text = source.code(argument) if "\n" not in source.code(argument) else ast.unparse(argument)
     value = flow.value(argument)
     if value.kind in (Kind.TENSOR, Kind.BATCH):
         return ""  # `module.to(tensor)`
-    return text if _is_exact(value) else f"torch.empty(0, device={text}).device"
+    return text if _is_exact(argument, value) else f"torch.empty(0, device={text}).device"
 
 
-def _is_exact(value: Value) -> bool:
+def _is_exact(argument: ast.expr, value: Value) -> bool:
     """Is a value surely a torch.device that a tensor's device can be equal to?"""
     if value.kind is not Kind.DEVICE or value.form != "object":
         return False
     if value.place.where is Where.OF:
         return True
+    if value.parameter >= 0 or isinstance(argument, ast.Attribute):
+        return False  # callers out of sight may give, or set, another one
     made = value.node
     if not isinstance(made, ast.Call) or made.keywords or not made.args:
         return False

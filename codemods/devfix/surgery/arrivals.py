@@ -6,10 +6,12 @@ Reads the events of device flow scope by scope; what is to be done about it is a
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from devfix.flow import Flow
+from devfix.flow.calls import MOVES, path_of
 from devfix.flow.events import Event, Scope, What
 from devfix.flow.evidence import looks_like_size
 from devfix.flow.lattice import Kind, Value, Where
@@ -19,8 +21,11 @@ from devfix.source import Source
 # Uses at which a module that is only partly on its device fails; other uses may not run it.
 _RUNS = ("called", "forward", "generate", "module", "sample", "predict", "encode", "decode")
 # What is handed a model and places it itself.
-_PLACING = ("trainer", "prepare", "fit", "initialize", "setup", "learner", "to_device", "dispatch_model",
-            "load_checkpoint_and_dispatch", "engine", "place", "cpu_offload")  # fmt: skip
+_PLACING = re.compile(
+    r"(?:^|_)(?:prepare|prepare_model|fit|initialize|init_inference|setup|to_device|dispatch_model|learner|engine|"
+    r"load_checkpoint_and_dispatch|cpu_offload|move_to\w*)$|trainer$",
+    re.IGNORECASE,
+)
 
 
 @dataclass(eq=False)
@@ -61,19 +66,15 @@ def surgeries(flow: Flow) -> Iterator[Surgery]:
 
 def _moved_results(flow: Flow) -> set[str]:
     """Names of functions whose result is moved by their callers, in this file."""
+    moved = {event.path for event in flow.events(What.MOVE)}
     found: set[str] = set()
-    for event in flow.events(What.MOVE):
-        made = event.value.node
-        if isinstance(made, ast.Call) and isinstance(made.func, ast.Name):
-            found.add(made.func.id)
     for node in flow.source.walk():
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("to", "cuda")
-        ):
-            if isinstance(node.func.value, ast.Call) and isinstance(node.func.value.func, ast.Name):
-                found.add(node.func.value.func.id)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            if any(path_of(target) in moved for target in node.targets):
+                found.add(path_of(node.value.func).rpartition(".")[2])
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MOVES:
+            if isinstance(node.func.value, ast.Call):
+                found.add(path_of(node.func.value.func).rpartition(".")[2])
     return found
 
 
@@ -192,7 +193,7 @@ class _Reader:
             if event.detail.startswith("passed to")
             else event.detail
         )
-        return any(word in name.lower() for word in _PLACING) and event.detail != "returned"
+        return _PLACING.search(name) is not None
 
     def _use(self, track: _Track, event: Event) -> Iterator[Surgery]:
         if not any(follows(self.source, arrival.node, event.node) for arrival in track.pending):

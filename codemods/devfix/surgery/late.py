@@ -209,8 +209,8 @@ def _after_restore(source: Source, scope: Scope, move: Event) -> Late | None:
                 continue
             return Late(
                 source.span(move.node),
-                f"the state of `{name}` is loaded on line {_line(source, node)}, where `{move.path}` is still "
-                f"on the CPU; it stays there when `{move.path}` is moved on line {_line(source, move.node)}",
+                f"the state of `{name}` is loaded on line {_line(source, node)}, with `{move.path}` still on "
+                f"the CPU; it stays there when `{move.path}` is moved on line {_line(source, move.node)}",
                 f"move `{move.path}` before `{name}` is made",
                 _before(source, move, made),
                 Safety.SAFE,
@@ -303,7 +303,7 @@ def _in_one_branch(flow: Flow, scope: Scope, move: Event, moves: list[Event]) ->
     if about_devices(guard.test) or _OTHER_REASONS.search(test) or move.path in test:
         return None
     made = [node for node in stores(source, scope.node, move.path) if follows(source, node, guard)]
-    if not made or not settled_binding(source, made[-1], guard) or _earlier(source, scope, move):
+    if not made or not settled_binding(source, made[-1:], guard) or _earlier(source, scope, move):
         return None
     assigned = source.statement(made[-1])
     if not isinstance(assigned, ast.Assign) or not isinstance(assigned.value, ast.Call):

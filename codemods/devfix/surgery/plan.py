@@ -15,11 +15,12 @@ from devfix.findings import (
 )
 from devfix.flow.calls import MOVES, path_of
 from devfix.flow.events import Event
+from devfix.flow.evidence import looks_like_device
 from devfix.flow.lattice import Where
 from devfix.placing import (
+    always,
     around,
     bound_before,
-    covers,
     follows,
     guards_of,
     only,
@@ -142,7 +143,7 @@ class Plan:
         return any(
             isinstance(call, ast.Attribute)
             and call.attr == "load_state_dict"
-            and not any(_mentions(call.value, root) for root in roots)
+            and not _mentions(call.value, self.path)
             for call in calls
         )
 
@@ -166,6 +167,8 @@ class Plan:
     def _plain(self, move: Event) -> bool:
         """`model.to(device)` as a statement, or `model = model.to(device)`."""
         statement = move.statement
+        if not _is_call(move):
+            return False
         if isinstance(statement, ast.Expr):
             return statement.value is move.node
         if isinstance(statement, ast.Assign) and statement.value is move.node and len(statement.targets) == 1:
@@ -226,7 +229,7 @@ class Plan:
         statements = {m.statement for m in moves}
         for one in around(self.source, self.anchor):
             block = self.source.block(one)
-            if any(covers(before, statements) for before in block[: block.index(one)]):
+            if any(always(before, statements) for before in block[: block.index(one)]):
                 return True
         return False
 
@@ -264,6 +267,10 @@ def _suffix(move: Event) -> str:
     """`.to(device)` as written; where the move is out of sight, in the terms of this place."""
     node = move.node
     if not _is_call(move) or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        given = [*node.args, *(k.value for k in node.keywords)] if isinstance(node, ast.Call) else []
+        devices = [path for path in map(path_of, given) if path and looks_like_device(path)]
+        if move.via and len(devices) == 1:
+            return f".to({devices[0]})"
         return f".to({move.place.text})" if move.place is not None and move.place.text else ""
     call = ast.Call(ast.Name(""), node.args, node.keywords)
     return f".{node.func.attr}{ast.unparse(call)}"

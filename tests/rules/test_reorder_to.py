@@ -1,0 +1,374 @@
+"""reorder-to: where the move goes, which ones stay, and what is left alone."""
+
+from __future__ import annotations
+
+import pytest
+from applying import findings, fixed
+from devfix.findings import Safety
+from devfix.rules.reorder_to import ReorderTo
+
+RULE = ReorderTo()
+HEAD = """\
+import torch
+from torch import nn
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+x = torch.ones(1, 4, device=device)
+"""
+ADAPTED = """\
+class Adapted(nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+        self.low = nn.Linear(base.in_features, 4)
+def adapt(model):
+    for name, child in model.named_children():
+        setattr(model, name, Adapted(child))
+"""
+
+# name: (before, after)
+CHANGED = {
+    "attribute": (
+        "model.to(device)\nmodel.head = nn.Linear(4, 2)\nmodel(x)\n",
+        "model.head = nn.Linear(4, 2)\nmodel.to(device)\nmodel(x)\n",
+    ),
+    "nested attribute": (
+        "model.cuda()\nmodel.body.head = nn.Linear(4, 2)\nmodel(x)\n",
+        "model.body.head = nn.Linear(4, 2)\nmodel.cuda()\nmodel(x)\n",
+    ),
+    "subscript": (
+        "model.to(device=device)\nmodel.layer[0] = nn.Linear(4, 2)\nmodel(x)\n",
+        "model.layer[0] = nn.Linear(4, 2)\nmodel.to(device=device)\nmodel(x)\n",
+    ),
+    "setattr": (
+        "model.to(device)\nsetattr(model, 'head', nn.Linear(4, 2))\nmodel(x)\n",
+        "setattr(model, 'head', nn.Linear(4, 2))\nmodel.to(device)\nmodel(x)\n",
+    ),
+    "add_module and register_module": (
+        "model.to(device)\nmodel.add_module('a', nn.Linear(4, 2))\n"
+        "model.register_module('b', nn.Linear(4, 2))\nmodel(x)\n",
+        "model.add_module('a', nn.Linear(4, 2))\n"
+        "model.register_module('b', nn.Linear(4, 2))\nmodel.to(device)\nmodel(x)\n",
+    ),
+    "append, extend and insert": (
+        "model.to(device)\nmodel.append(nn.Linear(4, 4))\nmodel.insert(0, nn.Linear(4, 4))\n"
+        "model.layers.extend([nn.Linear(4, 4)])\nmodel(x)\n",
+        "model.append(nn.Linear(4, 4))\nmodel.insert(0, nn.Linear(4, 4))\n"
+        "model.layers.extend([nn.Linear(4, 4)])\nmodel.to(device)\nmodel(x)\n",
+    ),
+    "a parameter": (
+        "model.to(device)\nmodel.scale = nn.Parameter(torch.ones(4))\nmodel(x)\n",
+        "model.scale = nn.Parameter(torch.ones(4))\nmodel.to(device)\nmodel(x)\n",
+    ),
+    "a container of an old and a new layer": (
+        "model.to(device)\nmodel.fc = nn.Sequential(model.fc, nn.Linear(4, 4))\nmodel(x)\n",
+        "model.fc = nn.Sequential(model.fc, nn.Linear(4, 4))\nmodel.to(device)\nmodel(x)\n",
+    ),
+    "rebinding": (
+        "model = model.to(device)\nmodel.head = nn.Linear(4, 2)\nmodel(x)\n",
+        "model.head = nn.Linear(4, 2)\nmodel = model.to(device)\nmodel(x)\n",
+    ),
+    "in one expression": (
+        "net = nn.Sequential(nn.Linear(4, 4)).to(device)\nnet.head = nn.Linear(4, 2)\nnet(x)\n",
+        "net = nn.Sequential(nn.Linear(4, 4))\nnet.head = nn.Linear(4, 2)\nnet.to(device)\nnet(x)\n",
+    ),
+    "in one expression, of a class out of sight": (
+        "net = Net().to(device)\nnet.eval()\nnet.head = nn.Linear(4, 2)\nnet(x)\n",
+        "net = Net()\nnet.eval()\nnet.head = nn.Linear(4, 2)\nnet.to(device)\nnet(x)\n",
+    ),
+    "both arms of an if": (
+        "if small:\n    model = nn.Sequential(nn.Linear(4, 4))\n    model.to(device)\n"
+        "else:\n    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))\n    model.to(device)\n"
+        "model.head = nn.Linear(4, 2)\nmodel(x)\n",
+        "if small:\n    model = nn.Sequential(nn.Linear(4, 4))\n"
+        "else:\n    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))\n"
+        "model.head = nn.Linear(4, 2)\nmodel.to(device)\nmodel(x)\n",
+    ),
+    "both arms, one of them on the CPU": (
+        "if test:\n    model = nn.Sequential(nn.Linear(4, 4))\n    device = 'cpu'\n    model.to(device)\n"
+        "else:\n    model = nn.Sequential(nn.Linear(4, 4))\n"
+        "    device = torch.device('cuda')\n    model.to(device)\n"
+        "model.head = nn.Linear(4, 2)\nmodel(x.to(device))\n",
+        "if test:\n    model = nn.Sequential(nn.Linear(4, 4))\n    device = 'cpu'\n"
+        "else:\n    model = nn.Sequential(nn.Linear(4, 4))\n    device = torch.device('cuda')\n"
+        "model.head = nn.Linear(4, 2)\nmodel.to(device)\nmodel(x.to(device))\n",
+    ),
+    "the move has a condition of its own": (
+        "if use_cuda:\n    model.cuda()\nmodel.head = nn.Linear(4, 2)\nmodel(x)\n",
+        "model.head = nn.Linear(4, 2)\nif use_cuda:\n    model.cuda()\nmodel(x)\n",
+    ),
+    "the move shares its condition": (
+        "if use_cuda:\n    print('GPU')\n    model.cuda()\nmodel.head = nn.Linear(4, 2)\nmodel(x)\n",
+        "if use_cuda:\n    print('GPU')\nmodel.head = nn.Linear(4, 2)\n"
+        "if use_cuda:\n    model.cuda()\nmodel(x)\n",
+    ),
+    "changes in a loop": (
+        "model.to(device)\nfor i in range(2):\n    model.append(nn.Linear(4, 4))\nmodel(x)\n",
+        "for i in range(2):\n    model.append(nn.Linear(4, 4))\nmodel.to(device)\nmodel(x)\n",
+    ),
+    "changes in arms of an if": (
+        "model.to(device)\nif big:\n    model.head = nn.Linear(4, 9)\n"
+        "else:\n    model.head = nn.Linear(4, 2)\nmodel(x)\n",
+        "if big:\n    model.head = nn.Linear(4, 9)\nelse:\n"
+        "    model.head = nn.Linear(4, 2)\nmodel.to(device)\nmodel(x)\n",
+    ),
+    "used in between": (
+        "model.to(device)\nmodel(x)\nmodel.head = nn.Linear(4, 2)\nmodel(x)\n",
+        "model.to(device)\nmodel(x)\nmodel.head = nn.Linear(4, 2)\nmodel.to(device)\nmodel(x)\n",
+    ),
+    "handed to code out of sight in between": (
+        "model.to(device)\nwarm_up(model)\nmodel.head = nn.Linear(4, 2)\nmodel(x)\n",
+        "model.to(device)\nwarm_up(model)\nmodel.head = nn.Linear(4, 2)\nmodel.to(device)\nmodel(x)\n",
+    ),
+    "its tensors are looked at in between": (
+        "model.to(device)\nmean = model[0].weight.mean() + x.mean()\n"
+        "model.head = nn.Linear(4, 2)\nmodel(x)\n",
+        "model.to(device)\nmean = model[0].weight.mean() + x.mean()\nmodel.head = nn.Linear(4, 2)\n"
+        "model.to(device)\nmodel(x)\n",
+    ),
+    "the optimizer's state is loaded in between": (
+        "model.to(device)\nopt = torch.optim.Adam(model.parameters())\nopt.load_state_dict(state)\n"
+        "model.head = nn.Linear(4, 2)\nmodel(x)\n",
+        "model.to(device)\nopt = torch.optim.Adam(model.parameters())\nopt.load_state_dict(state)\n"
+        "model.head = nn.Linear(4, 2)\nmodel.to(device)\nmodel(x)\n",
+    ),
+    "before DistributedDataParallel": (
+        "model.to(device)\nmodel.head = nn.Linear(4, 2)\n"
+        "model = nn.parallel.DistributedDataParallel(model)\nmodel(x)\n",
+        "model.head = nn.Linear(4, 2)\nmodel.to(device)\n"
+        "model = nn.parallel.DistributedDataParallel(model)\nmodel(x)\n",
+    ),
+    "a function of the file attaches": (
+        ADAPTED + "model.to(device)\nadapt(model)\nmodel(x)\n",
+        ADAPTED + "adapt(model)\nmodel.to(device)\nmodel(x)\n",
+    ),
+    "moved again on one way only": (
+        ADAPTED + "model.to(device)\nadapt(model)\nif ddp:\n    model.to(device)\nmodel(x)\n",
+        ADAPTED + "adapt(model)\nmodel.to(device)\nif ddp:\n    model.to(device)\nmodel(x)\n",
+    ),
+    "self in __init__": (
+        "class Net(nn.Module):\n    def __init__(self, device):\n        super().__init__()\n"
+        "        self.a = nn.Linear(4, 4)\n        self.to(device)\n        self.b = nn.Linear(4, 2)\n",
+        "class Net(nn.Module):\n    def __init__(self, device):\n        super().__init__()\n"
+        "        self.a = nn.Linear(4, 4)\n        self.b = nn.Linear(4, 2)\n        self.to(device)\n",
+    ),
+    "the device is bound anew": (
+        "model.to(device)\ndevice = other()\nmodel.head = nn.Linear(4, 2)\nmodel(x)\n",
+        "model.to(device)\ndevice = other()\nmodel.head = nn.Linear(4, 2)\n"
+        "model.to(next(model.parameters()).device)\nmodel(x)\n",
+    ),
+    "the move is in a function": (
+        "def put(m, device):\n    m.to(device)\nput(model, device)\nmodel.head = nn.Linear(4, 2)\nmodel(x)\n",
+        "def put(m, device):\n    m.to(device)\nput(model, device)\n"
+        "model.head = nn.Linear(4, 2)\nmodel.to(device)\nmodel(x)\n",
+    ),
+    "comments and trailing comments": (
+        "\n# to the GPU\nmodel.to(device)  # now\n\nmodel.head = nn.Linear(4, 2)  # two classes\nmodel(x)\n",
+        "\nmodel.head = nn.Linear(4, 2)  # two classes\n# to the GPU\nmodel.to(device)  # now\nmodel(x)\n",
+    ),
+    # --- moved too late
+    "run on the device before the move": (
+        "y = model(x)\nmodel.to(device)\nmodel(y)\n",
+        "model.to(device)\ny = model(x)\nmodel(y)\n",
+    ),
+    "wrapped before the move": (
+        "wrapped = nn.parallel.DistributedDataParallel(model)\nmodel.to(device)\nwrapped(x)\n",
+        "model.to(device)\nwrapped = nn.parallel.DistributedDataParallel(model)\nwrapped(x)\n",
+    ),
+    "the optimizer's state is loaded before the move": (
+        "opt = torch.optim.Adam(model.parameters())\n"
+        "opt.load_state_dict(state)\nmodel.to(device)\nmodel(x)\n",
+        "model.to(device)\nopt = torch.optim.Adam(model.parameters())\n"
+        "opt.load_state_dict(state)\nmodel(x)\n",
+    ),
+    "the same, on a condition": (
+        "opt = torch.optim.Adam(model.parameters())\nif resume:\n    opt.load_state_dict(state)\n"
+        "if use_cuda:\n    model = model.cuda()\nmodel(x)\n",
+        "if use_cuda:\n    model.cuda()\nopt = torch.optim.Adam(model.parameters())\nif resume:\n"
+        "    opt.load_state_dict(state)\nmodel(x)\n",
+    ),
+    "a probe in __init__, with layers to come": (
+        "class Net(nn.Module):\n    def __init__(self, device):\n        super().__init__()\n"
+        "        self.conv = nn.Conv2d(1, 4, 3)\n"
+        "        n = self.conv(torch.zeros(1, 1, 8, 8, device=device)).numel()\n"
+        "        self.fc = nn.Linear(n, 2)\n        self.to(device)\n",
+        "class Net(nn.Module):\n    def __init__(self, device):\n        super().__init__()\n"
+        "        self.conv = nn.Conv2d(1, 4, 3)\n        self.to(device)\n"
+        "        n = self.conv(torch.zeros(1, 1, 8, 8, device=device)).numel()\n"
+        "        self.fc = nn.Linear(n, 2)\n        self.to(device)\n",
+    ),
+}
+
+UNSAFE = {
+    "a layer by the name of its class": (
+        "from heads import ArcFaceHead\nmodel.to(device)\nmodel.head = ArcFaceHead(4, 2)\nmodel(x)\n",
+        "from heads import ArcFaceHead\nmodel.head = ArcFaceHead(4, 2)\nmodel.to(device)\nmodel(x)\n",
+    ),
+    "the move casts, too": (
+        "model.to(device, torch.float64)\nmodel.head = nn.Linear(4, 2)\nmodel(x)\n",
+        "model.head = nn.Linear(4, 2)\nmodel.to(device, torch.float64)\nmodel(x)\n",
+    ),
+    "moved in one branch": (
+        "if vectors:\n    model[0].weight.data.copy_(vectors)\n    model.to(device)\nmodel(x)\n",
+        "if vectors:\n    model[0].weight.data.copy_(vectors)\nmodel.to(device)\nmodel(x)\n",
+    ),
+    "a swapped layer": (
+        "def swap(parent, name, old):\n    new = Quantized(old.in_features, old.out_features)\n"
+        "    setattr(parent, name, new)\n",
+        "def swap(parent, name, old):\n    new = Quantized(old.in_features, old.out_features)\n"
+        "    new.to(old.weight.device)\n    setattr(parent, name, new)\n",
+    ),
+    "a swapped layer without a name": (
+        "def swap(parent, name, old):\n"
+        "    parent._modules[name] = Quantized(old.in_features, old.out_features)\n",
+        "def swap(parent, name, old):\n"
+        "    parent._modules[name] = Quantized(old.in_features, old.out_features).to(old.weight.device)\n",
+    ),
+    "a swapped layer that shares its weight": (
+        "def swap(parent, name, new, old):\n    setattr(parent, name, new)\n    new.weight = old.weight\n"
+        "    if old.bias is not None:\n        new.bias = old.bias\n",
+        "def swap(parent, name, new, old):\n    setattr(parent, name, new)\n    new.weight = old.weight\n"
+        "    if old.bias is not None:\n        new.bias = old.bias\n    new.to(old.weight.device)\n",
+    ),
+    "a wrapper's parameters": (
+        "class Scaled(nn.Module):\n    def __init__(self, base, r):\n        super().__init__()\n"
+        "        self.base = base\n        self.a = nn.Parameter(torch.randn(r, base.in_features))\n"
+        "def wrap(models, name):\n    for m in models:\n"
+        "        setattr(m, name, Scaled(getattr(m, name), 4))\n",
+        "class Scaled(nn.Module):\n    def __init__(self, base, r):\n        super().__init__()\n"
+        "        self.base = base\n"
+        "        self.a = nn.Parameter(torch.randn(r, base.in_features, device=base.weight.device))\n"
+        "def wrap(models, name):\n    for m in models:\n"
+        "        setattr(m, name, Scaled(getattr(m, name), 4))\n",
+    ),
+    "an average that takes what is loaded": (
+        "from diffusers.training_utils import EMAModel\ndef main(accelerator):\n    ema = EMAModel(model)\n"
+        "    def hook(path):\n        ema.load_state_dict(EMAModel.from_pretrained(path).state_dict())\n"
+        "    accelerator.register(hook)\n    ema.to(accelerator.device)\n",
+        "from diffusers.training_utils import EMAModel\ndef main(accelerator):\n    ema = EMAModel(model)\n"
+        "    def hook(path):\n        ema.load_state_dict(EMAModel.from_pretrained(path).state_dict())\n"
+        "        ema.to(accelerator.device)\n"
+        "    accelerator.register(hook)\n    ema.to(accelerator.device)\n",
+    ),
+}
+
+SILENT = {
+    "moved after": "model.head = nn.Linear(4, 2)\nmodel.to(device)\nmodel(x)\n",
+    "moved again": "model.to(device)\nmodel.head = nn.Linear(4, 2)\nmodel.to(device)\nmodel(x)\n",
+    "moved again after a function attached": ADAPTED
+    + "model.to(device)\nadapt(model)\nmodel.to(device)\nmodel(x)\n",
+    "moved again on every way": (
+        "model.to(device)\nmodel.head = nn.Linear(4, 2)\nif ddp:\n"
+        "    model.to(device)\nelse:\n    model.to(device)\nmodel(x)\n"
+    ),
+    "moved again where there is a GPU": (
+        "if use_cuda:\n    model.cuda()\nmodel.head = nn.Linear(4, 2)\n"
+        "if use_cuda:\n    model.cuda()\nmodel(x)\n"
+    ),
+    "on the device already": "model.to(device)\nmodel.head = nn.Linear(4, 2).to(device)\nmodel(x)\n",
+    "made on the device": "model.to(device)\nmodel.head = nn.Linear(4, 2, device=device)\nmodel(x)\n",
+    "moved by itself": "model.to(device)\nmodel.head = nn.Linear(4, 2)\nmodel.head.to(device)\nmodel(x)\n",
+    "its parent is moved": "model.to(device)\nmodel.a.head = nn.Linear(4, 2)\nmodel.a.to(device)\nmodel(x)\n",
+    "nothing to move": (
+        "model.to(device)\nmodel.act = nn.GELU()\n"
+        "model.drop = nn.Dropout(0.1)\nmodel.head = nn.Identity()\nmodel(x)\n"
+    ),
+    "on the CPU": "device = torch.device('cpu')\nmodel.to(device)\nmodel.head = nn.Linear(4, 2)\nmodel(x)\n",
+    "never moved": "model.head = nn.Linear(4, 2)\nmodel(x)\n",
+    "only a dtype": "model.to(torch.float64)\nmodel.head = nn.Linear(4, 2)\nmodel(x)\n",
+    "other arm": (
+        "if a:\n    model.to(device)\n    model(x)\nelse:\n    model.head = nn.Linear(4, 2)\n    model(x)\n"
+    ),
+    "left before": (
+        "def f(a):\n    if a:\n        model.to(device)\n"
+        "        return model(x)\n    model.head = nn.Linear(4, 2)\n"
+    ),
+    "accelerate": (
+        "from accelerate import Accelerator\naccelerator = Accelerator()\nmodel.to(accelerator.device)\n"
+        "model.head = nn.Linear(4, 2)\nmodel = accelerator.prepare(model)\nmodel(x)\n"
+    ),
+    "Trainer": (
+        "from transformers import Trainer\nmodel.to(device)\nmodel.head = nn.Linear(4, 2)\n"
+        "trainer = Trainer(model=model)\ntrainer.train()\n"
+    ),
+    "another model": "model.to(device)\nother = nn.Sequential()\nother.head = nn.Linear(4, 2)\nmodel(x)\n",
+    "the caller moves what is returned": (
+        "def make(d):\n    m = nn.Sequential(nn.Linear(4, 4))\n"
+        "    m.to(d)\n    m.head = nn.Linear(4, 2)\n    return m\n"
+        "net = make(device)\nnet.to(device)\nnet(x)\n"
+    ),
+    "a default device": (
+        "torch.set_default_device('cuda')\nmodel.to(device)\nmodel.head = nn.Linear(4, 2)\nmodel(x)\n"
+    ),
+    "a helper that is called before the move": (
+        "def swap(model):\n    for name, old in model.named_children():\n"
+        "        setattr(model, name, nn.Linear(old.in_features, old.out_features))\n"
+        "swap(model)\nmodel.to(device)\nmodel(x)\n"
+    ),
+    "a helper that minds the device": (
+        "def swap(parent, name, old):\n"
+        "    new = Quantized(old.in_features, old.out_features, device=old.weight.device)\n"
+        "    setattr(parent, name, new)\n"
+    ),
+    "a torch layer whose weights are all shared": (
+        "def swap(parent, name, old):\n    new = nn.Linear(old.in_features, old.out_features)\n"
+        "    new.weight = old.weight\n    new.bias = old.bias\n    setattr(parent, name, new)\n"
+    ),
+    "a model around a backbone": (
+        "class Classifier(nn.Module):\n    def __init__(self, backbone):\n        super().__init__()\n"
+        "        self.backbone = backbone\n"
+        "        self.token = nn.Parameter(torch.zeros(1, backbone.embed_dim))\n"
+    ),
+    "a branch about devices": "if torch.cuda.is_available():\n    model.to(device)\nmodel(x)\n",
+    "a branch about something that is not there": "if model is not None:\n    model.to(device)\nmodel(x)\n",
+    "DataParallel before the move": "model = nn.DataParallel(model)\nmodel.to(device)\nmodel(x)\n",
+    "an optimizer without state, before the move": (
+        "opt = torch.optim.Adam(model.parameters())\n"
+        "model.load_state_dict(state)\nmodel.to(device)\nmodel(x)\n"
+    ),
+}
+
+
+def level(text: str) -> list[Safety]:
+    return [f.fix.safety for f in findings(RULE, text) if f.fix is not None]
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_safe_fix(name: str) -> None:
+    before, after = CHANGED[name]
+    lowest = Safety.UNSAFE if name == "the device is bound anew" else Safety.SAFE
+    assert fixed(RULE, HEAD + before, lowest) == HEAD + after
+    assert findings(RULE, HEAD + after) == []
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+def test_unsafe_fix(name: str) -> None:
+    before, after = UNSAFE[name]
+    assert level(HEAD + before) == [Safety.UNSAFE]
+    assert fixed(RULE, HEAD + before, Safety.UNSAFE) == HEAD + after
+    assert findings(RULE, HEAD + after) == []
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_silent(name: str) -> None:
+    assert findings(RULE, HEAD + SILENT[name]) == []
+
+
+def test_message_names_both_places() -> None:
+    text = HEAD + "model.to(device)\nmodel.head = nn.Linear(4, 2)\nmodel.tail = nn.Linear(2, 2)\nmodel(x)\n"
+    (finding,) = findings(RULE, text)
+    assert finding.message == (
+        "`model` was moved to `device` on line 6; `model.head`, attached on line 7 and `model.tail`, "
+        "attached on line 8, stay on the CPU"
+    )
+    (related,) = finding.related
+    assert text[related.span.start : related.span.end] == "model.to(device)"
+
+
+def test_a_finding_without_a_place_for_a_fix() -> None:
+    text = (
+        HEAD
+        + "def run(m, x):\n    return m(x)\nmodel.to(device)\nrun(model, setattr(model, 'h', nn.Linear(2, 2)))\n"
+    )
+    for finding in findings(RULE, text):
+        assert finding.fix is None
