@@ -12,8 +12,8 @@ from functools import cached_property
 
 from devfix.bindings import Binding, Bindings, FunctionNode, function_around
 from devfix.flow import Flow
-from devfix.flow.calls import path_of
 from devfix.flow.evidence import annotation_text
+from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -79,8 +79,12 @@ class Names:
                 continue
             if source.span(binding.target).start >= at:
                 continue
-            if binding.form == "other" and any(isinstance(a, _COMPREHENSIONS) for a in _ancestors(source, binding.target)):
-                if not any(a in around for a in _ancestors(source, binding.target) if isinstance(a, _COMPREHENSIONS)):
+            if binding.form == "other" and any(
+                isinstance(a, _COMPREHENSIONS) for a in _ancestors(source, binding.target)
+            ):
+                if not any(
+                    a in around for a in _ancestors(source, binding.target) if isinstance(a, _COMPREHENSIONS)
+                ):
                     continue
                 seen = binding
             elif binding.form == "loop":

@@ -220,9 +220,9 @@ def rebound(source: Source, expressions: list[ast.AST], start: ast.AST, end: ast
     first, last = source.span(source.statement(start)), source.span(source.statement(end))
     scope = _scope(source, start)
     for node in _own_nodes(scope):
-        if not isinstance(node, (ast.Name, ast.Attribute)) or isinstance(node.ctx, ast.Load):
+        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or isinstance(node.ctx, ast.Load):
             continue
-        path = dotted(node)
+        path = dotted(node.value if isinstance(node, ast.Subscript) else node)
         if not path or not any(one == path or one.startswith(path + ".") for one in paths):
             continue
         at = source.span(node).start

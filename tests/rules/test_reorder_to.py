@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from applying import findings, fixed
 from devfix.findings import Safety
+from devfix.rewrite import apply, merge, select, text_edits
 from devfix.rules.reorder_to import ReorderTo
+from devfix.source import Source
 
 RULE = ReorderTo()
 HEAD = """\
@@ -120,6 +122,24 @@ CHANGED = {
         "model.to(device)\nwarm_up(model)\nmodel.head = nn.Linear(4, 2)\nmodel(x)\n",
         "model.to(device)\nwarm_up(model)\nmodel.head = nn.Linear(4, 2)\nmodel.to(device)\nmodel(x)\n",
     ),
+    "run by a function of the file in between": (
+        "def run(m, x):\n    return m(x)\nmodel.to(device)\n"
+        "run(model, x)\nmodel.head = nn.Linear(4, 2)\nmodel(x)\n",
+        "def run(m, x):\n    return m(x)\nmodel.to(device)\nrun(model, x)\nmodel.head = nn.Linear(4, 2)\n"
+        "model.to(device)\nmodel(x)\n",
+    ),
+    "handed on by a function of the file in between": (
+        "def run(m):\n    return other(m)\nmodel.to(device)\n"
+        "run(model)\nmodel.head = nn.Linear(4, 2)\nmodel(x)\n",
+        "def run(m):\n    return other(m)\nmodel.to(device)\nrun(model)\nmodel.head = nn.Linear(4, 2)\n"
+        "model.to(device)\nmodel(x)\n",
+    ),
+    "part of another module that is run in between": (
+        "model.to(device)\nboth = nn.Sequential(model, nn.ReLU())\nboth(x)\nmodel.head = nn.Linear(4, 2)\n"
+        "model(x)\n",
+        "model.to(device)\nboth = nn.Sequential(model, nn.ReLU())\nboth(x)\nmodel.head = nn.Linear(4, 2)\n"
+        "model.to(device)\nmodel(x)\n",
+    ),
     "its tensors are looked at in between": (
         "model.to(device)\nmean = model[0].weight.mean() + x.mean()\n"
         "model.head = nn.Linear(4, 2)\nmodel(x)\n",
@@ -130,6 +150,12 @@ CHANGED = {
         "model.to(device)\nopt = torch.optim.Adam(model.parameters())\nopt.load_state_dict(state)\n"
         "model.head = nn.Linear(4, 2)\nmodel(x)\n",
         "model.to(device)\nopt = torch.optim.Adam(model.parameters())\nopt.load_state_dict(state)\n"
+        "model.head = nn.Linear(4, 2)\nmodel.to(device)\nmodel(x)\n",
+    ),
+    "some other state is loaded in between": (
+        "opt = torch.optim.Adam(model.parameters())\nmodel.to(device)\nopt.load_state_dict(state)\n"
+        "model.head = nn.Linear(4, 2)\nmodel(x)\n",
+        "opt = torch.optim.Adam(model.parameters())\nmodel.to(device)\nopt.load_state_dict(state)\n"
         "model.head = nn.Linear(4, 2)\nmodel.to(device)\nmodel(x)\n",
     ),
     "before DistributedDataParallel": (
@@ -318,6 +344,7 @@ SILENT = {
         "class Classifier(nn.Module):\n    def __init__(self, backbone):\n        super().__init__()\n"
         "        self.backbone = backbone\n"
         "        self.token = nn.Parameter(torch.zeros(1, backbone.embed_dim))\n"
+        "net = Classifier(model)\nnet.to(device)\nnet(x)\n"
     ),
     "a branch about devices": "if torch.cuda.is_available():\n    model.to(device)\nmodel(x)\n",
     "a branch about something that is not there": "if model is not None:\n    model.to(device)\nmodel(x)\n",
@@ -366,9 +393,16 @@ def test_message_names_both_places() -> None:
 
 
 def test_a_finding_without_a_place_for_a_fix() -> None:
-    text = (
-        HEAD
-        + "def run(m, x):\n    return m(x)\nmodel.to(device)\nrun(model, setattr(model, 'h', nn.Linear(2, 2)))\n"
-    )
-    for finding in findings(RULE, text):
-        assert finding.fix is None
+    run = "def run(m, x):\n    return m(x)\nmodel.to(device)\n"
+    (finding,) = findings(RULE, HEAD + run + "run(model, setattr(model, 'h', nn.Linear(2, 2)))\n")
+    assert finding.fix is None
+
+
+def test_fixes_of_two_models_go_together() -> None:
+    text = HEAD + "".join(f"{m} = nn.Sequential()\n{m}.to(device)\n{m}.h = nn.Linear(2, 2)\n" for m in "ab")
+    after = HEAD + "".join(f"{m} = nn.Sequential()\n{m}.h = nn.Linear(2, 2)\n{m}.to(device)\n" for m in "ab")
+    source = Source(text)
+    edits = [text_edits(source, f.fix) for f in findings(RULE, text) if f.fix is not None]
+    assert len(edits) == 2
+    assert select(edits) == (0, 1)
+    assert apply(text, merge(edits)) == after

@@ -9,8 +9,8 @@ from devfix.autocast.calls import Api, AutocastCall, names_a_type
 from devfix.autocast.file import File
 from devfix.device_forms import STRINGS, Form, Forms, leading_text
 from devfix.findings import AppendCall, Edit, Finding, Related, ReplaceExpression, WrapExpression
-from devfix.flow.calls import path_of
 from devfix.flow.evidence import looks_like_device
+from devfix.flow.frame import path_of
 from devfix.flow.torch_api import ACCELERATORS, device_literal
 
 

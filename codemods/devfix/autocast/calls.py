@@ -10,7 +10,7 @@ from enum import Enum, auto
 from devfix.bindings import FunctionNode, function_around
 from devfix.device_forms import DeviceForms, argument_of
 from devfix.flow import torch_api
-from devfix.flow.calls import path_of
+from devfix.flow.frame import path_of
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MORE = {"torch.GradScaler": "torch.amp.GradScaler"}

@@ -10,7 +10,7 @@ from devfix.autocast.file import File
 from devfix.autocast.nearby import Nearby
 from devfix.device_forms import Form
 from devfix.findings import Edit, Finding, Related, ReplaceExpression, Safety, SetArgument
-from devfix.flow.calls import path_of
+from devfix.flow.frame import path_of
 from devfix.flow.torch_api import ACCELERATORS
 from devfix.placing import around
 

@@ -20,12 +20,15 @@ _MODULE_NAME = re.compile(
     re.IGNORECASE,
 )
 _PROCESSOR_NAME = re.compile(
-    r"(?:^|[_.])(?:pre_?process(?:or|ing)?|image_processor|processor|tokenizer|feature_extractor)$", re.IGNORECASE
+    r"(?:^|[_.])(?:pre_?process(?:or|ing)?|image_processor|processor|tokenizer|feature_extractor)$",
+    re.IGNORECASE,
 )
 _LOSS_NAME = re.compile(r"(?:^|[_.])(?:criterion|loss_?(?:fn|func|function|fct)?)$", re.IGNORECASE)
 _PIPELINE_NAME = re.compile(r"(?:^|[_.])pipe(?:line)?s?\d*$|Pipeline\w*$", re.IGNORECASE)
 _TOKENS_NAME = re.compile(r"(?:^|_)(?:tokenize|text_to_(?:token_)?ids|to_token_ids)$")
-_LAYER_NAME = re.compile(r"^[A-Z]\w*(?:Layer|Linear|Head|Conv\dd|Embedding|Adapter|Classifier|Projection|Projector|MLP)$")
+_LAYER_NAME = re.compile(
+    r"^[A-Z]\w*(?:Layer|Linear|Head|Conv\dd|Embedding|Adapter|Classifier|Projection|Projector|MLP)$"
+)
 _SIZE_NAME = re.compile(
     r"(?:_features|_channels|_size|_dim|_dims|_heads|_embeddings|_classes|_layers)$|^(?:d_model|n_\w+|num_\w+|stride|"
     r"padding|dilation|groups|bias|config|cfg|eps|p|dim|training)$"

@@ -229,16 +229,16 @@ class State:
                         joined.place = replace(joined.place, text=name)
                     mine[name] = joined
         for identity in {*self.places, *other.places}:
-            here, there = self.places.get(identity), other.places.get(identity)
-            if here is there:
+            mine_at, theirs_at = self.places.get(identity), other.places.get(identity)
+            if mine_at is theirs_at:
                 continue
             # Where one branch has no entry, the object is where it was made.
-            made = self._made(identity) if here is None or there is None else None
-            here, there = here or made, there or made
-            if here is None or there is None:
-                self.places[identity] = here or there or UNPLACED
+            made = self._made(identity) if mine_at is None or theirs_at is None else None
+            one, two = mine_at or made, theirs_at or made
+            if one is None or two is None:
+                self.places[identity] = one or two or UNPLACED
             else:
-                self.places[identity] = join_places(here, there)
+                self.places[identity] = join_places(one, two)
 
     def _made(self, identity: int) -> Place | None:
         for value in self.names.values():
@@ -251,7 +251,7 @@ class State:
         names = self.names
         if path in self.compound:
             below, index = path + ".", path + "["
-            for key in [key for key in names if key.startswith(below) or key.startswith(index)]:
+            for key in [key for key in names if key.startswith((below, index))]:
                 del names[key]
         if value.kind is Kind.UNKNOWN:
             names.pop(path, None)

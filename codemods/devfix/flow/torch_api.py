@@ -9,21 +9,53 @@ from __future__ import annotations
 # Take `device=` and make a tensor on the default device without it.
 FACTORIES = frozenset(
     f"torch.{name}"
-    for name in (
-        "arange bartlett_window blackman_window empty empty_strided eye full hamming_window "
-        "hann_window kaiser_window linspace logspace ones rand randint randn randperm range "
-        "scalar_tensor sparse_coo_tensor tensor tril_indices triu_indices zeros as_tensor asarray"
-    ).split()
+    for name in [
+        "arange",
+        "bartlett_window",
+        "blackman_window",
+        "empty",
+        "empty_strided",
+        "eye",
+        "full",
+        "hamming_window",
+        "hann_window",
+        "kaiser_window",
+        "linspace",
+        "logspace",
+        "ones",
+        "rand",
+        "randint",
+        "randn",
+        "randperm",
+        "range",
+        "scalar_tensor",
+        "sparse_coo_tensor",
+        "tensor",
+        "tril_indices",
+        "triu_indices",
+        "zeros",
+        "as_tensor",
+        "asarray",
+    ]
 )
 # Of those, the ones that keep the device of a tensor given as data.
 KEEP_DATA = frozenset({"torch.as_tensor", "torch.asarray"})
 # Constructors by dtype: always on the CPU.
 LEGACY = frozenset(
     f"torch.{name}"
-    for name in (
-        "Tensor FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor "
-        "CharTensor ByteTensor BoolTensor"
-    ).split()
+    for name in [
+        "Tensor",
+        "FloatTensor",
+        "DoubleTensor",
+        "HalfTensor",
+        "BFloat16Tensor",
+        "LongTensor",
+        "IntTensor",
+        "ShortTensor",
+        "CharTensor",
+        "ByteTensor",
+        "BoolTensor",
+    ]
 )
 LEGACY_CUDA = frozenset(f"torch.cuda.{name.rpartition('.')[2]}" for name in LEGACY - {"torch.Tensor"})
 # Data of the host becomes a CPU tensor.
@@ -64,7 +96,8 @@ TENSOR_ONLY = frozenset(
         "unsqueeze", "unsqueeze_", "squeeze", "view", "permute", "contiguous", "detach", "long", "backward",
         "numel", "argmax", "softmax", "log_softmax", "sigmoid", "expand", "expand_as", "view_as",
         "masked_fill", "scatter_", "gather", "index_select", "matmul", "bmm", "item", "type_as", "new_zeros",
-        "new_ones", "new_tensor", "new_full", "new_empty", "unbind", "transpose", "narrow", "normal_", "zero_",
+        "new_ones", "new_tensor", "new_full", "new_empty", "unbind", "transpose", "narrow", "normal_",
+        "zero_",
         "fill_", "copy_", "clamp", "clamp_", "topk", "dim", "flatten", "chunk", "size",
     }
 )  # fmt: skip
@@ -83,24 +116,87 @@ MODULE_ONLY = frozenset(
 # are makes no difference.
 BARE_MODULES = frozenset(
     f"torch.nn.{name}"
-    for name in (
-        "ReLU ReLU6 LeakyReLU ELU SELU CELU GELU SiLU Mish Sigmoid Tanh Softmax LogSoftmax Softplus "
-        "Softsign Hardtanh Hardswish Hardsigmoid Identity Dropout Dropout1d Dropout2d Dropout3d "
-        "AlphaDropout Flatten Unflatten MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d AvgPool3d "
-        "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d "
-        "AdaptiveMaxPool3d Upsample PixelShuffle PixelUnshuffle ZeroPad2d ReflectionPad2d "
-        "ReplicationPad2d ConstantPad1d ConstantPad2d CosineSimilarity PairwiseDistance L1Loss MSELoss "
-        "SmoothL1Loss HuberLoss KLDivLoss CTCLoss GaussianNLLLoss PoissonNLLLoss MarginRankingLoss "
-        "HingeEmbeddingLoss TripletMarginLoss CosineEmbeddingLoss SoftMarginLoss Softmin Softmax2d"
-    ).split()
+    for name in [
+        "ReLU",
+        "ReLU6",
+        "LeakyReLU",
+        "ELU",
+        "SELU",
+        "CELU",
+        "GELU",
+        "SiLU",
+        "Mish",
+        "Sigmoid",
+        "Tanh",
+        "Softmax",
+        "LogSoftmax",
+        "Softplus",
+        "Softsign",
+        "Hardtanh",
+        "Hardswish",
+        "Hardsigmoid",
+        "Identity",
+        "Dropout",
+        "Dropout1d",
+        "Dropout2d",
+        "Dropout3d",
+        "AlphaDropout",
+        "Flatten",
+        "Unflatten",
+        "MaxPool1d",
+        "MaxPool2d",
+        "MaxPool3d",
+        "AvgPool1d",
+        "AvgPool2d",
+        "AvgPool3d",
+        "AdaptiveAvgPool1d",
+        "AdaptiveAvgPool2d",
+        "AdaptiveAvgPool3d",
+        "AdaptiveMaxPool1d",
+        "AdaptiveMaxPool2d",
+        "AdaptiveMaxPool3d",
+        "Upsample",
+        "PixelShuffle",
+        "PixelUnshuffle",
+        "ZeroPad2d",
+        "ReflectionPad2d",
+        "ReplicationPad2d",
+        "ConstantPad1d",
+        "ConstantPad2d",
+        "CosineSimilarity",
+        "PairwiseDistance",
+        "L1Loss",
+        "MSELoss",
+        "SmoothL1Loss",
+        "HuberLoss",
+        "KLDivLoss",
+        "CTCLoss",
+        "GaussianNLLLoss",
+        "PoissonNLLLoss",
+        "MarginRankingLoss",
+        "HingeEmbeddingLoss",
+        "TripletMarginLoss",
+        "CosineEmbeddingLoss",
+        "SoftMarginLoss",
+        "Softmin",
+        "Softmax2d",
+    ]
 )
 # Losses that have a tensor only where `weight` or `pos_weight` is given.
 WEIGHTED_LOSSES = frozenset(
     f"torch.nn.{name}"
-    for name in "CrossEntropyLoss NLLLoss NLLLoss2d BCELoss BCEWithLogitsLoss MultiMarginLoss".split()
+    for name in [
+        "CrossEntropyLoss",
+        "NLLLoss",
+        "NLLLoss2d",
+        "BCELoss",
+        "BCEWithLogitsLoss",
+        "MultiMarginLoss",
+    ]
 )
 CONTAINERS = frozenset(
-    f"torch.nn.{name}" for name in "Sequential ModuleList ModuleDict ParameterList ParameterDict".split()
+    f"torch.nn.{name}"
+    for name in ["Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict"]
 )
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 MODULE_BASES = frozenset({"torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"})
@@ -133,13 +229,43 @@ LOADERS = frozenset(
 # torch.* functions that return no tensor.
 NOT_TENSOR_CALLS = frozenset(
     f"torch.{name}"
-    for name in (
-        "is_tensor manual_seed seed save load no_grad enable_grad set_grad_enabled inference_mode "
-        "get_default_dtype set_default_dtype set_num_threads get_num_threads device dtype finfo iinfo Size "
-        "Generator compile is_floating_point is_complex numel set_printoptions typename is_grad_enabled "
-        "set_float32_matmul_precision get_rng_state set_rng_state autocast use_deterministic_algorithms "
-        "set_default_device set_default_tensor_type get_default_device is_inference_mode_enabled"
-    ).split()
+    for name in [
+        "is_tensor",
+        "manual_seed",
+        "seed",
+        "save",
+        "load",
+        "no_grad",
+        "enable_grad",
+        "set_grad_enabled",
+        "inference_mode",
+        "get_default_dtype",
+        "set_default_dtype",
+        "set_num_threads",
+        "get_num_threads",
+        "device",
+        "dtype",
+        "finfo",
+        "iinfo",
+        "Size",
+        "Generator",
+        "compile",
+        "is_floating_point",
+        "is_complex",
+        "numel",
+        "set_printoptions",
+        "typename",
+        "is_grad_enabled",
+        "set_float32_matmul_precision",
+        "get_rng_state",
+        "set_rng_state",
+        "autocast",
+        "use_deterministic_algorithms",
+        "set_default_device",
+        "set_default_tensor_type",
+        "get_default_device",
+        "is_inference_mode_enabled",
+    ]
 )
 # Change where new tensors are made: after them "made on the CPU by default" is no longer known.
 DEFAULT_DEVICE_CALLS = ("set_default_device(", "set_default_tensor_type(")
@@ -165,3 +291,7 @@ def device_literal(text: str) -> str:
     if kind == "cpu":
         return "cpu"
     return "accelerator" if kind in ACCELERATORS else ""
+
+
+# Progress bars: they yield what they are given.
+PROGRESS = frozenset({"tqdm", "trange", "track", "progress_bar", "tqdm_notebook", "log_every", "prange"})

@@ -10,9 +10,10 @@ from typing import ClassVar, Literal
 from devfix.codemod import Codemod, Example
 from devfix.findings import Edit, EnsureImport, Finding, InsertStatement, Safety
 from devfix.flow import Flow
-from devfix.flow.calls import MOVES, path_of
 from devfix.flow.events import Event, Scope, What
+from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Value, Where
+from devfix.flow.methods import MOVES
 from devfix.placing import dotted, follows, rebound, siblings, steady
 from devfix.source import Source
 from devfix.surgery.arrivals import made_on_device, own_parts_stay, surgeries
@@ -195,7 +196,7 @@ print(loss(model(x), torch.zeros(1, 2, device=device)).item())
             imports += (EnsureImport("itertools"),)
         else:
             text = f"assert next({path}.parameters()).device == {device}"
-        sure = not stray and _has_parameters(flow, move.value)
+        sure = not stray and _has_parameters(flow, move.value) and not _is_given(move.scope, path)
         return self.finding(
             source.span(move.node),
             f"`{path}` is moved here; nothing checks that it arrives",
@@ -247,10 +248,10 @@ def _asserted(source: Source, scope: Scope) -> set[str]:
                 continue
             for part in ast.walk(node.test):
                 if isinstance(part, ast.Attribute) and part.attr in ("device", "is_cuda"):
-                    found |= {dotted(one) for one in ast.walk(part.value)}
+                    found |= {path_of(one) for one in ast.walk(part.value)}
                 elif isinstance(part, ast.Attribute) and part.attr in ("parameters", "buffers"):
                     if ".device" in ast.unparse(node.test):
-                        found.add(dotted(part.value))
+                        found.add(path_of(part.value))
     return found
 
 
@@ -258,6 +259,7 @@ def _last_moves(source: Source, scope: Scope) -> Iterator[Event]:
     """Moves of modules to a device after which no other move of the same module comes."""
     moves = [e for e in scope.events if e.what is What.MOVE and e.value.kind is Kind.MODULE]
     known = {move.value.identity for move in moves}
+    parts = {e.child.identity for e in scope.events if e.what is What.ATTACH and e.child is not None}
     for event in scope.events:
         if event.value.identity and event.value.identity not in known:
             known.add(event.value.identity)
@@ -276,11 +278,18 @@ def _last_moves(source: Source, scope: Scope) -> Iterator[Event]:
             for other in moves
         )
         place = move.place
-        if later or place is None or move.via or move.value.bare:
+        if later or place is None or move.via or move.value.bare or move.value.identity in parts:
             continue
         if isinstance(move.node, ast.Call) and isinstance(move.node.func, ast.Attribute):
             if place.on_device or place.where is Where.OF:
                 yield move
+
+
+def _is_given(scope: Scope, path: str) -> bool:
+    """Is it a parameter of the function, which other callers may give something else for?"""
+    arguments = () if isinstance(scope.node, ast.Module) else ast.walk(scope.node.args)
+    root = path.partition(".")[0]
+    return any(isinstance(one, ast.arg) and one.arg == root != "self" for one in arguments)
 
 
 def _path(move: Event) -> str:
@@ -349,6 +358,9 @@ def _device(flow: Flow, move: Event, anchor: ast.stmt) -> str:
     value = flow.value(argument)
     if value.kind in (Kind.TENSOR, Kind.BATCH):
         return ""  # `module.to(tensor)`
+    if isinstance(argument, ast.Attribute) and argument.attr == "device":
+        if flow.value(argument.value).kind is Kind.TENSOR:
+            return text
     return text if _is_exact(argument, value) else f"torch.empty(0, device={text}).device"
 
 
@@ -356,8 +368,6 @@ def _is_exact(argument: ast.expr, value: Value) -> bool:
     """Is a value surely a torch.device that a tensor's device can be equal to?"""
     if value.kind is not Kind.DEVICE or value.form != "object":
         return False
-    if value.place.where is Where.OF:
-        return True
     if value.parameter >= 0 or isinstance(argument, ast.Attribute):
         return False  # callers out of sight may give, or set, another one
     made = value.node

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from devfix.flow import Flow
-from devfix.flow.calls import MOVES, path_of
 from devfix.flow.events import Event, Scope, What
 from devfix.flow.evidence import looks_like_size
+from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Value, Where
+from devfix.flow.methods import MOVES
 from devfix.placing import follows, guards_of, settled
 from devfix.source import Source
 

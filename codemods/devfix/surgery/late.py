@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from devfix.findings import DeleteStatement, Edit, InsertStatement, MoveStatement, Related, Safety, Span
 from devfix.flow import Flow
-from devfix.flow.calls import path_of
 from devfix.flow.events import Event, Scope, What
+from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Where
 from devfix.placing import (
     about_devices,

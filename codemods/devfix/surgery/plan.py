@@ -13,10 +13,11 @@ from devfix.findings import (
     Safety,
     Span,
 )
-from devfix.flow.calls import MOVES, path_of
 from devfix.flow.events import Event
 from devfix.flow.evidence import looks_like_device
+from devfix.flow.frame import path_of
 from devfix.flow.lattice import Where
+from devfix.flow.methods import MOVES
 from devfix.placing import (
     always,
     around,
@@ -33,6 +34,15 @@ from devfix.surgery.arrivals import Surgery
 
 # What reading of a module's tensors tells where they are.
 _TELLING = frozenset({"device", "data", "weight", "bias", "state_dict", "is_cuda", "grad", "get_device"})
+# Methods of what is made of a module, such as its parameters and optimizers, that do not run it.
+_RUNS_NOTHING = frozenset(
+    {
+        "requires_grad_", "parameters", "named_parameters", "modules", "named_modules", "children",
+        "named_children", "eval", "train", "append", "extend", "add", "add_param_group", "zero_grad", "items",
+        "startswith", "endswith", "numel", "size", "dim",
+    }
+)  # fmt: skip
+_MAY_SKIP = (ast.For, ast.AsyncFor, ast.While, ast.Try)
 _TELLS_NOTHING = frozenset({"shape", "size", "dtype", "ndim", "requires_grad", "numel", "requires_grad_"})
 
 
@@ -140,12 +150,17 @@ class Plan:
             if any(_mentions(node.value, root) for root in roots):
                 return True
         calls = [node.func for node in nodes if isinstance(node, ast.Call)]
-        return any(
-            isinstance(call, ast.Attribute)
-            and call.attr == "load_state_dict"
-            and not _mentions(call.value, self.path)
-            for call in calls
-        )
+        return any(self._runs(call, roots) for call in calls)
+
+    def _runs(self, call: ast.expr, roots: set[str]) -> bool:
+        """Is something called that may run what was made of the module, or load an optimizer's state?"""
+        if isinstance(call, ast.Attribute):
+            if call.attr == "load_state_dict":
+                return not _mentions(call.value, self.path)
+            if call.attr in _RUNS_NOTHING:
+                return False
+        path = path_of(call)
+        return any(path == root or path.startswith(f"{root}.") for root in roots - {self.path})
 
     def _whole(self, loose: list[Event]) -> tuple[Edit, ...] | None:
         """Move the one statement that holds all of the moves, if it can go as it is."""
@@ -211,7 +226,8 @@ class Plan:
             if len(moves) == 1 and len(guards) == 1 and self._copies(guards[0], last):
                 return f"if {ast.unparse(guards[0].test)}:\n    {text}", True
             if not guards:
-                return text, len(suffixes) == 1
+                between = set(around(self.source, last.statement)) - set(around(self.source, self.anchor))
+                return text, len(suffixes) == 1 and not any(isinstance(one, _MAY_SKIP) for one in between)
         return f"{self.path}.to(next({self.path}.parameters()).device)", False
 
     def _valid(self, move: Event, suffix: str) -> bool:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from devfix.findings import AppendCall, Edit, InsertStatement, Safety, SetArgument, Span
 from devfix.flow import Flow, torch_api
-from devfix.flow.calls import path_of
 from devfix.flow.events import Event, What
 from devfix.flow.evidence import looks_like_size
+from devfix.flow.frame import path_of
 from devfix.flow.lattice import Where
 from devfix.placing import around, covers, dotted
 from devfix.source import Source

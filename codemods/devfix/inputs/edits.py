@@ -1,0 +1,162 @@
+"""The edits that move inputs: at the top of the loop, where they are made, or where they are used."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from devfix.findings import AppendCall, Edit, EnsureImport, InsertStatement, Span
+from devfix.flow import Flow
+from devfix.flow.lattice import Kind
+from devfix.inputs.strays import Group, Stray, base_of, targets_of
+from devfix.names import Binding, Names
+
+# Uses of a name that need it on the host: then it is moved where it meets the model, not before.
+_HOST_ROOTS = ("numpy", "matplotlib", "sklearn", "PIL", "cv2", "torchvision.utils", "torchvision.transforms")
+_HOST_METHODS = frozenset({"numpy", "tolist", "__array__", "to", "cuda", "cpu"})
+_DICT_METHODS = frozenset({"items", "keys", "values", "get", "pop", "update"})
+
+
+@dataclass(frozen=True)
+class Mover:
+    """Writes moves; `suffix` is what follows the device, such as `, non_blocking=True`."""
+
+    flow: Flow
+    names: Names
+    suffix: str = ""
+
+    def plan(self, group: Group) -> tuple[tuple[Edit, ...], Span, bool]:
+        """The edits for a group, where they take effect, and whether they are sure to be right."""
+        source, first, binding = self.flow.source, group.strays[0], group.binding
+        node = first.meeting.node
+        if binding is not None and binding.statement is not None and not isinstance(node, ast.Subscript):
+            alone = len(group.strays) == 1
+            inline = alone and (
+                binding.form == "other" or _single_use(self.names, binding) or _host_use(self.names, binding)
+            )
+            if binding.form in ("loop", "unpack") and not inline:
+                edits, sure = self._statement(group, binding)
+                if edits:
+                    return edits, source.span(binding.target), sure
+            elif binding.form == "single" and not inline and binding.value is not None:
+                if self._bound_before(first.device, source.span(binding.statement).start):
+                    span = source.span(binding.value)
+                    return (AppendCall(span, self._to(first.device)),), span, True
+        if any(_unpacked(stray) for stray in group.strays):
+            return (), source.span(node), False
+        edits = tuple(AppendCall(source.span(s.meeting.node), self._to(s.device)) for s in group.strays)
+        return edits, source.span(node), True
+
+    def _to(self, device: str) -> str:
+        return f".to({device}{self.suffix})"
+
+    def _bound_before(self, device: str, offset: int) -> bool:
+        """Can the device expression be written at an offset?"""
+        expression = ast.parse(device, mode="eval").body
+        for node in ast.walk(expression):
+            if isinstance(node, ast.Name):
+                bound = self.names.first_binding(node.id)
+                if bound is not None and bound > offset:
+                    return False
+        return True
+
+    def _statement(self, group: Group, binding: Binding) -> tuple[tuple[Edit, ...], bool]:
+        """One statement after the binding that moves every stray of the group, and if it is sure."""
+        source, device = self.flow.source, group.strays[0].device
+        assert binding.statement is not None
+        moved: dict[str, Stray] = {}
+        for stray in group.strays:
+            base = base_of(stray.meeting.node)
+            if base is not None:
+                moved.setdefault(base.id, stray)
+        offset = source.span(binding.statement).start
+        if not self._bound_before(device, offset):
+            return (), False
+        values: list[str] = []
+        sure = True
+        imports: tuple[Edit, ...] = ()
+        for name, stray in moved.items():
+            text, certain = self._moved(name, stray)
+            sure = sure and certain
+            values.append(text)
+            if "torch." in text and source.imports.get("torch") != "torch":
+                imports = (EnsureImport("torch"),)
+        statement = f"{', '.join(moved)} = {', '.join(values)}"
+        if isinstance(binding.statement, (ast.For, ast.AsyncFor)):
+            anchor, before = _loop_anchor(binding.statement, set(targets_of(binding.statement)))
+        else:
+            anchor, before = binding.statement, False
+        return (InsertStatement(source.span(anchor), statement, before), *imports), sure
+
+    def _moved(self, name: str, stray: Stray) -> tuple[str, bool]:
+        """`x.to(device)`, or its like for a batch that is a dict or a sequence."""
+        value = stray.meeting.value
+        to = self._to(stray.device)
+        if value.kind is not Kind.BATCH or value.name == "BatchEncoding":
+            return f"{name}{to}", True
+        attributes, keys = _uses(self.names, name)
+        if (
+            isinstance(self.flow.source.parents.get(stray.meeting.node), ast.keyword)
+            and stray.meeting.name == "**"
+        ) or ("str" in keys or attributes & _DICT_METHODS):
+            if attributes - _DICT_METHODS:
+                return f"{name}{to}", False
+            return f"{{k: v{to} if torch.is_tensor(v) else v for k, v in {name}.items()}}", True
+        if "int" in keys:
+            return f"[t{to} if torch.is_tensor(t) else t for t in {name}]", False
+        return f"{name}{to}", False
+
+
+def _unpacked(stray: Stray) -> bool:
+    """`model(**batch)`: nothing can be appended to the argument."""
+    return stray.meeting.name == "**" and stray.meeting.value.name != "BatchEncoding"
+
+
+def _single_use(names: Names, binding: Binding) -> bool:
+    return binding.form != "loop" and len(names.reads.get(binding.name, ())) == 1
+
+
+def _host_use(names: Names, binding: Binding) -> bool:
+    """Is the name read somewhere that needs it on the host?"""
+    parents = names.source.parents
+    for read in names.reads.get(binding.name, ()):
+        parent = parents.get(read)
+        if isinstance(parent, ast.Attribute) and parent.attr in _HOST_METHODS:
+            return True
+        if isinstance(parent, ast.Call) and parent.func is not read:
+            if names.source.qualified(parent.func).startswith(_HOST_ROOTS):
+                return True
+    return False
+
+
+def _loop_anchor(loop: ast.For | ast.AsyncFor, targets: set[str]) -> tuple[ast.stmt, bool]:
+    """The top of a loop's body, below statements that move its other elements."""
+    anchor, before = loop.body[0], True
+    for statement in loop.body:
+        if not (
+            isinstance(statement, ast.Assign)
+            and isinstance(statement.value, (ast.Call, ast.Tuple))
+            and {n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name)} <= targets
+        ):
+            break
+        calls = statement.value.elts if isinstance(statement.value, ast.Tuple) else [statement.value]
+        if not all(
+            isinstance(c, ast.Call) and isinstance(c.func, ast.Attribute) and c.func.attr in ("to", "cuda")
+            for c in calls
+        ):
+            break
+        anchor, before = statement, False
+    return anchor, before
+
+
+def _uses(names: Names, name: str) -> tuple[set[str], set[str]]:
+    """Attributes used on a name, and the types of the constant keys that index it."""
+    attributes: set[str] = set()
+    keys: set[str] = set()
+    for read in names.reads.get(name, ()):
+        parent = names.source.parents.get(read)
+        if isinstance(parent, ast.Attribute):
+            attributes.add(parent.attr)
+        elif isinstance(parent, ast.Subscript) and isinstance(parent.slice, ast.Constant):
+            keys.add(type(parent.slice.value).__name__)
+    return attributes, keys
