@@ -22,6 +22,20 @@ class Binding:
     parameter: bool = False
 
 
+_BINDERS = frozenset(
+    {
+        ast.Assign,
+        ast.AnnAssign,
+        ast.NamedExpr,
+        ast.For,
+        ast.AsyncFor,
+        ast.comprehension,
+        ast.withitem,
+        *_FUNCTIONS,
+    }
+)
+
+
 class Bindings:
     """Every binding of every name and `self.x` of a file, by the scope that it stands in."""
 
@@ -29,6 +43,8 @@ class Bindings:
         self.source = source
         self._found: dict[tuple[ast.AST, str], list[Binding]] = {}
         for node in source.walk():
+            if node.__class__ not in _BINDERS:
+                continue
             for target, value in _targets(node):
                 path = path_of(target)
                 if path:

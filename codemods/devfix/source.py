@@ -11,6 +11,9 @@ from functools import cached_property
 from devfix.findings import Span
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_SIMPLE = frozenset({ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Pass, ast.Raise})
+_SHARED = frozenset({"ctx", "op", "ops"})
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
@@ -65,13 +68,23 @@ class Source:
 
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
+        """Node -> the node around it; operators and contexts, which nodes share, are left out."""
         found: dict[ast.AST, ast.AST] = {}
         todo: list[ast.AST] = [self.tree]
         while todo:
             node = todo.pop()
-            for child in ast.iter_child_nodes(node):
-                found[child] = node
-                todo.append(child)
+            for field in node._fields:
+                if field in _SHARED:
+                    continue
+                value = getattr(node, field, None)
+                if value.__class__ is list:
+                    for item in value:
+                        if isinstance(item, ast.AST):
+                            found[item] = node
+                            todo.append(item)
+                elif isinstance(value, ast.AST):
+                    found[value] = node
+                    todo.append(value)
         return found
 
     def statement(self, node: ast.AST) -> ast.stmt:
@@ -98,41 +111,65 @@ class Source:
 
     def walk(self, root: ast.AST | None = None) -> Iterator[ast.AST]:
         """Every node below `root`, in no particular order; iterative, so depth does not matter."""
-        todo: list[ast.AST] = [root or self.tree]
-        while todo:
-            node = todo.pop()
-            yield node
-            todo.extend(ast.iter_child_nodes(node))
+        return iter(self._nodes) if root is None or root is self.tree else _walk(root)
+
+    @cached_property
+    def _nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the file: several codemods look at each of them."""
+        return (self.tree, *self.parents)
+
+    @cached_property
+    def calls(self) -> tuple[ast.Call, ...]:
+        """All calls of the file, in no particular order."""
+        return tuple(node for node in self._nodes if isinstance(node, ast.Call))
 
     # --- names ---------------------------------------------------------------------------
 
     @cached_property
+    def _outline(self) -> tuple[dict[str, str], tuple[Definition, ...]]:
+        """Imports and definitions, from one pass over the statements (expressions left out)."""
+        imports: dict[str, str] = {}
+        definitions: list[Definition] = []
+        todo: list[ast.AST] = [self.tree]
+        while todo:
+            node = todo.pop()
+            kind = node.__class__
+            if kind in _SIMPLE:
+                continue
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    if alias.asname:
+                        imports[alias.asname] = alias.name
+                    else:
+                        root = alias.name.partition(".")[0]
+                        imports[root] = root
+            elif isinstance(node, ast.ImportFrom):
+                module = "." * node.level + (node.module or "")
+                joint = "" if module.endswith(".") else "."
+                for alias in node.names:
+                    imports[alias.asname or alias.name] = f"{module}{joint}{alias.name}"
+            else:
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                    definitions.append(node)
+                for field in _BLOCKS:
+                    block = getattr(node, field, None)
+                    if block.__class__ is list:
+                        todo.extend(block)
+        return imports, tuple(definitions)
+
+    @property
     def imports(self) -> dict[str, str]:
         """Local name -> what it stands for, from every import in the file.
 
         `import torch.nn as nn` gives nn -> torch.nn; `from torch import nn` the same;
         relative imports keep their dots.
         """
-        found: dict[str, str] = {}
-        todo: list[ast.AST] = [self.tree]
-        while todo:
-            node = todo.pop()
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    if alias.asname:
-                        found[alias.asname] = alias.name
-                    else:
-                        root = alias.name.partition(".")[0]
-                        found[root] = root
-            elif isinstance(node, ast.ImportFrom):
-                module = "." * node.level + (node.module or "")
-                for alias in node.names:
-                    joint = "" if module.endswith(".") else "."
-                    found[alias.asname or alias.name] = f"{module}{joint}{alias.name}"
-            else:
-                for field in _BLOCKS:
-                    todo.extend(getattr(node, field, ()))
-        return found
+        return self._outline[0]
+
+    @property
+    def definitions(self) -> tuple[Definition, ...]:
+        """Every function and class of the file, nested ones included, in no particular order."""
+        return self._outline[1]
 
     def qualified(self, node: ast.AST) -> str:
         """The dotted name of a Name or Attribute chain through the imports, else an empty string."""
@@ -146,3 +183,11 @@ class Source:
         if root is None:
             return ""
         return ".".join([root, *reversed(parts)])
+
+
+def _walk(root: ast.AST) -> Iterator[ast.AST]:
+    todo: list[ast.AST] = [root]
+    while todo:
+        node = todo.pop()
+        yield node
+        todo.extend(ast.iter_child_nodes(node))

@@ -344,7 +344,7 @@ SILENT = {
         "class Classifier(nn.Module):\n    def __init__(self, backbone):\n        super().__init__()\n"
         "        self.backbone = backbone\n"
         "        self.token = nn.Parameter(torch.zeros(1, backbone.embed_dim))\n"
-        "net = Classifier(model)\nnet.to(device)\nnet(x)\n"
+        "model.to(device)\nnet = Classifier(model)\n"
     ),
     "a branch about devices": "if torch.cuda.is_available():\n    model.to(device)\nmodel(x)\n",
     "a branch about something that is not there": "if model is not None:\n    model.to(device)\nmodel(x)\n",

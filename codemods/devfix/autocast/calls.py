@@ -68,7 +68,7 @@ class AutocastCalls:
 
     def find(self) -> list[AutocastCall]:
         """In the order of the text; wrappers of this file come with the calls of them."""
-        nodes = [node for node in self._source.walk() if isinstance(node, ast.Call)]
+        nodes = list(self._source.calls)
         nodes.sort(key=lambda node: (node.lineno, node.col_offset))
         found = [call for call in map(self._direct, nodes) if call is not None]
         known = list(found)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from devfix.flow import torch_api
 from devfix.source import Source
@@ -35,50 +35,63 @@ _SIZE_NAME = re.compile(
 )
 _MODULE_ANNOTATION = re.compile(r"(?:^|\.)(?:Module|PreTrainedModel|\w+Model|\w+Net)$")
 _TENSOR_ANNOTATION = re.compile(r"(?:^|\.)(?:Tensor|\w*Tensor)$")
-_CHAIN = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+")
 
 
+# The same few names are asked for again and again.
+_remembered = lru_cache(maxsize=4096)
+
+
+@_remembered
 def looks_like_device(path: str) -> bool:
     return bool(_DEVICE_NAME.search(path))
 
 
+@_remembered
 def looks_like_loader(path: str) -> bool:
     return bool(_LOADER_NAME.search(path))
 
 
+@_remembered
 def looks_like_module(path: str) -> bool:
     return bool(_MODULE_NAME.search(path))
 
 
+@_remembered
 def looks_like_loss(path: str) -> bool:
     """A criterion: it compares its arguments, so they must be in one place."""
     return bool(_LOSS_NAME.search(path))
 
 
+@_remembered
 def looks_like_pipeline(path: str) -> bool:
     """A pipeline of diffusers or transformers: it places its own inputs."""
     return bool(_PIPELINE_NAME.search(path))
 
 
+@_remembered
 def looks_like_layer(name: str) -> bool:
     """The name of a class of layers: `LoRALinearLayer`, `ArcFaceHead`."""
     return bool(_LAYER_NAME.search(name))
 
 
+@_remembered
 def looks_like_size(name: str) -> bool:
     """An attribute of a module that is a number: `in_features`, `hidden_size`."""
     return bool(_SIZE_NAME.search(name))
 
 
+@_remembered
 def looks_like_processor(path: str) -> bool:
     """Something that turns host data into the input of a model."""
     return bool(_PROCESSOR_NAME.search(path))
 
 
+@_remembered
 def makes_token_ids(name: str) -> bool:
     return bool(_TOKENS_NAME.search(name))
 
 
+@_remembered
 def makes_device_batches(name: str) -> bool:
     """Loader factories that are known to put batches on the device by themselves."""
     return "prefetch" in name.lower() or name == "create_loader" or name[:1].isupper()
@@ -131,12 +144,19 @@ class Evidence:
     @cached_property
     def _uses(self) -> dict[str, set[str]]:
         uses: dict[str, set[str]] = {}
-        for chain in set(_CHAIN.findall(self._source.text)):
-            path, _, attribute = chain.rpartition(".")
-            uses.setdefault(path, set()).add(attribute)
-            while "." in path:
-                path, _, attribute = path.rpartition(".")
-                uses.setdefault(path, set()).add(attribute)
+        text = self._source.text
+        # Looking for some fifty words is several times faster than matching every dotted name.
+        for attribute in torch_api.MODULE_ONLY | torch_api.TENSOR_ONLY:
+            needle = f".{attribute}"
+            at = text.find(needle)
+            while at >= 0:
+                end = at + len(needle)
+                if not (text[end : end + 1].isalnum() or text.startswith("_", end)):
+                    start = at
+                    while start and (text[start - 1].isalnum() or text[start - 1] in "._"):
+                        start -= 1
+                    uses.setdefault(text[start:at], set()).add(attribute)
+                at = text.find(needle, end)
         return uses
 
     def used_as_module(self, path: str) -> bool:

@@ -88,6 +88,7 @@ class _Track:
     used: list[Event] = field(default_factory=list)
     later: list[Event] = field(default_factory=list)
     first_use: Event | None = None
+    foreign: bool = False  # moved in another method
 
 
 class _Reader:
@@ -136,11 +137,30 @@ class _Reader:
 
     def _made_there(self, event: Event) -> _Track | None:
         """The track of an object that was on a device from its making: `Model().to(device)`."""
-        move = made_on_device(self.source, self.scope, event)
+        move = _earlier_move(self.source, event)
         if move is None:
             return None
+        foreign = _function(self.source, move.node) is not self.scope.node
+        if foreign and not self._of_init(event, move):
+            return None
         track = self.tracks[event.value.identity] = _Track([move])
+        track.foreign = foreign
+        track.used = [move] if foreign else []
         return track
+
+    def _of_init(self, event: Event, move: Event) -> bool:
+        """Was it moved in `__init__`, and in no other method?"""
+        init = _function(self.source, move.node)
+        if self.scope.owner is None or self.source.parents.get(init) is not self.scope.owner:
+            return False
+        path = next((e.path for e in self.scope.events if e.value.identity == event.value.identity), "")
+        root = ".".join(path.split(".")[:2])
+        move.path = root
+        return root.startswith("self.") and not any(
+            other.path == root
+            for other in self.flow.events(What.MOVE)
+            if other.scope.owner is self.scope.owner and other.scope.node is not init
+        )
 
     def _move(self, event: Event) -> None:
         place = event.place
@@ -171,7 +191,7 @@ class _Reader:
         return any(
             move.place is not None
             and move.place.where is not Where.CPU
-            and follows(self.source, move.node, event.node)
+            and (track.foreign or follows(self.source, move.node, event.node))
             for move in (*track.moves, *track.later)
         )
 
@@ -231,15 +251,23 @@ class _Reader:
 
 def made_on_device(source: Source, scope: Scope, event: Event) -> Event | None:
     """The move of a module that this function makes and moves in one go, if no event tells."""
+    move = _earlier_move(source, event)
+    return move if move is not None and _function(source, move.node) is scope.node else None
+
+
+def _earlier_move(source: Source, event: Event) -> Event | None:
     value, place = event.value, event.value.place
     if event.what is What.MOVE or value.kind is not Kind.MODULE or not place.on_device or value.arms:
         return None
     made = place.node
     if not isinstance(made, ast.Call):
         return None
-    if (source.enclosing(made, ast.FunctionDef, ast.AsyncFunctionDef) or source.tree) is not scope.node:
-        return None
-    return Event(What.MOVE, made, source.statement(made), scope, value, place=place, order=event.order - 1)
+    statement = source.statement(made)
+    return Event(What.MOVE, made, statement, event.scope, value, place=place, order=event.order - 1)
+
+
+def _function(source: Source, node: ast.AST) -> ast.AST:
+    return source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef) or source.tree
 
 
 # --- what arrives ----------------------------------------------------------------------------

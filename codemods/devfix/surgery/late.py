@@ -30,6 +30,7 @@ from devfix.source import Source
 # Classes whose `load_state_dict` takes the loaded tensors as they are, wherever they are.
 _KEEPS_WHAT_IS_LOADED = frozenset({"EMAModel"})
 _DDP = ("DistributedDataParallel", "DDP")
+_LOADING = re.compile(r"(?:^|_)(?:load|resume|restore)(?:_|$)")
 _OTHER_REASONS = re.compile(
     r"dist|rank|parallel|half|fp16|amp|ddp|fsdp|deepspeed|accelerat|offload|quant|load_in|vram|world|not in|"
     r"None",
@@ -127,40 +128,61 @@ def _before(source: Source, move: Event, target: ast.stmt, path: str = "") -> tu
 def _after_use(flow: Flow, scope: Scope, move: Event) -> Late | None:
     """The module is run on something that is on the device already, and only then moved."""
     source = flow.source
-    for event in scope.events[: move.order]:
-        if (
-            event.what is not What.USE
-            or event.via
-            or not isinstance(event.node, ast.Call)
-            or event.place is None
-        ):
+    for node, event in _early_uses(flow, scope, move):
+        if not follows(source, node, move.node) or _earlier(source, scope, move):
             continue
-        if event.place.where is not Where.DEFAULT or event.detail.startswith("passed") or event.value.bare:
-            continue
-        if event.path != move.path and not event.path.startswith(move.path + "."):
-            continue
-        given = [flow.value(argument) for argument in event.node.args]
-        if not any(value.kind in (Kind.TENSOR, Kind.BATCH) and value.place.on_device for value in given):
-            continue
-        if not follows(source, event.node, move.node) or _earlier(source, scope, move):
-            continue
-        line = _line(source, event.node)
-        edits = _before(source, move, event.statement)
+        statement = source.statement(node)
+        edits = _before(source, move, statement)
+        line, later = _line(source, event.node), _line(source, move.node)
+        start = source.span(statement).start
         if any(
-            e.what is What.ATTACH and e.path.startswith(move.path + ".")
-            for e in scope.events[event.order : move.order]
+            e.what is What.ATTACH
+            and e.path.startswith(move.path + ".")
+            and source.span(e.statement).start >= start
+            for e in scope.events[: move.order]
         ):
             edits = edits[:1]  # what arrives later needs the late move, too
         return Late(
-            source.span(event.node),
-            f"`{event.path}` is run on line {line}, but `{move.path}` is moved only on line "
-            f"{_line(source, move.node)}",
+            source.span(node),
+            f"`{event.path}` is run on line {line}, but `{move.path}` is moved only on line {later}",
             f"move `{move.path}` before it is run",
             edits,
             Safety.SAFE,
             (Related(source.span(move.node), f"`{move.path}` is moved here"),),
         )
     return None
+
+
+def _early_uses(flow: Flow, scope: Scope, move: Event) -> Iterator[tuple[ast.expr, Event]]:
+    """Runs of an unmoved module on a tensor of the device, with the expression of this scope."""
+    for event in scope.events[: move.order]:
+        if not event.via and _meets_device(flow, event, move):
+            yield event.node, event
+    if move.path != "self" or scope.owner is None:
+        return
+    # A method that is called on the way, such as one that probes for the size of a layer.
+    methods = {other.name: other for other in flow.scopes if other.owner is scope.owner}
+    for node in flow.source.walk(scope.node):
+        if isinstance(node, ast.Call) and dotted(node.func).startswith("self."):
+            method = methods.get(dotted(node.func).removeprefix("self."))
+            if method is None or method is scope:
+                continue
+            moved = any(e.what is What.MOVE and e.path == "self" for e in method.events)
+            for event in () if moved else method.events:
+                if not event.via and _meets_device(flow, event, move):
+                    yield node, event
+
+
+def _meets_device(flow: Flow, event: Event, move: Event) -> bool:
+    node, place = event.node, event.place
+    if event.what is not What.USE or not isinstance(node, ast.Call) or place is None:
+        return False
+    if place.where is not Where.DEFAULT or event.detail.startswith("passed") or event.value.bare:
+        return False
+    if event.path != move.path and not event.path.startswith(move.path + "."):
+        return False
+    given = [flow.value(argument) for argument in node.args]
+    return any(value.kind in (Kind.TENSOR, Kind.BATCH) and value.place.on_device for value in given)
 
 
 # --- after a wrap ----------------------------------------------------------------------------
@@ -195,11 +217,12 @@ def _after_wrap(source: Source, scope: Scope, move: Event) -> Late | None:
 
 def _after_restore(source: Source, scope: Scope, move: Event) -> Late | None:
     """`Optimizer.load_state_dict` puts the state where the parameters are, and it stays there."""
-    if "load_state_dict" not in source.text or _earlier(source, scope, move):
+    if f"{move.path}.parameters" not in source.text or _earlier(source, scope, move):
         return None
     for made, name in _optimizers(source, scope, move.path):
         for node in source.walk(scope.node):
-            if not isinstance(node, ast.Call) or dotted(node.func) != f"{name}.load_state_dict":
+            sure = isinstance(node, ast.Call) and _loads(node, name)
+            if sure is False or not isinstance(node, ast.Call):
                 continue
             if (
                 made is source.statement(node)
@@ -207,16 +230,29 @@ def _after_restore(source: Source, scope: Scope, move: Event) -> Late | None:
                 or not follows(source, node, move.node)
             ):
                 continue
+            how = "is" if sure else "may be"
+            line, later = _line(source, node), _line(source, move.node)
             return Late(
                 source.span(move.node),
-                f"the state of `{name}` is loaded on line {_line(source, node)}, with `{move.path}` still on "
-                f"the CPU; it stays there when `{move.path}` is moved on line {_line(source, move.node)}",
+                f"the state of `{name}` {how} loaded on line {line}, with `{move.path}` still on the CPU; "
+                f"it stays there when `{move.path}` is moved on line {later}",
                 f"move `{move.path}` before `{name}` is made",
                 _before(source, move, made),
-                Safety.SAFE,
+                Safety.SAFE if sure else Safety.UNSAFE,
                 (Related(source.span(node), "the state is loaded here"),),
             )
     return None
+
+
+def _loads(call: ast.Call, optimizer: str) -> bool | None:
+    """Does a call load the optimizer's state? None where only its name says so."""
+    name = dotted(call.func)
+    if name == f"{optimizer}.load_state_dict":
+        return True
+    given = (*call.args, *(keyword.value for keyword in call.keywords))
+    if _LOADING.search(name.rpartition(".")[2]) and any(dotted(argument) == optimizer for argument in given):
+        return None
+    return False
 
 
 def _optimizers(source: Source, scope: Scope, path: str) -> Iterator[tuple[ast.stmt, str]]:

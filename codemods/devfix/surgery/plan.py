@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from devfix.findings import (
     DeleteStatement,
@@ -131,7 +132,7 @@ class Plan:
         roots = {self.path}
         nodes = [
             node
-            for node in self.source.walk(_body(self.source, self.anchor))
+            for node in self.source.walk(_function(self.source, self.anchor))
             if isinstance(node, (ast.expr, ast.stmt)) and start <= self._span(node).start < stop
         ]
         for node in sorted(nodes, key=lambda n: self._span(n).start):
@@ -233,6 +234,8 @@ class Plan:
     def _valid(self, move: Event, suffix: str) -> bool:
         """Does the device expression mean the same at the anchor?"""
         assert self.anchor is not None
+        if _function(self.source, move.node) is not _function(self.source, self.anchor):
+            return re.fullmatch(r"\.cuda\(\)|\.\w+\((?:device=)?self(?:\.\w+)+\)", suffix) is not None
         expression = ast.parse("x" + suffix, mode="eval").body
         assert isinstance(expression, ast.Call)
         parts: list[ast.AST] = [*expression.args, *(k.value for k in expression.keywords)]
@@ -292,11 +295,11 @@ def _suffix(move: Event) -> str:
     return f".{node.func.attr}{ast.unparse(call)}"
 
 
+def _function(source: Source, node: ast.AST) -> ast.AST:
+    return source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef) or source.tree
+
+
 def _mentions(node: ast.AST, path: str) -> bool:
     return any(
         isinstance(part, (ast.Name, ast.Attribute)) and path_of(part) == path for part in ast.walk(node)
     )
-
-
-def _body(source: Source, node: ast.AST) -> ast.AST:
-    return source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef, ast.Module) or source.tree

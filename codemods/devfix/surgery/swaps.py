@@ -29,13 +29,13 @@ def swapped_layers(flow: Flow) -> Iterator[Late]:
     source = flow.source
     if "setattr(" not in source.text and "._modules[" not in source.text and "Parameter(" not in source.text:
         return
-    for node in source.walk():
+    for node in sorted(source.definitions, key=lambda node: node.lineno):
         if isinstance(node, _FUNCTIONS):
             places = _places(node)
             if places and not _is_moved_elsewhere(flow, node):
                 yield from _shared(source, node, places)
                 yield from _replaced(source, node, places)
-        elif isinstance(node, ast.ClassDef):
+        else:
             yield from _wrapper(flow, node)
 
 
