@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from devfix.codemod import Codemod, Example
+from devfix.comparing import device_after, has_parameters
 from devfix.findings import Edit, EnsureImport, Finding, InsertStatement, Safety
 from devfix.flow import Flow
 from devfix.flow.events import Event, Scope, What
 from devfix.flow.frame import path_of
-from devfix.flow.lattice import Kind, Value, Where
+from devfix.flow.lattice import Kind, Where
 from devfix.flow.methods import MOVES
-from devfix.placing import dotted, follows, rebound, siblings, steady
+from devfix.placing import dotted, follows, siblings
 from devfix.source import Source
-from devfix.surgery.arrivals import made_on_device, own_parts_stay, surgeries
+from devfix.surgery.arrivals import made_on_device, surgeries
 
 _HEAD = """\
 import torch
@@ -168,9 +169,12 @@ print(loss(model(x), torch.zeros(1, 2, device=device)).item())
         for scope in flow.scopes:
             if scope.owned:
                 continue
+            moves = list(_last_moves(flow.source, scope))
+            if not moves and not self.inputs:
+                continue
             asserted = _asserted(flow.source, scope)
             anchors: set[tuple[str, ast.stmt]] = set()
-            for move in _last_moves(flow.source, scope):
+            for move in moves:
                 path = _path(move)
                 anchor = _anchor(flow.source, scope, move)
                 if not path or path in asserted or (path, anchor) in anchors:
@@ -184,7 +188,7 @@ print(loss(model(x), torch.zeros(1, 2, device=device)).item())
 
     def _model(self, flow: Flow, move: Event, path: str, anchor: ast.stmt, *, stray: bool) -> Finding | None:
         source = flow.source
-        device = _device(flow, move, anchor)
+        device = device_after(flow, move, anchor)
         if not device:
             return None
         imports: tuple[Edit, ...] = (EnsureImport("torch"),) if "torch." in device else ()
@@ -196,7 +200,7 @@ print(loss(model(x), torch.zeros(1, 2, device=device)).item())
             imports += (EnsureImport("itertools"),)
         else:
             text = f"assert next({path}.parameters()).device == {device}"
-        sure = not stray and _has_parameters(flow, move.value) and not _is_given(move.scope, path)
+        sure = not stray and has_parameters(flow, move.value) and not _is_given(move.scope, path)
         return self.finding(
             source.span(move.node),
             f"`{path}` is moved here; nothing checks that it arrives",
@@ -232,7 +236,7 @@ print(loss(model(x), torch.zeros(1, 2, device=device)).item())
                     f"nothing checks that `{name}` is where `{path}` is",
                     title=f"assert where `{name}` is",
                     edits=(InsertStatement(source.span(event.statement), text, before=True),),
-                    safety=Safety.SAFE if _has_parameters(flow, value) else Safety.UNSAFE,
+                    safety=Safety.SAFE if has_parameters(flow, value) else Safety.UNSAFE,
                 )
 
 
@@ -336,66 +340,6 @@ def _anchor(source: Source, scope: Scope, move: Event) -> ast.stmt:
             break
         anchor = pair[1]
     return anchor
-
-
-def _device(flow: Flow, move: Event, anchor: ast.stmt) -> str:
-    """What the device of a parameter is compared with; empty where that cannot be written there."""
-    source, node = flow.source, move.node
-    assert isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-    given: list[ast.expr] = [k.value for k in node.keywords if k.arg == "device"] or node.args[:1]
-    if not given:
-        return "" if node.func.attr == "to" else f'torch.empty(0, device="{node.func.attr}").device'
-    argument = given[0]
-    if node.func.attr != "to" and not (
-        isinstance(argument, ast.Constant) and isinstance(argument.value, int)
-    ):
-        return ""  # `.cuda(index)`
-    if isinstance(argument, ast.Starred) or not steady(source, argument):
-        return ""
-    if rebound(source, [argument], move.statement, anchor):
-        return ""
-    text = source.code(argument) if "\n" not in source.code(argument) else ast.unparse(argument)
-    value = flow.value(argument)
-    if value.kind in (Kind.TENSOR, Kind.BATCH):
-        return ""  # `module.to(tensor)`
-    if isinstance(argument, ast.Attribute) and argument.attr == "device":
-        if flow.value(argument.value).kind is Kind.TENSOR:
-            return text
-    return text if _is_exact(argument, value) else f"torch.empty(0, device={text}).device"
-
-
-def _is_exact(argument: ast.expr, value: Value) -> bool:
-    """Is a value surely a torch.device that a tensor's device can be equal to?"""
-    if value.kind is not Kind.DEVICE or value.form != "object":
-        return False
-    if value.parameter >= 0 or isinstance(argument, ast.Attribute):
-        return False  # callers out of sight may give, or set, another one
-    made = value.node
-    if not isinstance(made, ast.Call) or made.keywords or not made.args:
-        return False
-    if len(made.args) == 2:
-        return True
-    return _names_one(made.args[0])
-
-
-def _names_one(node: ast.expr) -> bool:
-    """Does a string name one device: `"cpu"`, or with an index?"""
-    if isinstance(node, ast.IfExp):
-        return _names_one(node.body) and _names_one(node.orelse)
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value == "cpu" or node.value.partition(":")[2].isdigit()
-    return False
-
-
-def _has_parameters(flow: Flow, module: Value) -> bool:
-    """Does a module surely have parameters?"""
-    if module.bare or not module.sure or not isinstance(module.node, ast.Call):
-        return False
-    if module.name == "torch.nn.Sequential":
-        return any(_has_parameters(flow, flow.value(argument)) for argument in module.node.args)
-    if own_parts_stay(flow, module.name, frozenset()):
-        return True
-    return module.name.startswith("torch.nn.") and not module.name.endswith(("List", "Dict", "Loss"))
 
 
 def _within(argument: ast.expr, statement: ast.stmt, source: Source) -> bool:

@@ -31,7 +31,8 @@ def swapped_layers(flow: Flow) -> Iterator[Late]:
         return
     for node in sorted(source.definitions, key=lambda node: node.lineno):
         if isinstance(node, _FUNCTIONS):
-            places = _places(node)
+            text = source.code(node)
+            places = _places(node) if "setattr(" in text or "._modules[" in text else []
             if places and not _is_moved_elsewhere(flow, node):
                 yield from _shared(source, node, places)
                 yield from _replaced(source, node, places)

@@ -1,0 +1,91 @@
+"""Which of torch's operations want their tensors in one place, as tables.
+
+What CUDA accepts: a CPU tensor without dimensions in pointwise operations, a CPU index into a CUDA
+tensor, copies by basic indices in either direction. Everything else raises.
+"""
+
+from __future__ import annotations
+
+import re
+
+from devfix.flow import torch_api
+
+# Take no `device=`; the result is moved instead.
+FROM_HOST = frozenset({"torch.from_numpy", "torch.frombuffer"})
+MADE = torch_api.FACTORIES | torch_api.LEGACY | FROM_HOST
+LASTS = frozenset(name.rpartition(".")[2] for name in MADE)
+LEGACY_DTYPES = {
+    "Tensor": "float32", "FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "float16",
+    "BFloat16Tensor": "bfloat16", "LongTensor": "long", "IntTensor": "int32", "ShortTensor": "int16",
+    "CharTensor": "int8", "ByteTensor": "uint8", "BoolTensor": "bool",
+}  # fmt: skip
+
+# Also a tensor without dimensions must be in the same place.
+STRICT = frozenset(
+    {
+        "cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "row_stack",
+        "clamp", "clip", "quantile", "nanquantile", "meshgrid", "block_diag", "cartesian_prod", "index_select",
+        "gather", "take_along_dim", "searchsorted", "isin", "matmul", "mm", "bmm",
+    }
+)  # fmt: skip
+# Functions and methods that take tensors from anywhere, or give none.
+FOREIGN = frozenset(
+    {
+        "copy_", "set_", "expand_as", "view_as", "reshape_as", "resize_as_", "share_memory_", "split",
+        "tensor_split", "fill_", "broadcast_tensors", "broadcast_shapes", "multinomial", "is_tensor", "save",
+        "size", "dim", "numel", "register_hook", "item", "tolist", "new_tensor", "result_type", "can_cast",
+        "promote_types", "is_same_size", "typename", "zeros_like", "set_data", "pad_sequence", "index",
+        "result_type", "manual_seed", "atleast_1d", "atleast_2d", "atleast_3d", "allclose_", "is_nonzero",
+    }
+)  # fmt: skip
+# Roots below torch whose functions are no operations over tensors.
+_OPERATIONS = re.compile(
+    r"torch\.(?:(?:nn\.functional|linalg|fft|special|functional|Tensor|_C\._nn)\.)?[a-z_]\w*$"
+    r"|torch\.autograd\.(?:grad|backward)$"
+)
+_NO_OPERATIONS = torch_api.NOT_TENSOR_CALLS | {"torch.randint_like", "torch.split_with_sizes"}
+# Give a tensor without dimensions when they are told no dimension.
+REDUCTIONS = frozenset(
+    {
+        "sum", "mean", "max", "min", "prod", "norm", "std", "var", "median", "argmax", "argmin", "any", "all",
+        "nansum", "nanmean", "logsumexp", "amax", "amin", "dot", "count_nonzero", "trace", "det", "vdot",
+    }
+)  # fmt: skip
+# Methods that only tensors have; `size` and `dim` are attributes of other things, so they must be called.
+TENSOR_METHODS = frozenset(
+    {
+        "unsqueeze", "unsqueeze_", "permute", "contiguous", "detach", "long", "softmax", "log_softmax",
+        "sigmoid", "expand", "expand_as", "view_as", "masked_fill", "masked_fill_", "scatter_", "scatter",
+        "scatter_add_", "gather", "index_select", "bmm", "type_as", "new_zeros", "new_ones", "new_tensor",
+        "new_full", "new_empty", "unbind", "narrow", "numel", "is_cuda", "float", "is_floating_point",
+        "requires_grad", "requires_grad_", "topk", "unfold", "matmul", "size", "dim", "bool", "masked_select",
+        "log_softmax", "clamp", "device", "get_device", "repeat_interleave", "cuda", "view", "nelement",
+    }
+)  # fmt: skip
+# Of those, the ones that something else may have as well: alone they are too little.
+WEAK_METHODS = frozenset({"device", "cuda", "float", "view", "requires_grad_", "requires_grad", "bool"})
+CALLED_ONLY = frozenset({"size", "dim", "expand", "view", "float", "bool", "scatter", "long"})
+# Layers with parameters, so that their inputs must be where they are.
+WEIGHTED = frozenset(
+    f"torch.nn.{name}"
+    for name in [
+        "Linear", "Bilinear", "Embedding", "EmbeddingBag", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d",
+        "ConvTranspose2d", "ConvTranspose3d", "LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell",
+        "MultiheadAttention", "LayerNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "PReLU",
+        "TransformerEncoder", "TransformerDecoder", "TransformerEncoderLayer", "TransformerDecoderLayer",
+        "Transformer",
+    ]
+)  # fmt: skip
+# Of those, the ones whose `weight` tells where they are.
+WITH_WEIGHT = frozenset(f"torch.nn.{name}" for name in ["Linear", "Embedding", "Conv1d", "Conv2d", "LayerNorm"])
+
+
+def is_operation(name: str) -> bool:
+    """Does a qualified name stand for an operation over tensors, which must be in one place?"""
+    last = name.rpartition(".")[2]
+    return (
+        bool(_OPERATIONS.match(name))
+        and name not in _NO_OPERATIONS
+        and last not in FOREIGN
+        and not last.startswith(("is_", "set_", "get_"))
+    )

@@ -1,0 +1,118 @@
+"""What following a function's tensors knows of a value."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+
+
+class Form(Enum):
+    UNKNOWN = auto()
+    MAYBE = auto()  # made from a parameter by something out of sight; its uses may tell that it is a tensor
+    TENSOR = auto()
+    LIST = auto()  # list or tuple; `items` are its elements as far as known
+    DEVICE = auto()
+    OTHER = auto()  # certainly no tensor: number, shape, string, array
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A device that is not the default one: `text` is how it is written (`x.device`, `device`).
+
+    `sure`: it surely is a tensor, and never None.
+    """
+
+    text: str
+    sure: bool = True
+
+    @property
+    def root(self) -> str:
+        return self.text.partition("(")[0].partition("[")[0].partition(".")[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """A call that makes a tensor on the default device; `names` is what could be written there."""
+
+    call: ast.Call
+    name: str
+    names: Mapping[str, Fact] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One value. `origins`: it may be one of these, on the default device. `flat`: False where it has a
+    dimension, True where it has none, None where that is not known. `filled`: device data was written to it."""
+
+    form: Form
+    origins: frozenset[Origin] = frozenset()
+    anchor: Anchor | None = None
+    flat: bool | None = None
+    items: tuple[Fact, ...] = ()
+    filled: Anchor | None = None
+    basic: bool = False  # an index of integers: a number or a tensor without dimensions
+
+    @property
+    def placed(self) -> bool:
+        """A tensor that certainly is not where the default device is."""
+        return self.form is Form.TENSOR and self.anchor is not None and not self.origins
+
+    @property
+    def stray(self) -> bool:
+        return self.form is Form.TENSOR and bool(self.origins)
+
+
+UNKNOWN = Fact(Form.UNKNOWN)
+OTHER = Fact(Form.OTHER)
+MAYBE = Fact(Form.MAYBE)
+_MOST_ITEMS = 12
+
+
+def join(a: Fact, b: Fact) -> Fact:
+    """The value after two branches: what it may be in either."""
+    if a == b:
+        return a
+    for one, other in ((a, b), (b, a)):
+        if one.form is Form.OTHER and other.form is not Form.DEVICE:
+            return other  # None or a number in one arm: it is not that where it meets a tensor
+    if a.form is not b.form:
+        tensors = [one for one in (a, b) if one.form is Form.TENSOR]
+        if len(tensors) == 1 and tensors[0].stray and {a.form, b.form} & {Form.MAYBE, Form.UNKNOWN}:
+            return replace(tensors[0], anchor=None, flat=tensors[0].flat)
+        return UNKNOWN
+    if a.form is Form.LIST:
+        return listed((*a.items, *(item for item in b.items if item not in a.items)))
+    if a.form is Form.DEVICE:
+        return a if a.anchor is None or b.anchor is None or a.anchor.text == b.anchor.text else UNKNOWN
+    # One way stray and one way placed: it may be either. Not known at all on one way: not placed.
+    anchor = a.anchor or b.anchor
+    if (a.anchor is None and not a.origins) or (b.anchor is None and not b.origins):
+        anchor = None
+    elif a.anchor is not None and b.anchor is not None:
+        anchor = a.anchor if a.anchor.sure or not b.anchor.sure else b.anchor
+    return Fact(
+        a.form,
+        a.origins | b.origins,
+        anchor,
+        a.flat if a.flat == b.flat else None,
+        filled=a.filled or b.filled,
+    )
+
+
+def listed(items: tuple[Fact, ...]) -> Fact:
+    """A list or tuple of these elements."""
+    return Fact(Form.LIST, items=items[:_MOST_ITEMS])
+
+
+def element(value: Fact) -> Fact:
+    """What iterating over a value gives."""
+    if value.form is Form.TENSOR:
+        return replace(value, flat=None, basic=True)
+    if value.form is Form.LIST and value.items:
+        result = value.items[0]
+        for item in value.items[1:]:
+            result = join(result, item)
+        return result
+    return MAYBE if value.form is Form.MAYBE else UNKNOWN

@@ -1,0 +1,1 @@
+"""Hard-coded accelerators: where they stand, and the device expression that belongs there."""

@@ -1,0 +1,242 @@
+"""The classes of a file that are `nn.Module`s: what their methods store in `self`, and where it is read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from devfix.flow import frameworks, torch_api
+from devfix.names import Names
+from devfix.source import Source
+
+Method = ast.FunctionDef | ast.AsyncFunctionDef
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_MODULE_ENDS = ("PreTrainedModel", "ModelMixin")
+_NOT_MODULES = frozenset({"object", "ABC", "Protocol", "Enum", "NamedTuple", "TypedDict", "Function"})
+# Methods that decide themselves what moves along, or what counts as registered.
+_OWN_WAYS = frozenset(
+    {"_apply", "to", "cuda", "cpu", "__setattr__", "__getattr__", "__getattribute__", "parameters",
+     "named_parameters", "named_modules", "children", "named_children", "register_buffer"}
+)  # fmt: skip
+# Attributes of every nn.Module; nothing can be registered under these names.
+RESERVED = frozenset(
+    {"T_destination", "add_module", "apply", "bfloat16", "buffers", "call_super_init", "children", "compile",
+     "cpu", "cuda", "double", "dump_patches", "eval", "extra_repr", "float", "forward", "get_buffer",
+     "get_extra_state", "get_parameter", "get_submodule", "half", "ipu", "load_state_dict", "modules", "mtia",
+     "named_buffers", "named_children", "named_modules", "named_parameters", "parameters",
+     "register_backward_hook", "register_buffer", "register_forward_hook", "register_forward_pre_hook",
+     "register_module", "register_parameter", "requires_grad_", "set_extra_state", "set_submodule",
+     "share_memory", "state_dict", "to", "to_empty", "train", "training", "type", "xpu", "zero_grad"}
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Store:
+    """One place that gives `self.<name>` a value.
+
+    `form`: "single" (`self.x = v`), "typed" (`self.x: T = v`), "unpack" (one of several targets),
+    "augmented", "deleted" or "other" (chained, loop target, with, walrus). `value` is what is
+    assigned; of "unpack" the whole right side, `index` being the position among the targets.
+    """
+
+    name: str
+    target: ast.Attribute
+    statement: ast.stmt
+    method: Method
+    form: str
+    value: ast.expr | None = None
+    index: int = -1
+
+
+class ModuleClass:
+    """One class of a file that is, surely or by strong signs, an `nn.Module`.
+
+    `certain`: torch's own base is in sight; otherwise only the class's shape speaks for it.
+    """
+
+    def __init__(self, source: Source, node: ast.ClassDef, bases: tuple[ModuleClass, ...], certain: bool):
+        self.source = source
+        self.node = node
+        self.bases = bases
+        self.certain = certain
+        self.methods = {item.name: item for item in node.body if isinstance(item, _DEFINITIONS)}
+        self.heirs: list[ModuleClass] = []
+
+    @property
+    def init(self) -> Method | None:
+        return self.methods.get("__init__")
+
+    @cached_property
+    def lineage(self) -> tuple[ModuleClass, ...]:
+        """The class and its ancestors in this file."""
+        found: list[ModuleClass] = [self]
+        for item in found:
+            found.extend(base for base in item.bases if base not in found)
+        return tuple(found)
+
+    @cached_property
+    def descendants(self) -> tuple[ModuleClass, ...]:
+        found: list[ModuleClass] = list(self.heirs)
+        for item in found:
+            found.extend(heir for heir in item.heirs if heir not in found)
+        return tuple(found)
+
+    def method(self, name: str) -> tuple[ModuleClass, Method] | None:
+        """A method by name, with the class of this file that defines it."""
+        for owner in self.lineage:
+            if name in owner.methods:
+                return owner, owner.methods[name]
+        return None
+
+    @cached_property
+    def stores(self) -> dict[str, tuple[Store, ...]]:
+        """Every store to an attribute of `self`, in the order of the text."""
+        found: dict[str, list[Store]] = {}
+        for method in self.methods.values():
+            me = self_name(method)
+            if me:
+                for store in _stores(self.source, method, me):
+                    found.setdefault(store.name, []).append(store)
+        return {name: tuple(sorted(each, key=_position)) for name, each in found.items()}
+
+    @cached_property
+    def loads(self) -> dict[str, tuple[ast.Attribute, ...]]:
+        """Every read of an attribute of `self`, in methods of the class."""
+        found: dict[str, list[ast.Attribute]] = {}
+        for method in self.methods.values():
+            me = self_name(method)
+            for node in self.source.walk(method) if me else ():
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                    if isinstance(node.value, ast.Name) and node.value.id == me:
+                        found.setdefault(node.attr, []).append(node)
+        return {name: tuple(each) for name, each in found.items()}
+
+    @cached_property
+    def super_call(self) -> ast.stmt | None:
+        """The statement of `__init__` that initialises `nn.Module`, if it stands at the top level."""
+        if self.init is None:
+            return None
+        for statement in self.init.body:
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+                function = statement.value.func
+                if isinstance(function, ast.Attribute) and function.attr == "__init__":
+                    return statement
+        return None
+
+    @cached_property
+    def own_ways(self) -> bool:
+        """Does the class, or one that it inherits from, decide by itself what moves?"""
+        return any(not _OWN_WAYS.isdisjoint(owner.methods) for owner in self.lineage)
+
+    @cached_property
+    def text(self) -> str:
+        return self.source.code(self.node)
+
+    def names(self, method: Method) -> Names:
+        return Names(self.source, method)
+
+    def class_level(self, name: str) -> bool:
+        """Is the name bound in the class body, as a property, constant or method?"""
+        for owner in self.lineage:
+            if name in owner.methods:
+                return True
+            for item in owner.node.body:
+                targets: list[ast.expr] = []
+                if isinstance(item, ast.Assign):
+                    targets = item.targets
+                elif isinstance(item, ast.AnnAssign) and item.value is not None:
+                    targets = [item.target]
+                if any(isinstance(t, ast.Name) and t.id == name for t in targets):
+                    return True
+        return False
+
+
+def self_name(method: Method) -> str:
+    """The name of the first parameter; empty for static and class methods."""
+    for decorator in method.decorator_list:
+        if isinstance(decorator, ast.Name) and decorator.id in ("staticmethod", "classmethod"):
+            return ""
+    arguments = [*method.args.posonlyargs, *method.args.args]
+    return arguments[0].arg if arguments else ""
+
+
+def module_classes(source: Source) -> tuple[ModuleClass, ...]:
+    """The module classes of a file in the order of the text; those of unknown bases by their shape."""
+    found: dict[str, ModuleClass] = {}
+    order: list[ModuleClass] = []
+    classes = [node for node in source.walk() if isinstance(node, ast.ClassDef)]
+    for node in sorted(classes, key=lambda node: node.lineno):
+        bases: list[ModuleClass] = []
+        certain = unknown = refused = False
+        for base in node.bases:
+            name = source.qualified(base) or ast.unparse(base)
+            last = name.rpartition(".")[2]
+            if last in found:
+                bases.append(found[last])
+                certain = certain or found[last].certain
+            elif (
+                name in torch_api.MODULE_BASES
+                or name.startswith("torch.nn.")
+                or last in ("LightningModule", "Module")
+                or last.endswith(_MODULE_ENDS)
+            ):
+                certain = True
+            elif last.endswith(frameworks.HOST_BASES) or "autograd" in name or last in _NOT_MODULES:
+                refused = refused or last not in ("ABC", "Protocol")
+            else:
+                unknown = True
+        if refused or not (certain or bases or (unknown and _shaped_like_module(source, node))):
+            continue
+        info = ModuleClass(source, node, tuple(bases), certain)
+        for parent in bases:
+            parent.heirs.append(info)
+        found[node.name] = info
+        order.append(info)
+    return tuple(order)
+
+
+def _shaped_like_module(source: Source, node: ast.ClassDef) -> bool:
+    """A class of unknown base with a `forward` of its own that initialises its base first."""
+    methods = {item.name: item for item in node.body if isinstance(item, _DEFINITIONS)}
+    forward, init = methods.get("forward"), methods.get("__init__")
+    if forward is None or init is None or not self_name(forward) or "__call__" in methods:
+        return False
+    if forward.decorator_list:
+        return False
+    text = source.code(init)
+    return "super()" in text or f"super({node.name}" in text or ".__init__(self" in text
+
+
+def _position(store: Store) -> tuple[int, int]:
+    return store.target.lineno, store.target.col_offset
+
+
+def _stores(source: Source, method: Method, me: str) -> Iterator[Store]:
+    for node in source.walk(method):
+        if not isinstance(node, ast.Attribute) or isinstance(node.ctx, ast.Load):
+            continue
+        if not isinstance(node.value, ast.Name) or node.value.id != me:
+            continue
+        statement = source.statement(node)
+        form, value, index = "other", None, -1
+        if isinstance(node.ctx, ast.Del):
+            form = "deleted"
+        elif isinstance(statement, ast.Assign):
+            value = statement.value
+            if len(statement.targets) == 1 and statement.targets[0] is node:
+                form = "single"
+            elif len(statement.targets) == 1 and isinstance(statement.targets[0], (ast.Tuple, ast.List)):
+                elements = statement.targets[0].elts
+                if node in elements and not any(isinstance(e, ast.Starred) for e in elements):
+                    form, index = "unpack", elements.index(node)
+            elif node not in statement.targets:
+                value = None
+        elif isinstance(statement, ast.AnnAssign) and statement.target is node:
+            if statement.value is None:
+                continue
+            form, value = "typed", statement.value
+        elif isinstance(statement, ast.AugAssign) and statement.target is node:
+            form, value = "augmented", statement.value
+        yield Store(node.attr, node, statement, method, form, value, index)
