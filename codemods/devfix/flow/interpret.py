@@ -208,7 +208,10 @@ class Interpreter(Expressions):
             if looks_like_device(path):
                 place = Place(Where.SYMBOL, path, fresh_identity(), call)
                 return Value(Kind.DEVICE, place, node=call, sure=False)
-            if looks_like_loader(path) and place is None and not makes_device_batches(last):
+            prepared = any(self.values.get(k.value, UNKNOWN).kind is Kind.OWNER for k in call.keywords) or any(
+                self.values.get(argument, UNKNOWN).kind is Kind.OWNER for argument in call.args
+            )
+            if looks_like_loader(path) and place is None and not prepared and not makes_device_batches(last):
                 default = self.program.default_place(call)
                 return Value(Kind.LOADER, default, node=call, source=f"`{path}`", sure=False)
         elif looks_like_device(path):
