@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 SERIAL = 50  # so few files are done before a pool of processes has started
 CHUNK = 16
+COLLECT_EVERY = 4  # chunks
 
 Result = TypeVar("Result")
 Task = Callable[[tuple[str, ...]], Result]
@@ -46,7 +47,10 @@ def spread(
     with _no_gc():
         for chunk in chunks:
             yield task(chunk)
-            gc.collect()
+            _tidy()
+
+
+_chunks = 0  # of this process
 
 
 def _pool(
@@ -98,8 +102,16 @@ def _start_worker() -> None:
 
 def _in_worker(task: Task[Result], chunk: tuple[str, ...]) -> Result:
     done = task(chunk)
-    gc.collect()
+    _tidy()
     return done
+
+
+def _tidy() -> None:
+    """Free what the files of the last chunks left behind in cycles; each time costs 10 ms."""
+    global _chunks
+    _chunks += 1
+    if _chunks % COLLECT_EVERY == 0:
+        gc.collect()
 
 
 @contextmanager

@@ -29,8 +29,13 @@ Arguments = list[tuple[ast.expr, Value, str]]
 
 def path_of(node: ast.AST) -> str:
     """`model`, `self.model.head`, `batch["x"]`, `layers[0]`; empty for anything else."""
-    if node.__class__ is ast.Name:
+    if isinstance(node, ast.Name):
         return node.id
+    if isinstance(node, ast.Attribute):
+        if isinstance(node.value, ast.Name):  # by far the most common
+            return f"{node.value.id}.{node.attr}"
+    elif not isinstance(node, ast.Subscript):
+        return ""
     tail: list[str] = []
     while True:
         if isinstance(node, ast.Attribute):
