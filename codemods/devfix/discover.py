@@ -7,11 +7,10 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from devfix.documents import DocumentError, read_bytes
+from devfix.documents import SUFFIXES, DocumentError, read_bytes
 from devfix.globs import Globs, any_ignored, of_file
 from devfix.report import FileError, Skipped
 
-SUFFIX = ".py"
 _SKIPPED_FOLDERS = frozenset(
     {"node_modules", "__pycache__", "site-packages", "__pypackages__", "_build", "buck-out"}
 )
@@ -29,7 +28,7 @@ class Discovered:
 def discover(paths: Sequence[str], include: Globs | None = None, exclude: Globs | None = None) -> Discovered:
     """Find the files to analyse.
 
-    A named file is taken as it is, whatever its name. A named folder gives its `*.py` files, without
+    A named file is taken as it is, whatever its name. A named folder gives its `*.py` and `*.ipynb` files, without
     what .gitignore files, `exclude` and the list of folders above leave out, and with `include` only
     those that match it. Links to folders are not followed, links to files only if they stay inside
     the folder. Paths are relative to the working directory. Never raises: what cannot be used is in
@@ -97,7 +96,7 @@ class _Walk:
         name = entry.name
         try:
             is_folder = entry.is_dir(follow_symlinks=False)
-            if not is_folder and not name.endswith(SUFFIX):
+            if not is_folder and not name.endswith(SUFFIXES):
                 return
             if is_folder and (name.startswith(".") or name in _SKIPPED_FOLDERS or name.endswith(".egg-info")):
                 self._skip(entry.path, "hidden folder" if name.startswith(".") else "not the project's own")

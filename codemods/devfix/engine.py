@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from devfix.codemod import Codemod
 from devfix.discover import Discovered
-from devfix.documents import Document, DocumentError, replace_file
+from devfix.documents import Document, DocumentError, document_of, read_document, replace_file
 from devfix.findings import Finding, Safety, TextEdit
 from devfix.parallel import spread
 from devfix.place import back, git_lines, git_scopes, line_feeds, place_finding
@@ -46,14 +46,14 @@ def process_file(
     path: str, codemods: Sequence[Codemod], level: Safety = Safety.SAFE, *, repair: bool = True
 ) -> FileResult:
     """`process` of a file that is still to be read."""
-    return _guarded(path, lambda work: work.document(Document.read(path)), codemods, level, repair)
+    return _guarded(path, lambda work: work.document(read_document(path)), codemods, level, repair)
 
 
 def run_bytes(
     path: str, data: bytes, codemods: Sequence[Codemod], level: Safety = Safety.SAFE, *, repair: bool = True
 ) -> Report:
     """The report of one file that is not on disk; `path` only names it."""
-    result = _guarded(path, lambda work: work.document(Document.of(path, data)), codemods, level, repair)
+    result = _guarded(path, lambda work: work.document(document_of(path, data)), codemods, level, repair)
     return _report(Discovered((path,)), [_Chunk.of([result])], level)
 
 
@@ -125,6 +125,26 @@ class _Work:
     feeds: list[int] = field(default_factory=list)
 
     def document(self, document: Document) -> FileResult:
+        """The result of one document; that of a notebook in the lines and cells of its file."""
+        result = self.python(document)
+        if not document.path.endswith(".ipynb"):
+            return result
+        from devfix.documents.notebook import Notebook
+        from devfix.place import change_in_notebook, finding_in_notebook
+
+        assert isinstance(document, Notebook)
+        problems = "; ".join(document.problems)
+        self.findings = tuple(finding_in_notebook(finding, document) for finding in result.findings)
+        return replace(
+            result,
+            findings=self.findings,
+            remaining=tuple(finding_in_notebook(finding, document) for finding in result.remaining),
+            changes=tuple(change_in_notebook(change, document) for change in result.changes),
+            scopes=(),
+            skipped=result.skipped or (f"cells that do not parse: {problems}" if problems else ""),
+        )
+
+    def python(self, document: Document) -> FileResult:
         path, text = document.path, document.text
         if not any(codemod.wants(text) for codemod in self.codemods):
             return FileResult(path)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ast
+import re
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from devfix.findings import Finding, Span, TextEdit
-from devfix.report import Place, PlacedEdit, PlacedFinding, PlacedFix, PlacedRelated, Scope
+from devfix.report import Change, Place, PlacedEdit, PlacedFinding, PlacedFix, PlacedRelated, Scope
 from devfix.source import Source
+
+if TYPE_CHECKING:
+    from devfix.documents.notebook import Notebook
 
 
 def place(source: Source, span: Span) -> Place:
@@ -86,3 +92,51 @@ def _back(offset: int, edits: tuple[TextEdit, ...], is_end: bool) -> int:
             return edit.span.end if is_end else edit.span.start
         shift += len(edit.text) - (edit.span.end - edit.span.start)
     return offset - shift
+
+
+# --- notebooks -------------------------------------------------------------------------------
+
+
+_LINE = re.compile(r"\bline (\d+)")
+
+
+def finding_in_notebook(finding: PlacedFinding, notebook: Notebook) -> PlacedFinding:
+    """A finding in the text of a notebook, by its lines in the file and in its cells."""
+    fix = finding.fix
+    if fix is not None:
+        edits = tuple(replace(edit, place=_place_in(edit.place, notebook)) for edit in fix.edits)
+        fix = replace(fix, edits=edits)
+    related = []
+    for other in finding.related:
+        if not other.path and other.line:
+            line, cell, inside = notebook.where(other.line)
+            other = replace(other, line=line, cell=cell, cell_line=inside)
+        related.append(other)
+    return replace(
+        finding,
+        message=_message_in(finding.message, notebook),
+        place=_place_in(finding.place, notebook),
+        related=tuple(related),
+        fix=fix,
+    )
+
+
+def change_in_notebook(change: Change, notebook: Notebook) -> Change:
+    """A change in the git lines of the notebook's file."""
+    lines = tuple((notebook.where(a + 1)[0] - 1, notebook.where(b + 1)[0] - 1) for a, b in change.lines)
+    return replace(change, message=_message_in(change.message, notebook), lines=lines)
+
+
+def _place_in(place: Place, notebook: Notebook) -> Place:
+    line, cell, inside = notebook.where(place.line)
+    return replace(place, line=line, end_line=notebook.where(place.end_line)[0], cell=cell, cell_line=inside)
+
+
+def _message_in(message: str, notebook: Notebook) -> str:
+    """Messages name lines of the text; a reader of the notebook wants the cell."""
+
+    def named(match: re.Match[str]) -> str:
+        _, cell, line = notebook.where(int(match[1]))
+        return f"cell {cell}, line {line}"
+
+    return _LINE.sub(named, message)

@@ -30,10 +30,15 @@ class Skipped:
 
 @dataclass(frozen=True, order=True)
 class Place:
+    """Lines and columns from 1. In a notebook, `line` is the line of the JSON text, and columns are those
+    of the cell's own text."""
+
     line: int
     column: int
     end_line: int
     end_column: int
+    cell: int = 0  # number of the notebook's cell, from 1
+    cell_line: int = 0  # line in the cell, from 1
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,8 @@ class PlacedRelated:
     line: int
     column: int
     message: str
+    cell: int = 0
+    cell_line: int = 0
 
 
 @dataclass(frozen=True)

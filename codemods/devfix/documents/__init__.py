@@ -1,4 +1,4 @@
-"""The only readers and writers of files.
+"""The only readers and writers of files: Python files and notebooks.
 
 A document is bytes that were read once, and the Python text in them. What a document cannot do
 (read, decode, encode, write) it says with a `DocumentError`: one clear line for the user.
@@ -6,4 +6,29 @@ A document is bytes that were read once, and the Python text in them. What a doc
 
 from devfix.documents.python import Document, DocumentError, read_bytes, replace_file
 
-__all__ = ["Document", "DocumentError", "read_bytes", "replace_file"]
+__all__ = [
+    "SUFFIXES",
+    "Document",
+    "DocumentError",
+    "document_of",
+    "read_bytes",
+    "read_document",
+    "replace_file",
+]
+
+# What a folder is searched for.
+SUFFIXES = (".py", ".ipynb")
+
+
+def document_of(path: str, data: bytes) -> Document:
+    """The document that `data` is, by the name of its file. Raises DocumentError."""
+    if path.endswith(".ipynb"):
+        from devfix.documents.notebook import Notebook
+
+        return Notebook.of(path, data)
+    return Document.of(path, data)
+
+
+def read_document(path: str) -> Document:
+    """Read a file; raises DocumentError."""
+    return document_of(path, read_bytes(path))

@@ -3,6 +3,8 @@
 `fix` is null where there is none, and where the code around it could not be rewritten. The
 positions of `edits` are those of the file as it was read; they belong together. In `apply`,
 `summary.applied` counts the fixes that were written, and the findings are those from before.
+In a notebook, `line` is a line of its JSON text; `cell` and `cell_line` (from 1) are there as well,
+and columns are those of the cell's own text.
 """
 
 from __future__ import annotations
@@ -63,9 +65,12 @@ def _finding(path: str, finding: PlacedFinding) -> dict[str, Any]:
 
 
 def _place(place: Place) -> dict[str, int]:
-    return {
+    found = {
         "line": place.line,
         "column": place.column,
         "end_line": place.end_line,
         "end_column": place.end_column,
     }
+    if place.cell:
+        found |= {"cell": place.cell, "cell_line": place.cell_line}
+    return found

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from devfix.findings import Safety
-from devfix.report import FileError, FileResult, PlacedFinding, Report
+from devfix.report import FileError, FileResult, Place, PlacedFinding, PlacedRelated, Report
 
 _COLOURS = {Safety.SAFE: "green", Safety.UNSAFE: "yellow", Safety.MANUAL: "red"}
 
@@ -30,10 +30,10 @@ def findings(path: str, found: tuple[PlacedFinding, ...], *, level: Safety) -> I
     name = printable(path)
     for finding in found:
         place = finding.place
-        where = click.style(f"{name}:{place.line}:{place.column}:", bold=True)
+        where = click.style(f"{name}:{_position(place)}:{place.column}:", bold=True)
         yield f"{where} {click.style(finding.codemod, fg='cyan')} {printable(finding.message)}"
         for other in finding.related:
-            at = printable(other.path or path) + (f":{other.line}:{other.column}" if other.line else "")
+            at = printable(other.path or path) + (f":{_position(other)}:{other.column}" if other.line else "")
             yield f"    {at}: {printable(other.message)}"
         if finding.fix is not None:
             safety = finding.fix.safety
@@ -58,6 +58,11 @@ def coloured_patch(data: bytes) -> bytes:
         colour = "1" if line.startswith((b"---", b"+++", b"diff ")) else colours.get(line[:1])
         out.append(b"\x1b[%sm%s\x1b[0m" % (colour.encode(), line) if colour else line)
     return b"\n".join(out)
+
+
+def _position(place: Place | PlacedRelated) -> str:
+    """The line, or the cell and the line in it."""
+    return f"cell {place.cell}:{place.cell_line}" if place.cell else str(place.line)
 
 
 def error_line(error: FileError) -> str:

@@ -1,0 +1,310 @@
+"""Notebooks: the code cells of an `.ipynb` as one Python text, and edits back into their cells.
+
+Each cell begins with a marker comment, so the new text can be taken apart again. Magics and shell
+lines are masked by comments of the same length. In the JSON text only the `source` of a changed
+cell is replaced, and in it only the lines that changed: every other byte stays.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import json
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from devfix.documents.python import Document, DocumentError
+
+SUFFIX = ".ipynb"
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+', re.DOTALL)
+# Cell magics whose cell is Python all the same.
+_PYTHON_MAGICS = frozenset(
+    {"time", "timeit", "capture", "prun", "debug", "python", "python3", "memit", "wandb"}
+)
+_ASSIGNED = re.compile(r"^(\s*[\w.,\s]+=\s*)([!%].*)$", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Element:
+    """One string of a `source`: where its literal stands in the JSON text, and on which line (from 1)."""
+
+    start: int
+    end: int
+    line: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A code cell: its number in the notebook (from 1) and the literal of its `source`."""
+
+    number: int
+    start: int
+    end: int
+    elements: tuple[Element, ...]
+    is_list: bool
+    source: str
+    # Masked lines, in order: what stands in the text, and what it stands for.
+    masked: tuple[tuple[str, str], ...] = ()
+    first: int = 0  # line of the text (from 1) that the cell's first line is
+
+
+@dataclass(frozen=True)
+class Notebook(Document):
+    """A notebook as it was read; `text` is the Python of its code cells."""
+
+    json_text: str = ""
+    cells: tuple[Cell, ...] = ()
+    problems: tuple[str, ...] = ()
+    _marks: tuple[str, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, path: str, data: bytes) -> Notebook:
+        """The notebook that `data` is. Raises DocumentError where it is none."""
+        plain = Document.of(path, data)
+        try:
+            cells = _cells(plain.text)
+        except (ValueError, RecursionError, IndexError) as error:
+            raise DocumentError("read", f"is no notebook: {error}; save it again with Jupyter") from error
+        kept: list[Cell] = []
+        problems: list[str] = []
+        marks: list[str] = []
+        parts: list[str] = []
+        line = 1
+        for cell in cells:
+            masked = _masked(cell.source)
+            if masked is None:
+                continue
+            body, hidden = masked
+            problem = _problem(body)
+            if problem:
+                problems.append(f"cell {cell.number}: {problem}")
+                continue
+            mark = f"# %% [cell {cell.number}] {plain.digest[:8]}\n"
+            end = "" if body.endswith("\n") or not body else "\n"
+            parts.append(f"{mark}{body}{end}")
+            marks.append(mark)
+            kept.append(
+                Cell(
+                    cell.number,
+                    cell.start,
+                    cell.end,
+                    cell.elements,
+                    cell.is_list,
+                    cell.source,
+                    hidden,
+                    line + 1,
+                )
+            )
+            line += parts[-1].count("\n")
+        return cls(
+            path,
+            data,
+            "".join(parts),
+            plain.encoding,
+            plain.bom,
+            plain.text,
+            tuple(kept),
+            tuple(problems),
+            tuple(marks),
+        )
+
+    def where(self, line: int) -> tuple[int, int, int]:
+        """Line of the text -> line of the file, number of the cell and line in it, all from 1."""
+        index = max(0, bisect_right([cell.first for cell in self.cells], line) - 1)
+        cell = self.cells[index]
+        inside = max(1, line - cell.first + 1)
+        if cell.is_list and cell.elements:
+            return cell.elements[min(inside, len(cell.elements)) - 1].line, cell.number, inside
+        return (cell.elements[0].line if cell.elements else 1), cell.number, inside
+
+    def encode(self, text: str) -> bytes:
+        """The notebook with the code of `text`; raises DocumentError where the cells cannot be told."""
+        bodies = self._taken_apart(text)
+        old = self._taken_apart(self.text)
+        out = self.json_text
+        for cell, body, before in reversed(list(zip(self.cells, bodies, old, strict=True))):
+            if body != before:
+                source = _unmasked(cell, body)
+                if not cell.source.endswith("\n"):
+                    source = source.removesuffix("\n")
+                out = out[: cell.start] + _literal(self.json_text, cell, source) + out[cell.end :]
+        try:
+            json.loads(out)
+            return self.bom + out.encode(self.encoding)
+        except ValueError as error:
+            raise DocumentError("write", f"the notebook would not be valid any more: {error}") from error
+
+    def _taken_apart(self, text: str) -> list[str]:
+        bodies: list[str] = []
+        at = 0
+        for index, mark in enumerate(self._marks):
+            start = text.find(mark, at)
+            if start != at:
+                raise DocumentError("write", f"an edit crosses the border of cell {self.cells[index].number}")
+            at = start + len(mark)
+            following = self._marks[index + 1] if index + 1 < len(self._marks) else None
+            end = len(text) if following is None else text.find(following, at)
+            if end < 0:
+                raise DocumentError("write", f"an edit crosses the border of cell {self.cells[index].number}")
+            bodies.append(text[at:end])
+            at = end
+        return bodies
+
+
+def _cells(text: str) -> list[Cell]:
+    """The code cells of a notebook's JSON text. Raises ValueError where it is no notebook."""
+    notebook = json.loads(text)
+    if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
+        raise ValueError("it has no list of cells (nbformat 4)")
+    language = notebook.get("metadata", {}).get("kernelspec", {}).get("language", "python")
+    if str(language).lower() not in ("python", "python3", "ipython"):
+        return []
+    spans = _source_spans(text)
+    found: list[Cell] = []
+    for number, cell in enumerate(notebook["cells"], 1):
+        if cell.get("cell_type") != "code" or number - 1 not in spans:
+            continue
+        start, end, elements = spans[number - 1]
+        source = cell["source"]
+        is_list = isinstance(source, list)
+        joined = "".join(source) if is_list else str(source)
+        if is_list and any("\n" in part[:-1] for part in source):
+            is_list = False  # several lines in one string: taken as one literal
+        found.append(Cell(number, start, end, elements, is_list, joined))
+    return found
+
+
+def _source_spans(text: str) -> dict[int, tuple[int, int, tuple[Element, ...]]]:
+    """Index of a cell -> where the value of its `source` stands, and the strings in it."""
+    spans: dict[int, tuple[int, int, tuple[Element, ...]]] = {}
+    stack: list[str] = []  # "{" and "[" that are open
+    keys: list[str] = []  # last key of each open object
+    cell = -1
+    start = -1
+    elements: list[Element] = []
+    line, counted = 1, 0
+    expects_key = False
+    for token in _TOKEN.finditer(text):
+        word = token[0]
+        first = word[0]
+        at_source = len(stack) in (3, 4) and stack[:3] == ["{", "[", "{"] and keys[:1] == ["cells"]
+        in_source = at_source and len(keys) > 1 and keys[1] == "source"
+        if first in "{[":
+            if in_source and first == "[" and len(stack) == 3:
+                start, elements = token.start(), []
+            if first == "{" and stack == ["{", "["] and keys == ["cells"]:
+                cell += 1
+            stack.append(first)
+            if first == "{":
+                keys.append("")
+                expects_key = True
+            else:
+                expects_key = False
+        elif first in "}]":
+            if first == "]" and in_source and len(stack) == 4:
+                spans[cell] = (start, token.end(), tuple(elements))
+            if stack.pop() == "{":
+                keys.pop()
+            expects_key = False
+        elif first == ",":
+            expects_key = bool(stack) and stack[-1] == "{"
+        elif first == '"':
+            if expects_key:
+                keys[-1] = json.loads(word)
+                expects_key = False
+            elif in_source:
+                line += text.count("\n", counted, token.start())
+                counted = token.start()
+                element = Element(token.start(), token.end(), line)
+                if len(stack) == 4:
+                    elements.append(element)
+                else:
+                    spans[cell] = (token.start(), token.end(), (element,))
+    return spans
+
+
+def _masked(source: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
+    """The source with magics as comments of the same length, and what they stand for; None: no Python."""
+    lines = source.splitlines(keepends=True)
+    out: list[str] = []
+    hidden: list[tuple[str, str]] = []
+    going_on = False
+    for line in lines:
+        stripped = line.lstrip(" \t")
+        new = line
+        if not out or all(not o.strip() or o.lstrip().startswith("#") for o in out):
+            if stripped.startswith("%%"):
+                if re.split(r"\W+", stripped[2:])[0] not in _PYTHON_MAGICS:
+                    return None
+        if going_on or stripped.startswith(("%", "!", "?")):
+            new = _commented(line)
+        elif (assigned := _ASSIGNED.match(line)) and len(assigned[2].rstrip("\n")) > 1:
+            new = assigned[1] + "0#" + assigned[2][2:]
+        going_on = new is not line and line.rstrip("\r\n").endswith("\\")
+        if new is not line:
+            hidden.append((new, line))
+        out.append(new)
+    masks = {new for new, _ in hidden}
+    if masks:  # a real comment may read like a masked line: both are noted, in order
+        hidden = [(new, old) for new, old in zip(out, lines, strict=True) if new in masks]
+    return "".join(out), tuple(hidden)
+
+
+def _commented(line: str) -> str:
+    body = line.lstrip(" \t")
+    indent = line[: len(line) - len(body)]
+    content = body.rstrip("\r\n")
+    if not indent or len(content) < 4:
+        return indent + "#" + body[1:]
+    return indent + ("pass" if len(content) == 4 else "pass#" + content[5:]) + body[len(content) :]
+
+
+def _unmasked(cell: Cell, body: str) -> str:
+    out: list[str] = []
+    waiting = list(cell.masked)
+    for line in body.splitlines(keepends=True):
+        if waiting and line.rstrip("\r\n") == waiting[0][0].rstrip("\r\n"):
+            original = waiting.pop(0)[1]
+            out.append(original if original.endswith("\n") or not line.endswith("\n") else original + "\n")
+        else:
+            out.append(line)
+    if waiting:
+        raise DocumentError("write", f"an edit touches a magic or shell line of cell {cell.number}")
+    return "".join(out)
+
+
+def _problem(body: str) -> str:
+    try:
+        ast.parse(body)
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}"
+    except (ValueError, RecursionError, MemoryError) as error:
+        return str(error) or "too deeply nested"
+    return ""
+
+
+def _literal(text: str, cell: Cell, source: str) -> str:
+    """The JSON literal of a new source, in the form of the old one; lines that stay keep their bytes."""
+    escape = text.isascii() and "\\u" in text
+    if not cell.is_list:
+        if text[cell.start] == '"':
+            return json.dumps(source, ensure_ascii=escape)
+        lines = [source]
+        literals: list[str] = []
+    else:
+        lines = source.splitlines(keepends=True)
+        literals = [text[element.start : element.end] for element in cell.elements]
+    old = [json.loads(literal) for literal in literals]
+    new = [json.dumps(line, ensure_ascii=escape) for line in lines]
+    for block in difflib.SequenceMatcher(None, old, lines, autojunk=False).get_matching_blocks():
+        new[block.b : block.b + block.size] = literals[block.a : block.a + block.size]
+    if not cell.elements:
+        return "[" + ", ".join(new) + "]"
+    first, last = cell.elements[0], cell.elements[-1]
+    head, tail = text[cell.start : first.start], text[last.end : cell.end]
+    if len(cell.elements) > 1:
+        separator = text[first.end : cell.elements[1].start]
+    else:
+        separator = "," + (head[1:] or " ")
+    return head + separator.join(new) + tail if new else "[]"
