@@ -237,8 +237,10 @@ def _masked(source: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
             if stripped.startswith("%%"):
                 if re.split(r"\W+", stripped[2:])[0] not in _PYTHON_MAGICS:
                     return None
-        if going_on or stripped.startswith(("%", "!", "?")):
-            new = _commented(line)
+        if going_on:
+            new = _commented(line, alone=False)
+        elif stripped.startswith(("%", "!", "?")):
+            new = _commented(line, alone=True)
         elif (assigned := _ASSIGNED.match(line)) and len(assigned[2].rstrip("\n")) > 1:
             new = assigned[1] + "0#" + assigned[2][2:]
         going_on = new is not line and line.rstrip("\r\n").endswith("\\")
@@ -251,11 +253,14 @@ def _masked(source: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
     return "".join(out), tuple(hidden)
 
 
-def _commented(line: str) -> str:
+def _commented(line: str, alone: bool) -> str:
+    """A line as a comment; `alone` in an indented block it must be a statement as well."""
     body = line.lstrip(" \t")
     indent = line[: len(line) - len(body)]
     content = body.rstrip("\r\n")
-    if not indent or len(content) < 4:
+    if not body.strip():
+        return line
+    if not indent or not alone or len(content) < 4:
         return indent + "#" + body[1:]
     return indent + ("pass" if len(content) == 4 else "pass#" + content[5:]) + body[len(content) :]
 

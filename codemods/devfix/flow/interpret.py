@@ -208,9 +208,9 @@ class Interpreter(Expressions):
             if looks_like_device(path):
                 place = Place(Where.SYMBOL, path, fresh_identity(), call)
                 return Value(Kind.DEVICE, place, node=call, sure=False)
-            prepared = any(self.values.get(k.value, UNKNOWN).kind is Kind.OWNER for k in call.keywords) or any(
-                self.values.get(argument, UNKNOWN).kind is Kind.OWNER for argument in call.args
-            )
+            prepared = any(
+                self.values.get(k.value, UNKNOWN).kind is Kind.OWNER for k in call.keywords
+            ) or any(self.values.get(argument, UNKNOWN).kind is Kind.OWNER for argument in call.args)
             if looks_like_loader(path) and place is None and not prepared and not makes_device_batches(last):
                 default = self.program.default_place(call)
                 return Value(Kind.LOADER, default, node=call, source=f"`{path}`", sure=False)
@@ -257,11 +257,17 @@ class Interpreter(Expressions):
         self.block(node.orelse)
 
     def _with(self, node: ast.With | ast.AsyncWith) -> None:
+        elsewhere = False
         for item in node.items:
             value = self.ev(item.context_expr)
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, value, item.context_expr)
+            # `with torch.device("cuda"):` changes where things are made.
+            elsewhere = elsewhere or value.kind is Kind.DEVICE
+        known = self.program.default_known
+        self.program.default_known = known and not elsewhere
         self.block(node.body)
+        self.program.default_known = known
 
     def _try(self, node: Any) -> None:
         start = self.state.copy()

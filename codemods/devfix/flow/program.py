@@ -54,13 +54,13 @@ class Program(Passing):
         self.class_names: dict[str, ClassInfo] = {}
         self._module: Interpreter | None = None
         self.scopes: list[Scope] = []
-        self._default_known = not any(call in source.text for call in torch_api.DEFAULT_DEVICE_CALLS)
+        self.default_known = not any(call in source.text for call in torch_api.DEFAULT_DEVICE_CALLS)
         self._placed: tuple[str, ...] = ()  # module-level names of modules that are on a device
         self._depth = 0
 
     def default_place(self, node: ast.AST) -> Place:
         """Where torch makes things that are told nothing."""
-        return Place(Where.DEFAULT, node=node) if self._default_known else UNPLACED
+        return Place(Where.DEFAULT, node=node) if self.default_known else UNPLACED
 
     # --- running -------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class Program(Passing):
         if kind == "module" or (not kind and text.used_as_module(name)):
             return Value(Kind.MODULE, place, identity, argument, sure=True, parameter=index)
         if kind == "loader" or (not kind and looks_like_loader(name)):
-            where = Place(Where.DEFAULT, node=argument) if self._default_known else UNPLACED
+            where = Place(Where.DEFAULT, node=argument) if self.default_known else UNPLACED
             source = f"`{name}`"
             return Value(
                 Kind.LOADER, where, identity, argument, source=source, sure=kind == "loader", parameter=index

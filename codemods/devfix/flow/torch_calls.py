@@ -154,6 +154,8 @@ class TorchCalls(Meetings):
         return replace(value, place=place, identity=value.identity)
 
     def _loader(self, node: ast.Call) -> Value:
+        if any(k.arg == "collate_fn" and self._moves_batches(k.value) for k in node.keywords):
+            return Value(Kind.LOADER, UNPLACED, node=node, source="a DataLoader", name="collate")
         owned = any(k.arg == "collate_fn" for k in node.keywords)
         return Value(
             Kind.LOADER,
@@ -162,6 +164,18 @@ class TorchCalls(Meetings):
             source="a DataLoader",
             name="collate" if owned else "",
         )
+
+    def _moves_batches(self, collate: ast.expr) -> bool:
+        """Does a collate function put the batch on a device itself?"""
+        value = self.values.get(collate, UNKNOWN)
+        if value.kind is Kind.FUNCTION and value.node is not None:
+            code = self.source.code(value.node)
+            return ".to(" in code or ".cuda(" in code
+        code = self.source.code(collate)
+        if isinstance(collate, ast.Name):  # `partial(collate, device=device)`, mostly
+            at = self.source.text.find(f"{collate.id} = ")
+            code = self.source.text[at : at + 200] if at >= 0 else ""
+        return "device" in code
 
     def _iterate(self, last: str, arguments: Arguments) -> Value:
         if not arguments:

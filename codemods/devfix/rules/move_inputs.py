@@ -295,7 +295,8 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
             related = (Related(source.span(moved), f"{other} gets its device here"), *related)
         origin = first.meeting.value.source
         if origin.startswith("`"):
-            origin = "" if origin.strip("`") in source.code(first.meeting.node) else f"made by {origin}"
+            made = f"`{first.meeting.value.name}`" if first.meeting.value.name else origin
+            origin = "" if origin.strip("`") in source.code(first.meeting.node) else f"made by {made}"
         return self.finding(
             span,
             f"{subject}{f' ({origin})' if origin else ''} {'is' if one else 'are'} on the CPU and "
