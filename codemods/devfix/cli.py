@@ -341,7 +341,12 @@ def _smoke_passes(report: Report) -> bool:
     except ImportError as error:
         raise click.ClickException(f"--smoke cannot run: {error}; pip install 'devfix[smoke]'") from error
     ids = sorted({change.codemod for result in report.changed for change in result.changes})
-    failed = [result for result in smoke_codemods(ids) if not result.ok]
-    for result in failed:
-        _complain(f"smoke test of {result.codemod} failed: {result.detail}; nothing was written")
-    return not failed
+    results = smoke_codemods(ids)
+    for result in results:
+        if result.ok:
+            where = f"{result.checked_on}; torch {result.torch}" if result.torch else result.checked_on
+            click.echo(f"devfix: smoke test of {result.codemod} passed on {where}", err=True)
+        else:
+            what = "failed" if result.ok is False else "could not be checked"
+            _complain(f"smoke test of {result.codemod} {what}: {result.detail}; nothing was written")
+    return all(result.ok for result in results)

@@ -12,7 +12,7 @@ from devfix.literals.sites import Site
 from devfix.placing import dotted
 from devfix.source import Source
 
-_WORDS = ("cuda", "gpu", "device", "cpu", "mps", "xpu", "accelerator", "backend", "nccl", "triton", "rank")
+_WORDS = ("cuda", "gpu", "device", "cpu", "mps", "xpu", "nccl", "triton")
 _AVAILABLE = frozenset({"torch.cuda.is_available", "torch.cuda.device_count"})
 _ENDS = (ast.Return, ast.Raise, ast.Continue)
 
@@ -53,9 +53,7 @@ def guard_of(source: Source, site: Site) -> Guard:
             guard = _read(source, up, positive)
             if guard is not _NONE:
                 return guard
-        elif isinstance(up, ast.BoolOp) and _about(up):
-            return _CHOSEN
-        elif isinstance(up, ast.ExceptHandler):
+        elif (isinstance(up, ast.BoolOp) and _about(up)) or isinstance(up, ast.ExceptHandler):
             return _CHOSEN
         if isinstance(child, ast.stmt) and _left_before(source, child, up):
             return _CHOSEN

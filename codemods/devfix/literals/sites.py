@@ -13,7 +13,9 @@ from devfix.source import Source
 
 _LITERAL = re.compile(r"cuda(?::0)?$")
 # Made alike wherever they are made; random numbers and spaced ones differ between CPU and GPU.
-_PLACEABLE = frozenset(f"torch.{name}" for name in ("zeros", "ones", "empty", "full", "eye", "tensor", "arange"))
+_PLACEABLE = frozenset(
+    f"torch.{name}" for name in ("zeros", "ones", "empty", "full", "eye", "tensor", "arange")
+)
 _DTYPES = {
     "FloatTensor": "float32",
     "DoubleTensor": "float64",
@@ -71,7 +73,7 @@ def _site(source: Source, node: ast.Call) -> Site | None:
     name = source.qualified(func)
     if name in torch_api.LEGACY_CUDA:
         return Site(node, node, "legacy")
-    made = name in torch_api.FACTORIES or name.startswith("torch.") and name.endswith("_like")
+    made = name in torch_api.FACTORIES or (name.startswith("torch.") and name.endswith("_like"))
     if made or (isinstance(func, ast.Attribute) and func.attr.startswith("new_") and not name):
         for keyword in node.keywords:
             if keyword.arg == "device" and names_cuda(source, keyword.value):
@@ -115,7 +117,7 @@ def edits_for(source: Source, site: Site, device: str) -> tuple[tuple[Edit, ...]
 
 
 def moved(source: Source, site: Site, device: str) -> str:
-    """The text of `x.cuda()` with another device: `x.to(device)`, or `device=` of the factory that makes x."""
+    """The text of `x.cuda()` with another device: `x.to(device)`, or `device=` of its factory."""
     call, receiver = site.node, site.receiver
     assert isinstance(call, ast.Call) and receiver is not None
     if site.form != "cuda":
@@ -143,7 +145,7 @@ def _closing(source: Source, end: int, limit: int) -> int:
 
 
 def _legacy(source: Source, node: ast.expr, device: str) -> tuple[str, bool]:
-    """`torch.cuda.LongTensor(..)` as `torch.tensor(data, ..)` or `torch.empty(sizes, ..)`, if it can be told."""
+    """`torch.cuda.LongTensor(..)` as `torch.tensor(data, ..)` or `torch.empty(sizes, ..)`."""
     assert isinstance(node, ast.Call)
     name, joint, last = source.code(node.func).rpartition(".cuda.")
     if not joint or last not in _DTYPES or node.keywords:

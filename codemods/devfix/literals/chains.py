@@ -1,0 +1,46 @@
+"""Expressions read as text: what is at the bottom of a chain, and what a text parses to."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.flow import Flow, torch_api
+from devfix.flow.frame import path_of
+from devfix.flow.lattice import CARRIERS, Kind
+from devfix.flow.methods import MOVES
+
+
+def parsed(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+
+
+def root_of(flow: Flow, node: ast.expr) -> ast.expr | None:
+    """The name at the bottom of a chain that stays on one device: `x` of `x[:, 0].view(-1)`."""
+    while True:
+        if isinstance(node, ast.Name):
+            return node
+        if isinstance(node, ast.Attribute):
+            if path_of(node) and flow.value(node).kind in (Kind.TENSOR, Kind.ANY):
+                base = flow.value(node.value)
+                if base.kind not in CARRIERS:
+                    return node
+            node = node.value
+        elif isinstance(node, ast.Subscript):
+            if flow.value(node.value).kind is not Kind.TENSOR:
+                return None
+            node = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in MOVES or node.func.attr == "type_as":
+                return None
+            kind = flow.value(node.func.value).kind
+            known = kind in (Kind.TENSOR, Kind.ANY) or node.func.attr in torch_api.TENSOR_ONLY
+            if flow.source.qualified(node.func) or not known:
+                return None
+            node = node.func.value
+        elif isinstance(node, ast.UnaryOp):
+            node = node.operand
+        else:
+            return None

@@ -1,0 +1,330 @@
+"""Each hard-coded accelerator of a file with the device that belongs there, and how sure that is."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cached_property
+
+from devfix.bindings import function_around
+from devfix.findings import DeleteStatement, Edit, InsertStatement, ReplaceExpression, Safety, Span
+from devfix.flow import Flow
+from devfix.flow.evidence import looks_like_module
+from devfix.flow.frame import path_of
+from devfix.flow.lattice import Kind
+from devfix.literals.extras import buffer, declared, defaults
+from devfix.literals.guards import Guard, Told, guard_of, kept, moves_alone
+from devfix.literals.partners import FunctionNode, Partner, Partners
+from devfix.literals.scope import Devices
+from devfix.literals.sites import Site, edits_for, moved, sites_of
+from devfix.literals.verdict import Verdict
+
+# Code that tells devices apart somewhere: then a literal next to it is an oversight.
+_AGNOSTIC = re.compile(
+    r"\.device\b(?!\()|\bis_available\(|\.is_cuda\b|\.type_as\(|\bdevice\s*=\s*(?!=|[\"'\s])"
+)
+# Without one of these there is nothing to find.
+_SOMETHING = re.compile(r"\.cuda\(|cuda\.\w*Tensor\b|[\"']cuda(?::0)?[\"'](?!\s+if\b)")
+_DEFAULT = re.compile(r"=\s*(?:torch\.device\()?[\"']cuda(?::0)?[\"']\)?\s*[,)]")
+# A program rather than a library.
+_SCRIPT = re.compile(
+    r"__main__|\bargparse\b|\bimport fire\b|\bhydra\b|\bimport click\b|\bgradio\b|\bstreamlit\b"
+)
+_TESTS = ("pytest", "unittest", "absl.testing", "hypothesis", "parameterized")
+_KERNELS = ("triton", "numba", "cupy", "pycuda", "tensorrt", "torch.utils.cpp_extension")
+# `from . import nms_cuda`: a compiled extension.
+_EXTENSION = re.compile(r"\w_cuda$|(?:^|\.)cuda_\w+$|_cuda_ext$", re.IGNORECASE)
+_OWN_WORD = re.compile(r"cuda|gpu|triton|kernel|bench|profile", re.IGNORECASE)
+# Used in code that runs on CUDA only.
+_CUDA_ONLY = re.compile(
+    r"\bcuda\.(?:synchronize|Event|Stream|CUDAGraph|graph|current_stream|stream|max_memory\w*|memory_\w+|"
+    r"reset_\w+|nvtx|set_device|current_device|Generator|device)\b"
+)
+
+
+def verdicts(flow: Flow, rest: bool = False, declare: str = "no") -> Iterator[Verdict]:
+    """What can be said of the hard-coded accelerators of a file.
+
+    `rest` adds those for which no device is known; `declare` ("cuda", "accelerator") the fix that
+    declares one for all of them.
+    """
+    text = flow.source.text
+    if not _SOMETHING.search(text):
+        return
+    groups = grouped(flow)
+    if groups is None:
+        return
+    if _DEFAULT.search(text):
+        yield from defaults(flow)
+    devices = Devices(flow)
+    left: list[Site] = []
+    for function, sites in groups.items():
+        judge = _Judge(flow, function, sites, devices)
+        yield from judge.verdicts()
+        left.extend(judge.left)
+    if declare != "no":
+        found = declared(flow, sorted(left, key=_place), declare)
+        if found is not None:
+            yield found
+    elif rest:
+        for site in left:
+            span, code = flow.source.span(site.node), flow.source.code(site.node)
+            yield Verdict(span, code, "", "is hard-coded, and no device is in scope", (), Safety.MANUAL)
+
+
+def grouped(flow: Flow) -> dict[FunctionNode | ast.Module, list[Site]] | None:
+    """The sites by function, less those of benchmarks and data loading; None for tests and kernels."""
+    source = flow.source
+    modules = list(source.imports.values())
+    if any(name == word or name.startswith(word + ".") for name in modules for word in (*_TESTS, *_KERNELS)):
+        return None
+    if any("testing_utils" in name or "test_utils" in name for name in modules):
+        return None
+    if any(_EXTENSION.search(name) and not name.startswith("torch.") for name in modules):
+        return None
+    found: dict[FunctionNode | ast.Module, list[Site]] = {}
+    for site in sites_of(source, source.tree):
+        found.setdefault(function_around(source, site.node) or source.tree, []).append(site)
+    hosts = {scope.node for scope in flow.scopes if scope.host}
+    for function in [one for one in found if one in hosts or _cuda_only(flow, one)]:
+        del found[function]
+    return {function: sorted(sites, key=_place) for function, sites in found.items()}
+
+
+def _place(site: Site) -> tuple[int, int]:
+    return site.node.lineno, site.node.col_offset
+
+
+def _cuda_only(flow: Flow, function: FunctionNode | ast.Module) -> bool:
+    """Does a function exist for CUDA alone, by its name or by what it calls?"""
+    source = flow.source
+    if isinstance(function, ast.Module):
+        return False
+    owner = source.enclosing(function, ast.ClassDef)
+    names = [function.name, owner.name if isinstance(owner, ast.ClassDef) else ""]
+    if any(_OWN_WORD.search(name) or name.lower().startswith("test") for name in names):
+        return True
+    return bool(_CUDA_ONLY.search(source.code(function)))
+
+
+class _Judge:
+    """The sites of one function."""
+
+    def __init__(
+        self, flow: Flow, function: FunctionNode | ast.Module, sites: list[Site], devices: Devices
+    ) -> None:
+        self.flow = flow
+        self.source = flow.source
+        self.function = function
+        self.sites = sites
+        self.devices = devices
+        self.nodes: set[ast.expr] = {site.node for site in sites}
+        self.partners = Partners(flow, function, self.nodes)
+        self.left: list[Site] = []  # of which nothing is known
+        self.agnostic = bool(_AGNOSTIC.search(self.source.text))
+
+    def verdicts(self) -> Iterator[Verdict]:
+        done: set[ast.AST] = set()
+        for site in self.sites:
+            guard = guard_of(self.source, site)
+            if guard.told is Told.SAME and guard.node is not None:
+                if guard.node not in done:
+                    done.add(guard.node)
+                    yield from self._same(guard)
+                continue
+            if guard.told is Told.CHOSEN:
+                continue
+            found = self._again(site) or self._back(site)
+            if found is None and guard.told is Told.AVAILABLE:
+                if guard.node is not None and guard.node not in done:
+                    done.add(guard.node)
+                    found = self._available(guard)
+            elif found is None:
+                found = self._plain(site) or buffer(self.flow, self.devices.bindings, self.function, site)
+                if found is None:
+                    self.left.append(site)
+            if found is not None:
+                yield found
+
+    @cached_property
+    def _library(self) -> bool:
+        """Does the file leave it to others where models are? Then tensors belong where they meet."""
+        if _SCRIPT.search(self.source.text):
+            return False
+        return not any(
+            site.receiver is not None and self._moves_module(site)
+            for site in sites_of(self.source, self.source.tree)
+        )
+
+    def _moves_module(self, site: Site) -> bool:
+        assert site.receiver is not None
+        if isinstance(self.source.parents[site.node], ast.Expr):
+            return True
+        value = self.flow.value(site.receiver)
+        return value.kind in (Kind.MODULE, Kind.PART) or looks_like_module(path_of(site.receiver))
+
+    # --- conditions ------------------------------------------------------------------------
+
+    def _under(self, guard: Guard) -> list[Site]:
+        assert guard.node is not None
+        inside = self.source.span(guard.node)
+        return [s for s in self.sites if inside.start <= self.source.span(s.node).start < inside.end]
+
+    def _same(self, guard: Guard) -> Iterator[Verdict]:
+        """`if x.is_cuda: y = y.cuda()`: the GPU of x is meant, whichever that is."""
+        sites = [s for s in self._under(guard) if guard_of(self.source, s).node is guard.node]
+        sites = [s for s in sites if kept(self.source, guard, s) and self._receiver(s) != guard.path]
+        if not sites:
+            return
+        other = guard.path.removesuffix(".device")
+        why = f"is meant to join `{other}`, but goes to the current GPU, which may be another one"
+        whole = self._whole(guard, sites, guard.device)
+        if whole is not None:
+            span, edits = whole
+            code = self.source.code(sites[0].node)
+            safety = Safety.SAFE if all(self._has_to(site) for site in sites) else Safety.UNSAFE
+            yield Verdict(span, code, guard.device, why, edits, safety)
+            return
+        for site in sites:
+            yield self._verdict(site, guard.device, why, Safety.SAFE)
+
+    def _has_to(self, site: Site) -> bool:
+        """Is what is moved a tensor or module beyond doubt? Other things may have `cuda()` and no `to()`."""
+        if site.form != "cuda" or site.receiver is None:
+            return True
+        value = self.flow.value(site.receiver)
+        return value.kind in (Kind.TENSOR, Kind.MODULE, Kind.PART) or self.partners.is_tensor(
+            self._receiver(site)
+        )
+
+    def _receiver(self, site: Site) -> str:
+        return path_of(site.receiver) if site.receiver is not None else ""
+
+    def _whole(self, guard: Guard, sites: list[Site], device: str) -> tuple[Span, tuple[Edit, ...]] | None:
+        """The condition and its moves as plain moves, where they are moves of tensors and nothing else."""
+        node = guard.node
+        assert node is not None
+        if any(
+            site.receiver is None or self.flow.value(site.receiver).kind in (Kind.MODULE, Kind.PART)
+            for site in sites
+        ):
+            return None
+        span = self.source.span(node)
+        if isinstance(node, ast.IfExp):
+            site = sites[0]
+            plain = guard.alone and len(sites) == 1 and site.node is node.body and site.receiver is not None
+            if plain and site.receiver is not None and ast.dump(node.orelse) == ast.dump(site.receiver):
+                text = f"{self.source.code(site.receiver)}.to({device})"
+                return (span, (ReplaceExpression(span, text),)) if path_of(site.receiver) else None
+            return None
+        pairs = moves_alone(self.source, guard, sites)
+        if pairs is None or not isinstance(node, ast.If):
+            return None
+        text = "\n".join(f"{path} = {moved(self.source, site, device)}" for path, site in pairs)
+        return span, (InsertStatement(span, text, before=True), DeleteStatement(span))
+
+    def _available(self, guard: Guard) -> Verdict | None:
+        """`if torch.cuda.is_available(): y = y.cuda()` of a value that belongs somewhere known."""
+        sites = self._under(guard)
+        found: list[tuple[str, str, bool]] = []
+        for site in sites:
+            partner = self.partners.of(site)
+            if partner is not None and not partner.device.startswith("next("):
+                found.append((partner.device, self._meets(partner), partner.sure))
+                continue
+            device = self.devices.at(site)
+            if device is None or device.sure:
+                return None
+            found.append((device.text, f"goes to CUDA whatever {device.what} says", False))
+        if not found or len({device for device, _, _ in found}) != 1:
+            return None
+        device_text, why, _ = found[0]
+        whole = self._whole(guard, sites, device_text)
+        if whole is None:
+            return None
+        return Verdict(whole[0], self.source.code(sites[0].node), device_text, why, whole[1], Safety.UNSAFE)
+
+    # --- without a condition ---------------------------------------------------------------
+
+    def _again(self, site: Site) -> Verdict | None:
+        """`x.cuda().type_as(y)`: moved on at once."""
+        parent = self.source.parents.get(site.node)
+        if site.form != "cuda" or not isinstance(parent, ast.Attribute) or site.receiver is None:
+            return None
+        call = self.source.parents.get(parent)
+        if not isinstance(call, ast.Call) or call.func is not parent or len(call.args) != 1 or call.keywords:
+            return None
+        target = call.args[0]
+        if parent.attr != "type_as" and not (
+            parent.attr == "to" and isinstance(target, ast.Attribute) and target.attr == "device"
+        ):
+            return None
+        span = self.source.span(site.node)
+        whole = self.source.code(site.node)
+        text = whole[: whole.rindex(".cuda")].rstrip()
+        why = f"is moved on at once, to where `{self.source.code(target)}` says"
+        return Verdict(span, whole, "", why, (ReplaceExpression(span, text),), Safety.SAFE)
+
+    def _back(self, site: Site) -> Verdict | None:
+        """`x.cpu().op().cuda()`: a round trip that ends where x has been."""
+        node: ast.expr | None = site.receiver
+        while node is not None and site.form in ("cuda", "to"):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                if node.func.attr == "cpu" and not node.args:
+                    path = path_of(node.func.value)
+                    if not path or not self.agnostic:
+                        return None
+                    why = f"is meant to go back to where `{path}` was"
+                    return self._verdict(site, f"{path}.device", why, Safety.UNSAFE)
+                node = node.func.value
+            elif isinstance(node, (ast.Subscript, ast.Attribute)):
+                node = node.value
+            else:
+                return None
+        return None
+
+    def _plain(self, site: Site) -> Verdict | None:
+        if isinstance(self.function, ast.Module) or not (self.agnostic or self._library):
+            return self._script(site)
+        partner = self.partners.of(site)
+        if partner is None or not partner.sure:
+            device = self.devices.at(site)
+            if device is not None and (device.sure or partner is None or partner.device.startswith("next(")):
+                why = f"goes to CUDA whatever {device.what} says"
+                return self._verdict(
+                    site, device.text, why, Safety.SAFE if device.sure else Safety.UNSAFE, device.node
+                )
+            partner = partner or self.partners.sized_by(site)
+        if partner is None:
+            return None
+        safety = Safety.SAFE if partner.sure else Safety.UNSAFE
+        return self._verdict(site, partner.device, self._meets(partner), safety, partner.node)
+
+    def _script(self, site: Site) -> Verdict | None:
+        """In a script only the variable that it declares for the purpose counts."""
+        device = self.devices.at(site) if self.agnostic else None
+        if device is None:
+            return None
+        why = f"goes to CUDA whatever {device.what} says"
+        return self._verdict(
+            site, device.text, why, Safety.SAFE if device.sure else Safety.UNSAFE, device.node
+        )
+
+    def _meets(self, partner: Partner) -> str:
+        return f"goes to CUDA, but meets `{partner.what}`, which is wherever it was put"
+
+    def _verdict(
+        self, site: Site, device: str, why: str, safety: Safety, node: ast.AST | None = None
+    ) -> Verdict:
+        edits, sure = edits_for(self.source, site, device)
+        sure = sure and self._has_to(site)
+        return Verdict(
+            self.source.span(site.node),
+            self.source.code(site.node),
+            device,
+            why,
+            edits,
+            safety if sure else min(safety, Safety.UNSAFE),
+            node,
+        )

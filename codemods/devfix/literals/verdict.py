@@ -1,0 +1,27 @@
+"""What is said of one hard-coded accelerator."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from devfix.findings import Edit, Safety, Span
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """A place that names CUDA, what is wrong with it, and the edits that mend it, if any.
+
+    - `code` is the place as it stands, `why` goes on from it: "`code` goes to CUDA, but ...".
+    - `device` is the expression that belongs there, empty where the fix has another form.
+    - `node` is the other side: what the value meets, or where the device comes from.
+    """
+
+    span: Span
+    code: str
+    device: str
+    why: str
+    edits: tuple[Edit, ...]
+    safety: Safety
+    node: ast.AST | None = None
+    title: str = ""

@@ -1,0 +1,81 @@
+"""`hard-coded-cuda`: CUDA by name gives way to the device that the code already knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from devfix.codemod import Codemod, Example
+from devfix.findings import Finding, Related
+from devfix.flow import Flow
+from devfix.literals.examples import EXAMPLES
+from devfix.literals.judge import verdicts
+from devfix.literals.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class HardCodedCuda(Codemod):
+    """Hard-coded CUDA becomes the device that the value belongs on.
+
+    Off by default: name it with `--codemod hard-coded-cuda`.
+
+    ## What it does
+    Finds `.cuda()`, `.cuda(0)`, `.to("cuda")`, `device="cuda"` of tensor factories and
+    `torch.cuda.FloatTensor(..)` where the code itself tells a better device, and writes that:
+
+    - `if x.is_cuda: y = y.cuda()` is `y = y.to(x.device)`, also where `x` is on the second GPU;
+    - a tensor that meets another one in an operation goes to `x.device`, an input of a module to
+      `next(model.parameters()).device`;
+    - else the device that is in scope: `device`, `self.device`, `args.device`, `accelerator.device`;
+    - a table made in a module's `__init__` by `self.table = make().cuda()` becomes a buffer;
+    - `def f(x, device="cuda")` whose `device` has to be that of `x` is shown.
+
+    Nothing is said where there is no such device: scripts that are CUDA throughout, branches that
+    the user chooses (`if use_cuda:`), tests, kernels, benchmarks. Autocast and GradScaler belong to
+    `normalize-device-type`.
+
+    ## Why is this bad?
+    `.cuda()` raises on a machine without CUDA, and where there are several GPUs it goes to the
+    *current* one: next to a tensor on `cuda:1` that raises "Expected all tensors to be on the same
+    device" (https://pytorch.org/docs/stable/notes/cuda.html).
+
+    ## Fix safety
+    Safe under `if x.is_cuda:`; where the value certainly meets `x`, since anything but `x.device`
+    raises there; and where the device in scope is `"cuda" if torch.cuda.is_available() else "cpu"`.
+    Then the only change is that an error becomes a run. Unsafe for a device variable that its user
+    may set to something else, where the meeting is not on every path, and for buffers. Changed
+    defaults are shown, never applied.
+
+    ## Options
+    - `all` (default false): report also what has no device to go to.
+    - `declare` (`no`, `cuda` or `accelerator`, default `no`): mend those by declaring one `device`
+      below the imports, CUDA or any accelerator where there is one, else the CPU.
+    """
+
+    all: bool = False
+    declare: Literal["no", "cuda", "accelerator"] = "no"
+
+    id: ClassVar[str] = "hard-coded-cuda"
+    default: ClassVar[bool] = False
+    words: ClassVar[tuple[tuple[str, ...], ...]] = (("cuda",), ("torch",))
+    examples: ClassVar[tuple[Example, ...]] = EXAMPLES
+
+    def check(self, flow: Flow) -> Iterator[Finding]:
+        for verdict in verdicts(flow, self.all, self.declare):
+            yield self._report(flow, verdict)
+
+    def _report(self, flow: Flow, verdict: Verdict) -> Finding:
+        first = verdict.code.partition("\n")[0]
+        code = f"{first[:57]}..." if len(first) > 60 or "\n" in verdict.code else first
+        related: tuple[Related, ...] = ()
+        if verdict.node is not None and hasattr(verdict.node, "lineno"):
+            related = (Related(flow.source.span(verdict.node), "the device is known here"),)
+        return self.finding(
+            verdict.span,
+            f"`{code}` {verdict.why}",
+            title=verdict.title or (f"use `{verdict.device}`" if verdict.device else "drop the move to CUDA"),
+            edits=verdict.edits,
+            safety=verdict.safety,
+            related=related,
+        )

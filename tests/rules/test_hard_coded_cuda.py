@@ -1,0 +1,312 @@
+"""hard-coded-cuda: which device takes the place of CUDA, how surely, and what is left alone."""
+
+from __future__ import annotations
+
+import pytest
+from applying import findings, fixed
+from devfix.findings import Safety
+from devfix.rules.hard_coded_cuda import HardCodedCuda
+
+RULE = HardCodedCuda()
+HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
+
+# name: (before, after)
+SAFE = {
+    "is_cuda, a statement": (
+        "def f(x: torch.Tensor, n):\n    y = torch.zeros(n)\n    if x.is_cuda:\n        y = y.cuda()\n"
+        "    return torch.cat([x, y])\n",
+        "def f(x: torch.Tensor, n):\n    y = torch.zeros(n)\n    y = y.to(x.device)\n"
+        "    return torch.cat([x, y])\n",
+    ),
+    "is_cuda, two moves": (
+        "def f(x, n):\n    a = torch.zeros(n)\n    b = torch.ones(n)\n    if x.is_cuda:\n"
+        "        a, b = a.cuda(), b.cuda(non_blocking=True)\n    return a, b\n",
+        "def f(x, n):\n    a = torch.zeros(n)\n    b = torch.ones(n)\n    a = a.to(x.device)\n"
+        "    b = b.to(x.device, non_blocking=True)\n    return a, b\n",
+    ),
+    "is_cuda among other conditions": (
+        "def f(x: torch.Tensor, n, fast):\n    y = torch.zeros(n)\n    if fast and x.is_cuda:\n"
+        "        y = y.cuda()\n",
+        "def f(x: torch.Tensor, n, fast):\n    y = torch.zeros(n)\n    if fast and x.is_cuda:\n"
+        "        y = y.to(x.device)\n",
+    ),
+    "is_cuda of a module": (
+        "def f(model, n):\n    y = torch.zeros(n)\n    if next(model.parameters()).is_cuda:\n"
+        "        y = y.cuda()\n"
+        "    return y\n",
+        "def f(model, n):\n    y = torch.zeros(n)\n    y = y.to(next(model.parameters()).device)\n"
+        "    return y\n",
+    ),
+    "is_cuda, an expression": (
+        "def f(x, n):\n    y = torch.zeros(n)\n    y = y.cuda() if x.is_cuda else y\n    return y\n",
+        "def f(x, n):\n    y = torch.zeros(n)\n    y = y.to(x.device)\n    return y\n",
+    ),
+    "device.type": (
+        "def f(x, n):\n    y = torch.zeros(n)\n    if x.device.type == 'cuda':\n"
+        "        y = y.pin_memory().cuda()\n",
+        "def f(x, n):\n    y = torch.zeros(n)\n    if x.device.type == 'cuda':\n"
+        "        y = y.pin_memory().to(x.device)\n",
+    ),
+    "round trip": (
+        "def f(x: torch.Tensor):\n    if x.is_cuda:\n        return x.cpu().cumsum(0).cuda()\n"
+        "    return x.cumsum(0)\n",
+        "def f(x: torch.Tensor):\n    if x.is_cuda:\n        return x.cpu().cumsum(0).to(x.device)\n"
+        "    return x.cumsum(0)\n",
+    ),
+    "a factory that meets an argument": (
+        "def f(x: torch.Tensor):\n    y = torch.zeros(x.size(0), 3).cuda()\n"
+        "    return torch.cat([x, y], 1)\n",
+        "def f(x: torch.Tensor):\n    y = torch.zeros(x.size(0), 3, device=x.device)\n"
+        "    return torch.cat([x, y], 1)\n",
+    ),
+    "random numbers are drawn where they were": (
+        "def f(x: torch.Tensor):\n    y = torch.randn(x.shape).cuda()\n    return x + y\n",
+        "def f(x: torch.Tensor):\n    y = torch.randn(x.shape).to(x.device)\n    return x + y\n",
+    ),
+    "a keyword": (
+        "def f(x: torch.Tensor):\n    return x.size(0) * (x @ torch.eye(3, device='cuda:0'))\n",
+        "def f(x: torch.Tensor):\n    return x.size(0) * (x @ torch.eye(3, device=x.device))\n",
+    ),
+    "an index": (
+        "def f(x):\n    order = torch.randperm(x.size(0)).cuda()\n    return x.view(-1, 2)[order]\n",
+        "def f(x):\n    order = torch.randperm(x.size(0)).to(x.device)\n    return x.view(-1, 2)[order]\n",
+    ),
+    "moved on at once": (
+        "def f(w, scale):\n    scale = scale.cuda().type_as(w)\n    return w * scale\n",
+        "def f(w, scale):\n    scale = scale.type_as(w)\n    return w * scale\n",
+    ),
+    "the declared device": (
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\nx = torch.ones(3).cuda()\n',
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+        "x = torch.ones(3, device=device)\n",
+    ),
+    "the device of the model in a class": (
+        "class A:\n    def __init__(self, device):\n        self.device = torch.device(device)\n"
+        "        self.model = nn.Linear(2, 2).to(self.device)\n"
+        "    def run(self, rows):\n        x = torch.tensor(rows).cuda()\n        return self.model(x)\n",
+        "class A:\n    def __init__(self, device):\n        self.device = torch.device(device)\n"
+        "        self.model = nn.Linear(2, 2).to(self.device)\n"
+        "    def run(self, rows):\n        x = torch.tensor(rows, device=self.device)\n"
+        "        return self.model(x)\n",
+    ),
+}
+UNSAFE = {
+    "a device that its user chooses": (
+        'device = torch.device("cuda" if args.gpu else "cpu")\nx = torch.ones(3).cuda()\n',
+        'device = torch.device("cuda" if args.gpu else "cpu")\nx = torch.ones(3, device=device)\n',
+    ),
+    "a meeting that need not come": (
+        "def f(x: torch.Tensor, flag):\n    y = torch.zeros(x.size(0)).cuda()\n    if flag:\n"
+        "        return x * y\n"
+        "    return None\n",
+        "def f(x: torch.Tensor, flag):\n    y = torch.zeros(x.size(0), device=x.device)\n    if flag:\n"
+        "        return x * y\n    return None\n",
+    ),
+    "a parameter of the function": (
+        "def f(rows, device):\n    y = torch.tensor(rows).cuda()\n    z = load(rows).to(device)\n"
+        "    return y, z\n",
+        "def f(rows, device):\n    y = torch.tensor(rows, device=device)\n    z = load(rows).to(device)\n"
+        "    return y, z\n",
+    ),
+    "args.device": (
+        "def f(args, net):\n    net.to(args.device)\n    y = load(args.path).cuda()\n    return y\n",
+        "def f(args, net):\n    net.to(args.device)\n    y = load(args.path).to(args.device)\n    return y\n",
+    ),
+    "an accelerator": (
+        "def f(accelerator, state):\n    for value in state.values():\n"
+        "        value = value.detach().cuda()\n"
+        "        send(value, accelerator.device)\n",
+        "def f(accelerator, state):\n    for value in state.values():\n"
+        "        value = value.detach().to(accelerator.device)\n        send(value, accelerator.device)\n",
+    ),
+    "self.device of a framework": (
+        "import speechbrain as sb\nclass B(sb.Brain):\n    def compute_forward(self, batch, stage):\n"
+        "        batch = batch.to(self.device)\n        self.hparams.norm = self.hparams.norm.to('cuda')\n",
+        "import speechbrain as sb\nclass B(sb.Brain):\n    def compute_forward(self, batch, stage):\n"
+        "        batch = batch.to(self.device)\n"
+        "        self.hparams.norm = self.hparams.norm.to(self.device)\n",
+    ),
+    "an offloaded pipeline": (
+        "class P(DiffusionPipeline):\n    def loss(self, x):\n"
+        "        return torch.tensor(0.0).cuda(), x.device\n",
+        "class P(DiffusionPipeline):\n    def loss(self, x):\n"
+        "        return torch.tensor(0.0, device=self._execution_device), x.device\n",
+    ),
+    "inputs of a model by way of a helper": (
+        "def f(flow_model, a, b):\n    a, b = pad(a.cuda(), b)\n    return flow_model(a, b)\n",
+        "def f(flow_model, a, b):\n    a, b = pad(a.to(next(flow_model.parameters()).device), b)\n"
+        "    return flow_model(a, b)\n",
+    ),
+    "a legacy constructor by sizes": (
+        "def f(x: torch.Tensor):\n    z = torch.cuda.FloatTensor(x.size(0), 3).normal_()\n    if len(z):\n"
+        "        return z, x.device\n",
+        "def f(x: torch.Tensor):\n    z = torch.empty(x.size(0), 3, dtype=torch.float32, device=x.device)"
+        ".normal_()\n    if len(z):\n        return z, x.device\n",
+    ),
+    "a legacy constructor by data": (
+        "def f(x: torch.Tensor, n):\n    z = torch.cuda.LongTensor([n, 1])\n    return torch.cat([x, z])\n",
+        "def f(x: torch.Tensor, n):\n    z = torch.tensor([n, 1], dtype=torch.int64, device=x.device)\n"
+        "    return torch.cat([x, z])\n",
+    ),
+    "where there is CUDA, although the class knows better": (
+        "class A:\n    def __init__(self, device):\n        self.device = device\n    def f(self, rows):\n"
+        "        x = torch.tensor(rows)\n        if torch.cuda.is_available():\n"
+        "            x = x.cuda()\n        return x\n",
+        "class A:\n    def __init__(self, device):\n        self.device = device\n    def f(self, rows):\n"
+        "        x = torch.tensor(rows)\n        x = x.to(self.device)\n        return x\n",
+    ),
+    "a table of a module": (
+        "class M(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n"
+        "        self.pe = torch.arange(n).cuda()\n    def forward(self, x):\n        return x + self.pe\n",
+        "class M(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n"
+        '        self.register_buffer("pe", torch.arange(n), persistent=False)\n    def forward(self, x):\n'
+        "        return x + self.pe\n",
+    ),
+    "something that may have no to()": (
+        "def f(x, batch):\n    if x.is_cuda:\n        batch = batch.cuda()\n    return batch\n",
+        "def f(x, batch):\n    batch = batch.to(x.device)\n    return batch\n",
+    ),
+}
+SILENT = {
+    "a script for CUDA": "model = nn.Linear(2, 2).cuda()\nx = torch.ones(3, 2).cuda()\nmodel(x)\n",
+    "a function of such a script": "def f(x):\n    m = nn.Linear(2, 2).cuda()\n    return m(x.cuda())\n",
+    "the choice of the user": (
+        "def f(x: torch.Tensor, use_cuda):\n    y = torch.zeros(x.size(0))\n    if use_cuda:\n"
+        "        y = y.cuda()\n"
+        "    return x + y\n"
+    ),
+    "the other arm": (
+        "def f(x: torch.Tensor):\n    y = torch.zeros(x.size(0))\n    if x.device.type == 'cpu':\n"
+        "        pass\n"
+        "    else:\n        y = y.cuda()\n    return x + y\n"
+    ),
+    "an index of its own": "def f(x: torch.Tensor, gpu):\n    return x + torch.zeros(x.size(0)).cuda(gpu)\n",
+    "moved under its own condition": "def f(x):\n    if not x.is_cuda:\n        x = x.cuda()\n    return x\n",
+    "rebound in between": (
+        "def f(x: torch.Tensor):\n    if x.is_cuda:\n        x = x.cpu()\n"
+        "        return x.sort().values.cuda()\n"
+    ),
+    "rebound later in the loop": (
+        "def f(x: torch.Tensor, ys):\n    if x.is_cuda:\n        for y in ys:\n            send(y.cuda())\n"
+        "            x = x.cpu()\n"
+    ),
+    "left where there is no CUDA": (
+        "def f(x: torch.Tensor):\n    if not torch.cuda.is_available():\n        return None\n"
+        "    return x + torch.zeros(x.size(0)).cuda()\n"
+    ),
+    "the number that it meets has no device": (
+        "def f(scale, n, x):\n    y = torch.zeros(n).cuda()\n    return y * scale, x.is_cuda\n"
+    ),
+    "a method for it": (
+        "class A:\n    def cuda(self):\n        self.x = self.x.cuda()\n        return self.x.device\n"
+    ),
+    "a test": "import pytest\ndef f(x: torch.Tensor):\n    return x + torch.zeros(x.size(0)).cuda()\n",
+    "a kernel": "import triton\ndef f(x: torch.Tensor):\n    return x + torch.zeros(x.size(0)).cuda()\n",
+    "an extension": (
+        "from ops import nms_cuda\ndef f(x: torch.Tensor):\n    y = torch.zeros(x.size(0)).cuda()\n"
+        "    return nms_cuda.run(x + y)\n"
+    ),
+    "a measurement": (
+        "def f(x: torch.Tensor):\n    y = x + torch.zeros(x.size(0)).cuda()\n    torch.cuda.synchronize()\n"
+    ),
+    "autocast belongs to another": "def f(x):\n    with torch.autocast('cuda'):\n        return x.device\n",
+    "a device chosen on purpose": "device = 'cuda'\nmodel = nn.Linear(2, 2).to(device)\n",
+    "a default of a class": (
+        "class A:\n    def __init__(self, device='cuda'):\n        self.x = torch.ones(3, device=device)\n"
+    ),
+    "something on the host": (
+        "def f(n):\n    a = torch.zeros(n)\n    b = torch.ones(n).cuda()\n"
+        "    return torch.cat([a.view(-1), b]), b.device\n"
+    ),
+    "the declared device, asked another way": (
+        "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        "x = torch.ones(3)\nif torch.cuda.is_available():\n    x = x.cuda()\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAFE)
+def test_safe(name: str) -> None:
+    before, after = SAFE[name]
+    assert fixed(RULE, HEAD + before, Safety.SAFE) == HEAD + after
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+def test_unsafe(name: str) -> None:
+    before, after = UNSAFE[name]
+    assert fixed(RULE, HEAD + before, Safety.SAFE) == HEAD + before
+    assert fixed(RULE, HEAD + before) == HEAD + after
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_silent(name: str) -> None:
+    assert [finding.message for finding in findings(RULE, HEAD + SILENT[name])] == []
+
+
+def test_what_is_fixed_is_silent() -> None:
+    for _, after in (*SAFE.values(), *UNSAFE.values()):
+        assert findings(RULE, HEAD + after) == []
+
+
+def test_a_default_is_shown() -> None:
+    text = HEAD + (
+        "def one_hot(x, n, device='cuda'):\n    x = x.long().view(-1, 1)\n"
+        "    return torch.full((x.size(0), n), 0.0, device=device).scatter_(1, x, 1.0)\n"
+    )
+    (finding,) = findings(RULE, text)
+    assert finding.fix is not None and finding.fix.safety is Safety.MANUAL
+    assert fixed(RULE, text, Safety.UNSAFE) == text
+    after = fixed(RULE, text, Safety.MANUAL)
+    assert "device=None):\n    device = x.device if device is None else device\n" in after
+
+
+def test_legacy_constructor_of_an_unknown_thing_has_no_fix() -> None:
+    text = HEAD + "def f(x: torch.Tensor, y):\n    return torch.cat([x, torch.cuda.FloatTensor(y)])\n"
+    (finding,) = findings(RULE, text)
+    assert finding.fix is None
+
+
+def test_comments_keep_a_condition() -> None:
+    text = HEAD + (
+        "def f(x, n):\n    y = torch.zeros(n)\n    if x.is_cuda:\n        # to the GPU\n"
+        "        y = y.cuda()\n"
+    )
+    assert "        # to the GPU\n        y = y.to(x.device)\n" in fixed(RULE, text, Safety.SAFE)
+
+
+def test_elif_stays() -> None:
+    text = HEAD + (
+        "def f(x, n):\n    y = torch.zeros(n)\n    if n == 0:\n        return y\n    elif x.is_cuda:\n"
+        "        y = y.cuda()\n"
+        "    return y\n"
+    )
+    assert "    elif x.is_cuda:\n        y = y.to(x.device)\n" in fixed(RULE, text, Safety.SAFE)
+
+
+SCRIPT = HEAD + "\nmodel = nn.Linear(2, 2).cuda()\nfor x in data:\n    model(x.to('cuda'))\n"
+
+
+def test_all_reports_the_rest() -> None:
+    found = findings(HardCodedCuda(all=True), SCRIPT)
+    assert len(found) == 2 and all(finding.fix is None for finding in found)
+
+
+def test_declare() -> None:
+    (finding,) = findings(HardCodedCuda(declare="cuda"), SCRIPT)
+    assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
+    assert fixed(HardCodedCuda(declare="cuda"), SCRIPT) == HEAD + (
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+        "\nmodel = nn.Linear(2, 2).to(device)\nfor x in data:\n    model(x.to(device))\n"
+    )
+
+
+def test_declare_any_accelerator_under_a_free_name() -> None:
+    after = fixed(HardCodedCuda(declare="accelerator"), SCRIPT + "def f(device):\n    return device\n")
+    assert "DEVICE = torch.accelerator.current_accelerator() if " in after
+    assert "model(x.to(DEVICE))" in after
+
+
+def test_declare_replaces_a_constant() -> None:
+    text = HEAD + "device = 'cuda'\nmodel = nn.Linear(2, 2).to(device)\n"
+    after = fixed(HardCodedCuda(declare="cuda"), text)
+    assert 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\nmodel' in after
