@@ -164,7 +164,7 @@ def _given_device(event: Event) -> str:
 
 
 def _module_path(flow: Flow, event: Event) -> str:
-    """How to write the module of a meeting: `model` of `model(x)`, `model.decode(z)`, `generate(model, x)`."""
+    """How to write the module of `model(x)`, `model.decode(z)` or `generate(model, x)`: `model`."""
     if event.value.kind is Kind.MODULE and not isinstance(event.node, ast.Call):
         return event.path
     node: ast.expr | None = event.node.func if isinstance(event.node, ast.Call) else None
