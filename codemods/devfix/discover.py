@@ -29,10 +29,10 @@ def discover(paths: Sequence[str], include: Globs | None = None, exclude: Globs 
     """Find the files to analyse.
 
     A named file is taken as it is, whatever its name. A named folder gives its `*.py` and `*.ipynb`
-    files, without what .gitignore files, `exclude` and the list of folders above leave out, and with `include` only
-    those that match it. Links to folders are not followed, links to files only if they stay inside
-    the folder. Paths are relative to the working directory. Never raises: what cannot be used is in
-    `errors`, and the reasons for leaving a file out in `skipped`.
+    files, without what .gitignore files, `exclude` and the list of folders above leave out, and with
+    `include` only those that match it. Links to folders are not followed, links to files only if they
+    stay inside the folder. Paths are relative to the working directory. Never raises: what cannot be
+    used is in `errors`, and the reasons for leaving a file out in `skipped`.
     """
     walk = _Walk(include if include and include.patterns else None, exclude)
     for path in paths:

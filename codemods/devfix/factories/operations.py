@@ -12,7 +12,8 @@ from devfix.flow import torch_api
 
 # Take no `device=`; the result is moved instead.
 FROM_HOST = frozenset({"torch.from_numpy", "torch.frombuffer"})
-MADE = torch_api.FACTORIES | torch_api.LEGACY | FROM_HOST
+# `sparse_coo_tensor` goes where its data is.
+MADE = (torch_api.FACTORIES | torch_api.LEGACY | FROM_HOST) - {"torch.sparse_coo_tensor"}
 LASTS = frozenset(name.rpartition(".")[2] for name in MADE)
 LEGACY_DTYPES = {
     "Tensor": "float32", "FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "float16",
@@ -20,11 +21,37 @@ LEGACY_DTYPES = {
     "CharTensor": "int8", "ByteTensor": "uint8", "BoolTensor": "bool",
 }  # fmt: skip
 
+# Packages that hand on torch's functions under their own names.
+ALIASES = frozenset({"kornia.core"})
+# Send tensors to other processes: over NCCL they must be on the GPU.
+COLLECTIVES = frozenset(
+    {
+        "all_reduce",
+        "reduce",
+        "broadcast",
+        "all_gather",
+        "gather",
+        "scatter",
+        "reduce_tensor",
+        "reduce_scatter",
+    }
+)
+# Their first argument is a list, a string or a number where it is no tensor.
+_NO_EVIDENCE = frozenset(
+    {
+        "cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "einsum", "meshgrid", "pow",
+        "where", "broadcast_tensors", "block_diag", "result_type", "cartesian_prod", "norm", "normal",
+        "is_tensor", "prod", "get_default_dtype", "manual_seed", "typename", "set_printoptions", "compile",
+        "numel", "chain_matmul", "atleast_1d", "broadcast_shapes", "add", "mul", "isin", "is_floating_point",
+        "sparse_coo_tensor",
+    }
+)  # fmt: skip
+
 # Also a tensor without dimensions must be in the same place.
 STRICT = frozenset(
     {
         "cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "row_stack",
-        "clamp", "clip", "quantile", "nanquantile", "meshgrid", "block_diag", "cartesian_prod", "index_select",
+        "quantile", "nanquantile", "meshgrid", "block_diag", "cartesian_prod", "index_select",
         "gather", "take_along_dim", "searchsorted", "isin", "matmul", "mm", "bmm",
     }
 )  # fmt: skip
@@ -35,7 +62,8 @@ FOREIGN = frozenset(
         "tensor_split", "fill_", "broadcast_tensors", "broadcast_shapes", "multinomial", "is_tensor", "save",
         "size", "dim", "numel", "register_hook", "item", "tolist", "new_tensor", "result_type", "can_cast",
         "promote_types", "is_same_size", "typename", "zeros_like", "set_data", "pad_sequence", "index",
-        "result_type", "manual_seed", "atleast_1d", "atleast_2d", "atleast_3d", "allclose_", "is_nonzero",
+        "ctc_loss", "multi_head_attention_forward", "manual_seed", "atleast_1d", "atleast_2d",
+        "atleast_3d", "is_nonzero",
     }
 )  # fmt: skip
 # Roots below torch whose functions are no operations over tensors.
@@ -51,6 +79,10 @@ REDUCTIONS = frozenset(
         "nansum", "nanmean", "logsumexp", "amax", "amin", "dot", "count_nonzero", "trace", "det", "vdot",
     }
 )  # fmt: skip
+# Give a tensor that has a dimension.
+SHAPING = frozenset(
+    {"unsqueeze", "view", "reshape", "repeat", "expand", "flatten", "permute", "tile", "repeat_interleave"}
+)
 # Methods that only tensors have; `size` and `dim` are attributes of other things, so they must be called.
 TENSOR_METHODS = frozenset(
     {
@@ -59,11 +91,13 @@ TENSOR_METHODS = frozenset(
         "scatter_add_", "gather", "index_select", "bmm", "type_as", "new_zeros", "new_ones", "new_tensor",
         "new_full", "new_empty", "unbind", "narrow", "numel", "is_cuda", "float", "is_floating_point",
         "requires_grad", "requires_grad_", "topk", "unfold", "matmul", "size", "dim", "bool", "masked_select",
-        "log_softmax", "clamp", "device", "get_device", "repeat_interleave", "cuda", "view", "nelement",
+        "clamp", "device", "get_device", "repeat_interleave", "cuda", "view", "nelement",
     }
 )  # fmt: skip
 # Of those, the ones that something else may have as well: alone they are too little.
-WEAK_METHODS = frozenset({"device", "cuda", "float", "view", "requires_grad_", "requires_grad", "bool"})
+WEAK_METHODS = frozenset(
+    {"[]", "shape", "device", "cuda", "float", "view", "requires_grad_", "requires_grad", "bool"}
+)
 CALLED_ONLY = frozenset({"size", "dim", "expand", "view", "float", "bool", "scatter", "long"})
 # Layers with parameters, so that their inputs must be where they are.
 WEIGHTED = frozenset(
@@ -77,7 +111,32 @@ WEIGHTED = frozenset(
     ]
 )  # fmt: skip
 # Of those, the ones whose `weight` tells where they are.
-WITH_WEIGHT = frozenset(f"torch.nn.{name}" for name in ["Linear", "Embedding", "Conv1d", "Conv2d", "LayerNorm"])
+WITH_WEIGHT = frozenset(
+    f"torch.nn.{name}" for name in ["Linear", "Embedding", "Conv1d", "Conv2d", "LayerNorm"]
+)
+
+
+_DEVICE = re.compile(
+    r"(?:^|[._])(?<!use_)(?<!no_)(?<!is_)(?<!on_)(?<!per_)(?<!multi_)(?<!same_)(?:device|device_torch)$",
+    re.IGNORECASE,
+)
+
+
+def names_device(path: str) -> bool:
+    """Does a name stand for one device? Stricter than flow's: what is written into code must be one."""
+    return bool(_DEVICE.search(path))
+
+
+def torch_name(name: str) -> str:
+    """torch's own name for a function that another package hands on."""
+    package, _, last = name.rpartition(".")
+    return f"torch.{last}" if package in ALIASES else name
+
+
+def takes_tensor(name: str) -> bool:
+    """Is the first argument of a torch function surely a tensor?"""
+    last = name.rpartition(".")[2]
+    return last not in _NO_EVIDENCE and name not in MADE and (is_operation(name) or last.endswith("_like"))
 
 
 def is_operation(name: str) -> bool:

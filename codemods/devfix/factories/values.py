@@ -43,8 +43,14 @@ class Origin:
 
 @dataclass(frozen=True)
 class Fact:
-    """One value. `origins`: it may be one of these, on the default device. `flat`: False where it has a
-    dimension, True where it has none, None where that is not known. `filled`: device data was written to it."""
+    """One value.
+
+    - `origins`: it may be one of these, and so on the default device; `anchor`: or where this says.
+    - `flat`: True where it has no dimension, False where it has one, None where that is not known.
+    - `filled`: device data was written to it, from there.
+    - `basic`: an element of something: as an index it is a number, or a tensor without dimensions.
+    - `items`: of a list or tuple.
+    """
 
     form: Form
     origins: frozenset[Origin] = frozenset()
@@ -52,7 +58,7 @@ class Fact:
     flat: bool | None = None
     items: tuple[Fact, ...] = ()
     filled: Anchor | None = None
-    basic: bool = False  # an index of integers: a number or a tensor without dimensions
+    basic: bool = False
 
     @property
     def placed(self) -> bool:
@@ -78,6 +84,9 @@ def join(a: Fact, b: Fact) -> Fact:
         if one.form is Form.OTHER and other.form is not Form.DEVICE:
             return other  # None or a number in one arm: it is not that where it meets a tensor
     if a.form is not b.form:
+        for one, other in ((a, b), (b, a)):
+            if one.placed and other.form is Form.MAYBE and other.anchor is not None:
+                return replace(one, anchor=replace(other.anchor, sure=False), flat=None)
         tensors = [one for one in (a, b) if one.form is Form.TENSOR]
         if len(tensors) == 1 and tensors[0].stray and {a.form, b.form} & {Form.MAYBE, Form.UNKNOWN}:
             return replace(tensors[0], anchor=None, flat=tensors[0].flat)
@@ -92,11 +101,14 @@ def join(a: Fact, b: Fact) -> Fact:
         anchor = None
     elif a.anchor is not None and b.anchor is not None:
         anchor = a.anchor if a.anchor.sure or not b.anchor.sure else b.anchor
+    flat = a.flat if a.flat == b.flat else None
+    if bool(a.origins) != bool(b.origins):
+        flat = a.flat if a.origins else b.flat  # what matters is the one on the default device
     return Fact(
         a.form,
         a.origins | b.origins,
         anchor,
-        a.flat if a.flat == b.flat else None,
+        flat,
         filled=a.filled or b.filled,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from devfix.flow import frameworks, torch_api
+from devfix.flow import torch_api
 from devfix.flow.events import What
 from devfix.flow.evidence import (
     looks_like_loss,
@@ -92,6 +92,8 @@ class Calls(Methods):
         """Call something that is known: a module, a function or class of the file, a tokenizer."""
         kind = callee.kind
         if kind in (Kind.ANY, Kind.UNKNOWN) and looks_like_loss(name or path_of(node.func)):
+            if callee.parameter >= 0:
+                self._left_behind(node, callee, path_of(node.func), callee.place, arguments)
             return self.combine(node, arguments, name or "the loss")
         if kind is Kind.MODULE or kind is Kind.PART or kind is Kind.ANY:
             return self.run_module(node, callee, arguments, path_of(node.func) or self.source.code(node.func))
@@ -106,10 +108,18 @@ class Calls(Methods):
     def _call_named(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         """Call something imported or built in, by its qualified name."""
         last = name.rpartition(".")[2]
+        owned = self._owning_call(node, name, arguments)
+        if owned is not None:
+            return owned
         if name.startswith(("torch.", "torchvision.", "torchaudio.")):
             found = self._call_torch(node, name, last, arguments)
             if found is not None:
                 return found
+        if name.startswith(torch_api.LIBRARY_MODULES) and (
+            last[:1].isupper() or name in torch_api.LIBRARY_MODULES
+        ):
+            place = self.device_argument(node) or self.program.default_place(node)
+            return Value(Kind.MODULE, place, fresh_identity(), node, name)
         if name in torch_api.AUTOCAST or "autocast" in last.lower():
             self.emit(What.AUTOCAST, node, UNKNOWN, name, devices=self.devices(), detail=name)
             return UNKNOWN
@@ -129,8 +139,6 @@ class Calls(Methods):
             return array
         if name in torch_api.LOADERS:
             return self._loader(node)
-        if name in frameworks.OWNERS:
-            return Value(Kind.OWNER, node=node, name=name)
         if last in ("from_pretrained", "from_config"):
             return self._pretrained(node, name.rpartition(".")[0], arguments)
         if last == "setattr" and len(arguments) == 3:

@@ -17,6 +17,7 @@ class What(Enum):
     WRAP = auto()  # DataParallel, DDP, FSDP, torch.compile ...: wants the module in place
     RESTORE = auto()  # state is loaded into a module or optimizer
     MEET = auto()  # values on different devices come together
+    LEFT = auto()  # a module that nothing moved is run on tensors (`strays`) that are on a device
     AUTOCAST = auto()  # an autocast or GradScaler call
 
 

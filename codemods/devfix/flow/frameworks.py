@@ -1,19 +1,100 @@
 """Who owns placement: frameworks that move models or batches themselves.
 
-What a framework owns is left alone; what it is not given still needs a move.
+What a framework owns is left alone; what it is not given still needs a move. This is the only
+place that knows frameworks by name; `owners.py` applies it.
 """
 
 from __future__ import annotations
 
-# Objects whose `prepare`-like methods place what they are given.
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A framework's object that places what it is given.
+
+    - `places`: methods that return their arguments, placed on its device.
+    - `takes`: methods that place a model while they run; it may be anywhere afterwards.
+    - `gives`: methods that return loaders whose batches are placed.
+    - `switch`: the argument that turns placement off where it is False.
+    """
+
+    places: frozenset[str] = frozenset()
+    takes: frozenset[str] = frozenset()
+    gives: frozenset[str] = frozenset()
+    switch: str = ""
+
+
+_ACCELERATOR = Owner(
+    frozenset({"prepare", "prepare_model", "prepare_data_loader", "prepare_optimizer"}),
+    switch="device_placement",
+)
+_FABRIC = Owner(
+    frozenset({"setup", "setup_module", "setup_dataloaders", "setup_optimizers", "to_device"}),
+    switch="move_to_device",
+)
+_TRAINER = Owner(
+    gives=frozenset({"get_train_dataloader", "get_eval_dataloader", "get_test_dataloader"}),
+)
+_LIGHTNING = Owner(takes=frozenset({"fit", "validate", "test", "predict", "tune"}))
 OWNERS = {
-    "accelerate.Accelerator": ("prepare", "prepare_model", "prepare_data_loader", "prepare_optimizer"),
-    "lightning.Fabric": ("setup", "setup_module", "setup_dataloaders", "to_device"),
-    "lightning.fabric.Fabric": ("setup", "setup_module", "setup_dataloaders", "to_device"),
-    "lightning_fabric.Fabric": ("setup", "setup_module", "setup_dataloaders", "to_device"),
+    "accelerate.Accelerator": _ACCELERATOR,
+    "accelerate.accelerator.Accelerator": _ACCELERATOR,
+    "lightning.Fabric": _FABRIC,
+    "lightning.fabric.Fabric": _FABRIC,
+    "lightning_fabric.Fabric": _FABRIC,
+    "transformers.Trainer": _TRAINER,
+    "transformers.Seq2SeqTrainer": _TRAINER,
+    "lightning.Trainer": _LIGHTNING,
+    "lightning.pytorch.Trainer": _LIGHTNING,
+    "pytorch_lightning.Trainer": _LIGHTNING,
 }
-# Calls that return something placed by themselves.
-OWNING_CALLS = frozenset({"deepspeed.initialize", "deepspeed.init_inference", "colossalai.initialize"})
+# Methods with names of their own: where the object is out of sight, the name tells.
+PLACING_METHODS = _ACCELERATOR.places | (_FABRIC.places - {"setup"}) | _TRAINER.gives | {"per_device_loader"}
+# Packages whose trainers, learners and pipelines move the model that they are made with ...
+OWNING_PACKAGES = frozenset(
+    {"transformers", "trl", "fastai", "skorch", "composer", "sentence_transformers", "setfit", "speechbrain"}
+)
+_OWNING_CLASSES = ("Trainer", "Learner", "Pipeline", "pipeline", "NeuralNet", "Brain")
+# ... and functions that place a module in place, hooks included; their result is placed as well.
+OWNING_CALLS = frozenset(
+    {
+        "accelerate.dispatch_model",
+        "accelerate.load_checkpoint_and_dispatch",
+        "accelerate.cpu_offload",
+        "accelerate.disk_offload",
+        "accelerate.big_modeling.dispatch_model",
+        "accelerate.big_modeling.cpu_offload",
+        "colossalai.initialize",
+        "deepspeed.init_inference",
+        "diffusers.hooks.apply_group_offloading",
+        "ignite.distributed.auto_model",
+        "torch.distributed.fsdp.fully_shard",
+        "torch.distributed._composable.fsdp.fully_shard",
+    }
+)
+# Loaders that put their batches on the device.
+OWNING_LOADERS = frozenset(
+    {
+        "torch_xla.distributed.parallel_loader.MpDeviceLoader",
+        "torch_xla.distributed.parallel_loader.ParallelLoader",
+    }
+)
+# Return an engine, an optimizer, a loader and a scheduler: the engine is on its own device, while
+# batches, those of its loader too, are moved by hand.
+ENGINES = frozenset({"deepspeed.initialize"})
+# Methods of a module that hook it: it moves itself and its inputs.
+HOOKING_METHODS = frozenset(
+    {"enable_model_cpu_offload", "enable_sequential_cpu_offload", "enable_group_offload"}
+)
+# Calls that give the device of the process.
+DEVICE_CALLS = frozenset(
+    {
+        "ignite.distributed.device",
+        "torch_xla.core.xla_model.xla_device",
+        "torch_xla.device",
+    }
+)
 # Bases whose methods run with model and batch already placed: all of the class is owned.
 OWNED_BASES = frozenset(
     {
@@ -39,3 +120,18 @@ HOST_BASES = ("Dataset", "IterableDataset", "Sampler", "BatchSampler", "DataPipe
 HOST_FUNCTIONS = ("collate", "worker_init", "_transform", "preprocess", "pre_process", "prepare_data")
 # Keyword arguments that hand placement of a model to a library.
 OWNING_ARGUMENTS = frozenset({"device_map", "load_in_8bit", "load_in_4bit", "quantization_config"})
+
+
+def owns_models(name: str) -> bool:
+    """Does calling this place the modules that it is given?"""
+    if name in OWNING_CALLS:
+        return True
+    return name.partition(".")[0] in OWNING_PACKAGES and name.endswith(_OWNING_CLASSES)
+
+
+def owns_subclasses(base: str) -> bool:
+    """Do methods of a class with this base, by its qualified name, find all in place?"""
+    root, _, _ = base.partition(".")
+    return base.rpartition(".")[2] in OWNED_BASES or (
+        root in OWNING_PACKAGES and base.endswith(("Trainer", "Learner"))
+    )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from devfix.flow import torch_api
+from devfix.flow import frameworks, torch_api
 from devfix.flow.events import Scope, What
 from devfix.flow.evidence import (
     looks_like_device,
@@ -211,6 +211,7 @@ class Interpreter(Expressions):
             prepared = any(
                 self.values.get(k.value, UNKNOWN).kind is Kind.OWNER for k in call.keywords
             ) or any(self.values.get(argument, UNKNOWN).kind is Kind.OWNER for argument in call.args)
+            prepared = prepared or last in frameworks.PLACING_METHODS
             if looks_like_loader(path) and place is None and not prepared and not makes_device_batches(last):
                 default = self.program.default_place(call)
                 return Value(Kind.LOADER, default, node=call, source=f"`{path}`", sure=False)

@@ -26,7 +26,7 @@ from devfix.flow.lattice import (
     fresh_identity,
 )
 from devfix.flow.meetings import may_be_module
-from devfix.flow.torch_calls import TorchCalls
+from devfix.flow.owners import Owners
 
 MOVES = frozenset({"to", "cuda", "cpu", "xpu", "npu", "hpu", "ipu"})
 _READING_METHODS = (torch_api.MODULE_ONLY | torch_api.STATEFUL) - {"forward", "apply"} | frozenset(
@@ -86,7 +86,7 @@ _FOREIGN_ARGUMENTS = frozenset(
 )
 
 
-class Methods(TorchCalls):
+class Methods(Owners):
     """`x.to(device)`, `model.parameters()`, `accelerator.prepare(...)` and their like."""
 
     def _method(self, node: ast.Call, func: ast.Attribute, base: Value) -> Value:
@@ -112,7 +112,7 @@ class Methods(TorchCalls):
         if kind is Kind.MODULE or kind is Kind.PART:
             return self._module_method(node, func, base, arguments)
         if kind is Kind.OWNER:
-            return self._owner_method(method, base, arguments)
+            return self._owner_method(node, func, base, arguments)
         if kind is Kind.CLASS and method.startswith("from_"):
             return self._construct(node, base, arguments)
         if kind is Kind.INSTANCE:
@@ -168,7 +168,7 @@ class Methods(TorchCalls):
                     place = self._target(device, argument, node)
                 elif value.kind in CARRIERS:
                     place = replace(value.place, node=node)
-                elif looks_like_device(path) or path.endswith("rank") or _is_index(argument):
+                elif path.endswith("rank") or self._gives_device(argument) or _is_index(argument):
                     place = Place(Where.SYMBOL, self.source.code(argument), 0, node)
                 elif self._is_dtype(argument):
                     continue
@@ -220,6 +220,14 @@ class Methods(TorchCalls):
             return replace(base.at(place), node=base.node)
         return Value(Kind.ANY, place, 0, node, sure=False)
 
+    def _gives_device(self, node: ast.expr) -> bool:
+        """A name, or a call without arguments, that is called a device: `idist.device()`."""
+        if not isinstance(node, ast.Call):
+            return looks_like_device(path_of(node))
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+        known = self.values.get(owner, UNKNOWN).kind in CARRIERS  # `x.get_device()` is an index
+        return not (node.args or node.keywords or known) and looks_like_device(path_of(node.func))
+
     def _is_dtype(self, node: ast.expr) -> bool:
         path = path_of(node)
         last = path.rpartition(".")[2]
@@ -264,6 +272,8 @@ class Methods(TorchCalls):
     def _module_method(self, node: ast.Call, func: ast.Attribute, base: Value, arguments: Arguments) -> Value:
         method = func.attr
         index = _ATTACHING_METHODS.get(method)
+        if base.name.startswith("torchmetrics."):
+            index = None  # `metric.update(outputs, labels)` runs it
         if index is not None and len(arguments) > index:
             self.attach(node, base, arguments[index][1], arguments[index][0], method)
             return base
@@ -285,6 +295,10 @@ class Methods(TorchCalls):
             return Value(
                 Kind.ARRAY, node=node, element=Value(Kind.ARRAY, items=(UNKNOWN, self.element(base)))
             )
+        if method in frameworks.HOOKING_METHODS:
+            if base.kind is Kind.MODULE:
+                self._take_over(func.value, base, OWNED, always=True)
+            return UNKNOWN
         if method in _READING_METHODS:
             self.emit(What.READ, node, base, path_of(func.value), detail=method)
             return base if method not in ("state_dict", "keys", "register_forward_hook") else UNKNOWN
@@ -297,20 +311,6 @@ class Methods(TorchCalls):
         if own is not None:
             return self._call_function(node, own, arguments, base)
         return self.run_module(node, base, arguments, self.source.code(func), method)
-
-    def _owner_method(self, method: str, base: Value, arguments: Arguments) -> Value:
-        if method in frameworks.OWNERS.get(base.name, ()):
-            for argument, value, _ in arguments:
-                if value.kind in (Kind.MODULE, Kind.PART):
-                    self.emit(What.READ, argument, value, path_of(argument), detail="owned")
-            owned = tuple(
-                replace(value, place=OWNED, identity=fresh_identity())
-                if value.kind is not Kind.UNKNOWN
-                else UNKNOWN
-                for _, value, _ in arguments
-            )
-            return owned[0] if len(owned) == 1 else Value(Kind.ARRAY, items=owned)
-        return UNKNOWN
 
 
 def _is_index(node: ast.expr) -> bool:

@@ -37,7 +37,16 @@ from devfix.flow.passing import ClassInfo, Function, FunctionInfo, Passing
 from devfix.source import Source
 
 _MOVE_WORDS = (".to(", ".cuda(", "device")
-_DEVICE_WORDS = (*_MOVE_WORDS, "autocast", "GradScaler", "oader", "from_numpy", "setattr(", "_module(")
+_DEVICE_WORDS = (
+    *_MOVE_WORDS,
+    ".cuda.",
+    "autocast",
+    "GradScaler",
+    "oader",
+    "from_numpy",
+    "setattr(",
+    "_module(",
+)
 _MAX_DEPTH = 8  # of summaries that ask for summaries
 _SELF_ATTRIBUTE = re.compile(r"self\.(\w+)(?:\s*,\s*self\.(\w+))?\s*(?::[^=\n]+)?=(?!=)")
 
@@ -113,7 +122,12 @@ class Program(Passing):
             for base, last in zip(bases, lasts, strict=True)
         ) or any(parent.module for parent in parents)
         host = any(last.endswith(frameworks.HOST_BASES) for last in lasts) or any(p.host for p in parents)
-        owned = any(last in frameworks.OWNED_BASES for last in lasts) or any(p.owned for p in parents)
+        # A class of this file is judged by its own bases, whatever its name.
+        owned = any(p.owned for p in parents) or any(
+            frameworks.owns_subclasses(base)
+            for base, last in zip(bases, lasts, strict=True)
+            if last not in self.class_names
+        )
         methods = {
             item.name: item for item in node.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
         }

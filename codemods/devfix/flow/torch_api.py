@@ -198,6 +198,17 @@ CONTAINERS = frozenset(
     f"torch.nn.{name}"
     for name in ["Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict"]
 )
+# Modules with weights or buffers that companions of torch make, on the CPU; classes unless named whole.
+LIBRARY_MODULES = (
+    "torchaudio.transforms.",
+    "torchmetrics.",
+    "torch.quantization.observer.",
+    "torch.ao.quantization.observer.",
+    "lpips.LPIPS",
+    "pytorch_msssim.",
+    "segmentation_models_pytorch.",
+    "timm.create_model",
+)
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 MODULE_BASES = frozenset({"torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"})
 # Wraps that want the module on its device already: nothing may be moved past them.

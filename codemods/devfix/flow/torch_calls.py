@@ -110,6 +110,9 @@ class TorchCalls(Meetings):
 
     def _layer(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         place = self._device_keyword(node, arguments)
+        if name in torch_api.WEIGHTED_LOSSES and place is None:
+            weights = [v for _, v, keyword in arguments if keyword in _WEIGHTED or not keyword]
+            place = weights[0].place if weights else None  # a loss is where its weights are
         bare = name in torch_api.BARE_MODULES or (
             name in torch_api.WEIGHTED_LOSSES
             and not (_WEIGHTED & {keyword for _, _, keyword in arguments})

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from devfix.flow import frameworks, torch_api
-from devfix.names import Names
 from devfix.source import Source
 
 Method = ast.FunctionDef | ast.AsyncFunctionDef
@@ -17,18 +16,24 @@ _MODULE_ENDS = ("PreTrainedModel", "ModelMixin")
 _NOT_MODULES = frozenset({"object", "ABC", "Protocol", "Enum", "NamedTuple", "TypedDict", "Function"})
 # Methods that decide themselves what moves along, or what counts as registered.
 _OWN_WAYS = frozenset(
-    {"_apply", "to", "cuda", "cpu", "__setattr__", "__getattr__", "__getattribute__", "parameters",
-     "named_parameters", "named_modules", "children", "named_children", "register_buffer"}
+    {
+        "_apply", "to", "cuda", "cpu", "__setattr__", "__getattr__", "__getattribute__",
+        "parameters", "named_parameters", "named_modules", "children", "named_children",
+        "register_buffer",
+    }
 )  # fmt: skip
 # Attributes of every nn.Module; nothing can be registered under these names.
 RESERVED = frozenset(
-    {"T_destination", "add_module", "apply", "bfloat16", "buffers", "call_super_init", "children", "compile",
-     "cpu", "cuda", "double", "dump_patches", "eval", "extra_repr", "float", "forward", "get_buffer",
-     "get_extra_state", "get_parameter", "get_submodule", "half", "ipu", "load_state_dict", "modules", "mtia",
-     "named_buffers", "named_children", "named_modules", "named_parameters", "parameters",
-     "register_backward_hook", "register_buffer", "register_forward_hook", "register_forward_pre_hook",
-     "register_module", "register_parameter", "requires_grad_", "set_extra_state", "set_submodule",
-     "share_memory", "state_dict", "to", "to_empty", "train", "training", "type", "xpu", "zero_grad"}
+    {
+        "T_destination", "add_module", "apply", "bfloat16", "buffers", "call_super_init",
+        "children", "compile", "cpu", "cuda", "double", "dump_patches", "eval", "extra_repr",
+        "float", "forward", "get_buffer", "get_extra_state", "get_parameter", "get_submodule",
+        "half", "ipu", "load_state_dict", "modules", "mtia", "named_buffers", "named_children",
+        "named_modules", "named_parameters", "parameters", "register_backward_hook",
+        "register_buffer", "register_forward_hook", "register_forward_pre_hook", "register_module",
+        "register_parameter", "requires_grad_", "set_extra_state", "set_submodule", "share_memory",
+        "state_dict", "to", "to_empty", "train", "training", "type", "xpu", "zero_grad",
+    }
 )  # fmt: skip
 
 
@@ -93,13 +98,15 @@ class ModuleClass:
     @cached_property
     def stores(self) -> dict[str, tuple[Store, ...]]:
         """Every store to an attribute of `self`, in the order of the text."""
-        found: dict[str, list[Store]] = {}
+        every: list[Store] = []
         for method in self.methods.values():
             me = self_name(method)
             if me:
-                for store in _stores(self.source, method, me):
-                    found.setdefault(store.name, []).append(store)
-        return {name: tuple(sorted(each, key=_position)) for name, each in found.items()}
+                every.extend(_stores(self.source, method, me))
+        found: dict[str, list[Store]] = {}
+        for store in sorted(every, key=_position):
+            found.setdefault(store.name, []).append(store)
+        return {name: tuple(each) for name, each in found.items()}
 
     @cached_property
     def loads(self) -> dict[str, tuple[ast.Attribute, ...]]:
@@ -126,6 +133,26 @@ class ModuleClass:
         return None
 
     @cached_property
+    def building(self) -> frozenset[str]:
+        """Names of the methods that run while an object is made, and only then."""
+        if self.init is None:
+            return frozenset()
+        called = self._own_calls(self.init)
+        for name, method in self.methods.items():
+            if name != "__init__" and name not in called:
+                called -= self._own_calls(method)
+        return frozenset({"__init__", *called})
+
+    def _own_calls(self, method: Method) -> set[str]:
+        me = self_name(method)
+        return {
+            node.attr
+            for node in self.source.walk(method)
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == me
+            if node.attr in self.methods
+        }
+
+    @cached_property
     def own_ways(self) -> bool:
         """Does the class, or one that it inherits from, decide by itself what moves?"""
         return any(not _OWN_WAYS.isdisjoint(owner.methods) for owner in self.lineage)
@@ -134,8 +161,14 @@ class ModuleClass:
     def text(self) -> str:
         return self.source.code(self.node)
 
-    def names(self, method: Method) -> Names:
-        return Names(self.source, method)
+    def registers(self, name: str) -> bool:
+        """Does the class register an attribute of that name?"""
+        text = self.text
+        return any(
+            f"register_{what}({quote}{name}{quote}" in text
+            for what in ("buffer", "parameter")
+            for quote in "\"'"
+        )
 
     def class_level(self, name: str) -> bool:
         """Is the name bound in the class body, as a property, constant or method?"""
