@@ -1,0 +1,194 @@
+"""Calls that read a checkpoint and put it back on the device it was saved from."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from devfix.bindings import function_around
+from devfix.flow.frame import path_of
+from devfix.placing import about_devices, around
+from devfix.source import Source
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+ARGUMENT = "map_location"
+# Loaders by qualified name, with the position of their `map_location`. Not here: safetensors, whose
+# default is the CPU, and Lightning's `load_from_checkpoint`, which falls back to the CPU by itself.
+LOADERS = {
+    "torch.load": 1,
+    "torch.serialization.load": 1,
+    "torch.jit.load": 1,
+    "torch.hub.load_state_dict_from_url": 2,
+    "torch.utils.model_zoo.load_url": 2,
+    "torch.hub.load_url": 2,
+    "torchvision.models.utils.load_state_dict_from_url": 2,
+    "torchvision._internally_replaced_utils.load_state_dict_from_url": 2,
+    "mmcv.runner.load_checkpoint": 2,
+    "mmengine.runner.load_checkpoint": 2,
+    "trainer.io.load_fsspec": 1,
+    "TTS.utils.io.load_fsspec": 1,
+}
+# Loaders that put what they read into a model, and return it for information only.
+RESTORING = frozenset({"mmcv.runner.load_checkpoint", "mmengine.runner.load_checkpoint"})
+# Weights published there were saved from the CPU.
+_PUBLISHED = "download.pytorch.org"
+_TEST_BASES = re.compile(r"TestCase|^Test|Tests?$|Tester")
+_HOST_BASES = re.compile(r"(?:Dataset|DataModule|DataPipe|Sampler|Collator|Transform)\w*$")
+
+
+@dataclass(frozen=True, eq=False)
+class Load:
+    """A load without `map_location`. `wrapper`: the function around it has that parameter to offer."""
+
+    call: ast.Call
+    name: str
+    function: ast.FunctionDef | ast.AsyncFunctionDef | None
+    wrapper: bool = False
+
+    @property
+    def restores(self) -> bool:
+        """Does the loader itself copy what it reads into a model?"""
+        return self.name in RESTORING
+
+
+class Loads:
+    """The loads of one file."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._calls = [node for node in source.walk() if isinstance(node, ast.Call)]
+        self._positions = {**LOADERS, **dict(_forwarding(source))}
+
+    def loader(self, call: ast.Call) -> str:
+        """The name of the loader that a call runs; empty if it runs none."""
+        name = self.source.qualified(call.func)
+        if not name:
+            # A function of this file, or torch that came with `from utils import *`.
+            path = path_of(call.func)
+            name = path if path.isidentifier() or path.startswith("torch.") else ""
+        return name if name in self._positions else ""
+
+    def find(self) -> Iterator[Load]:
+        """Loads that name no place, where one is missing; in the order of the text."""
+        if "torch.load =" in self.source.text:
+            return  # somebody gives it other defaults
+        for call in sorted(self._calls, key=lambda node: (node.lineno, node.col_offset)):
+            name = self.loader(call)
+            if not name or self._given(call, name):
+                continue
+            function = function_around(self.source, call)
+            wrapper = function is not None and any(a.arg == ARGUMENT for a in _parameters(function))
+            if wrapper or not self._excused(call, name, function):
+                yield Load(call, name, function, wrapper)
+
+    def _given(self, call: ast.Call, name: str) -> bool:
+        if any(keyword.arg in (ARGUMENT, None) for keyword in call.keywords):
+            return True
+        if any(isinstance(argument, ast.Starred) for argument in call.args):
+            return True
+        return (not call.args and not call.keywords) or len(call.args) > self._positions[name]
+
+    def _excused(self, call: ast.Call, name: str, function: ast.AST | None) -> bool:
+        source = self.source
+        if name.endswith(("load_state_dict_from_url", "load_url")) and _PUBLISHED in source.text:
+            return True
+        owner = source.enclosing(call, ast.ClassDef)
+        if isinstance(owner, ast.ClassDef):
+            bases = [ast.unparse(base) for base in owner.bases]
+            if any(_TEST_BASES.search(name) for name in (owner.name, *bases)):
+                return True
+            if any(_HOST_BASES.search(name) for name in (owner.name, *bases)):
+                return True
+        around_it = function
+        while isinstance(around_it, _FUNCTIONS):
+            if around_it.name.startswith(("test", "_test")) or _is_fixture(around_it):
+                return True
+            around_it = function_around(source, around_it)
+        return self._guarded(call) or self._just_saved(call, function)
+
+    def _guarded(self, call: ast.Call) -> bool:
+        """Does the code around it see to it that there is a GPU, or that another load takes over?"""
+        node: ast.AST = call
+        while node in self.source.parents and not isinstance(node, _FUNCTIONS):
+            child, node = node, self.source.parents[node]
+            if isinstance(node, (ast.If, ast.IfExp)) and child is not node.test and about_devices(node.test):
+                inside = child in node.body if isinstance(node, ast.If) else child is node.body
+                if inside and _asks_for_gpu(node.test):
+                    return True
+                if self._placed_inside(node):
+                    return True
+            if isinstance(node, ast.Try) and child in node.body:
+                if any(self._placed_inside(handler) for handler in node.handlers):
+                    return True
+        return False
+
+    def _placed_inside(self, root: ast.AST) -> bool:
+        return any(
+            isinstance(node, ast.Call) and self.loader(node) and self._given(node, self.loader(node))
+            for node in self.source.walk(root)
+        )
+
+    def _just_saved(self, call: ast.Call, function: ast.AST | None) -> bool:
+        """Has the same function saved the same file on the way? Then it goes back to where it was."""
+        if function is None or not call.args:
+            return False
+        path = ast.unparse(call.args[0])
+        chain = around(self.source, call)
+        for node in self.source.walk(function):
+            if not isinstance(node, ast.Call) or self.source.qualified(node.func) not in (
+                "torch.save",
+                "torch.jit.save",
+            ):
+                continue
+            if len(node.args) < 2 or ast.unparse(node.args[1]) != path:
+                continue
+            statement = self.source.statement(node)
+            before = (node.lineno, node.col_offset) < (call.lineno, call.col_offset)
+            if before and any(statement in self.source.block(one) for one in chain):
+                return True
+        return False
+
+
+def _forwarding(source: Source) -> Iterator[tuple[str, int]]:
+    """Functions of the file that hand their own `map_location=None` on to `torch.load`."""
+    for node in source.tree.body:
+        if not isinstance(node, _FUNCTIONS):
+            continue
+        plain = [*node.args.posonlyargs, *node.args.args]
+        names = [argument.arg for argument in plain]
+        if ARGUMENT not in names:
+            continue
+        position = names.index(ARGUMENT)
+        default = position - (len(plain) - len(node.args.defaults))
+        if default < 0 or not _is_none(node.args.defaults[default]):
+            continue
+        if any(isinstance(n, ast.Name) and n.id == ARGUMENT and not isinstance(n.ctx, ast.Load)
+               for n in source.walk(node)):  # fmt: skip
+            continue
+        for inner in source.walk(node):
+            if isinstance(inner, ast.Call) and source.qualified(inner.func) in LOADERS:
+                given = [*inner.args[1:2], *(k.value for k in inner.keywords if k.arg == ARGUMENT)]
+                if any(isinstance(value, ast.Name) and value.id == ARGUMENT for value in given):
+                    yield node.name, position
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_fixture(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any("fixture" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+def _asks_for_gpu(test: ast.expr) -> bool:
+    """`if torch.cuda.is_available():`, `if use_cuda:`: the body runs only where there is one."""
+    text = ast.unparse(test)
+    return not text.startswith("not ") and bool(
+        re.search(r"cuda\.is_available\(\)|\b(?:use_|opt\.|args\.)(?:cuda|gpu)\b(?! is)", text)
+    )

@@ -1,0 +1,105 @@
+"""`device-comparison`: comparisons of devices that can never hold."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from devfix.codemod import Codemod, Example
+from devfix.comparisons.candidates import candidates
+from devfix.comparisons.effects import asserted, moves
+from devfix.comparisons.examples import EXAMPLES
+from devfix.comparisons.judge import Judge, Verdict
+from devfix.comparisons.kinds import Kinds
+from devfix.findings import Edit, EnsureImport, Finding, ReplaceExpression, Safety
+from devfix.flow import Flow
+from devfix.source import Source
+
+
+@dataclass(frozen=True)
+class DeviceComparison(Codemod):
+    """Devices are compared so that the comparison can hold.
+
+    ## What it does
+    Finds comparisons that are the same whatever the device is, or that raise: a torch.device with a
+    string (`x.device == "cpu"`, `device in ("cuda", "mps")`), a tensor's device with one that has no
+    index (`x.device == torch.device("cuda")`, `str(x.device) == "cuda"`), a type with an index
+    (`device.type == "cuda:0"`), `"cuda" in device` and `device.startswith("cuda")` on a torch.device,
+    `is` between devices, names that torch does not know (`"gpu"`, -1). They become comparisons of types,
+    `x.device.type == "cpu"`, or, where an index is named, of devices.
+
+    Strings with strings, types with types, `x.device == y.device` are left alone, and so is every device
+    that may be a string, and code that looks which of the two it is.
+
+    ## Why is this bad?
+    A torch.device never equals a string, and `torch.device("cuda")` does not equal the `cuda:0` that
+    every tensor has (https://pytorch.org/docs/stable/tensor_attributes.html#torch.device). No error is
+    raised: the branch is never taken, the move behind it never made, and the failure comes later.
+
+    ## Fix safety
+    Unsafe as a rule, since code that never ran begins to run: read the branch. Safe where the comparison
+    raised, where it is an assertion that could only fail, and where the branch does nothing but move
+    tensors to a device, which on the CPU changes nothing. Where an annotation or a use speaks for a
+    torch.device but a string is not ruled out, `torch.device(d).type` is written, which takes both.
+    """
+
+    id: ClassVar[str] = "device-comparison"
+    words: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("device",),
+        ("torch",),
+        ("==", "!=", " in ", " is ", "startswith"),
+    )
+    examples: ClassVar[tuple[Example, ...]] = EXAMPLES
+    default: ClassVar[bool] = False
+
+    def check(self, flow: Flow) -> Iterator[Finding]:
+        source = flow.source
+        names = [local for local, what in source.imports.items() if what == "torch"]
+        torch = "torch" if "torch" in names or not names else names[0]
+        suspects = tuple(candidates(source))
+        if not suspects:
+            return
+        verdicts = list(Judge(Kinds(flow), torch).judge(suspects))
+        verdicts.sort(key=lambda verdict: source.span(verdict.node))
+        for verdict in verdicts:
+            span = source.span(verdict.node)
+            safety = self._safety(flow, verdict)
+            if safety is None:
+                continue
+            edits: tuple[Edit, ...] = ()
+            text = _in_its_quotes(source, verdict)
+            if text:
+                edits = (ReplaceExpression(span, text),)
+                if not names and f"{torch}." in text:
+                    edits = (*edits, EnsureImport("torch"))
+            yield self.finding(span, verdict.why, title=f"compare with `{text}`", edits=edits, safety=safety)
+
+    def _safety(self, flow: Flow, verdict: Verdict) -> Safety | None:
+        """How sure the fix is; None where the comparison does no harm as it is."""
+        node = verdict.node
+        if verdict.raises:
+            return Safety.SAFE
+        negative = isinstance(node, ast.Compare) and isinstance(
+            node.ops[0], (ast.NotEq, ast.NotIn, ast.IsNot)
+        )
+        target = moves(flow.source, node)
+        if negative and target:
+            # It moves whatever the device is, as it should: only a move to the CPU loses nothing.
+            return Safety.SAFE if target == "cpu" and '"cpu"' in verdict.text else None
+        if target == "device" and not negative:
+            return Safety.SAFE
+        if asserted(flow.source, node) and not negative:
+            return Safety.SAFE
+        return Safety.UNSAFE
+
+
+def _in_its_quotes(source: Source, verdict: Verdict) -> str:
+    """The replacement, with the quotes that the comparison has had."""
+    for node in ast.walk(verdict.node):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if source.code(node).startswith("'"):
+                return re.sub(r'"([\w:]+)"(\)?)$', r"'\1'\2", verdict.text)
+    return verdict.text

@@ -1,0 +1,166 @@
+"""`map-location`: a checkpoint is loaded to a device that is there, not to the one it was saved from."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from devfix.codemod import Codemod, Example
+from devfix.device_forms import DeviceForms
+from devfix.findings import Edit, EnsureImport, Finding, Safety, SetArgument
+from devfix.flow import Flow
+from devfix.loading.calls import ARGUMENT, Load, Loads
+from devfix.loading.devices import DevicesInScope
+from devfix.loading.examples import EXAMPLES
+from devfix.loading.uses import Follower, Use, Uses
+from devfix.source import Source
+
+_CHECKPOINT = re.compile(
+    r"ckpt|checkpoint|check_point|weight|state|snapshot|pre_?train|resume|restore|model|netg\b|netd\b|network|"
+    r"generator|discriminator|encoder|decoder|adapter|lora|optim|unet|vae\b|backbone|\.pth|\.ckpt|params",
+    re.IGNORECASE,
+)
+# Beyond doubt even where the other words occur: `data_dir + "/checkpoint.pt"`.
+_SURELY = re.compile(
+    r"ckpt|checkpoint|weights|state_?dict|pre_?train|(?<![a-z])model(?!s?/)|snapshot", re.IGNORECASE
+)
+_DATA = re.compile(
+    r"vocab|data|token|lexicon|fields|transforms|meta|triples|graph|sample|feature|feat\b|index|label|stats|"
+    r"statistic|cache|corpus|split|shard|record|history|loss|metric|config|speaker|prompt|image|video|audio|"
+    r"indices|centroid|assign|mask",
+    re.IGNORECASE,
+)
+_GPU = re.compile(r"\.cuda\(|[\"']cuda")
+# Objects that keep what they are given, on the device that it is on.
+_KEEPERS = re.compile(r"ema|shadow|average|obj\b|self$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class MapLocation(Codemod):
+    """Checkpoints are loaded to a device that is there.
+
+    ## What it does
+    Gives `torch.load`, `torch.jit.load`, `torch.hub.load_state_dict_from_url` and loaders that hand the
+    argument on, functions of the file among them, the `map_location` that they lack: `"cpu"` where what
+    is loaded only feeds `load_state_dict`, a converter or a file; the device in scope (`device`,
+    `self.device`, `args.device`) where the loaded model or tensors are used themselves. A function that
+    takes a `map_location` and forgets it passes it on.
+
+    Nothing is said of datasets, caches, vocabularies and the like, in tests, of a file that the same
+    function has just written, and under a condition that there is a GPU.
+
+    ## Why is this bad?
+    `torch.load` puts every tensor back on the device it was saved from. Without that device it raises
+    "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False"
+    (https://pytorch.org/docs/stable/generated/torch.load.html). Where it is there, the checkpoint takes
+    up its memory besides the model, and with one process per GPU all of them load to the first one.
+
+    ## Fix safety
+    Safe where everything loaded goes into `load_state_dict`, which copies it to where the model is, and
+    where a wrapper passes on what it was asked for. Unsafe otherwise: what is loaded from a GPU's
+    checkpoint now arrives on the named device, and code that has relied on the old one may need a move.
+    """
+
+    id: ClassVar[str] = "map-location"
+    words: ClassVar[tuple[tuple[str, ...], ...]] = (
+        (".load(", "import load", "load_url(", "_from_url", "load_checkpoint(", "load_fsspec("),
+        ("torch",),
+    )
+    examples: ClassVar[tuple[Example, ...]] = EXAMPLES
+    default: ClassVar[bool] = False
+
+    def check(self, flow: Flow) -> Iterator[Finding]:
+        loads = list(Loads(flow.source).find())
+        if not loads:
+            return
+        forms = DeviceForms(flow)
+        devices, follower = DevicesInScope(forms), Follower(forms)
+        hosts = {scope.node for scope in flow.scopes if scope.host}
+        for load in loads:
+            uses = follower.uses(load.call)
+            device = devices.at(load.call)
+            if _is_checkpoint(flow, load, uses, device, load.function in hosts):
+                yield self._report(flow, load, uses, device)
+
+    def _report(self, flow: Flow, load: Load, uses: Uses, device: str) -> Finding:
+        source = flow.source
+        value, safety = _choice(flow, load, uses, device)
+        span = source.span(load.call)
+        value = value.replace('"', _quote(source, load.call))
+        edits: tuple[Edit, ...] = (SetArgument(span, ARGUMENT, value),)
+        if "torch.cuda" in value and "torch" not in source.imports.values():
+            edits = (*edits, EnsureImport("torch"))
+        if load.wrapper:
+            message = f"`{load.name}` is not told the `{ARGUMENT}` that its function takes"
+        else:
+            message = (
+                f"`{load.name}` without `{ARGUMENT}` loads to the device that was saved from, {_why(uses)}"
+            )
+        return self.finding(
+            span,
+            message,
+            title=f"load with `{ARGUMENT}={value}`",
+            edits=edits,
+            safety=safety,
+        )
+
+
+def _is_checkpoint(flow: Flow, load: Load, uses: Uses, device: str, host: bool) -> bool:
+    """Is it certain enough that there are tensors in it which may have been on a GPU?"""
+    if load.wrapper or load.restores or load.name == "torch.jit.load" or uses.has(Use.STATE):
+        return True
+    if host:
+        return False
+    if uses.has(Use.MODULE) or uses.has(Use.PARAMETER):
+        return True
+    names = " ".join(uses.names)
+    if _DATA.search(names) and not _SURELY.search(names):
+        return False
+    call = load.call
+    argument = flow.source.code(call.args[0]) if call.args else ""
+    words = f"{argument} {names}"
+    if load.name.endswith(("_from_url", "load_url")):
+        return True
+    if _CHECKPOINT.search(words):
+        return bool(_SURELY.search(words)) or not _DATA.search(words)
+    around = load.function.name if load.function is not None else ""
+    if _CHECKPOINT.search(around) and not _DATA.search(f"{words} {around}"):
+        return True
+    return uses.has(Use.TENSOR) and bool(device) and not _DATA.search(words)
+
+
+def _choice(flow: Flow, load: Load, uses: Uses, device: str) -> tuple[str, Safety]:
+    """What to pass, and how sure that is to be right."""
+    if load.wrapper:
+        return ARGUMENT, Safety.SAFE
+    if load.restores:
+        return '"cpu"', Safety.SAFE
+    itself = uses.has(Use.MODULE) or uses.has(Use.TENSOR)
+    if uses.has(Use.STATE) and not itself:
+        kept = any(_KEEPERS.search(receiver) for receiver in uses.receivers) or uses.has(Use.OUT)
+        return '"cpu"', Safety.UNSAFE if kept else Safety.SAFE
+    if uses.has(Use.HOST) and not itself and not uses.has(Use.OUT):
+        return '"cpu"', Safety.UNSAFE
+    if device:
+        return device, Safety.UNSAFE
+    if uses.has(Use.MODULE) and not uses.moved and _GPU.search(flow.source.text):
+        torch = next((local for local, what in flow.source.imports.items() if what == "torch"), "torch")
+        return f'"cuda" if {torch}.cuda.is_available() else "cpu"', Safety.UNSAFE
+    return '"cpu"', Safety.UNSAFE
+
+
+def _quote(source: Source, call: ast.Call) -> str:
+    """The quotes that the call itself uses."""
+    for node in ast.walk(call):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return "'" if source.code(node).startswith("'") else '"'
+    return '"'
+
+
+def _why(uses: Uses) -> str:
+    if uses.has(Use.MODULE) or uses.has(Use.TENSOR):
+        return "which need not be there or be that of the data"
+    return "which need not be there"

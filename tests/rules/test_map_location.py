@@ -1,0 +1,153 @@
+"""map-location: which loads it speaks of, the place it gives them, and what it leaves alone."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+from applying import findings, fixed
+from devfix.findings import Safety
+from devfix.rules.map_location import MapLocation
+
+RULE = MapLocation()
+
+# (name, the call as it was, the call as it becomes, safety, the program with `LOAD` for the call)
+FIXED = [
+    ("feeds a model", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.SAFE,
+     "def f(model, path):\n    model.load_state_dict(LOAD)\n"),
+    ("device in scope makes no difference to that", "torch.load(path)",
+     'torch.load(path, map_location="cpu")', Safety.SAFE,
+     "def f(model, path, device):\n    model.to(device)\n    state = LOAD\n"
+     "    model.load_state_dict(state['net'])\n"),
+    ("renamed on the way", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.SAFE,
+     "def f(net, path):\n    old = LOAD['state_dict']\n    new = {}\n    for k, v in old.items():\n"
+     "        new[k[7:]] = v\n    net.load_state_dict(new)\n"),
+    ("through a function of the file",
+     "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.SAFE,
+     "def restore(net, state):\n    net.load_state_dict(state)\ndef f(net, path):\n    restore(net, LOAD)\n"),
+    ("other options stay", "torch.load(path, weights_only=True)",
+     'torch.load(path, weights_only=True, map_location="cpu")', Safety.SAFE,
+     "def f(model, path):\n    model.load_state_dict(LOAD)\n"),
+    ("an object of its own keeps what it gets", "torch.load(path)", 'torch.load(path, map_location="cpu")',
+     Safety.UNSAFE, "def f(ema, path):\n    ema.load_state_dict(LOAD)\n"),
+    ("something else is kept as well", "torch.load(path)", 'torch.load(path, map_location="cpu")',
+     Safety.UNSAFE,
+     "class T:\n    def f(self, path):\n        c = LOAD\n        self.net.load_state_dict(c['n'])\n"
+     "        self.memory = c['memory']\n"),
+    ("a whole model, device in scope", "torch.load(path)", "torch.load(path, map_location=device)",
+     Safety.UNSAFE, "def f(path, x, device):\n    model = LOAD\n    model.eval()\n"
+     "    return model(x.to(device))\n"),
+    ("a whole model, self.device", "torch.load(path)", "torch.load(path, map_location=self.device)",
+     Safety.UNSAFE,
+     "class P:\n    def __init__(self, device):\n        self.device = device\n"
+     "    def f(self, path):\n        self.net = LOAD\n        self.net.eval()\n"),
+    ("a whole model, args.device", "torch.load(path)", "torch.load(path, map_location=args.device)",
+     Safety.UNSAFE,
+     "def f(path, args, x):\n    model = LOAD\n    return model(x.to(args.device))\n"),
+    ("a whole model on a program's GPU", "torch.load(path)",
+     'torch.load(path, map_location="cuda" if torch.cuda.is_available() else "cpu")', Safety.UNSAFE,
+     "def f(path, x):\n    model = LOAD\n    return model(x.cuda())\n"),
+    ("a rank is no place", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
+     "def f(path, local_rank, x):\n    device = local_rank\n    model = LOAD\n"
+     "    return model(x.to(device))\n"),
+    ("a device bound below", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
+     "def f(path, x):\n    model = LOAD\n    device = x.device\n    return model(x.to(device))\n"),
+    ("a device of some paths only", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
+     "def f(path, x, fast):\n    if fast:\n        device = x.device\n    model = LOAD\n"
+     "    return model(x)\n"),
+    ("converter", "torch.load(args.checkpoint_path)",
+     'torch.load(args.checkpoint_path, map_location="cpu")', Safety.UNSAFE,
+     "def f(args):\n    model = LOAD\n    model['optim'] = None\n    torch.save(model, args.output)\n"),
+    ("weights of a parameter", "torch.load(init_file)", 'torch.load(init_file, map_location="cpu")',
+     Safety.UNSAFE, "def f(layer, init_file):\n    layer.W.data = LOAD\n"),
+    ("exported", "torch.jit.load(path)", 'torch.jit.load(path, map_location=device)', Safety.UNSAFE,
+     "def f(path, device):\n    return LOAD.to(device)\n"),
+    ("from the net", "torch.hub.load_state_dict_from_url(url, progress=True)",
+     'torch.hub.load_state_dict_from_url(url, progress=True, map_location="cpu")', Safety.SAFE,
+     "def f(model, url):\n    model.load_state_dict(LOAD)\n"),
+    ("a wrapper that forgets", "torch.load(f)", "torch.load(f, map_location=map_location)", Safety.SAFE,
+     "def pt_load(path, map_location=None):\n    with open(path, 'rb') as f:\n        return LOAD\n"),
+    ("a call of a wrapper", "pt_load(path)", 'pt_load(path, map_location="cpu")', Safety.SAFE,
+     "def pt_load(path, map_location=None):\n    return torch.load(path, map_location=map_location)\n"
+     "def f(model, path):\n    model.load_state_dict(LOAD)\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "safety", "program"), [c[1:] for c in FIXED], ids=[c[0] for c in FIXED]
+)
+def test_fixed(before: str, after: str, safety: Safety, program: str) -> None:
+    text = "import torch\n" + program.replace("LOAD", before)
+    (finding,) = findings(RULE, text)
+    assert finding.fix is not None and finding.fix.safety is safety
+    assert fixed(RULE, text) == "import torch\n" + program.replace("LOAD", after)
+
+
+def test_other_names_of_torch() -> None:
+    for head, call in (("import torch as th", "th.load"), ("from torch import load", "load"),
+                       ("from utils import *", "torch.load")):  # fmt: skip
+        text = f"{head}\n# torch\ndef f(model, p):\n    model.load_state_dict({call}(p))\n"
+        assert f'{call}(p, map_location="cpu")' in fixed(RULE, text)
+
+
+SILENT = {
+    "given": "def f(m, p, d):\n    m.load_state_dict(torch.load(p, map_location=d))\n",
+    "given by position": "def f(m, p, d):\n    m.load_state_dict(torch.load(p, d))\n",
+    "given as None": "def f(m, p):\n    m.load_state_dict(torch.load(p, map_location=None))\n",
+    "given by somebody": "def f(m, p, **kw):\n    m.load_state_dict(torch.load(p, **kw))\n",
+    "positional of the hub": "from torch.hub import load_state_dict_from_url as get\n"
+    "def f(m, u, d):\n    m.load_state_dict(get(u, None, d))\n",
+    "Lightning sees to it": "def f(Net, p):\n    return Net.load_from_checkpoint(p)\n",
+    "safetensors": "from safetensors.torch import load_file\ndef f(m, p):\n"
+    "    m.load_state_dict(load_file(p))\n",
+    "published weights": "U = 'https://download.pytorch.org/models/resnet18.pth'\n"
+    "def f(m):\n    m.load_state_dict(torch.hub.load_state_dict_from_url(U))\n",
+    "dataset": "class D(torch.utils.data.Dataset):\n    def __getitem__(self, i):\n"
+    "        return torch.load(f'checkpoint{i}.pt')\n",
+    "vocabulary": "def f(path):\n    vocab = torch.load(path + '/vocab.pt')\n    return vocab\n",
+    "unknown data": "def f(path):\n    return torch.load(path)\n",
+    "test": "def test_state(model, p):\n    model.load_state_dict(torch.load(p))\n",
+    "test case": "class TestModel:\n    def check(self, m, p):\n        m.load_state_dict(torch.load(p))\n",
+    "just saved": "def f(model, p):\n    torch.save(model.state_dict(), p)\n"
+    "    model.load_state_dict(torch.load(p))\n",
+    "buffer": "import io\ndef clone(model):\n    b = io.BytesIO()\n    torch.save(model, b)\n    b.seek(0)\n"
+    "    model = torch.load(b)\n    return model.eval()\n",
+    "only with a GPU": "def f(m, p):\n    if torch.cuda.is_available():\n"
+    "        m.load_state_dict(torch.load(p))\n",
+    "the other arm": "def f(m, p, use_gpu):\n    if not use_gpu:\n"
+    "        c = torch.load(p, map_location='cpu')\n    else:\n        c = torch.load(p)\n"
+    "    m.load_state_dict(c)\n",
+    "second try": "def f(m, p):\n    try:\n        c = torch.load(p)\n    except RuntimeError:\n"
+    "        c = torch.load(p, map_location='cpu')\n    m.load_state_dict(c)\n",
+    "replaced": "import functools\ntorch.load = functools.partial(torch.load, map_location='cpu')\n"
+    "def f(m, p):\n    m.load_state_dict(torch.load(p))\n",
+    "another load": "import json\ndef f(model, p):\n    model.load_state_dict(json.load(p))\n",
+    "own function called load": "def load(p):\n    return p\ndef f(model, p):\n"
+    "    model.load_state_dict(load(p))\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SILENT.values(), ids=SILENT)
+def test_silent(text: str) -> None:
+    assert not findings(RULE, "import torch\n" + dedent(text))
+
+
+def test_a_wrapper_that_changes_its_argument_is_not_followed() -> None:
+    text = dedent("""\
+        import torch
+        def load(p, map_location=None):
+            if map_location is None:
+                map_location = "cpu"
+            return torch.load(p, map_location=map_location)
+        def f(model, p):
+            model.load_state_dict(load(p))
+    """)
+    assert not findings(RULE, text)
+
+
+def test_module_level_device_in_a_function_but_not_from_the_main_guard() -> None:
+    program = "import torch\n{}def f(p):\n    model = torch.load(p)\n    return model.eval()\n{}"
+    bound = "device = torch.device('cpu')\n"
+    assert "map_location=device" in fixed(RULE, program.format(bound, ""))
+    guarded = f"if __name__ == '__main__':\n    {bound}    f('x.pt')\n"
+    assert 'map_location="cpu"' in fixed(RULE, program.format("", guarded))
