@@ -122,6 +122,11 @@ HOST_FUNCTIONS = ("collate", "worker_init", "_transform", "preprocess", "pre_pro
 OWNING_ARGUMENTS = frozenset({"device_map", "load_in_8bit", "load_in_4bit", "quantization_config"})
 
 
+def places_loaders(imported: str) -> bool:
+    """Does importing this tell that loaders are prepared, if not in this file then in another?"""
+    return any(owner.places and imported in (name, name.rpartition(".")[0]) for name, owner in OWNERS.items())
+
+
 def owns_models(name: str) -> bool:
     """Does calling this place the modules that it is given?"""
     if name in OWNING_CALLS:

@@ -338,5 +338,7 @@ class Passing(ABC):
             return False
         text = self.source.code(info.node)
         return "nn." not in text.replace("nn.Module", "").replace("nn.functional", "") and not re.search(
-            r"register_(?:buffer|parameter)|self\.\w+\s*=\s*[A-Z]\w*\(|Parameter\(", text
+            r"register_(?:buffer|parameter)|self\.\w+\s*=\s*[A-Z]\w*\(|Parameter\(|"
+            r"models\.\w+\(|from_pretrained\(|create_model\(|hub\.load\(",
+            text,
         )

@@ -64,6 +64,8 @@ class Program(Passing):
         self._module: Interpreter | None = None
         self.scopes: list[Scope] = []
         self.default_known = not any(call in source.text for call in torch_api.DEFAULT_DEVICE_CALLS)
+        # Loaders that are made out of sight may be prepared there.
+        self.prepared = any(frameworks.places_loaders(name) for name in source.imports.values())
         self._placed: tuple[str, ...] = ()  # module-level names of modules that are on a device
         self._depth = 0
 
@@ -156,7 +158,8 @@ class Program(Passing):
         if kind == "module" or (not kind and text.used_as_module(name)):
             return Value(Kind.MODULE, place, identity, argument, sure=True, parameter=index)
         if kind == "loader" or (not kind and looks_like_loader(name)):
-            where = Place(Where.DEFAULT, node=argument) if self.default_known else UNPLACED
+            known = self.default_known and not self.prepared
+            where = Place(Where.DEFAULT, node=argument) if known else UNPLACED
             source = f"`{name}`"
             return Value(
                 Kind.LOADER, where, identity, argument, source=source, sure=kind == "loader", parameter=index

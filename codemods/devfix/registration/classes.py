@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from devfix.flow import frameworks, torch_api
 from devfix.source import Source
@@ -96,13 +96,27 @@ class ModuleClass:
         return None
 
     @cached_property
-    def stores(self) -> dict[str, tuple[Store, ...]]:
-        """Every store to an attribute of `self`, in the order of the text."""
-        every: list[Store] = []
+    def _own_nodes(self) -> dict[Method, list[ast.Attribute]]:
+        """Every `self.<name>` of each method."""
+        found: dict[Method, list[ast.Attribute]] = {}
         for method in self.methods.values():
             me = self_name(method)
             if me:
-                every.extend(_stores(self.source, method, me))
+                found[method] = [
+                    node
+                    for node in self.source.walk(method)
+                    if isinstance(node, ast.Attribute)
+                    and isinstance(node.value, ast.Name)
+                    and node.value.id == me
+                ]
+        return found
+
+    @cached_property
+    def stores(self) -> dict[str, tuple[Store, ...]]:
+        """Every store to an attribute of `self`, in the order of the text."""
+        every: list[Store] = []
+        for method, nodes in self._own_nodes.items():
+            every.extend(_stores(self.source, method, nodes))
         found: dict[str, list[Store]] = {}
         for store in sorted(every, key=_position):
             found.setdefault(store.name, []).append(store)
@@ -112,12 +126,10 @@ class ModuleClass:
     def loads(self) -> dict[str, tuple[ast.Attribute, ...]]:
         """Every read of an attribute of `self`, in methods of the class."""
         found: dict[str, list[ast.Attribute]] = {}
-        for method in self.methods.values():
-            me = self_name(method)
-            for node in self.source.walk(method) if me else ():
-                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-                    if isinstance(node.value, ast.Name) and node.value.id == me:
-                        found.setdefault(node.attr, []).append(node)
+        for nodes in self._own_nodes.values():
+            for node in nodes:
+                if isinstance(node.ctx, ast.Load):
+                    found.setdefault(node.attr, []).append(node)
         return {name: tuple(each) for name, each in found.items()}
 
     @cached_property
@@ -144,13 +156,7 @@ class ModuleClass:
         return frozenset({"__init__", *called})
 
     def _own_calls(self, method: Method) -> set[str]:
-        me = self_name(method)
-        return {
-            node.attr
-            for node in self.source.walk(method)
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == me
-            if node.attr in self.methods
-        }
+        return {node.attr for node in self._own_nodes.get(method, ()) if node.attr in self.methods}
 
     @cached_property
     def own_ways(self) -> bool:
@@ -195,6 +201,7 @@ def self_name(method: Method) -> str:
     return arguments[0].arg if arguments else ""
 
 
+@lru_cache(maxsize=1)  # both codemods ask for the same file, one after the other
 def module_classes(source: Source) -> tuple[ModuleClass, ...]:
     """The module classes of a file in the order of the text; those of unknown bases by their shape."""
     found: dict[str, ModuleClass] = {}
@@ -246,11 +253,9 @@ def _position(store: Store) -> tuple[int, int]:
     return store.target.lineno, store.target.col_offset
 
 
-def _stores(source: Source, method: Method, me: str) -> Iterator[Store]:
-    for node in source.walk(method):
-        if not isinstance(node, ast.Attribute) or isinstance(node.ctx, ast.Load):
-            continue
-        if not isinstance(node.value, ast.Name) or node.value.id != me:
+def _stores(source: Source, method: Method, nodes: list[ast.Attribute]) -> Iterator[Store]:
+    for node in nodes:
+        if isinstance(node.ctx, ast.Load):
             continue
         statement = source.statement(node)
         form, value, index = "other", None, -1

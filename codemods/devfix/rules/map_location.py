@@ -66,11 +66,20 @@ class MapLocation(Codemod):
 
     id: ClassVar[str] = "map-location"
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
-        (".load(", "import load", "load_url(", "_from_url", "load_checkpoint(", "load_fsspec("),
+        (
+            "torch.load",
+            "th.load(",
+            "pt.load(",
+            "jit.load(",
+            "import load",
+            "load_url(",
+            "_from_url",
+            "load_checkpoint(",
+            "load_fsspec(",
+        ),
         ("torch",),
     )
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
-    default: ClassVar[bool] = False
 
     def check(self, flow: Flow) -> Iterator[Finding]:
         loads = list(Loads(flow.source).find())

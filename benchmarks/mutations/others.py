@@ -1,0 +1,112 @@
+"""Mutants whose bug is in one call: factories, buffers, containers, autocast, loads, comparisons."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devfix.flow.torch_api import FACTORIES
+from devfix.placing import dotted
+from devfix.source import Source
+
+from mutations.edits import Mutant, mutant, own_calls, without_keyword
+
+_CONTAINERS = {"torch.nn.ModuleList": "ModuleList -> list", "torch.nn.ModuleDict": "ModuleDict -> dict"}
+
+
+def deviceless_factories(program: str, source: Source) -> Iterator[Mutant | None]:
+    for call in own_calls(source, source.tree):
+        if source.qualified(call.func) not in FACTORIES:
+            continue
+        device = next((item.value for item in call.keywords if item.arg == "device"), None)
+        if device is None or "cpu" in ast.unparse(device) or isinstance(device, ast.Constant):
+            continue
+        if _goes_along(source, call):
+            continue
+        yield mutant(
+            "drop device= from a factory", program, source, call, without_keyword(source, call, "device")
+        )
+
+
+def _goes_along(source: Source, call: ast.Call) -> bool:
+    """Is it a bug nowhere to miss `device=` here: what a module's `to` takes along, and plain numbers?"""
+    function = source.enclosing(call, ast.FunctionDef, ast.AsyncFunctionDef)
+    if getattr(function, "name", "") in ("__init__", "reset_parameters", "init_weights"):
+        return True
+    around = source.parents[call]
+    if isinstance(around, ast.Call) and dotted(around.func).endswith("Parameter"):
+        return True
+    first = call.args[0] if call.args else None
+    name = source.qualified(call.func)
+    return name in ("torch.tensor", "torch.as_tensor") and isinstance(first, (ast.Constant, ast.UnaryOp))
+
+
+def unregistered_buffers(program: str, source: Source) -> Iterator[Mutant | None]:
+    for call in own_calls(source, source.tree):
+        name = call.args[0] if call.args else None
+        if dotted(call.func) != "self.register_buffer" or not isinstance(name, ast.Constant):
+            continue
+        attribute = name.value
+        if not isinstance(attribute, str) or not attribute.isidentifier():
+            continue
+        values = call.args[1:2] or [item.value for item in call.keywords if item.arg == "tensor"]
+        if not values or isinstance(values[0], ast.Constant):
+            continue
+        function = source.enclosing(call, ast.FunctionDef)
+        given = function.args.args if isinstance(function, ast.FunctionDef) else []
+        if isinstance(values[0], ast.Name) and values[0].id in {argument.arg for argument in given}:
+            continue  # anything, and often None
+        edit = (source.span(call), f"self.{attribute} = {source.code(values[0])}")
+        yield mutant("un-register a buffer", program, source, call, [edit])
+
+
+def plain_containers(program: str, source: Source) -> Iterator[Mutant | None]:
+    for call in own_calls(source, source.tree):
+        kind = _CONTAINERS.get(source.qualified(call.func))
+        # A list in a ModuleList is refused on the CPU already.
+        if kind is None or call.keywords or len(call.args) > 1:
+            continue
+        if not isinstance(source.parents[call], (ast.Assign, ast.AnnAssign)):
+            continue
+        is_list = kind == "ModuleList -> list"
+        empty, plain = ("[]", "list") if is_list else ("{}", "dict")
+        text = source.code(call.args[0]) if call.args else empty
+        argument = call.args[0] if call.args else None
+        if isinstance(argument, ast.GeneratorExp):
+            text = f"[{text.removeprefix('(').removesuffix(')')}]"
+        elif argument is not None and not isinstance(
+            argument, (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
+        ):
+            text = f"{plain}({text})"
+        yield mutant(kind, program, source, call, [(source.span(call), text)])
+
+
+def autocast_on_objects(program: str, source: Source) -> Iterator[Mutant | None]:
+    for call in own_calls(source, source.tree):
+        if "autocast" not in dotted(call.func).rpartition(".")[2]:
+            continue
+        arguments = [*call.args[:1], *(item.value for item in call.keywords if item.arg == "device_type")]
+        for value in arguments:
+            if isinstance(value, ast.Attribute) and value.attr == "type":
+                edit = (source.span(value), source.code(value.value))
+                yield mutant("pass a device object to autocast", program, source, call, [edit])
+
+
+def unmapped_loads(program: str, source: Source) -> Iterator[Mutant | None]:
+    for call in own_calls(source, source.tree):
+        if source.qualified(call.func) == "torch.load":
+            edits = without_keyword(source, call, "map_location")
+            if edits:
+                yield mutant("drop map_location", program, source, call, edits)
+
+
+def compared_with_strings(program: str, source: Source) -> Iterator[Mutant | None]:
+    for node in source.walk():
+        if not (isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute)):
+            continue
+        left, right = node.left, node.comparators[0]
+        if left.attr != "type" or not dotted(left.value).endswith("device"):
+            continue
+        if isinstance(node.ops[0], (ast.Eq, ast.NotEq)) and isinstance(right, ast.Constant):
+            edit = (source.span(left), source.code(left.value))
+            yield mutant("compare a device with a string", program, source, node, [edit])

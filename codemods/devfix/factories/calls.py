@@ -1,0 +1,243 @@
+"""Calls of methods, layers and functions: what moves tensors, or brings them together."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import replace
+
+from devfix.factories.making import Making
+from devfix.factories.meetings import Facts, Meeting
+from devfix.factories.operations import (
+    FOREIGN,
+    REDUCTIONS,
+    SHAPING,
+    STRICT,
+    TENSOR_METHODS,
+    WEAK_METHODS,
+    WEIGHTED,
+    WITH_WEIGHT,
+    names_device,
+    torch_name,
+)
+from devfix.factories.values import OTHER, UNKNOWN, Anchor, Fact, Form, element, listed
+from devfix.flow import torch_api
+from devfix.flow.evidence import looks_like_loss, looks_like_module
+from devfix.flow.frame import path_of
+
+_MOVES = frozenset({"to", "cuda", "cpu", "xpu", "npu", "type", "pin_memory"})
+_LENGTHS = re.compile(r"(?:^|[._])\w*len(?:s|gths?)?$")
+_WALKED = frozenset({"enumerate", "zip", "reversed", "list", "tuple", "sorted", "tqdm", "iter"})
+
+
+class Calls(Making):
+    """Finds out what is called, and follows it."""
+
+    def call(self, node: ast.Call) -> Fact:
+        func = node.func
+        arguments = [(a.value if isinstance(a, ast.Starred) else a, "") for a in node.args]
+        arguments += [(k.value, k.arg or "**") for k in node.keywords]
+        facts = [(a, self.ev(a), k) for a, k in arguments]
+        root: ast.expr = func
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if isinstance(root, ast.Name) and root.id in self.source.imports and root.id not in self.names:
+            name = torch_name(self.source.qualified(func))
+            if name.startswith("torch."):
+                return self._torch(node, name, facts)
+            return self._outside(node, name, facts)
+        if isinstance(func, ast.Attribute):
+            return self._method(node, func, self.ev(func.value), facts)
+        if isinstance(func, ast.Name):
+            return self._outside(node, func.id, facts)
+        self.ev(func)
+        return self._result(facts)
+
+    def _method(self, node: ast.Call, func: ast.Attribute, base: Fact, facts: Facts) -> Fact:
+        method = func.attr
+        path = path_of(func)
+        if path in self.names and self.names[path].form is not Form.UNKNOWN and base.form is not Form.TENSOR:
+            return self._result(facts)
+        if path.startswith("self.") and path.count(".") == 1 and self.owner is not None:
+            return self._own(node, path, facts)
+        if base.form is Form.LIST:
+            return self._list_method(func, method, base, facts)
+        if base.form is not Form.TENSOR:
+            if method in _MOVES and method != "type":
+                moved = self._move(node, Fact(Form.TENSOR), method, facts)
+                return moved if moved.anchor is not None or method in ("cpu", "pin_memory") else base
+            if base.form is Form.MAYBE and method in TENSOR_METHODS - WEAK_METHODS - {"size", "dim", "numel"}:
+                return _unsure(base)
+            if looks_like_loss(method):
+                return self.combine(node, [(a, f) for a, f, _ in facts], how="meets")
+            if base.form is Form.MAYBE and method in ("get", "pop"):
+                return base
+            return self._result([*facts, (func.value, base, "")])
+        if method in _MOVES:
+            return self._move(node, base, method, facts)
+        if method in torch_api.TO_HOST:
+            if method != "item":
+                self.hosted |= base.origins
+                self.on_host(base)
+            return OTHER
+        if method in torch_api.NOT_TENSOR and method != "backward":
+            return OTHER
+        if method.startswith("new_"):
+            told = next((a for a, _, k in facts if k == "device"), None)
+            return replace(base, filled=None, flat=None) if told is None else self._at(told)
+        if method == "type_as" and facts:
+            other = facts[0][1]
+            return other if other.form is Form.TENSOR else Fact(Form.TENSOR)
+        if method in FOREIGN:
+            first = facts[0][1] if facts else UNKNOWN
+            if method in ("copy_", "fill_") and first.placed and base.stray:
+                self._fill(func.value, base, first)
+            return base
+        strict = method in STRICT or (method.endswith("_") and base.stray)
+        others: list[tuple[ast.expr, Fact]] = []
+        for argument, fact, keyword in facts:
+            if keyword != "generator":
+                others += (
+                    [(argument, item) for item in fact.items]
+                    if fact.form is Form.LIST
+                    else [(argument, fact)]
+                )
+        if any(fact.form is Form.TENSOR for _, fact in others):
+            if method in ("index_put_", "index_put"):
+                return base
+            return self.combine(node, [(func.value, base), *others], strict)
+        if method in REDUCTIONS:
+            return replace(base, flat=True if not facts else None, filled=base.filled)
+        if method in SHAPING and (facts or method == "flatten"):
+            return replace(base, flat=False)
+        return base
+
+    def _move(self, node: ast.Call, base: Fact, method: str, facts: Facts) -> Fact:
+        """`x.to(device)`: where it is now."""
+        free = Fact(Form.TENSOR, flat=base.flat)
+        if method in ("cpu", "pin_memory"):
+            return free
+        if method in ("cuda", "xpu", "npu"):
+            text = self.source.code(node.args[0]) if node.args else f'"{method}"'
+            return replace(free, anchor=Anchor(text, bool(node.args) and path_of(node.args[0]) != ""))
+        told = next((a for a, _, k in facts if k == "device"), None)
+        first = facts[0] if facts else None
+        if told is None and first is not None and first[2] == "":
+            argument, fact, _ = first
+            code = self.source.code(argument)
+            if fact.form is Form.TENSOR:
+                return replace(free, origins=fact.origins, anchor=fact.anchor)
+            if "dtype" in code or (
+                code.startswith(("torch.", "th.")) and not code.startswith("torch.device")
+            ):
+                return base if "cuda" not in code else free
+            if method == "type":
+                return free if ".type()" in code or base.stray else base
+            if fact.form is Form.DEVICE or names_device(code) or isinstance(argument, ast.Constant):
+                told = argument
+            else:
+                return free if base.stray else base
+        if told is None:
+            return base if all(k != "**" for _, _, k in facts) else free
+        at = self._at(told)
+        return replace(at, flat=base.flat)
+
+    def _list_method(self, func: ast.Attribute, method: str, base: Fact, facts: Facts) -> Fact:
+        path = path_of(func.value)
+        if method in ("append", "insert", "extend") and facts:
+            added = facts[-1][1]
+            items = added.items if method == "extend" and added.form is Form.LIST else (added,)
+            fresh = tuple(item for item in items if item not in base.items)
+            if path and fresh:
+                self.names[path] = listed((*base.items, *fresh))
+            return OTHER
+        return element(base) if method == "pop" else base if method == "copy" else UNKNOWN
+
+    def _fill(self, target: ast.expr, base: Fact, value: Fact) -> None:
+        """Device data is copied into a tensor of the default device: legal, but it stays there."""
+        path = path_of(target)
+        if path and base.filled is None:
+            self.names[path] = replace(base, filled=value.anchor)
+
+    def _own(self, node: ast.Call, path: str, facts: Facts) -> Fact:
+        """`self.layer(x)`, `self.method(x)`."""
+        assert self.owner is not None
+        tensors = [(a, f) for a, f, _ in facts]
+        name = self.owner.layers.get(path, "")
+        if "ctc" in path.lower():
+            return UNKNOWN
+        if looks_like_loss(path) and sum(f.form is Form.TENSOR for _, f in tensors) > 1:
+            return self.combine(node, tensors)
+        if name in torch_api.BARE_MODULES:
+            return self.combine(node, [(a, f) for a, f, _ in facts])
+        if name:
+            return self._layer(node, path, name, facts)
+        followed = self.inside(node, path, facts)
+        if followed is not None:
+            return followed
+        if looks_like_module(path):
+            return self._layer(node, path, "", facts)
+        return self._result(facts)
+
+    def _layer(self, node: ast.Call, path: str, name: str, facts: Facts) -> Fact:
+        """A submodule is run: its inputs must be where its parameters are."""
+        placed = next((f for _, f, _ in facts if f.placed), None)
+        anchor = placed.anchor if placed is not None else None
+        weighted = name in WEIGHTED
+        if anchor is None and name in WITH_WEIGHT:
+            anchor = Anchor(f"{path}.weight.device")
+        for argument, fact, keyword in facts:
+            # Lengths are wanted on the CPU by packed sequences, and a number is a number to most.
+            if (
+                not fact.stray
+                or not (weighted or fact.flat is False)
+                or _LENGTHS.search(keyword or path_of(argument))
+            ):
+                continue
+            if anchor is None and not weighted:
+                continue
+            at = anchor or Anchor("", False)
+            how = "is an input of"
+            self.meetings.append(Meeting(fact.origins, node, at, path, how, weighted and at is anchor))
+        return Fact(Form.TENSOR, anchor=anchor) if anchor is not None else UNKNOWN
+
+    def _outside(self, node: ast.Call, name: str, facts: Facts) -> Fact:
+        """A function out of sight."""
+        last = name.rpartition(".")[2]
+        if last in _WALKED and facts:
+            if last == "enumerate":
+                return listed((listed((OTHER, element(facts[0][1]))),))
+            if last == "zip":
+                return listed((listed(tuple(element(f) for _, f, _ in facts)),))
+            return facts[0][1]
+        if last in ("len", "int", "float", "bool", "str", "range", "isinstance", "hasattr", "round", "print"):
+            return OTHER
+        if last in ("max", "min", "sum") and "." not in name:
+            return UNKNOWN
+        if name.startswith("numpy."):
+            for _, fact, _ in facts:
+                self.hosted |= fact.origins
+                self.on_host(fact)
+            return OTHER
+        if (
+            looks_like_loss(last)
+            and "ctc" not in last.lower()
+            and sum(f.form is Form.TENSOR for _, f, _ in facts) > 1
+        ):
+            return self.combine(node, [(a, f) for a, f, _ in facts])
+        if "distributed" in name or name in ("all_reduce", "reduce_tensor"):
+            self._collective(node, last, facts)
+        if "." not in name:
+            followed = self.inside(node, name, facts)
+            if followed is not None:
+                return followed
+        if name in ("copy.copy", "copy.deepcopy", "torch.autograd.Variable") and facts:
+            return facts[0][1]
+        return self._result(facts)
+
+
+def _unsure(value: Fact) -> Fact:
+    """Its uses tell that it is a tensor."""
+    if value.anchor is None:
+        return value
+    return Fact(Form.TENSOR, anchor=replace(value.anchor, sure=False))

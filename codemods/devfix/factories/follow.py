@@ -1,0 +1,374 @@
+"""Follows the tensors of one function from where they are made to where they meet others.
+
+Statement by statement, branches joined: a tensor that may be on the default device, and meets one
+that is where a parameter is, is a meeting on that path. A loop body runs once.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import Any
+
+from devfix.factories.expressions import Expressions
+from devfix.factories.meetings import Facts, Meeting
+from devfix.factories.returns import returned
+from devfix.factories.scopes import Owner, Scopes
+from devfix.factories.values import OTHER, UNKNOWN, Anchor, Fact, Form, Origin, element, join, listed
+from devfix.flow.frame import path_of
+from devfix.placing import about_devices
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_DEPTH = 2  # of functions of the file that are followed into
+
+
+class Follow(Expressions):
+    """One function, or the module body; nested functions start from the names around them."""
+
+    def __init__(self, scopes: Scopes, scope: ast.AST, names: dict[str, Fact], owner: Owner | None) -> None:
+        self.scopes = scopes
+        self.source = scopes.source
+        self.scope = scope
+        self.owner = owner
+        self.names = names
+        self.meetings: list[Meeting] = []
+        self.links: list[frozenset[Origin]] = []
+        self.hosted: set[Origin] = set()
+        self.cpu: set[str] = set()
+        self.default = True
+        self.dead = False
+        self.returns: list[tuple[ast.Return, Fact]] = []
+        self.uses = scopes.uses(scope)
+        self._origins: dict[ast.Call, Origin] = {}
+        self.nested: list[tuple[ast.AST, dict[str, Fact]]] = []
+        self.passed: list[tuple[ast.AST, dict[str, Fact]]] = []  # what functions of the file are given
+        self.depth = 0
+        self.looping = 0
+
+    def run(self) -> None:
+        self.block(self.scope.body)  # type: ignore[attr-defined]
+        self.meetings += returned(self.source, self.scope, self.names, self.returns)
+
+    def origin(self, node: ast.Call, name: str, names: dict[str, Fact]) -> Origin:
+        found = self._origins.get(node)
+        if found is None:
+            found = self._origins[node] = Origin(node, name, names)
+        return found
+
+    def inside(self, node: ast.Call, path: str, facts: Facts) -> Fact | None:
+        callee = self.scopes.callee(path, self.owner)
+        if callee is None or callee is self.scope:
+            return None
+        if any(isinstance(a, ast.Starred) for a in node.args) or any(k == "**" for _, _, k in facts):
+            return None
+        names = dict(self.scopes.parameters(callee))
+        plain = [a.arg for a in (*callee.args.posonlyargs, *callee.args.args)]
+        if path.startswith("self.") and not any(
+            getattr(d, "id", "") == "staticmethod" for d in callee.decorator_list
+        ):
+            plain = plain[1:]
+        given: dict[str, Fact] = {}
+        for at, (_, fact, keyword) in enumerate(facts):
+            if keyword or at < len(plain):
+                given[keyword or plain[at]] = fact
+        self.passed.append((callee, given))
+        if self.depth >= _DEPTH or not any(f.form is Form.TENSOR for f in given.values()):
+            return None
+        names.update((name, fact) for name, fact in given.items() if fact.form is Form.TENSOR)
+        inner = Follow(self.scopes, callee, names, self.owner if path.startswith("self.") else None)
+        inner.depth = self.depth + 1
+        inner.block(callee.body)
+        ours = frozenset(o for f in given.values() for o in f.origins)
+        texts = {f.anchor.text for f in given.values() if f.anchor is not None}
+        for meeting in inner.meetings:
+            if meeting.origins & ours and meeting.anchor.text in texts:
+                self.meetings.append(
+                    replace(
+                        meeting,
+                        origins=meeting.origins & ours,
+                        node=node,
+                        how=f"goes through `{path}` and meets",
+                    )
+                )
+        self.hosted |= inner.hosted & ours
+        result: Fact | None = None
+        for _, fact in inner.returns:
+            result = fact if result is None else join(result, fact)
+        if result is None:
+            return None
+        return _outer(result, ours, texts)
+
+    # --- statements ----------------------------------------------------------------------
+
+    def block(self, statements: list[ast.stmt]) -> None:
+        for statement in statements:
+            if self.dead:
+                return
+            getattr(self, f"_{type(statement).__name__.lower()}", self._other)(statement)
+
+    def _other(self, node: ast.stmt) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self.ev(child)
+        for field in ("body", "orelse", "finalbody"):
+            if isinstance(getattr(node, field, None), list):
+                self.block(getattr(node, field))
+        self.dead = self.dead or isinstance(node, _ENDS)
+
+    def _functiondef(self, node: ast.FunctionDef) -> None:
+        self.nested.append((node, dict(self.names)))
+        self.names[node.name] = OTHER
+
+    _asyncfunctiondef = _functiondef
+
+    def _classdef(self, node: ast.ClassDef) -> None:
+        self.names.pop(node.name, None)
+
+    def _assign(self, node: ast.Assign) -> None:
+        value = self.ev(node.value)
+        for target in node.targets:
+            self.assign(target, value)
+
+    def _annassign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.assign(node.target, self.ev(node.value))
+
+    def _augassign(self, node: ast.AugAssign) -> None:
+        right, left = self.ev(node.value), self.ev(node.target)
+        if left.form is Form.LIST:
+            self.assign(node.target, listed((*left.items, *right.items)))
+            return
+        if left.form is Form.TENSOR and left.stray and right.placed:
+            self.meet(node.value, left, node.value, right, "is added to in place by")
+            self.assign(node.target, Fact(Form.TENSOR, anchor=right.anchor, flat=left.flat))
+        elif left.form is Form.TENSOR or right.form is Form.TENSOR:
+            result = self.combine(node.value, [(node.target, left), (node.value, right)])
+            if not isinstance(node.target, ast.Subscript):
+                self.assign(node.target, result)
+
+    def assign(self, target: ast.expr, value: Fact) -> None:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            self._unpack(target.elts, value)
+        elif isinstance(target, ast.Starred):
+            self.assign(target.value, UNKNOWN)
+        elif isinstance(target, ast.Subscript):
+            self._store(target, value)
+        else:
+            path = path_of(target)
+            if not path:
+                return
+            for key in [key for key in self.names if key.startswith((f"{path}.", f"{path}["))]:
+                del self.names[key]
+            own = value.anchor is not None and value.anchor.root == path
+            if value.form is Form.MAYBE and self.uses.tensor(path):
+                anchor = value.anchor if value.anchor is not None and not own else Anchor(f"{path}.device")
+                value = Fact(Form.TENSOR, anchor=replace(anchor, sure=False))
+            elif value.form is Form.MAYBE and own:
+                value = UNKNOWN  # `x = f(x)`: what is written as `x.device` is another thing now
+            if value.form in (Form.UNKNOWN, Form.MAYBE) and path == "device":
+                value = Fact(Form.DEVICE, anchor=Anchor(path))
+            self.names[path] = value
+
+    def _unpack(self, targets: list[ast.expr], value: Fact) -> None:
+        starred = any(isinstance(target, ast.Starred) for target in targets)
+        for index, target in enumerate(targets):
+            if value.form is Form.LIST and len(value.items) == len(targets) and not starred:
+                self.assign(target, value.items[index])
+            elif value.form is Form.OTHER:
+                self.assign(target, OTHER)
+            else:
+                self.assign(target, replace(element(value), basic=False))
+
+    def _store(self, target: ast.Subscript, value: Fact) -> None:
+        base = self.ev(target.value)
+        parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+        indices = [self.ev(part) for part in parts]
+        path = path_of(target.value)
+        if base.form is Form.LIST:
+            if path and value not in base.items:
+                self.names[path] = listed((*base.items, value))
+            return
+        if base.form is not Form.TENSOR:
+            return
+        indexed = any(i.form is Form.TENSOR and not i.basic and i.flat is not True for i in indices)
+        if base.stray and value.form is Form.MAYBE and value.anchor is not None:
+            self._fill(target.value, base, value)
+        elif base.stray and value.placed:
+            if indexed and value.flat is not True:
+                self.meet(target, base, target, value, "is written to by")
+            elif not indexed:
+                self._fill(target.value, base, value)
+        elif base.placed and value.stray and indexed and value.flat is False:
+            self.meet(target, value, target.value, base, "is written into")
+        elif base.stray and value.stray:
+            self.links.append(base.origins | value.origins)
+
+    def _if(self, node: ast.If) -> None:
+        self.ev(node.test)
+        start, dead = self.names, self.dead
+        ends: list[dict[str, Fact]] = []
+        spans: list[tuple[int, int]] = []
+        for arm, holds in ((node.body, True), (node.orelse, False)):
+            self.names, self.dead = dict(start), dead
+            self._assume(node.test, holds)
+            first = len(self.meetings)
+            self.block(arm)
+            spans.append((first, len(self.meetings)))
+            if not self.dead:
+                ends.append(self.names)
+        if len(ends) == 2 and self.looping:
+            self._first_rounds(start, ends, spans)
+        self.dead = not ends
+        if not ends:
+            self.names = start
+        elif len(ends) == 1:
+            self.names = ends[0]
+        else:
+            self.names = self._joined(ends[0], ends[1], about_devices(node.test))
+
+    def _first_rounds(
+        self, start: dict[str, Fact], ends: list[dict[str, Fact]], spans: list[tuple[int, int]]
+    ) -> None:
+        """`if first: out = x else: out = cat((out, x))`: what `out` was before the loop is not used."""
+        for own, other in ((0, 1), (1, 0)):
+            unused = frozenset(
+                origin
+                for name, fact in start.items()
+                if fact.stray and ends[other].get(name, UNKNOWN).placed
+                for origin in fact.origins
+            )
+            within = [m for m in self.meetings[spans[other][0] : spans[other][1]] if m.origins & unused]
+            if unused and not within:
+                first, last = spans[own]
+                kept = [m for m in self.meetings[first:last] if not m.origins & unused]
+                self.meetings[first:last] = kept
+                if own == 0:
+                    spans[1] = (
+                        spans[1][0] - (last - first) + len(kept),
+                        spans[1][1] - (last - first) + len(kept),
+                    )
+
+    def _joined(self, one: dict[str, Fact], two: dict[str, Fact], devices: bool = False) -> dict[str, Fact]:
+        result: dict[str, Fact] = {}
+        for name in {*one, *two}:
+            a, b = one.get(name), two.get(name)
+            if a is None or b is None:
+                # Bound on one way only: where it is read, that way was taken.
+                found = a or b
+                assert found is not None
+                result[name] = found
+            elif devices and a.origins != b.origins:
+                result[name] = a if not a.origins else b if not b.origins else UNKNOWN
+            else:
+                result[name] = join(a, b)
+        return result
+
+    def _assume(self, test: ast.expr, holds: bool) -> None:
+        """What a condition tells of a name: `isinstance(x, torch.Tensor)`, `x is None`."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            self._assume(test.operand, not holds)
+        elif isinstance(test, ast.BoolOp):
+            if isinstance(test.op, ast.And) is holds:
+                for part in test.values:
+                    self._assume(part, holds)
+        elif isinstance(test, ast.Call) and test.args:
+            path, name = path_of(test.args[0]), path_of(test.func)
+            if not path or name not in ("isinstance", "torch.is_tensor"):
+                return
+            tensor = name != "isinstance" or "Tensor" in self.source.code(test.args[1])
+            if (holds and not tensor) or (tensor and not holds):
+                self.names[path] = OTHER
+            elif self.names.get(path, UNKNOWN).form is Form.MAYBE:
+                self.names[path] = Fact(Form.TENSOR, anchor=Anchor(f"{path}.device", False))
+        elif isinstance(test, ast.Compare) and len(test.ops) == 1:
+            empty = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
+            path = path_of(test.left)
+            if empty and path and isinstance(test.ops[0], (ast.Is, ast.IsNot)):
+                if isinstance(test.ops[0], ast.Is) is holds:
+                    self.names[path] = OTHER
+
+    def _for(self, node: ast.For) -> None:
+        iterated = self.ev(node.iter)
+        before = dict(self.names)
+        self.assign(node.target, element(iterated))
+        self.looping += 1
+        self.block(node.body)
+        self.looping -= 1
+        self._after_loop(before, node.orelse)
+
+    _asyncfor = _for
+
+    def _while(self, node: ast.While) -> None:
+        self.ev(node.test)
+        before = dict(self.names)
+        self.looping += 1
+        self.block(node.body)
+        self.looping -= 1
+        if isinstance(node.test, ast.Constant) and node.test.value:
+            before = self.names  # the body runs at least once
+        self._after_loop(before, node.orelse)
+
+    def _after_loop(self, before: dict[str, Fact], orelse: list[ast.stmt]) -> None:
+        self.dead = False
+        self.names = self._joined(self.names, before)
+        self.block(orelse)
+
+    def _with(self, node: ast.With) -> None:
+        default = self.default
+        for item in node.items:
+            value = self.ev(item.context_expr)
+            if "device" in self.source.code(item.context_expr):
+                self.default = False
+            if item.optional_vars is not None:
+                self.assign(item.optional_vars, replace(value, form=Form.UNKNOWN))
+        self.block(node.body)
+        self.default = default
+
+    _asyncwith = _with
+
+    def _try(self, node: Any) -> None:
+        start = dict(self.names)
+        self.block([*node.body, *node.orelse])
+        end, dead = self.names, self.dead
+        for handler in node.handlers:
+            self.names, self.dead = self._joined(dict(start), end), False
+            self.block(handler.body)
+            if not self.dead:
+                end = self.names if dead else self._joined(end, self.names)
+                dead = False
+        self.names, self.dead = end, False
+        self.block(node.finalbody)
+        self.dead = self.dead or dead
+
+    _trystar = _try
+
+    def _match(self, node: ast.Match) -> None:
+        self.ev(node.subject)
+        start, ends = self.names, [self.names]
+        for case in node.cases:
+            self.names, self.dead = dict(start), False
+            self.block(case.body)
+            if not self.dead:
+                ends.append(self.names)
+        self.names, self.dead = ends[0], False
+        for end in ends[1:]:
+            self.names = self._joined(self.names, end)
+
+    def _return(self, node: ast.Return) -> None:
+        if node.value is not None:
+            self.returns.append((node, self.ev(node.value)))
+        self.dead = True
+
+
+def _outer(value: Fact, ours: frozenset[Origin], texts: set[str]) -> Fact:
+    """What a called function returns, in terms of its caller."""
+    if value.form is Form.LIST:
+        return listed(tuple(_outer(item, ours, texts) for item in value.items))
+    if value.form is not Form.TENSOR:
+        known = value.anchor is not None and value.anchor.text in texts
+        return value if value.form is Form.OTHER or known else UNKNOWN
+    anchor = value.anchor if value.anchor is not None and value.anchor.text in texts else None
+    if value.anchor is not None and anchor is None:
+        return UNKNOWN
+    return replace(value, origins=value.origins & ours, anchor=anchor, filled=None, basic=False)

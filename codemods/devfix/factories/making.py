@@ -1,0 +1,162 @@
+"""Calls into torch: what they make and where, and which of their arguments must be in one place."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from devfix.factories.meetings import Facts, Meeting, Meetings
+from devfix.factories.operations import COLLECTIVES, MADE, REDUCTIONS, STRICT, is_operation
+from devfix.factories.values import MAYBE, OTHER, UNKNOWN, Anchor, Fact, Form, listed
+from devfix.flow import torch_api
+from devfix.flow.evidence import looks_like_device
+from devfix.flow.frame import path_of
+
+_LITERALS = (ast.List, ast.Tuple, ast.ListComp)
+
+
+class Making(Meetings):
+    """Torch's own functions."""
+
+    def _torch(self, node: ast.Call, name: str, facts: Facts) -> Fact:
+        last = name.rpartition(".")[2]
+        if name in MADE:
+            return self._made(node, name, last, facts)
+        if name == "torch.device":
+            return Fact(Form.DEVICE, anchor=Anchor(self.source.code(node)))
+        if last.endswith("_like") and facts:
+            told = next((a for a, _, k in facts if k == "device"), None)
+            return self._at(told) if told is not None else replace(facts[0][1], filled=None)
+        if name.startswith("torch.distributed."):
+            self._collective(node, last, facts)
+            return UNKNOWN
+        if last == "pack_padded_sequence":
+            for _, fact, _ in facts[1:]:
+                self.hosted |= fact.origins  # it wants the lengths on the CPU
+        if last == "tensor_split" or not is_operation(name):
+            return self._result(facts)
+        operands = [(a, f) for a, f, k in facts if k not in ("generator", "device")]
+        told = next((a for a, _, k in facts if k == "device"), None)
+        if told is not None:
+            return self._at(told)
+        flat: list[tuple[ast.expr, Fact]] = []
+        for argument, fact in operands:
+            if fact.form is Form.LIST:
+                flat += [(self._item(argument, at), item) for at, item in enumerate(fact.items)]
+            else:
+                flat.append((argument, fact))
+        if last == "where" and len(flat) == 1:
+            return flat[0][1]
+        # With two bounds, one of them a number, a tensor without dimensions counts as a number.
+        clamps = last in ("clamp", "clip") and len(facts) == 2
+        result = self.combine(node, flat, last in STRICT or clamps)
+        if result.form is not Form.TENSOR:
+            return self._result(facts)
+        if last in ("cat", "stack", "concat", "hstack", "vstack"):
+            return replace(result, flat=False)
+        if last in ("meshgrid", "sort", "topk", "unique"):
+            return listed((replace(result, flat=False),))
+        if last in REDUCTIONS:
+            return replace(result, flat=True if len(facts) == 1 else None)
+        if len(flat) > 1 and result.flat is None and last not in ("matmul", "dot"):
+            return result
+        return result
+
+    def _collective(self, node: ast.Call, last: str, facts: Facts) -> None:
+        """`all_reduce(torch.tensor(..))`: NCCL takes tensors of the GPU only."""
+        if last not in COLLECTIVES or ("gloo" in self.source.text and "nccl" not in self.source.text):
+            return
+        for _argument, fact, _ in facts:
+            for item in fact.items if fact.form is Form.LIST else (fact,):
+                if item.stray and item.anchor is None:
+                    self.meetings.append(
+                        Meeting(item.origins, node, Anchor("", False), last, "is sent by", certain=False)
+                    )
+
+    def _item(self, node: ast.expr, at: int) -> ast.expr:
+        if isinstance(node, (ast.List, ast.Tuple)) and at < len(node.elts):
+            return node.elts[at]
+        return node
+
+    def _at(self, device: ast.expr) -> Fact:
+        """A tensor that is told where to be."""
+        known = self.ev(device)
+        if isinstance(device, ast.Constant):
+            if device.value == "cpu" or device.value is None:
+                return Fact(Form.TENSOR)
+            return Fact(Form.TENSOR, anchor=Anchor(self.source.code(device)))
+        code = self.source.code(device)
+        if code.replace("'", '"') == 'torch.device("cpu")':
+            return Fact(Form.TENSOR)
+        if isinstance(device, ast.Attribute) and device.attr == "device":
+            base = self.ev(device.value)
+            if base.form is Form.TENSOR and base.anchor is None:
+                return Fact(Form.TENSOR, base.origins)
+        elif known.form is Form.TENSOR or known.form is Form.OTHER:
+            return Fact(Form.TENSOR)
+        if known.form is Form.DEVICE or looks_like_device(code):
+            return Fact(Form.TENSOR, anchor=Anchor(code, self._writable(device)))
+        return Fact(Form.TENSOR)
+
+    def _writable(self, node: ast.expr) -> bool:
+        return bool(path_of(node))
+
+    def _made(self, node: ast.Call, name: str, last: str, facts: Facts) -> Fact:
+        keywords = {k: a for a, _, k in facts if k}
+        device = keywords.get("device")
+        if device is not None and not (isinstance(device, ast.Constant) and device.value is None):
+            return replace(self._at(device), flat=self._flat(node, last, facts))
+        if {"**", "out", "generator", "pin_memory"} & set(keywords) or not self.default:
+            return Fact(Form.TENSOR)
+        if any(isinstance(a, ast.Starred) for a in node.args) and last not in (
+            "zeros",
+            "ones",
+            "empty",
+            "rand",
+            "randn",
+        ):
+            return Fact(Form.TENSOR)
+        if last in ("tensor", "as_tensor", "asarray", "from_numpy", "frombuffer") or name in torch_api.LEGACY:
+            data = facts[0][1] if facts else OTHER
+            if data.form is Form.TENSOR:
+                return data
+            if data.form in (Form.MAYBE, Form.UNKNOWN) and last in ("as_tensor", "asarray", "Tensor"):
+                return UNKNOWN  # what is a tensor already stays where it is
+        flat = self._flat(node, last, facts)
+        writable = {
+            key: fact
+            for key, fact in self.names.items()
+            if fact.form is Form.DEVICE or fact.placed or (fact.form is Form.MAYBE and "." not in key)
+        }
+        if self.owner is not None and self.owner.device:
+            writable.setdefault("self.device", Fact(Form.DEVICE, anchor=Anchor("self.device")))
+        return Fact(Form.TENSOR, frozenset({self.origin(node, name, writable)}), flat=flat)
+
+    def _flat(self, node: ast.Call, last: str, facts: Facts) -> bool | None:
+        """Has the tensor no dimension?"""
+        if last in ("tensor", "as_tensor", "asarray", "scalar_tensor"):
+            if last == "scalar_tensor" or not node.args:
+                return True
+            data = node.args[0]
+            if isinstance(data, _LITERALS):
+                return False
+            fact = facts[0][1]
+            if fact.form is Form.LIST:
+                return False
+            if isinstance(data, (ast.Constant, ast.UnaryOp, ast.BinOp, ast.Compare)):
+                return True
+            if isinstance(data, ast.Call) and path_of(data.func) in ("list", "sorted", "range"):
+                return False
+            return None
+        if last in ("zeros", "ones", "empty", "full", "rand", "randn"):
+            first = node.args[0] if node.args else None
+            return isinstance(first, (ast.Tuple, ast.List)) and not first.elts
+        return False
+
+    def _result(self, facts: Facts) -> Fact:
+        """What something out of sight makes of parameters may be a tensor where they are."""
+        given = [f for _, f, _ in facts]
+        anchor = next((f.anchor for f in given if f.placed or (f.form is Form.MAYBE and f.anchor)), None)
+        if anchor is not None and not any(f.stray for f in given):
+            return replace(MAYBE, anchor=anchor)
+        return UNKNOWN

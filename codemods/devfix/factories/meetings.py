@@ -1,0 +1,120 @@
+"""Tensors that come together in one operation."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from devfix.factories.operations import names_device
+from devfix.factories.scopes import Owner
+from devfix.factories.values import UNKNOWN, Anchor, Fact, Form, Origin
+from devfix.source import Source
+
+# Of a call: each argument with its value and its keyword, "" where it is positional.
+Facts = list[tuple[ast.expr, Fact, str]]
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """A tensor of the default device comes together with one of another device."""
+
+    origins: frozenset[Origin]
+    node: ast.expr  # the operation
+    anchor: Anchor  # where the other one is
+    other: str  # how the other one is written
+    how: str = "meets"
+    certain: bool = True
+
+
+class Meetings(ABC):
+    """What all parts share: the names of one scope, and `meetings`, what is found."""
+
+    source: Source
+    owner: Owner | None
+    names: dict[str, Fact]
+    meetings: list[Meeting]
+    links: list[frozenset[Origin]]  # tensors that must stay together
+    hosted: set[Origin]  # used by the host: numpy and its like
+    cpu: set[str]  # device expressions that are the CPU's: numpy takes what is there
+    default: bool  # is the default device where torch makes things?
+
+    @abstractmethod
+    def ev(self, node: ast.expr) -> Fact:
+        """The value of an expression."""
+
+    @abstractmethod
+    def origin(self, node: ast.Call, name: str, names: dict[str, Fact]) -> Origin:
+        """The one origin that stands for a call."""
+
+    @abstractmethod
+    def inside(self, node: ast.Call, path: str, facts: Facts) -> Fact | None:
+        """Follow a call into a function of this file; None where there is none."""
+
+    def combine(
+        self,
+        node: ast.expr,
+        operands: Iterable[tuple[ast.expr, Fact]],
+        strict: bool = False,
+        how: str = "meets",
+        certain: bool = True,
+    ) -> Fact:
+        """Tensors that must be in one place; the result is there, too."""
+        tensors = [(n, f) for n, f in operands if f.form is Form.TENSOR]
+        placed = next(((n, f) for n, f in tensors if f.placed), None)
+        strays = [f for _, f in tensors if f.stray]
+        if placed is not None and placed[1].anchor is not None:
+            for stray in strays:
+                if strict or stray.flat is False:
+                    self.meet(node, stray, placed[0], placed[1], how, certain)
+            flats = {f.flat for _, f in tensors}
+            flat = True if flats == {True} else False if False in flats else None
+            return Fact(Form.TENSOR, anchor=placed[1].anchor, flat=flat)
+        if strays:
+            if len(strays) > 1:
+                self.links.append(frozenset(o for f in strays for o in f.origins))
+            origins = frozenset(o for f in strays for o in f.origins if strict or f.flat is False or f.flat)
+            flats = {f.flat for f in strays}
+            flat = (
+                False if False in flats else True if flats == {True} and len(tensors) == len(strays) else None
+            )
+            big = frozenset(o for f in strays if f.flat is False for o in f.origins)
+            filled = next((f.filled for f in strays if f.filled), None)
+            return Fact(Form.TENSOR, big or origins or strays[0].origins, flat=flat, filled=filled)
+        return Fact(Form.TENSOR) if tensors else UNKNOWN
+
+    def meet(
+        self,
+        node: ast.expr,
+        stray: Fact,
+        other: ast.expr,
+        placed: Fact,
+        how: str = "meets",
+        certain: bool = True,
+    ) -> None:
+        if placed.anchor is not None and not self._moved_then(node):
+            self.meetings.append(
+                Meeting(stray.origins, node, placed.anchor, self.source.code(other), how, certain)
+            )
+
+    def _moved_then(self, node: ast.expr) -> bool:
+        """`torch.cat((new, x)).to(device)`: then x is on the CPU as well."""
+        up = self.source.parents.get(node)
+        while isinstance(up, ast.Attribute):
+            call = self.source.parents.get(up)
+            if not isinstance(call, ast.Call):
+                return False
+            if up.attr == "cuda":
+                return True
+            if up.attr == "to" and call.args and not isinstance(call.args[0], ast.Constant):
+                code = self.source.code(call.args[0])
+                if names_device(code) or self.ev(call.args[0]).form is Form.DEVICE:
+                    return True
+            up = self.source.parents.get(call)
+        return False
+
+    def on_host(self, value: Fact) -> None:
+        """numpy takes it as it is, so it is on the CPU, and what it was made from."""
+        if value.placed and value.anchor is not None:
+            self.cpu.add(value.anchor.text)

@@ -1,0 +1,337 @@
+"""Submodules in plain lists, tuples and dicts, and if a ModuleList or ModuleDict could stand there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from devfix.findings import Edit, EnsureImport, ReplaceExpression, WrapExpression
+from devfix.registration.classes import RESERVED, Method, ModuleClass, Store, self_name
+from devfix.registration.holding import NOTHING, Held, Holding, good_key
+from devfix.source import Source
+
+# The author registers, hides or gathers them in a way of their own.
+_OWN_WAYS = re.compile(r"add_module\(|register_module\(|setattr\(|__dict__|vars\(self|\._modules\b|__slots__")
+_HIDDEN = re.compile(
+    r"teacher|frozen|freeze|pretrain|\bema\b|_ema\b|ema_|momentum|"
+    r"(?i:not? (?:be )?regist|avoid regist|without regist|unregist|hide|hidden from)"
+)
+_STILL = re.compile(r"requires_grad|no_grad|\.eval\(\)|teacher|frozen|freeze|pretrained")
+# Attributes that are called like this hold modules.
+_NAME = re.compile(
+    r"(?:^|_)(?:heads?|layers?|blocks?|models?|nets?|networks?|encoders?|decoders?|modules?|experts?|branch(?:es)?|"
+    r"convs?|linears?|mlps?|fcs?|norms?|embeddings?|adapters?|classifiers?|stages?|cells?|experts?)$"
+)
+# Uses that a ModuleList or ModuleDict allows as a list or dict does.
+_LIST_METHODS = frozenset({"append", "extend", "insert", "pop"})
+_DICT_METHODS = frozenset({"items", "keys", "values", "pop", "update", "clear"})
+_READERS = frozenset(
+    {
+        "len", "enumerate", "zip", "reversed", "iter", "range", "print", "str", "repr", "bool",
+        "list", "tuple", "sorted", "any", "all", "sum", "max", "min", "map", "next",
+    }
+)  # fmt: skip
+# Done to each element by somebody who knows that the module does not do it.
+_HANDLING = frozenset(
+    {
+        "to", "cuda", "cpu", "half", "float", "train", "eval", "parameters", "named_parameters",
+        "state_dict", "load_state_dict", "zero_grad", "requires_grad_", "step",
+    }
+)  # fmt: skip
+_REGISTERING = frozenset({"Sequential", "ModuleList", "ModuleDict", "ParameterList"})
+
+
+@dataclass(frozen=True)
+class Container:
+    """A plain attribute that holds submodules. `sure`: each surely is an `nn.Module` with parameters."""
+
+    owner: ModuleClass
+    name: str
+    stores: tuple[Store, ...]
+    mapping: bool
+    sure: bool
+    edits: tuple[Edit, ...]
+    use: ast.expr
+    method: Method
+
+
+class Containers:
+    """Finds the containers of submodules of one file."""
+
+    def __init__(self, source: Source, classes: tuple[ModuleClass, ...]) -> None:
+        self.source = source
+        self.classes = {info.node.name: info for info in classes}
+        self.holding = Holding(source, classes)
+
+    def find(self) -> Iterator[Container]:
+        for owner in self.classes.values():
+            if owner.own_ways or owner.init is None or owner.super_call is None:
+                continue
+            if _OWN_WAYS.search(owner.text):
+                continue
+            for name, stores in owner.stores.items():
+                found = self._attribute(owner, name, stores)
+                if found is not None:
+                    yield found
+
+    # --- one attribute -------------------------------------------------------------------------
+
+    def _attribute(self, owner: ModuleClass, name: str, stores: tuple[Store, ...]) -> Container | None:
+        if name in RESERVED or owner.class_level(name) or _HIDDEN.search(name):
+            return None
+        added_later = tuple(s for s in stores if s.form == "augmented")
+        stores = tuple(s for s in stores if s.form != "augmented")
+        if not stores or any(
+            s.method.name not in owner.building or s.form not in ("single", "typed") for s in stores
+        ):
+            return None
+        relatives = [*owner.lineage[1:], *owner.descendants]
+        if any(name in other.stores for other in relatives):
+            return None
+        values = [s.value for s in stores if s.value is not None]
+        if any(isinstance(v, ast.Constant) and v.value is None for v in values) or not owner.super_call:
+            return None
+        if any(s.method is owner.init and s.statement.lineno < owner.super_call.lineno for s in stores):
+            return None
+        held = [self.holding.container(owner, value) for value in values]
+        added = self._added(owner, name, added_later)
+        if added is None or any(h is NOTHING for h in held) or not any(h.module for h in [*held, *added]):
+            return None
+        if any(not h.module and not h.empty for h in [*held, *added]):
+            return None
+        mapping = any(h.mapping for h in held)
+        if any(h.mapping != mapping for h in held):
+            return None
+        if self._hidden(owner, name, stores):
+            return None
+        use = self._used(owner, name, mapping)
+        if use is None:
+            return None
+        node, method, allowed, called = use
+        modules = [h for h in [*held, *added] if h.module]
+        sure = all(h.sure for h in modules)
+        if not called or all(h.bare for h in modules):
+            return None
+        if any(h.guess for h in modules):
+            allowed = False
+            if method.name != "forward" or called != "directly":
+                return None
+        elif not sure and not _NAME.search(name) and called != "directly":
+            return None
+        edits = self._edits(values, mapping) if allowed else ()
+        return Container(owner, name, stores, mapping, sure, edits, node, method)
+
+    def _added(self, owner: ModuleClass, name: str, augmented: tuple[Store, ...]) -> list[Held] | None:
+        """What is appended to the attribute or stored under its keys later; None where that is not known."""
+        found: list[Held] = []
+        for store in augmented:
+            held = self.holding.container(owner, store.value) if store.value is not None else NOTHING
+            if held is NOTHING or store.method.name not in owner.building:
+                return None
+            found.append(held)
+        for load in owner.loads.get(name, ()):
+            parent = self.source.parents[load]
+            around = self.source.parents.get(parent)
+            if isinstance(parent, ast.Attribute) and parent.attr in ("append", "insert"):
+                if not isinstance(around, ast.Call) or not around.args:
+                    return None
+                held = self.holding.element(owner, around.args[-1])
+                if held is NOTHING:
+                    return None
+                found.append(held)
+            elif isinstance(parent, ast.Attribute) and parent.attr in ("extend", "update"):
+                if not isinstance(around, ast.Call) or not around.args:
+                    return None
+                held = self.holding.container(owner, around.args[0])
+                if held is NOTHING:
+                    return None
+                found.append(held)
+            elif isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store):
+                statement = self.source.statement(parent)
+                if not isinstance(statement, ast.Assign) or not _string_key(parent.slice):
+                    return None
+                held = self.holding.element(owner, statement.value)
+                if held is NOTHING:
+                    return None
+                found.append(held)
+        return found
+
+    # --- uses ----------------------------------------------------------------------------------
+
+    def _hidden(self, owner: ModuleClass, name: str, stores: tuple[Store, ...]) -> bool:
+        """Signs that somebody keeps these modules out of `parameters()` on purpose."""
+        text = self.source.text
+        for store in stores:
+            span = self.source.span(store.statement)
+            above = text.rfind("\n\n", 0, span.start)
+            end = text.find("\n", span.end)
+            near = text[max(above, span.start - 300) : end if end >= 0 else len(text)]
+            if any(_HIDDEN.search(line) for line in near.splitlines() if "#" in line):
+                return True
+            if any(_STILL.search(line) for line in near.splitlines() if name in line):
+                return True
+            value = store.value
+            if isinstance(value, (ast.List, ast.Tuple)) and len(value.elts) == 1 and len(stores) == 1:
+                if not any(
+                    isinstance(self.source.parents[n], ast.Attribute) for n in owner.loads.get(name, ())
+                ):
+                    return True
+        return False
+
+    def _used(
+        self, owner: ModuleClass, name: str, mapping: bool
+    ) -> tuple[ast.expr, Method, bool, str] | None:
+        """A use outside the constructor, whether every use suits the new container, and how elements are run.
+
+        None where the modules are registered, moved or gathered in another way.
+        """
+        allowed, called = True, ""
+        first: tuple[ast.expr, Method] | None = None
+        for node in self.source.walk():
+            if not isinstance(node, ast.Attribute) or node.attr != name or not isinstance(node.ctx, ast.Load):
+                continue
+            method = self.source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
+            inside = method is not None and method in owner.methods.values()
+            mine = inside and isinstance(node.value, ast.Name) and node.value.id == self_name(method)  # type: ignore
+            if not mine:
+                if self.source.enclosing(node, ast.ClassDef) in {o.node for o in self.classes.values()}:
+                    continue  # of another class, by the same name
+                if self._use(node, mapping) != "fine":
+                    return None
+                continue
+            use = self._use(node, mapping)
+            if use == "registers":
+                return None
+            allowed = allowed and use != "other"
+            if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and (
+                method.name not in owner.building
+            ):
+                run = self._calls(node, method)
+                if run == "handled":
+                    return None
+                if run and called != "directly":
+                    called, first = run, (node, method)
+                first = first or (node, method)
+        return (*first, allowed, called) if first is not None else None
+
+    def _use(self, node: ast.Attribute, mapping: bool) -> str:
+        """'fine', 'registers' or 'other'."""
+        parent = self.source.parents[node]
+        if isinstance(parent, ast.Starred):
+            return "registers"
+        if isinstance(parent, ast.Attribute):
+            return "fine" if parent.attr in (_DICT_METHODS if mapping else _LIST_METHODS) else "other"
+        if isinstance(parent, ast.Subscript) and parent.value is node:
+            if isinstance(parent.ctx, ast.Del):
+                return "other"
+            if isinstance(parent.slice, ast.Slice):
+                return "fine" if self._iterated(parent) else "other"
+            return "fine"
+        if isinstance(parent, ast.Call):
+            last = self.source.code(parent.func).rpartition(".")[2]
+            if last in _REGISTERING:
+                return "registers"
+            return "fine" if last in _READERS else "other"
+        if self._iterated(node):
+            return "fine"
+        if isinstance(parent, ast.Compare) and isinstance(
+            parent.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+        ):
+            return "fine"
+        if isinstance(parent, (ast.If, ast.While, ast.IfExp, ast.BoolOp, ast.Assert)):
+            return "fine"
+        return "other"
+
+    def _iterated(self, node: ast.expr) -> bool:
+        parent = self.source.parents[node]
+        if isinstance(parent, ast.Call):
+            return self.source.code(parent.func) in ("enumerate", "zip", "reversed", "len")
+        return isinstance(parent, (ast.For, ast.comprehension)) and parent.iter is node
+
+    def _calls(self, node: ast.Attribute, method: Method) -> str:
+        """How elements are run there: "directly" (`layer(x)`), "" not at all, "by a method" of theirs.
+
+        "handled" where each is moved, trained or saved by itself, or is given moved inputs.
+        """
+        parent = self.source.parents[node]
+        if isinstance(parent, ast.Subscript) and not isinstance(parent.slice, ast.Slice):
+            around = self.source.parents[parent]
+            function: ast.AST = around if isinstance(around, ast.Attribute) else parent
+            call = self.source.parents[function]
+            calls = [call] if isinstance(call, ast.Call) and call.func is function else []
+            if isinstance(around, ast.Assign) and isinstance(around.targets[0], ast.Name):
+                calls = _calls_of(method, {around.targets[0].id})
+        else:
+            up: ast.AST = node
+            while up in self.source.parents and not isinstance(up, (ast.For, ast.comprehension, ast.stmt)):
+                up = self.source.parents[up]
+            if not isinstance(up, (ast.For, ast.comprehension)):
+                return ""
+            targets = {n.id for n in ast.walk(up.target) if isinstance(n, ast.Name)}
+            scope = up if isinstance(up, ast.For) else self.source.parents[up]
+            calls = _calls_of(scope, targets)
+        run = ""
+        for call in calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr in _HANDLING:
+                return "handled"
+            for argument in call.args:
+                if isinstance(argument, ast.Call) and isinstance(argument.func, ast.Attribute):
+                    if argument.func.attr in ("to", "cpu", "cuda"):
+                        return "handled"
+            run = run or ("by a method" if isinstance(call.func, ast.Attribute) else "directly")
+            if not isinstance(call.func, ast.Attribute):
+                run = "directly"
+        return run
+
+    # --- edits ---------------------------------------------------------------------------------
+
+    def _edits(self, values: list[ast.expr], mapping: bool) -> tuple[Edit, ...]:
+        kind = "ModuleDict" if mapping else "ModuleList"
+        written, imports = self._container(kind)
+        edits: list[Edit] = []
+        for value in values:
+            span = self.source.span(value)
+            empty = (isinstance(value, (ast.List, ast.Tuple)) and not value.elts) or (
+                isinstance(value, ast.Dict) and not value.keys
+            )
+            if empty or (isinstance(value, ast.Call) and not value.args and not value.keywords):
+                edits.append(ReplaceExpression(span, f"{written}()"))
+            else:
+                edits.append(WrapExpression(span, f"{written}(", ")"))
+        return (*edits, *imports)
+
+    def _container(self, kind: str) -> tuple[str, tuple[Edit, ...]]:
+        """How the container class is written in this file, and the import it needs."""
+        imports = self.source.imports
+        for local, meaning in imports.items():
+            if meaning == f"torch.nn.{kind}":
+                return local, ()
+        for local, meaning in imports.items():
+            if meaning == "torch.nn":
+                return f"{local}.{kind}", ()
+        if imports.get("torch") == "torch":
+            return f"torch.nn.{kind}", ()
+        return f"nn.{kind}", (EnsureImport("torch", "nn"),)
+
+
+def _calls_of(scope: ast.AST, names: set[str]) -> list[ast.Call]:
+    """Calls of objects by their names, or of methods of theirs; `checkpoint(layer, x)` runs it, too."""
+    found: list[ast.Call] = []
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Call):
+            base = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+            if isinstance(base, ast.Name) and base.id in names:
+                found.append(node)
+    return found
+
+
+def _string_key(node: ast.expr) -> bool:
+    """A key that is a string without dots, as far as can be seen; an index of a list otherwise."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int) or good_key(node.value)
+    return isinstance(node, (ast.Name, ast.JoinedStr)) and not (
+        isinstance(node, ast.JoinedStr)
+        and any(isinstance(v, ast.Constant) and "." in str(v.value) for v in node.values)
+    )

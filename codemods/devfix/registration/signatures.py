@@ -1,0 +1,87 @@
+"""Arguments, returns and dtypes of calls and functions, read from the tree."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devfix.registration.classes import Method
+from devfix.source import Source
+
+_WHOLE_DTYPES = frozenset(
+    {"long", "int", "int64", "int32", "int16", "int8", "uint8", "bool", "short", "complex64"}
+)
+
+
+def torch_name(source: Source, node: ast.AST) -> str:
+    """The qualified name of a function; kornia re-exports torch's own under other names."""
+    name = source.qualified(node)
+    if name.startswith("kornia.core."):
+        return f"torch.{name.rpartition('.')[2]}"
+    return name
+
+
+def only_dtype(source: Source, node: ast.Call) -> bool:
+    """`.to(torch.float32)`, `.to(dtype=...)`, `.to(x.dtype)`: the place stays."""
+    if any(k.arg not in ("dtype", "copy", "non_blocking") for k in node.keywords):
+        return False
+    for argument in node.args:
+        name = source.qualified(argument)
+        dtype = name.startswith("torch.") and name.rpartition(".")[2].islower()
+        if not dtype and not source.code(argument).endswith("dtype"):
+            return False
+    return bool(node.args or node.keywords)
+
+
+def whole_dtype(node: ast.Call) -> bool:
+    given = [k.value for k in node.keywords if k.arg == "dtype"] + [
+        a for a in node.args if isinstance(a, ast.Attribute)
+    ]
+    return any(isinstance(g, ast.Attribute) and g.attr in _WHOLE_DTYPES for g in given)
+
+
+def is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and not node.value
+
+
+def default_of(function: Method, name: str) -> ast.expr | None:
+    arguments = function.args
+    plain = [*arguments.posonlyargs, *arguments.args]
+    for argument, default in zip(reversed(plain), reversed(arguments.defaults), strict=False):
+        if argument.arg == name:
+            return default
+    for argument, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if argument.arg == name:
+            return value
+    return None
+
+
+def arguments_of(function: Method, call: ast.Call, skip: int) -> dict[str, ast.expr]:
+    """What a call gives each parameter, as far as that can be seen."""
+    plain = [argument.arg for argument in [*function.args.posonlyargs, *function.args.args]][skip:]
+    given: dict[str, ast.expr] = {}
+    for name, value in zip(plain, call.args, strict=False):
+        if isinstance(value, ast.Starred):
+            break
+        given[name] = value
+    for keyword in call.keywords:
+        if keyword.arg:
+            given[keyword.arg] = keyword.value
+    return given
+
+
+def _own(function: Method) -> Iterator[ast.AST]:
+    todo: list[ast.AST] = list(function.body)
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            todo.extend(ast.iter_child_nodes(node))
+
+
+def returns_of(function: Method) -> list[ast.expr]:
+    return [node.value for node in _own(function) if isinstance(node, ast.Return) and node.value is not None]
+
+
+def yields(function: Method) -> bool:
+    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in _own(function))

@@ -1,0 +1,332 @@
+"""`place-factory`: tensors made next to a computation are made on the device of the computation."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from devfix.codemod import Codemod, Example
+from devfix.factories.edits import device_for, edit_for
+from devfix.factories.follow import Follow
+from devfix.factories.meetings import Meeting
+from devfix.factories.operations import LASTS
+from devfix.factories.scopes import Scopes
+from devfix.factories.values import Fact, Origin
+from devfix.findings import Edit, Finding, Related, Safety
+from devfix.flow import Flow, torch_api
+from devfix.inputs.strays import groups_of
+from devfix.names import Names
+from devfix.source import Source
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True)
+class PlaceFactory(Codemod):
+    """Tensors are made on the device of the tensors they meet.
+
+    ## What it does
+    Finds `torch.zeros`, `ones`, `arange`, `linspace`, `eye`, `tensor`, ... and `torch.LongTensor` and its
+    like that say no device, where their result meets a tensor that is elsewhere: a parameter of the
+    function, what was computed from it, or what was moved to a device. It follows the new tensor through
+    assignments, views, lists, loops and branches to the operation that fails.
+
+    The device is that of the tensor it meets (`x.device`), written with the name that the function has
+    for it already (`device`). Calls that take no `device=` get `.to(...)`, and the old constructors
+    become `torch.tensor(..., dtype=..., device=...)`.
+
+    ## Why is this bad?
+    Factories make CPU tensors, so the function works until its input is on an accelerator, and raises
+    "Expected all tensors to be on the same device" then
+    (https://pytorch.org/docs/stable/tensor_attributes.html#torch.device).
+
+    ## Fix safety
+    Safe where the device is that of the very tensor that is met: on the CPU nothing changes. Unsafe where
+    only its use says that something is a tensor, where it may be None, or where nothing fails but
+    the result would stay on the CPU. Nothing is said of tensors without dimensions in arithmetic, of a CPU
+    index into a tensor, and of code that prepares data or builds modules.
+    """
+
+    id: ClassVar[str] = "place-factory"
+    default: ClassVar[bool] = False
+    words: ClassVar[tuple[tuple[str, ...], ...]] = (("torch",), tuple(sorted(f"{last}(" for last in LASTS)))
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "A mask from positions, in a function that is given a tensor",
+            """\
+import torch
+
+
+def length_mask(lengths, size):
+    return torch.arange(size).unsqueeze(0) < lengths.unsqueeze(1)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+print(length_mask(torch.tensor([1, 3], device=device), 4).sum().item())
+""",
+            """\
+import torch
+
+
+def length_mask(lengths, size):
+    return torch.arange(size, device=lengths.device).unsqueeze(0) < lengths.unsqueeze(1)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+print(length_mask(torch.tensor([1, 3], device=device), 4).sum().item())
+""",
+            raises="same device",
+        ),
+        Example(
+            "Positions for an embedding, in a module",
+            """\
+import torch
+from torch import nn
+
+
+class Embedder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(10, 4)
+        self.positions = nn.Embedding(8, 4)
+
+    def forward(self, ids):
+        count = ids.shape[1]
+        return self.tokens(ids) + self.positions(torch.arange(count))
+
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Embedder().to(device)
+print(round(model(torch.ones(2, 3, dtype=torch.long, device=device)).sum().item(), 3))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Embedder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(10, 4)
+        self.positions = nn.Embedding(8, 4)
+
+    def forward(self, ids):
+        count = ids.shape[1]
+        return self.tokens(ids) + self.positions(torch.arange(count, device=ids.device))
+
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Embedder().to(device)
+print(round(model(torch.ones(2, 3, dtype=torch.long, device=device)).sum().item(), 3))
+""",
+            raises="same device|Expected all tensors",
+        ),
+        Example(
+            "An accumulator, and an old constructor; the function has a name for the device",
+            """\
+import torch
+
+
+def total(x):
+    device = x.device
+    result = torch.zeros(1)
+    for row in x.unbind():
+        result += (row * torch.FloatTensor([2.0, 3.0])).sum()
+    return result + torch.ones(1, device=device)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+print(total(torch.ones(3, 2, device=device)).item())
+""",
+            """\
+import torch
+
+
+def total(x):
+    device = x.device
+    result = torch.zeros(1, device=device)
+    for row in x.unbind():
+        result += (row * torch.tensor([2.0, 3.0], dtype=torch.float32, device=device)).sum()
+    return result + torch.ones(1, device=device)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+print(total(torch.ones(3, 2, device=device)).item())
+""",
+            raises="same device",
+        ),
+        Example(
+            "A default for an argument",
+            """\
+import torch
+
+
+def weighted_mean(values: torch.Tensor, mask=None):
+    if mask is None:
+        mask = torch.ones(values.shape[0], 1)
+    return (values * mask).sum() / mask.sum()
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+print(weighted_mean(torch.ones(2, 3, device=device)).item())
+""",
+            """\
+import torch
+
+
+def weighted_mean(values: torch.Tensor, mask=None):
+    if mask is None:
+        mask = torch.ones(values.shape[0], 1, device=values.device)
+    return (values * mask).sum() / mask.sum()
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+print(weighted_mean(torch.ones(2, 3, device=device)).item())
+""",
+            raises="same device",
+        ),
+        Example(
+            "Trap: a tensor without dimensions in arithmetic, and a CPU index into a tensor",
+            """\
+import torch
+
+
+def scaled(x):
+    first = x.detach()[torch.tensor([0, 1])]
+    return first * torch.sqrt(torch.tensor(4.0))
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+print(scaled(torch.ones(3, device=device)).sum().item())
+""",
+        ),
+        Example(
+            "Trap: what is moved later",
+            """\
+import torch
+
+
+def shifted(x):
+    positions = torch.arange(x.size(0)).unsqueeze(1)
+    return x + positions.to(x.device) + torch.ones(x.size(0), 1).type_as(x)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+print(shifted(torch.ones(3, 2, device=device)).sum().item())
+""",
+        ),
+    )
+
+    def check(self, flow: Flow) -> Iterator[Finding]:
+        source = flow.source
+        if any(call in source.text for call in torch_api.DEFAULT_DEVICE_CALLS):
+            return
+        scopes = Scopes(source)
+        makers = scopes.makers()
+        taken = _inputs(flow)
+        around = scopes.globals()
+        follows = [
+            follow
+            for scope in sorted(makers, key=lambda node: getattr(node, "lineno", 0))
+            for follow in _followed(scopes, scope, around)
+        ]
+        host: set[tuple[ast.AST, str]] = set()  # parameters that are given tensors of the default device
+        for follow in follows:
+            for callee, given in follow.passed:
+                host.update((callee, f"{name}.device") for name, fact in given.items() if fact.stray)
+        for follow in follows:
+            if any(scopes.host(node) for node in _functions_around(source, follow.scope)):
+                continue
+            yield from self._report(follow, taken, host)
+
+    def _report(
+        self, follow: Follow, taken: set[ast.AST], host: set[tuple[ast.AST, str]]
+    ) -> Iterator[Finding]:
+        source = follow.source
+        seen: dict[Origin, Meeting] = {}
+        for meeting in follow.meetings:
+            for origin in meeting.origins:
+                if meeting.anchor.text in follow.cpu or _moved_later(follow, meeting):
+                    continue
+                if origin.call in taken or (follow.scope, meeting.anchor.text) in host:
+                    continue
+                known = seen.get(origin)
+                if known is None or (meeting.certain and not known.certain):
+                    seen[origin] = meeting
+        for origin, meeting in sorted(seen.items(), key=lambda item: source.span(item[0].call)):
+            device, sure = device_for(source, origin, meeting)
+            if not device:
+                continue  # where no device can be named, the other tensor is mostly made from this one
+            span = source.span(origin.call)
+            name = origin.name
+            edits: tuple[Edit, ...] = (edit_for(source, origin, device),) if device else ()
+            for link in follow.links:
+                if origin in link and device:
+                    edits += tuple(
+                        edit_for(source, other, device)
+                        for other in link
+                        if other is not origin and other not in seen and other.call not in taken
+                    )
+            if origin in follow.hosted:
+                edits = ()  # the host needs it as well, where it is
+            safe = sure and meeting.certain
+            where = f", which is on `{meeting.anchor.text}`" if meeting.anchor.text else ""
+            yield self.finding(
+                span,
+                f"`{name}` makes a tensor on the CPU; it {meeting.how} `{_short(meeting.other)}`{where}",
+                title=f"make it on `{device}`",
+                edits=edits,
+                safety=Safety.SAFE if safe else Safety.UNSAFE,
+                related=(Related(source.span(meeting.node), "they come together here"),),
+            )
+
+
+def _followed(scopes: Scopes, scope: ast.AST, names: dict[str, Fact]) -> Iterator[Follow]:
+    """A function and those in it."""
+    names = dict(names)
+    if isinstance(scope, _FUNCTIONS):
+        names.update(scopes.parameters(scope))
+    follow = Follow(scopes, scope, names, scopes.owner(scope))
+    follow.run()
+    yield follow
+    if isinstance(scope, _FUNCTIONS):
+        for node, around in follow.nested:
+            yield from _followed(scopes, node, around)
+
+
+def _moved_later(follow: Follow, meeting: Meeting) -> bool:
+    """`x = x.to(device)` below the meeting: up to there x is on the CPU."""
+    root = meeting.anchor.text.removesuffix(".device")
+    if not root.isidentifier():
+        return False
+    source = follow.source
+    end = len(source.text) if isinstance(follow.scope, ast.Module) else source.span(follow.scope).end
+    after = source.text[source.span(meeting.node).end : end]
+    return bool(re.search(rf"\b{root}\.(?:to\((?:self\.)?(?:\w+\.)?device\w*\b(?!\.type)|cuda\()", after))
+
+
+def _functions_around(source: Source, node: ast.AST) -> Iterator[ast.AST]:
+    up: ast.AST | None = node
+    while up is not None:
+        yield up
+        up = source.enclosing(up, *_FUNCTIONS)
+
+
+def _inputs(flow: Flow) -> set[ast.AST]:
+    """What `move-inputs` moves."""
+    taken: set[ast.AST] = set()
+    for scope in flow.scopes:
+        if not scope.host and not scope.owned and any(event.strays for event in scope.events):
+            for group in groups_of(flow, Names(flow.source, scope.node), scope, set()):
+                taken.update(s.meeting.value.node for s in group.strays if s.meeting.value.node is not None)
+    return taken
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 40 else text[:37] + "..."

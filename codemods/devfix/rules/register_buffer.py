@@ -1,0 +1,242 @@
+"""`register-buffer`: plain tensors of a module that it needs on its device become buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from devfix.codemod import Codemod, Example
+from devfix.findings import Finding, Related, Safety
+from devfix.flow import Flow
+from devfix.registration.buffers import Candidate, candidates, register, safe
+from devfix.registration.classes import module_classes
+from devfix.registration.making import Maker
+from devfix.registration.meeting import Meetings
+
+
+@dataclass(frozen=True)
+class RegisterBuffer(Codemod):
+    """Tensors that a module needs on its device are registered as buffers.
+
+    ## What it does
+    Finds attributes of an `nn.Module` that `__init__` fills with a plain CPU tensor (a factory, a
+    position table, a mask, a kernel, also through functions of the file, `cat` and `stack`, tuple
+    targets, branches and methods that `__init__` calls), and that meet inputs, parameters or outputs
+    of layers in `forward` or in what `forward` calls. The first assignment on each path becomes
+    `self.register_buffer(name, value, persistent=False)`; later writes to slices stay.
+
+    ## Why is this bad?
+    `Module.to` moves parameters and buffers. A tensor that is a plain attribute stays on the CPU, and
+    `forward` raises "Expected all tensors to be on the same device"
+    (https://pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_buffer).
+
+    ## Fix safety
+    Safe where the class derives from `nn.Module` in sight: the buffer is not persistent, so state dicts
+    and checkpoints stay as they are, and on the CPU nothing changes. Unsafe where the tensor comes in
+    as an argument (each object then moves a copy of its own), where a base class is out of sight, and,
+    for floating-point tensors, in files that mention `.half()`, `.double()` or their dtypes, since those
+    casts reach buffers. Shown without a fix where `super().__init__()` comes later or is not in sight.
+    Nothing is said of tensors that are moved where they are used, have no dimension (those may mix),
+    only index other tensors, are trained, are assigned again outside the constructor or from outside the
+    class, or were told a device, nor of classes that override `_apply`, `to` or `cuda`.
+
+    ## Options
+    - `moved_at_use` (default false): also register tensors that are moved at their uses,
+      `x + self.table.to(x.device)`, which works and copies on every call. The move stays: it is
+      free once the tensor is there.
+    """
+
+    moved_at_use: bool = False
+
+    id: ClassVar[str] = "register-buffer"
+    default: ClassVar[bool] = False
+    words: ClassVar[tuple[tuple[str, ...], ...]] = (("torch",), ("def forward", "Module"), ("__init__",))
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "A position table that is filled after it is made",
+            """\
+import torch
+from torch import nn
+
+
+class Positions(nn.Module):
+    def __init__(self, width, length):
+        super().__init__()
+        steps = torch.arange(length).unsqueeze(1)
+        self.table = torch.zeros(length, width)
+        self.table[:, 0::2] = torch.sin(steps / 10)
+        self.table[:, 1::2] = torch.cos(steps / 10)
+
+    def forward(self, x):
+        return x + self.table[: x.size(1)]
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Positions(4, 16).to(device)
+print(round(model(torch.ones(2, 3, 4, device=device)).sum().item(), 4))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Positions(nn.Module):
+    def __init__(self, width, length):
+        super().__init__()
+        steps = torch.arange(length).unsqueeze(1)
+        self.register_buffer("table", torch.zeros(length, width), persistent=False)
+        self.table[:, 0::2] = torch.sin(steps / 10)
+        self.table[:, 1::2] = torch.cos(steps / 10)
+
+    def forward(self, x):
+        return x + self.table[: x.size(1)]
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Positions(4, 16).to(device)
+print(round(model(torch.ones(2, 3, 4, device=device)).sum().item(), 4))
+""",
+            raises="same device|Expected all tensors",
+        ),
+        Example(
+            "Two tables in one statement, handed to a function",
+            """\
+import torch
+from torch import nn
+
+
+def tables(length, width):
+    angles = torch.outer(torch.arange(length), 1.0 / torch.arange(1, width + 1))
+    return torch.cos(angles), torch.sin(angles)
+
+
+def rotate(x, cos, sin):
+    return x * cos + x.flip(-1) * sin
+
+
+class Attention(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.query = nn.Linear(width, width)
+        self.cos, self.sin = tables(8, width)
+
+    def forward(self, x):
+        return rotate(self.query(x), self.cos, self.sin)
+
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Attention(4).to(device)
+print(round(model(torch.ones(2, 8, 4, device=device)).sum().item(), 4))
+""",
+            """\
+import torch
+from torch import nn
+
+
+def tables(length, width):
+    angles = torch.outer(torch.arange(length), 1.0 / torch.arange(1, width + 1))
+    return torch.cos(angles), torch.sin(angles)
+
+
+def rotate(x, cos, sin):
+    return x * cos + x.flip(-1) * sin
+
+
+class Attention(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.query = nn.Linear(width, width)
+        cos, sin = tables(8, width)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+
+    def forward(self, x):
+        return rotate(self.query(x), self.cos, self.sin)
+
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Attention(4).to(device)
+print(round(model(torch.ones(2, 8, 4, device=device)).sum().item(), 4))
+""",
+            raises="same device|Expected all tensors",
+        ),
+        Example(
+            "Trap: moved at its use, without dimensions, or only an index",
+            """\
+import torch
+from torch import nn
+
+
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.shift = torch.arange(4.0)
+        self.scale = torch.tensor(0.5)
+        self.order = torch.tensor([3, 1, 0, 2])
+
+    def forward(self, x):
+        return (self.layer(x) * self.scale + self.shift.to(x.device))[:, self.order]
+
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Head().to(device)
+print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
+""",
+        ),
+    )
+
+    def check(self, flow: Flow) -> Iterator[Finding]:
+        source = flow.source
+        classes = module_classes(source)
+        if not classes:
+            return
+        maker = Maker(source, classes)
+        found = candidates(source, classes, maker, self.moved_at_use)
+        plain = {(c.owner.node.name, c.name): c for c in found}
+        if not plain:
+            return
+        meetings = Meetings(source, classes, maker, {key: c.made.dim for key, c in plain.items()})
+        reported: set[tuple[str, str]] = set()
+        for key, candidate in plain.items():
+            meet = meetings.found.get(key)
+            moved = meet is None and self.moved_at_use
+            if moved:
+                meet = meetings.moved.get(key)
+            if meet is None or key in reported:
+                continue
+            group = _together(candidate, list(plain.values()))
+            reported |= {(c.owner.node.name, c.name) for c in group}
+            done = register(source, group)
+            sure = all(safe(source, c) for c in group)
+            one = len(group) == 1
+            them = "it" if one else "them"
+            names = " and ".join(f"`self.{c.name}`" for c in group)
+            use = "moves" if moved else "needs"
+            where = "on every call" if moved else "on the device of its inputs"
+            yield self.finding(
+                source.span(candidate.stores[0].statement),
+                f"{names} of `{candidate.owner.node.name}` {'is' if one else 'are'} no "
+                f"{'buffer' if one else 'buffers'}: `.to(device)` leaves {them} on the CPU, "
+                f"and `{meet.method.name}` {use} {them} {where}"
+                f"{f' ({done.why_not})' if done.why_not else ''}",
+                title=f"register {names} as {'a buffer' if one else 'buffers'}",
+                edits=done.edits,
+                safety=Safety.SAFE if sure else Safety.UNSAFE,
+                related=(Related(source.span(meet.node), "it is used here"),),
+            )
+
+
+def _together(first: Candidate, every: list[Candidate]) -> list[Candidate]:
+    """The attributes that are assigned in the same statements."""
+    group = [first]
+    for item in group:
+        statements = {store.statement for store in item.stores}
+        group.extend(
+            c for c in every if c not in group and any(store.statement in statements for store in c.stores)
+        )
+    return group

@@ -1,0 +1,178 @@
+"""`register-modules`: submodules in plain lists and dicts become a ModuleList or ModuleDict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from devfix.codemod import Codemod, Example
+from devfix.findings import Finding, Related, Safety
+from devfix.flow import Flow
+from devfix.registration.classes import module_classes
+from devfix.registration.containers import Containers
+
+
+@dataclass(frozen=True)
+class RegisterModules(Codemod):
+    """Submodules in plain lists and dicts are registered.
+
+    ## What it does
+    Finds lists, tuples, dicts and comprehensions of submodules that `__init__` stores in an attribute
+    of an `nn.Module` (also built with `append`, or in branches) and whose elements other methods run.
+    The value becomes an `nn.ModuleList` or an `nn.ModuleDict`, under the name that `torch.nn` has in
+    the file.
+
+    ## Why is this bad?
+    A module only sees submodules that are attributes or elements of such containers. Those in a plain
+    list stay on the CPU when the model moves, are not trained, since `parameters()` misses them, and
+    are not saved, since `state_dict()` misses them
+    (https://pytorch.org/docs/stable/generated/torch.nn.ModuleList.html).
+
+    ## Fix safety
+    Always unsafe: the parameters become part of `parameters()` and the keys of `state_dict()` grow, so
+    the model trains differently, and checkpoints saved before do not load strictly. Shown without a fix
+    where the container is sliced, concatenated, passed on or used in another way that a ModuleList or
+    ModuleDict does not allow, or where only their use says that the elements are modules. Nothing is said
+    where the elements are registered as well (attributes, `nn.Sequential(*layers)`, `add_module`), moved
+    or trained one by one, kept out on purpose (teachers, frozen networks, `[module]` with a comment), or
+    have no parameters.
+    """
+
+    id: ClassVar[str] = "register-modules"
+    default: ClassVar[bool] = False
+    words: ClassVar[tuple[tuple[str, ...], ...]] = (("torch",), ("def forward", "Module"), ("__init__",))
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "A list of layers",
+            """\
+import torch
+from torch import nn
+
+
+class Stack(nn.Module):
+    def __init__(self, depth):
+        super().__init__()
+        self.layers = [nn.Linear(4, 4) for _ in range(depth)]
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Stack(2).to(device)
+print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Stack(nn.Module):
+    def __init__(self, depth):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(depth)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Stack(2).to(device)
+print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
+""",
+            raises="same device|Expected all tensors",
+            safety=Safety.UNSAFE,
+        ),
+        Example(
+            "A dict of heads",
+            """\
+import torch
+from torch import nn
+
+
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = {"mean": nn.Linear(4, 1), "scale": nn.Linear(4, 1)}
+
+    def forward(self, x):
+        return sum(head(x) for head in self.heads.values())
+
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Heads().to(device)
+print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.ModuleDict({"mean": nn.Linear(4, 1), "scale": nn.Linear(4, 1)})
+
+    def forward(self, x):
+        return sum(head(x) for head in self.heads.values())
+
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Heads().to(device)
+print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
+""",
+            raises="same device|Expected all tensors",
+            safety=Safety.UNSAFE,
+        ),
+        Example(
+            "Trap: a list of what is registered already",
+            """\
+import torch
+from torch import nn
+
+
+class Stack(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 4)
+        self.layers = [self.first, self.second]
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Stack().to(device)
+print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
+""",
+        ),
+    )
+
+    def check(self, flow: Flow) -> Iterator[Finding]:
+        source = flow.source
+        for found in Containers(source, module_classes(source)).find():
+            first = found.stores[0]
+            yield self.finding(
+                source.span(first.statement),
+                f"the modules in `self.{found.name}` of `{found.owner.node.name}` are in a plain "
+                f"{'dict' if found.mapping else 'list'}: `.to(device)` leaves them on the CPU, and "
+                "`parameters()` and `state_dict()` miss them",
+                title=f"register the modules of `self.{found.name}` in "
+                f"`nn.{'ModuleDict' if found.mapping else 'ModuleList'}`",
+                edits=found.edits,
+                safety=Safety.UNSAFE,
+                related=(Related(source.span(found.use), f"`{found.method.name}` runs them here"),),
+            )

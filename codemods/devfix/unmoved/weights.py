@@ -1,0 +1,115 @@
+"""Does a module have weights or buffers at all? Most losses have none, and are anywhere at home."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from devfix.flow import Flow, torch_api
+from devfix.flow.evidence import looks_like_loss
+from devfix.flow.frame import path_of
+from devfix.flow.lattice import Kind
+
+# Libraries whose modules mostly have no weights, or find their device themselves.
+_ELSEWHERE = (
+    "kornia.",
+    "sentence_transformers.",
+    "ultralytics.",
+    "flair.",
+    "easyocr.",
+    "whisper",
+    "onnxruntime.",
+)
+_WEIGHTLESS = re.compile(
+    r"Aug|Transform(?!er)|Normali[sz]e|Pipeline|Sampler|Scheduler|Processor|Tokenizer|Wrapper|SentenceTransformer|"
+    r"CrossEncoder|YOLO|Policy|Agent|Trainer|Runner|Env$|Config|Session|Client|Accelerator"
+)
+_MODEL = re.compile(r"(?:^|[._])(?:models?|nets?|networks?|encoder|decoder|backbone|modules?)$")
+_HOLDING = ("register_buffer", "register_parameter", "Parameter", "UninitializedParameter", "Buffer")
+
+
+def maker(flow: Flow, made: ast.expr) -> ast.Call | None:
+    """The constructor call of a module: of a copy that of the original, of a chain of methods its root."""
+    node = flow.value(made).node
+    if isinstance(node, ast.Call):
+        return node
+    while not isinstance(made, ast.Name):
+        if isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and _calls(made.func):
+            made = made.func.value  # `Net().eval()`
+        elif isinstance(made, (ast.Attribute, ast.Subscript)):
+            made = made.value  # `vgg16().features[:16]`
+        else:
+            break
+    return made if isinstance(made, ast.Call) else None
+
+
+def _calls(node: ast.expr) -> bool:
+    """Is there a call further down the chain?"""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return isinstance(node, ast.Call)
+
+
+def weighted(flow: Flow, made: ast.expr) -> bool:
+    """Is there something in the module that must be where its inputs are? False where nobody can tell."""
+    call = maker(flow, made)
+    if call is None:
+        return False
+    name = flow.source.qualified(call.func) or path_of(call.func)
+    last = name.rpartition(".")[2]
+    if name in torch_api.WEIGHTED_LOSSES:
+        given = [flow.value(k.value) for k in call.keywords if k.arg in ("weight", "pos_weight")]
+        given += [flow.value(argument) for argument in call.args[:1]]
+        return any(v.kind is Kind.TENSOR and v.form != "scalar" for v in given)
+    if name.startswith("torch.nn."):
+        return last not in ("ModuleList", "ModuleDict") and not looks_like_loss(last) and "Loss" not in last
+    owner = next(
+        (d for d in flow.source.definitions if d.name == last and isinstance(d, ast.ClassDef)),
+        None,
+    )
+    if owner is not None:
+        return _class_weighted(flow, owner, 0)
+    if any(_MODEL.search(path_of(argument)) for argument in call.args):
+        return False  # made around another module: it is where that is
+    if name.startswith(_ELSEWHERE) or _WEIGHTLESS.search(last):
+        return False
+    return not looks_like_loss(last) and "Loss" not in last and "Criterion" not in last
+
+
+def _class_weighted(flow: Flow, owner: ast.ClassDef, depth: int) -> bool:
+    """Does a class of this file make layers, parameters or buffers?"""
+    classes = {d.name: d for d in flow.source.definitions if isinstance(d, ast.ClassDef)}
+    for base in owner.bases:
+        last = path_of(base).rpartition(".")[2]
+        if last in classes and depth < 4 and classes[last] is not owner:
+            if _class_weighted(flow, classes[last], depth + 1):
+                return True
+    for node in flow.source.walk(owner):
+        if not isinstance(node, ast.Call):
+            continue
+        name = flow.source.qualified(node.func) or path_of(node.func)
+        last = name.rpartition(".")[2]
+        if last in _HOLDING or last in ("from_pretrained", "create_model"):
+            return True
+        if name.startswith(("torchvision.models.", "torch.hub.load", *torch_api.LIBRARY_MODULES)):
+            return True
+        if name.startswith("torch.nn.") and last[:1].isupper():
+            if name in torch_api.BARE_MODULES or name in torch_api.WEIGHTED_LOSSES or "Loss" in last:
+                continue
+            if name in torch_api.CONTAINERS or "Pool" in last or "Pad" in last or "Upsample" in last:
+                continue
+            return True
+        if last in classes and depth < 4 and classes[last] is not owner:
+            if _class_weighted(flow, classes[last], depth + 1):
+                return True
+    return False
+
+
+def in_view(flow: Flow, made: ast.expr) -> bool:
+    """Is the class of a module known: one of torch's, or of this file?"""
+    call = maker(flow, made)
+    if call is None:
+        return False
+    name = flow.source.qualified(call.func) or path_of(call.func)
+    classes = {d.name for d in flow.source.definitions if isinstance(d, ast.ClassDef)}
+    return name in classes or name.startswith(("torch.", "torchvision.models.", "torchaudio.transforms."))

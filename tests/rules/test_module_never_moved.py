@@ -1,0 +1,213 @@
+"""module-never-moved: which modules are left behind, where they are moved, and what is left alone."""
+
+from __future__ import annotations
+
+import pytest
+from applying import findings, fixed
+from devfix.findings import Safety
+from devfix.rules.module_never_moved import ModuleNeverMoved
+
+RULE = ModuleNeverMoved()
+HEAD = """\
+import copy
+import torch
+import torchaudio
+import torchmetrics
+from torch import nn
+from transformers import AutoModel, AutoTokenizer
+from nets import Discriminator, prepare_model
+from losses import calc_loss
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.fc(x)
+
+
+"""
+
+# name: (before, after)
+CHANGED = {
+    "a network of the file": (
+        "def run(loader):\n    net = Net()\n    for x in loader:\n        net(x.to(device))\n",
+        "def run(loader):\n    net = Net().to(device)\n    for x in loader:\n        net(x.to(device))\n",
+    ),
+    "a network of another file": (
+        "def run(x):\n    net = Discriminator()\n    net.train()\n    return net(x.cuda())\n",
+        "def run(x):\n    net = Discriminator().cuda()\n    net.train()\n    return net(x.cuda())\n",
+    ),
+    "from a function of the file": (
+        "def build():\n    return Net()\n\n\ndef run(x):\n    net = build()\n    return net(x.to(device))\n",
+        "def build():\n    return Net()\n\n\ndef run(x):\n    net = build().to(device)\n"
+        "    return net(x.to(device))\n",
+    ),
+    "class weights": (
+        "def run(x, y):\n    ce = nn.CrossEntropyLoss(weight=torch.ones(2))\n"
+        "    return ce(x.to(device), y.to(device))\n",
+        "def run(x, y):\n    ce = nn.CrossEntropyLoss(weight=torch.ones(2)).to(device)\n"
+        "    return ce(x.to(device), y.to(device))\n",
+    ),
+    "a loss around a pretrained network": (
+        "from torchvision import models\n\n\nclass P(nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.v = models.vgg16().features\n\n    def forward(self, x):\n"
+        "        return self.v(x)\n\n\ndef run(x):\n    p = P()\n    return p(x.to(device))\n",
+        "from torchvision import models\n\n\nclass P(nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.v = models.vgg16().features\n\n    def forward(self, x):\n"
+        "        return self.v(x)\n\n\ndef run(x):\n    p = P().to(device)\n    return p(x.to(device))\n",
+    ),
+    "a metric": (
+        "def run(x, y):\n    acc = torchmetrics.Accuracy()\n    acc.update(x.to(device), y.to(device))\n",
+        "def run(x, y):\n    acc = torchmetrics.Accuracy().to(device)\n"
+        "    acc.update(x.to(device), y.to(device))\n",
+    ),
+    "a resampler": (
+        "def run(path, gpu):\n    down = torchaudio.transforms.Resample(48000, 16000)\n"
+        "    wave, rate = torchaudio.load(path)\n    return down(wave.to(gpu)).cpu()\n",
+        "def run(path, gpu):\n    down = torchaudio.transforms.Resample(48000, 16000).to(gpu)\n"
+        "    wave, rate = torchaudio.load(path)\n    return down(wave.to(gpu)).cpu()\n",
+    ),
+    "an EMA copy": (
+        "def run(x):\n    net = Net()\n    ema = copy.deepcopy(net)\n    net.to(device)\n    x = x.to(device)\n"
+        "    return net(x) - ema(x)\n",
+        "def run(x):\n    net = Net()\n    ema = copy.deepcopy(net).to(device)\n    net.to(device)\n"
+        "    x = x.to(device)\n    return net(x) - ema(x)\n",
+    ),
+    "pretrained, and tokenizer output": (
+        "def run(text):\n    tok = AutoTokenizer.from_pretrained('m')\n    m = AutoModel.from_pretrained('m')\n"
+        "    batch = tok(text, return_tensors='pt').to(device)\n    return m(**batch)\n",
+        "def run(text):\n    tok = AutoTokenizer.from_pretrained('m')\n"
+        "    m = AutoModel.from_pretrained('m').to(device)\n"
+        "    batch = tok(text, return_tensors='pt').to(device)\n    return m(**batch)\n",
+    ),
+    "run by a function of the file": (
+        "def step(net, x, dev):\n    return net(x.to(dev))\n\n\ndef run(x):\n    net = Net()\n"
+        "    return step(net, x, device)\n",
+        "def step(net, x, dev):\n    return net(x.to(dev))\n\n\ndef run(x):\n    net = Net().to(device)\n"
+        "    return step(net, x, device)\n",
+    ),
+    "the device comes later": (
+        "def run(x):\n    net = Net()\n    dev = torch.device('cuda:1')\n    return net(x.to(dev))\n",
+        "def run(x):\n    net = Net()\n    dev = torch.device('cuda:1')\n    net.to(dev)\n"
+        "    return net(x.to(dev))\n",
+    ),
+    "an object that is no module": (
+        "class T:\n    def __init__(self, args):\n        self.device = args.device\n        self.net = Net()\n"
+        "\n    def run(self, x):\n        return self.net(x.to(self.device))\n",
+        "class T:\n    def __init__(self, args):\n        self.device = args.device\n"
+        "        self.net = Net().to(self.device)\n"
+        "\n    def run(self, x):\n        return self.net(x.to(self.device))\n",
+    ),
+    "made in forward": (
+        "class A(nn.Module):\n    def forward(self, x):\n        fc = nn.Linear(4, 2)\n        return fc(x)\n",
+        "class A(nn.Module):\n    def forward(self, x):\n        fc = nn.Linear(4, 2).to(x.device)\n"
+        "        return fc(x)\n",
+    ),
+    "made next to a .cuda()": (
+        "def scale(w):\n    obs = torch.quantization.observer.MinMaxObserver()\n    obs(w)\n"
+        "    s, z = obs.calculate_qparams()\n    return s.cuda(), z.cuda()\n",
+        "def scale(w):\n    obs = torch.quantization.observer.MinMaxObserver().to(w.device)\n    obs(w)\n"
+        "    s, z = obs.calculate_qparams()\n    return s.cuda(), z.cuda()\n",
+    ),
+    "handed over with the device, as another one is that was moved": (
+        "a = Discriminator()\na.to(device)\na.train()\nb = Discriminator()\nb.train()\n"
+        "loss = calc_loss(b, device)\n",
+        "a = Discriminator()\na.to(device)\na.train()\nb = Discriminator().to(device)\nb.train()\n"
+        "loss = calc_loss(b, device)\n",
+    ),
+    "one of two names that are bound again": (
+        "m = Net()\nm(torch.ones(1, 4).to(device))\nm = Net()\nm.to(device)\nm(torch.ones(1, 4).to(device))\n",
+        "m = Net().to(device)\nm(torch.ones(1, 4).to(device))\nm = Net()\nm.to(device)\n"
+        "m(torch.ones(1, 4).to(device))\n",
+    ),
+}
+
+SILENT = {
+    "moved further down": "def run(x):\n    m = Net()\n    m.to(device)\n    return m(x.to(device))\n",
+    "on the CPU on purpose": "def run(x):\n    m = Net()\n    x = x.to(device)\n    return m(x.cpu())\n",
+    "no weights": (
+        "def run(x):\n    m = nn.Sequential(nn.ReLU(), nn.Dropout())\n    return m(x.to(device))\n"
+    ),
+    "a loss without weights": (
+        "def run(x, y):\n    ce = nn.CrossEntropyLoss()\n    return ce(x.to(device), y.to(device))\n"
+    ),
+    "class weights that are on the device": (
+        "def run(x, y):\n    w = torch.ones(2).to(device)\n    ce = nn.CrossEntropyLoss(weight=w)\n"
+        "    return ce(x.to(device), y.to(device))\n"
+    ),
+    "a scalar weight": (
+        "def run(x, y):\n    bce = nn.BCEWithLogitsLoss(pos_weight=torch.tensor(2.0))\n"
+        "    return bce(x.to(device), y.to(device))\n"
+    ),
+    "moved in a loop over several": (
+        "def run(x):\n    a, b = Net(), Net()\n    for m in (a, b):\n        m.to(device)\n"
+        "    return a(x.to(device)) + b(x.to(device))\n"
+    ),
+    "handed to something out of sight": (
+        "def run(x):\n    m = Net()\n    prepare_model(m)\n    return m(x.to(device))\n"
+    ),
+    "moved by its parent": (
+        "def run(x):\n    m = nn.Linear(4, 2)\n    p = nn.Sequential(m).to(device)\n    return m(x.to(device))\n"
+    ),
+    "registered in a module": (
+        "class A(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.n = Net()\n\n"
+        "    def forward(self, x):\n        return self.n(x.to(device))\n"
+    ),
+    "an object that can be moved": (
+        "class T:\n    def __init__(self):\n        self.device = device\n        self.net = Net()\n\n"
+        "    def to(self, d):\n        self.net.to(d)\n\n"
+        "    def run(self, x):\n        return self.net(x.to(self.device))\n"
+    ),
+    "its parameters are moved": (
+        "def run(x):\n    m = Net()\n    for p in m.parameters():\n        p.data = p.data.to(device)\n"
+        "    return m(x.to(device))\n"
+    ),
+    "a global that another function moves": (
+        "net = Net()\n\n\ndef start():\n    net.to(device)\n\n\ndef run(x):\n    return net(x.to(device))\n"
+    ),
+    "made there": "def run(x):\n    m = nn.Linear(4, 2, device=device)\n    return m(x.to(device))\n",
+    "made under a device": (
+        "def run(x):\n    with torch.device(device):\n        m = Net()\n    return m(x.to(device))\n"
+    ),
+    "accelerate": (
+        "from accelerate import Accelerator\n\n\ndef run(x):\n    acc = Accelerator()\n    m = acc.prepare(Net())\n"
+        "    return m(x.to(acc.device))\n"
+    ),
+    "offload hooks": (
+        "def run(x):\n    m = Discriminator()\n    m.eval()\n    m.enable_group_offload(device)\n"
+        "    return m(x.to(device))\n"
+    ),
+    "branches about devices": (
+        "if torch.cuda.is_available():\n    m = Net().cuda()\nelse:\n    m = Net()\nm(torch.ones(1, 4))\n"
+    ),
+    "both branches moved further down": (
+        "def run(a, x):\n    if a:\n        m = Net()\n    else:\n        m = Net().to(device)\n    m.to(device)\n"
+        "    return m(x)\n"
+    ),
+    "moved by the helper that runs it": (
+        "def step(net, x, dev):\n    net.to(dev)\n    return net(x.to(dev))\n\n\ndef run(x):\n    net = Net()\n"
+        "    return step(net, x, device)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_changed(name: str) -> None:
+    before, after = CHANGED[name]
+    assert fixed(RULE, HEAD + before) == HEAD + after
+    assert findings(RULE, HEAD + after) == []
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_silent(name: str) -> None:
+    assert findings(RULE, HEAD + SILENT[name]) == []
+
+
+def test_safe_only_where_the_class_is_in_view() -> None:
+    known, unknown = CHANGED["a network of the file"][0], CHANGED["a network of another file"][0]
+    assert [f.fix and f.fix.safety for f in findings(RULE, HEAD + known)] == [Safety.SAFE]
+    assert [f.fix and f.fix.safety for f in findings(RULE, HEAD + unknown)] == [Safety.UNSAFE]

@@ -1,0 +1,129 @@
+"""numpy-of-device: what it copies to the CPU, how, and what it leaves alone."""
+
+from __future__ import annotations
+
+import pytest
+from applying import findings, fixed
+from devfix.findings import Safety
+from devfix.rules.numpy_of_device import NumpyOfDevice
+
+RULE = NumpyOfDevice()
+HEAD = """\
+import torch
+import numpy as np
+import matplotlib.pyplot as plt
+from sklearn.metrics import accuracy_score
+from torch import nn
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 2).to(device)
+x = torch.ones(3, 4).to(device)
+"""
+
+# name: (before, after)
+CHANGED = {
+    "moved tensor": ("print(x.numpy())\n", "print(x.cpu().numpy())\n"),
+    "detached output": ("y = model(x)\ny.detach().numpy()\n", "y = model(x)\ny.detach().cpu().numpy()\n"),
+    "in a chain": (
+        "y = model(x)\ny.argmax(dim=1).numpy().tolist()\n",
+        "y = model(x)\ny.argmax(dim=1).cpu().numpy().tolist()\n",
+    ),
+    "an operator": ("(x + 1).numpy()\n", "(x + 1).cpu().numpy()\n"),
+    "an operator without parentheses": ("np.sum(x + 1)\n", "np.sum((x + 1).cpu())\n"),
+    "literal": ("z = torch.ones(3).cuda()\nz.numpy()\n", "z = torch.ones(3).cuda()\nz.cpu().numpy()\n"),
+    "made on the device": (
+        "z = torch.ones(3, device=device)\nz.numpy()\n",
+        "z = torch.ones(3, device=device)\nz.cpu().numpy()\n",
+    ),
+    "moved under its own name": (
+        "def show(image, device):\n    image = image.to(device)\n    return image[0].numpy()\n",
+        "def show(image, device):\n    image = image.to(device)\n    return image[0].cpu().numpy()\n",
+    ),
+    "batch of a loader": (
+        "def show(loader, device):\n    for a, b in loader:\n        a, b = a.to(device), b.to(device)\n"
+        "        print(decode(b.numpy()))\n",
+        "def show(loader, device):\n    for a, b in loader:\n        a, b = a.to(device), b.to(device)\n"
+        "        print(decode(b.cpu().numpy()))\n",
+    ),
+    "numpy function": ("np.mean(x)\n", "np.mean(x.cpu())\n"),
+    "array of one": ("np.array(x)\n", "np.array(x.cpu())\n"),
+    "every argument": (
+        "np.allclose(x, model.weight.data)\n",
+        "np.allclose(x.cpu(), model.weight.data.cpu())\n",
+    ),
+    "list of losses": (
+        "losses = []\nfor _ in range(2):\n    losses.append(model(x).sum().detach())\n"
+        "print(np.mean(losses))\n",
+        "losses = []\nfor _ in range(2):\n    losses.append(model(x).sum().detach())\n"
+        "print(np.mean([t.cpu() for t in losses]))\n",
+    ),
+    "list written out": ("np.array([x, 1.0])\n", "np.array([x.cpu(), 1.0])\n"),
+    "comprehension": (
+        "np.array([model(x).sum().detach() for _ in range(3)])\n",
+        "np.array([model(x).sum().detach().cpu() for _ in range(3)])\n",
+    ),
+    "pyplot": ("plt.imshow(x)\nplt.title('x')\n", "plt.imshow(x.cpu())\nplt.title('x')\n"),
+    "axes": (
+        "fig, axes = plt.subplots(2)\naxes[0].plot(x, label='x')\n",
+        "fig, axes = plt.subplots(2)\naxes[0].plot(x.cpu(), label='x')\n",
+    ),
+    "sklearn": (
+        "y = model(x).argmax(1)\naccuracy_score(y_true=[1], y_pred=y)\n",
+        "y = model(x).argmax(1)\naccuracy_score(y_true=[1], y_pred=y.cpu())\n",
+    ),
+}
+
+SILENT = {
+    "cpu": "x.cpu().numpy()\n",
+    "cpu on a line of its own": "y = x.cpu()\ny.numpy()\nnp.mean(y)\n",
+    "cpu in place": "x = x.cpu()\nx.numpy()\n",
+    "to cpu": "x.to('cpu').numpy()\nx.detach().to(torch.device('cpu')).numpy()\n",
+    "a device named so": "def f(x, cpu_device):\n    x = x.to(cpu_device)\n    return x.numpy()\n",
+    "item and tolist": "np.mean(x.tolist())\nnp.sqrt(x[0, 0].item())\nplt.plot(x.tolist())\n",
+    "forced": "x.numpy(force=True)\n",
+    "sizes": "np.shape(x)\nnp.zeros(x.shape)\nnp.ndim(x)\nnp.random.permutation(x.shape[0])\n",
+    "never moved": "y = torch.ones(3)\ny.numpy()\nnp.mean(y)\n",
+    "moved only then": "y = torch.ones(3)\ny.numpy()\ny = y.to(device)\n",
+    "model on the CPU": "m = nn.Linear(4, 2)\nm(torch.ones(3, 4)).detach().numpy()\n",
+    "moved back under a condition": "if torch.cuda.is_available():\n    x = x.cpu()\nx.numpy()\n",
+    "moved under a condition": "y = torch.ones(3)\nif args.cuda:\n    y = y.cuda()\ny.numpy()\n",
+    "where another is": "def f(x, y):\n    x = x.to(y.device)\n    return x.numpy()\n",
+    "a parameter": "def f(x: torch.Tensor):\n    return x.numpy()\n",
+    "result of a method that may return anything": (
+        "from library import Net\nnet = Net()\nnet.to(device)\nnet.eval()\n"
+        "net.predict(x).numpy()\nnp.mean(net.encode(x))\nnp.mean(net(x))\n"
+    ),
+    "list with other things": "kept = []\nkept.append(x)\nkept.append(1.0)\nnp.mean(kept)\n",
+    "list that is made elsewhere": "kept = load()\nkept.append(x)\nnp.mean(kept)\n",
+    "list of numbers": "kept = []\nkept.append(x.sum().item())\nnp.mean(kept)\n",
+    "a pipeline that returns arrays": (
+        "from library import Pipe\npipe = Pipe.from_pretrained('x')\npipe.to(device)\npipe.eval()\n"
+        "image = pipe(3).images\nprint(np.abs(image.flatten() - image[0]).max(), np.stack(pipe(3)))\n"
+    ),
+    "a model that returns what is on the CPU": (
+        "class Net(nn.Module):\n    layer = nn.Linear(4, 2)\n    def forward(self, x):\n        return self.layer(x).cpu()\n"
+        "net = Net().to(device)\nnet(x).detach().numpy()\n"
+    ),
+    "a name that is no axes": "game.plot(x)\n",
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_copies(name: str) -> None:
+    before, after = CHANGED[name]
+    assert fixed(RULE, HEAD + before) == HEAD + after
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_leaves_alone(name: str) -> None:
+    assert [finding.message for finding in findings(RULE, HEAD + SILENT[name])] == []
+
+
+def test_a_tensor_beyond_doubt_is_safe() -> None:
+    (finding,) = findings(RULE, HEAD + "print(x.numpy())\n")
+    assert finding.fix is not None
+    assert finding.fix.safety is Safety.SAFE
+    assert finding.message == "`x` is on `device` since line 8, and `.numpy()` reads the CPU only"
+
+
+def test_tensors_of_other_libraries_copy_themselves() -> None:
+    assert findings(RULE, "import paddle\n" + HEAD + "x.numpy()\n") == []

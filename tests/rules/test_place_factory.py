@@ -1,0 +1,291 @@
+"""place-factory: which tensors it puts on a device, how, and what it leaves alone."""
+
+from __future__ import annotations
+
+import pytest
+from applying import findings, fixed
+from devfix.findings import Safety
+from devfix.rules.place_factory import PlaceFactory
+
+RULE = PlaceFactory()
+HEAD = "import torch\nimport numpy as np\nfrom torch import nn\nimport torch.nn.functional as F\n\n\n"
+
+# name: (before, after)
+CHANGED = {
+    "arithmetic": (
+        "def f(x: torch.Tensor):\n    return x * torch.rand(3)\n",
+        "def f(x: torch.Tensor):\n    return x * torch.rand(3, device=x.device)\n",
+    ),
+    "chained": (
+        "def f(x):\n    k = torch.arange(3).float().view(-1, 1)\n    return k * x.unsqueeze(0)\n",
+        "def f(x):\n    k = torch.arange(3, device=x.device).float().view(-1, 1)\n    return k * x.unsqueeze(0)\n",
+    ),
+    "comparison": (
+        "def f(lengths):\n    return torch.arange(5) < lengths.unsqueeze(1)\n",
+        "def f(lengths):\n    return torch.arange(5, device=lengths.device) < lengths.unsqueeze(1)\n",
+    ),
+    "device=None": (
+        "def f(x: torch.Tensor):\n    return x + torch.ones(3, device=None)\n",
+        "def f(x: torch.Tensor):\n    return x + torch.ones(3, device=x.device)\n",
+    ),
+    "the name of the device": (
+        "def f(x: torch.Tensor):\n    dev = x.device\n    return x + torch.ones(3)\n",
+        "def f(x: torch.Tensor):\n    dev = x.device\n    return x + torch.ones(3, device=dev)\n",
+    ),
+    "a device parameter": (
+        "def f(n: int, dv: torch.device):\n"
+        "    return torch.cat([torch.arange(n, device=dv), torch.tensor([n])])\n",
+        "def f(n: int, dv: torch.device):\n"
+        "    return torch.cat([torch.arange(n, device=dv), torch.tensor([n], device=dv)])\n",
+    ),
+    "the device it was moved to": (
+        "def f(x, device):\n    x = x.to(device)\n    return torch.cat((x, torch.zeros(1, 3)))\n",
+        "def f(x, device):\n    x = x.to(device)\n    return torch.cat((x, torch.zeros(1, 3, device=device)))\n",
+    ),
+    "where": (
+        "def f(x: torch.Tensor):\n    return torch.where(x > 0, x, torch.zeros(3))\n",
+        "def f(x: torch.Tensor):\n    return torch.where(x > 0, x, torch.zeros(3, device=x.device))\n",
+    ),
+    "index_select": (
+        "def f(x: torch.Tensor):\n    return torch.index_select(x, 0, torch.arange(2))\n",
+        "def f(x: torch.Tensor):\n    return torch.index_select(x, 0, torch.arange(2, device=x.device))\n",
+    ),
+    "masked_fill": (
+        "def f(x: torch.Tensor):\n    mask = torch.triu(torch.ones(3, 3), diagonal=1).bool()\n"
+        "    return x.masked_fill(mask, 0.0)\n",
+        "def f(x: torch.Tensor):\n"
+        "    mask = torch.triu(torch.ones(3, 3, device=x.device), diagonal=1).bool()\n"
+        "    return x.masked_fill(mask, 0.0)\n",
+    ),
+    "two in a meshgrid": (
+        "def f(x: torch.Tensor):\n    a, b = torch.meshgrid(torch.arange(2), torch.arange(3))\n"
+        "    return x * (a + b)\n",
+        "def f(x: torch.Tensor):\n"
+        "    a, b = torch.meshgrid(torch.arange(2, device=x.device), torch.arange(3, device=x.device))\n"
+        "    return x * (a + b)\n",
+    ),
+    "indexed by a tensor of the device": (
+        "def f(index: torch.Tensor):\n    table = torch.zeros(9)\n    return table[index]\n",
+        "def f(index: torch.Tensor):\n    table = torch.zeros(9, device=index.device)\n    return table[index]\n",
+    ),
+    "written by a mask": (
+        "def f(x: torch.Tensor):\n    out = torch.empty(3)\n    out[x > 0] = x[x > 0]\n    return out\n",
+        "def f(x: torch.Tensor):\n    out = torch.empty(3, device=x.device)\n    out[x > 0] = x[x > 0]\n"
+        "    return out\n",
+    ),
+    "an accumulator": (
+        "def f(xs: torch.Tensor):\n    total = torch.tensor(0.0)\n    for x in xs:\n        total += x.sum()\n"
+        "    return total\n",
+        "def f(xs: torch.Tensor):\n    total = torch.tensor(0.0, device=xs.device)\n    for x in xs:\n"
+        "        total += x.sum()\n    return total\n",
+    ),
+    "filled slice by slice and returned": (
+        "def f(x: torch.Tensor):\n    out = torch.zeros(4, 3)\n    out[:2] = x\n    return out\n",
+        "def f(x: torch.Tensor):\n    out = torch.zeros(4, 3, device=x.device)\n    out[:2] = x\n    return out\n",
+    ),
+    "a list": (
+        "def f(x: torch.Tensor):\n    parts = [torch.zeros(1, 3)]\n    parts.append(x)\n"
+        "    return torch.cat(parts)\n",
+        "def f(x: torch.Tensor):\n    parts = [torch.zeros(1, 3, device=x.device)]\n    parts.append(x)\n"
+        "    return torch.cat(parts)\n",
+    ),
+    "a default for an argument": (
+        "def f(x: torch.Tensor, mask=None):\n    if mask is None:\n        mask = torch.ones(3)\n"
+        "    return x * mask\n",
+        "def f(x: torch.Tensor, mask=None):\n    if mask is None:\n        mask = torch.ones(3, device=x.device)\n"
+        "    return x * mask\n",
+    ),
+    "through a function of the file": (
+        "def g(a, b):\n    return a * b\n\n\ndef f(x: torch.Tensor):\n    return g(x, torch.ones(3))\n",
+        "def g(a, b):\n    return a * b\n\n\n"
+        "def f(x: torch.Tensor):\n    return g(x, torch.ones(3, device=x.device))\n",
+    ),
+    "a nested function": (
+        "def f(x: torch.Tensor):\n    def g():\n        return x + torch.ones(3)\n\n    return g()\n",
+        "def f(x: torch.Tensor):\n    def g():\n        return x + torch.ones(3, device=x.device)\n\n    return g()\n",
+    ),
+    "a comprehension": (
+        "def f(x: torch.Tensor):\n    return [row + torch.ones(3) for row in x]\n",
+        "def f(x: torch.Tensor):\n    return [row + torch.ones(3, device=x.device) for row in x]\n",
+    ),
+    "a loss": (
+        "def f(self, out: torch.Tensor):\n    return self.criterion(out, torch.zeros(3))\n",
+        "def f(self, out: torch.Tensor):\n    return self.criterion(out, torch.zeros(3, device=out.device))\n",
+    ),
+    "a parameter of the module": (
+        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.scale = nn.Parameter(torch.ones(3))\n\n"
+        "    def table(self):\n        return self.scale * torch.arange(3)\n",
+        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.scale = nn.Parameter(torch.ones(3))\n\n"
+        "    def table(self):\n        return self.scale * torch.arange(3, device=self.scale.device)\n",
+    ),
+    "a layer of the module": (
+        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.emb = nn.Embedding(3, 3)\n\n"
+        "    def table(self):\n        return self.emb(torch.arange(3))\n",
+        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.emb = nn.Embedding(3, 3)\n\n"
+        "    def table(self):\n        return self.emb(torch.arange(3, device=self.emb.weight.device))\n",
+    ),
+    "autograd": (
+        "class A(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x, shape):\n"
+        "        return torch.empty(shape)\n",
+        "class A(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x, shape):\n"
+        "        return torch.empty(shape, device=x.device)\n",
+    ),
+    "a fallback": (
+        "def f(x: torch.Tensor):\n    if len(x) == 0:\n        return torch.zeros(0, 4)\n    return x * 2\n",
+        "def f(x: torch.Tensor):\n    if len(x) == 0:\n        return torch.zeros(0, 4, device=x.device)\n"
+        "    return x * 2\n",
+    ),
+    "legacy with data": (
+        "def f(x: torch.Tensor):\n    return x * torch.Tensor([1.0, 2.0])\n",
+        "def f(x: torch.Tensor):\n"
+        "    return x * torch.tensor([1.0, 2.0], dtype=torch.float32, device=x.device)\n",
+    ),
+    "legacy integers": (
+        "def f(x: torch.Tensor):\n    return x.gather(0, torch.LongTensor([0]))\n",
+        "def f(x: torch.Tensor):\n"
+        "    return x.gather(0, torch.tensor([0], dtype=torch.long, device=x.device))\n",
+    ),
+    "legacy with sizes": (
+        "def f(x: torch.Tensor):\n    return x + torch.Tensor(2, x.size(1)).zero_()\n",
+        "def f(x: torch.Tensor):\n"
+        "    return x + torch.empty(2, x.size(1), dtype=torch.float32, device=x.device).zero_()\n",
+    ),
+    "legacy with what may be either": (
+        "def f(x: torch.Tensor, n):\n    return x + torch.FloatTensor(n)\n",
+        "def f(x: torch.Tensor, n):\n    return x + torch.FloatTensor(n).to(x.device)\n",
+    ),
+    "from_numpy": (
+        "def f(x: torch.Tensor, a: np.ndarray):\n    return torch.from_numpy(a)[x]\n",
+        "def f(x: torch.Tensor, a: np.ndarray):\n    return torch.from_numpy(a).to(x.device)[x]\n",
+    ),
+    "the gradient of backward": (
+        "def f(x: torch.Tensor):\n    y = x * 2\n    y.backward(torch.ones(3))\n",
+        "def f(x: torch.Tensor):\n    y = x * 2\n    y.backward(torch.ones(3, device=x.device))\n",
+    ),
+    "a documented parameter": (
+        'def f(x):\n    """Add.\n\n    Args:\n        x (torch.Tensor): what to add to\n    """\n'
+        "    return x + torch.ones(3)\n",
+        'def f(x):\n    """Add.\n\n    Args:\n        x (torch.Tensor): what to add to\n    """\n'
+        "    return x + torch.ones(3, device=x.device)\n",
+    ),
+    "together with the one it meets before": (
+        "def f(x: torch.Tensor):\n    a = torch.ones(3)\n    b = torch.rand(3)\n    c = a + b\n    return x + b, c\n",
+        "def f(x: torch.Tensor):\n    a = torch.ones(3, device=x.device)\n"
+        "    b = torch.rand(3, device=x.device)\n    c = a + b\n    return x + b, c\n",
+    ),
+}
+
+SILENT = {
+    "moved later in the chain": "def f(x: torch.Tensor):\n    return x + torch.ones(3).to(x.device)\n",
+    "moved on the next line": "def f(x: torch.Tensor):\n    t = torch.ones(3)\n    t = t.to(x)\n    return x + t\n",
+    "moved under a condition about devices": (
+        "def f(x: torch.Tensor):\n    t = torch.ones(3)\n    if x.is_cuda:\n        t = t.cuda()\n    return x + t\n"
+    ),
+    "type_as": "def f(x: torch.Tensor):\n    return x + torch.ones(3).type_as(x)\n",
+    "like and new": "def f(x: torch.Tensor):\n    return x + torch.zeros_like(x) + x.new_ones(3)\n",
+    "a scalar in arithmetic": "def f(x: torch.Tensor):\n    return x * torch.sqrt(torch.tensor(2.0))\n",
+    "a scalar in where": "def f(x: torch.Tensor):\n    return torch.where(x > 0, x, torch.tensor(0.0))\n",
+    "what may be a scalar": "def f(x: torch.Tensor, a):\n    return x * torch.tensor(a)\n",
+    "a CPU index": "def f(x: torch.Tensor):\n    return x[torch.randperm(3)]\n",
+    "an index of a loop": (
+        "def f(xs: torch.Tensor):\n    table = torch.arange(3)\n    return [table[i] for i in xs]\n"
+    ),
+    "a number": "def f(x: torch.Tensor):\n    return x * torch.rand(1).item()\n",
+    "a copy": "def f(x: torch.Tensor):\n    x[0] = torch.zeros(3)\n    x.copy_(torch.ones(3))\n    return x\n",
+    "filled and not returned": (
+        "def f(x: torch.Tensor):\n    out = torch.zeros(4, 3)\n    out[:2] = x\n    print(out)\n"
+    ),
+    "taken back": "def f(x: torch.Tensor):\n    return x.cpu() + torch.ones(3)\n",
+    "on the CPU, since numpy takes it": (
+        "def f(x: torch.Tensor):\n    y = x + torch.ones(3)\n    return y.numpy()\n"
+    ),
+    "moved together afterwards": (
+        "def f(x: torch.Tensor, device):\n    return torch.cat((x, torch.ones(3))).to(device)\n"
+    ),
+    "its operand is moved below": (
+        "def f(x: torch.Tensor, device):\n    y = x + torch.ones(3)\n    x = x.to(device)\n    return x, y\n"
+    ),
+    "a context": "def f(x: torch.Tensor):\n    with torch.device('cuda'):\n        return x + torch.ones(3)\n",
+    "a default device": (
+        "torch.set_default_device('cuda')\ndef f(x: torch.Tensor):\n    return x + torch.ones(3)\n"
+    ),
+    "keywords out of sight": "def f(x: torch.Tensor, **kw):\n    return x + torch.ones(3, **kw)\n",
+    "a generator": ("def f(x: torch.Tensor, g):\n    return x + torch.rand(3, generator=g)\n"),
+    "a device": "def f(x: torch.Tensor, device):\n    return x + torch.ones(3, device=device)\n",
+    "the device of what is on the CPU": (
+        "def f(x: torch.Tensor):\n    a = torch.arange(3)\n    b = torch.ones(3, device=a.device)\n    return a + b\n"
+    ),
+    "__init__": (
+        "class M(nn.Module):\n    def __init__(self, mean: torch.Tensor):\n        super().__init__()\n"
+        "        self.register_buffer('a', torch.zeros(3) + mean)\n"
+    ),
+    "a dataset": (
+        "class D(torch.utils.data.Dataset):\n    def make(self, x: torch.Tensor):\n"
+        "        return x + torch.ones(3)\n"
+    ),
+    "collate": "def collate_fn(x: torch.Tensor):\n    return torch.cat((x, torch.ones(3)))\n",
+    "a converted argument": (
+        "def f(x):\n    x = torch.tensor(x)\n    y = torch.arange(3)\n    return x.unsqueeze(0) == y\n"
+    ),
+    "given the default device by its caller": (
+        "def g(w: torch.Tensor):\n    return w * torch.arange(3)\n\n\ndef f():\n    return g(torch.rand(3))\n"
+    ),
+    "lengths of a packed sequence": (
+        "def f(x: torch.Tensor):\n    return nn.utils.rnn.pack_padded_sequence(x, torch.tensor([3, 2]))\n"
+    ),
+    "the first round of a loop": (
+        "def f(xs: torch.Tensor):\n    out, first = torch.zeros(1), True\n    while True:\n        x = xs * 2\n"
+        "        if first:\n            out = x\n        else:\n            out = torch.cat((out, x))\n"
+        "        first = False\n        if len(out) > 3:\n            break\n    return out\n"
+    ),
+    "sparse, where its data is": (
+        "def f(i: torch.Tensor, v: torch.Tensor):\n    return torch.sparse_coo_tensor(i, v) @ v\n"
+    ),
+    "numbers": "def f(x: int):\n    return x * torch.ones(3)\n",
+}
+
+
+@pytest.mark.parametrize(("before", "after"), CHANGED.values(), ids=CHANGED)
+def test_changed(before: str, after: str) -> None:
+    assert fixed(RULE, HEAD + before) == HEAD + after
+
+
+@pytest.mark.parametrize("text", SILENT.values(), ids=SILENT)
+def test_silent(text: str) -> None:
+    assert findings(RULE, HEAD + text) == []
+
+
+def test_safe_only_where_the_device_is_that_of_the_tensor_met() -> None:
+    [met] = findings(RULE, HEAD + CHANGED["arithmetic"][0])
+    [filled] = findings(RULE, HEAD + CHANGED["filled slice by slice and returned"][0])
+    [optional] = findings(RULE, HEAD + "def f(x: torch.Tensor = None):\n    return x * torch.rand(3)\n")
+    assert [f.fix and f.fix.safety for f in (met, filled, optional)] == [
+        Safety.SAFE,
+        Safety.UNSAFE,
+        Safety.UNSAFE,
+    ]
+
+
+def test_no_device_that_is_bound_later() -> None:
+    text = "def f(x: torch.Tensor):\n    t = torch.ones(3)\n    d = x * 2\n    return d + t\n"
+    assert "torch.ones(3, device=x.device)" in fixed(RULE, HEAD + text)
+
+
+def test_what_the_host_needs_as_well_gets_no_fix() -> None:
+    text = "def f(x: torch.Tensor):\n    t = torch.ones(3)\n    print(t.numpy())\n    return x + t\n"
+    [finding] = findings(RULE, HEAD + text)
+    assert finding.fix is None
+
+
+def test_inputs_of_a_placed_model_are_left_to_move_inputs() -> None:
+    text = "model = nn.Linear(3, 3).to('cuda')\nx = torch.from_numpy(np.ones(3))\nprint(model(x))\n"
+    assert findings(RULE, HEAD + text) == []
+
+
+def test_the_module_body() -> None:
+    text = "device = torch.device('cuda')\nx = torch.ones(3, device=device)\nprint(x + torch.arange(3))\n"
+    assert "torch.arange(3, device=device)" in fixed(RULE, HEAD + text)

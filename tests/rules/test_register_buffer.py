@@ -1,0 +1,292 @@
+"""register-buffer: which attributes become buffers, in which form, and which are left alone."""
+
+from __future__ import annotations
+
+import pytest
+from applying import findings, fixed
+from devfix.findings import Safety
+from devfix.rules.register_buffer import RegisterBuffer
+
+RULE = RegisterBuffer()
+HEAD = "import numpy as np\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn\n\n\n"
+TOP = "class Net(nn.Module):\n    def __init__(self, n, device=None, w=None):\n        super().__init__()\n"
+FORWARD = "\n    def forward(self, x: torch.Tensor, t=None):\n        return x + self.pe\n"
+
+
+def program(init: str, forward: str = "", top: str = TOP, before: str = "", after: str = "") -> str:
+    """A class whose constructor and `forward` have these lines."""
+    body = "".join(f"        {line}\n" for line in init.splitlines())
+    use = FORWARD
+    if forward:
+        lines = "".join(f"        {line}\n" for line in forward.splitlines())
+        use = f"\n    def forward(self, x: torch.Tensor, t=None):\n{lines}"
+    return HEAD + before + top + body + use + after
+
+
+BUFFER = 'self.register_buffer("pe", {}, persistent=False)'
+# name: (constructor, constructor afterwards, forward)
+CHANGED = {
+    "one line": ("self.pe = torch.arange(n)", BUFFER.format("torch.arange(n)"), ""),
+    "a comment behind stays": (
+        "self.pe = torch.arange(n)  # positions",
+        "# positions\n" + BUFFER.format("torch.arange(n)"),
+        "",
+    ),
+    "slices are filled later": (
+        "self.pe = torch.zeros(n, 4)\nself.pe[:, 0::2] = 1.0\nself.pe.requires_grad = False",
+        BUFFER.format("torch.zeros(n, 4)") + "\nself.pe[:, 0::2] = 1.0\nself.pe.requires_grad = False",
+        "",
+    ),
+    "several lines keep their layout": (
+        "self.pe = torch.tensor(\n    [1.0, 2.0],  # two\n)",
+        "pe = torch.tensor(\n    [1.0, 2.0],  # two\n)\n" + BUFFER.format("pe"),
+        "",
+    ),
+    "several lines, and the name is taken": (
+        "pe = 3\nself.pe = torch.tensor(\n    [1.0, pe],\n)",
+        "pe = 3\npe_ = torch.tensor(\n    [1.0, pe],\n)\n" + BUFFER.format("pe_"),
+        "",
+    ),
+    "a local of the same name": (
+        "pe = torch.zeros(n, 4)\npe = pe.unsqueeze(0)\nself.pe = pe",
+        "pe = torch.zeros(n, 4)\npe = pe.unsqueeze(0)\n" + BUFFER.format("pe"),
+        "",
+    ),
+    "annotated": (
+        "self.pe: torch.Tensor = torch.arange(n)",
+        "self.pe: torch.Tensor\n" + BUFFER.format("torch.arange(n)"),
+        "",
+    ),
+    "both branches": (
+        "if n:\n    self.pe = torch.ones(n)\nelse:\n    self.pe = torch.zeros(4)",
+        f"if n:\n    {BUFFER.format('torch.ones(n)')}\nelse:\n    {BUFFER.format('torch.zeros(4)')}",
+        "",
+    ),
+    "None in one branch": (
+        "if n:\n    self.pe = torch.ones(n)\nelse:\n    self.pe = None",
+        f"if n:\n    {BUFFER.format('torch.ones(n)')}\nelse:\n    {BUFFER.format('None')}",
+        "",
+    ),
+    "None first": (
+        "self.pe = None\nif n:\n    self.pe = torch.ones(n)",
+        BUFFER.format("None") + "\nif n:\n    self.pe = torch.ones(n)",
+        "",
+    ),
+    "changed again in the constructor": (
+        "self.pe = torch.ones(n, 4)\nself.pe = self.pe / 2\nself.pe *= 2",
+        BUFFER.format("torch.ones(n, 4)") + "\nself.pe = self.pe / 2\nself.pe *= 2",
+        "",
+    ),
+    "a parameter in the other branch": (
+        "if n:\n    self.pe = nn.Parameter(torch.ones(n))\nelse:\n    self.pe = torch.ones(n)",
+        f"if n:\n    self.pe = nn.Parameter(torch.ones(n))\nelse:\n    {BUFFER.format('torch.ones(n)')}",
+        "",
+    ),
+    "tuple targets": (
+        "self.pe, self.qe = torch.ones(n), torch.zeros(n)",
+        "pe, qe = torch.ones(n), torch.zeros(n)\n"
+        + BUFFER.format("pe")
+        + '\nself.register_buffer("qe", qe, persistent=False)',
+        "return x + self.pe * self.qe",
+    ),
+    "numpy data": (
+        "self.pe = torch.from_numpy(np.ones(3))",
+        BUFFER.format("torch.from_numpy(np.ones(3))"),
+        "",
+    ),
+    "a mask": (
+        "self.pe = torch.triu(torch.ones(n, n), diagonal=1).bool()",
+        BUFFER.format("torch.triu(torch.ones(n, n), diagonal=1).bool()"),
+        "return x.masked_fill(self.pe[:2, :2], 0.0)",
+    ),
+    "a kernel": (
+        "self.pe = torch.tensor([[1.0, 2.0]])[None, None]",
+        BUFFER.format("torch.tensor([[1.0, 2.0]])[None, None]"),
+        "return F.conv2d(x, self.pe.repeat(3, 1, 1, 1))",
+    ),
+    "class weights": (
+        "self.pe = torch.FloatTensor([1.0, 2.0])",
+        BUFFER.format("torch.FloatTensor([1.0, 2.0])"),
+        "return F.cross_entropy(x, x.argmax(1), weight=self.pe)",
+    ),
+    "a table indexed by a tensor on the device": (
+        "self.pe = torch.linspace(0, 1, n)",
+        BUFFER.format("torch.linspace(0, 1, n)"),
+        "return self.pe[x.long()]",
+    ),
+    "meets the output of a layer of unknown input": (
+        "self.lin = nn.Linear(4, 4)\nself.pe = torch.ones(4)",
+        "self.lin = nn.Linear(4, 4)\n" + BUFFER.format("torch.ones(4)"),
+        "y = self.lin(t)\nreturn y * self.pe",
+    ),
+    "goes into a layer": (
+        "self.emb = nn.Embedding(4, 4)\nself.pe = torch.arange(4)",
+        "self.emb = nn.Embedding(4, 4)\n" + BUFFER.format("torch.arange(4)"),
+        "return self.emb(self.pe)",
+    ),
+    "in a list that is stacked": (
+        "masks = []\nfor i in range(n):\n    masks.append(torch.ones(3))\nself.pe = torch.stack(masks)",
+        "masks = []\nfor i in range(n):\n    masks.append(torch.ones(3))\n"
+        + BUFFER.format("torch.stack(masks)"),
+        "",
+    ),
+    "the device of a layer made here": (
+        "self.lin = nn.Linear(4, 4)\nself.pe = torch.ones(4, device=self.lin.weight.device)",
+        "self.lin = nn.Linear(4, 4)\n" + BUFFER.format("torch.ones(4, device=self.lin.weight.device)"),
+        "",
+    ),
+    "a device that is None": (
+        "self.pe = torch.ones(4, device=None)",
+        BUFFER.format("torch.ones(4, device=None)"),
+        "",
+    ),
+    "moved at one use of two": (
+        "self.pe = torch.ones(4)",
+        BUFFER.format("torch.ones(4)"),
+        "x = x + self.pe.to(x.device)\nreturn x * self.pe",
+    ),
+}
+
+# name: (constructor, forward)
+SILENT = {
+    "a parameter": ("self.pe = nn.Parameter(torch.ones(4))", ""),
+    "a buffer already": ("self.register_buffer('pe', torch.ones(4))\nself.pe = self.pe * 2", ""),
+    "a buffer of torch": ("self.pe = nn.Buffer(torch.ones(4))", ""),
+    "moved at the use": ("self.pe = torch.ones(4)", "return x + self.pe.to(x.device)"),
+    "moved to a name first": ("self.pe = torch.ones(4)", "pe = self.pe.to(x)\nreturn x + pe"),
+    "type_as": ("self.pe = torch.ones(4)", "return x + self.pe.type_as(x)"),
+    "moved and kept": ("self.pe = torch.ones(4)", "self.pe = self.pe.to(x.device)\nreturn x + self.pe"),
+    "made anew in forward": ("self.pe = torch.ones(4)", "self.pe = torch.ones_like(x)\nreturn x + self.pe"),
+    "no dimension": ("self.pe = torch.tensor(2.0)", "return x * self.pe"),
+    "no dimension after a sum": ("self.pe = torch.ones(4).sum()", "return x * self.pe"),
+    "one element of it": ("self.pe = torch.ones(4)", "return x * self.pe[2]"),
+    "data of unknown shape": ("self.pe = torch.tensor(n)", "return x * self.pe"),
+    "an index": ("self.pe = torch.arange(4)", "return x[:, self.pe]"),
+    "python numbers": ("self.pe = torch.arange(4)", "return x * self.pe.sum().item() + int(self.pe[0])"),
+    "its shape": ("self.pe = torch.ones(4)", "return x.view(self.pe.shape) * len(self.pe)"),
+    "another tensor of the host": ("self.pe = torch.ones(4)", "return (self.pe + torch.ones(4)).tolist()"),
+    "told the device": ("self.pe = torch.ones(4, device=device)", ""),
+    "moved when made": ("self.pe = torch.ones(4).to(device)", ""),
+    "made of something moved": ("a = torch.ones(4).cuda()\nself.pe = torch.stack([a, a])", ""),
+    "a copy of something moved": ("a = torch.ones(4).to(device)\nself.pe = torch.tensor(a).view(-1, 1)", ""),
+    "trained": ("self.pe = torch.ones(4, requires_grad=True)", ""),
+    "unknown value": ("self.pe = w", ""),
+    "a list": ("self.pe = [1, 2]", ""),
+    "an array": ("self.pe = np.ones(4)", ""),
+    "deleted": ("self.pe = torch.ones(4)\ndel self.pe\nself.pe = torch.ones(3)", ""),
+    "in the module's dict": ("self.pe = torch.ones(4)\nself.__dict__['qe'] = self.pe", ""),
+    "a name of nn.Module": ("self.half = torch.ones(4)", "return x + self.half"),
+    "not used with anything": ("self.pe = torch.ones(4)", "return x"),
+    "on the CPU on purpose": ("self.pe = torch.ones(4)", "return x.cpu() + self.pe"),
+    "keyword arguments may have the device": ("kw = {'device': device}\nself.pe = torch.ones(4, **kw)", ""),
+    "what it meets goes to its place": (
+        "self.pe = torch.arange(4)",
+        "y = self.pe[x.type_as(self.pe)]\nreturn x + (x.to(self.pe.device) * self.pe + y).type_as(x)",
+    ),
+    "moved by one arm": (
+        "self.pe = torch.ones(4)",
+        "pe = self.pe\nif pe.device != x.device:\n    pe = pe.to(x.device)\nreturn x + pe",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_changes(name: str) -> None:
+    init, after, forward = CHANGED[name]
+    assert fixed(RULE, program(init, forward)) == program(after, forward)
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_what_is_left_alone(name: str) -> None:
+    init, forward = SILENT[name]
+    assert findings(RULE, program(init, forward)) == []
+
+
+def test_every_silent_program_is_one_change_from_a_finding() -> None:
+    assert len(findings(RULE, program("self.pe = torch.ones(4)"))) == 1
+
+
+OTHER = {
+    "moves by itself": "\n    def _apply(self, fn):\n        return super()._apply(fn)\n",
+    "overrides to": "\n    def to(self, device):\n        return super().to(device)\n",
+    "a property": "\n    @property\n    def pe(self):\n        return 1\n",
+    "moved from outside": "\n\ndef prepare(net):\n    net.pe = net.pe.cuda()\n",
+    "default device": "\n\ntorch.set_default_device('cuda')\n",
+    "an heir has it": "\n\nclass Heir(Net):\n    def __init__(self):\n        self.pe = 3\n",
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_other_ways_to_move_it(name: str) -> None:
+    assert findings(RULE, program("self.pe = torch.ones(4)", after=OTHER[name])) == []
+
+
+@pytest.mark.parametrize("base", ["object", "torch.utils.data.Dataset", "torch.autograd.Function", "Base"])
+def test_classes_that_are_no_modules(base: str) -> None:
+    before = "class Base:\n    pass\n\n\n"
+    top = f"class Net({base}):\n    def __init__(self, n):\n"
+    assert findings(RULE, program("self.pe = torch.ones(4)", top=top, before=before)) == []
+
+
+def test_a_helper_method_of_the_constructor() -> None:
+    after = "\n    def build(self):\n        self.pe = torch.ones(4)\n"
+    changed = after.replace("self.pe = torch.ones(4)", BUFFER.format("torch.ones(4)"))
+    assert fixed(RULE, program("self.build()", after=after)) == program("self.build()", after=changed)
+
+
+def test_an_argument_of_every_construction_in_sight() -> None:
+    init, tail = "self.pe = n", "\n\nnet = Net(torch.ones(4))\n"
+    before, after = program(init, after=tail), program(BUFFER.format("n"), after=tail)
+    assert fixed(RULE, before) == after
+    assert fixed(RULE, before, Safety.SAFE) == before
+    unknown = program(init, after=tail + "other = Net(make())\n")
+    assert findings(RULE, unknown) == []
+
+
+def test_a_function_that_is_called_with_it() -> None:
+    helper = "def shift(a, b):\n    return a + b\n\n\n"
+    safe = "def shift(a, b):\n    return a + b.to(a.device)\n\n\n"
+    init, forward = "self.pe = torch.ones(4)", "return shift(x, self.pe)"
+    assert len(findings(RULE, program(init, forward, before=helper))) == 1
+    assert findings(RULE, program(init, forward, before=safe)) == []
+
+
+def test_a_submodule_that_is_called_with_it() -> None:
+    block = "class Block(nn.Module):\n    def forward(self, x, m):\n        return x.masked_fill(m, 0)\n\n\n"
+    init = "self.blocks = nn.ModuleList([Block() for _ in range(n)])\nself.pe = torch.ones(4).bool()"
+    forward = "for block in self.blocks:\n    x = block(x, self.pe)\nreturn x"
+    assert len(findings(RULE, program(init, forward, before=block))) == 1
+
+
+def test_a_function_from_elsewhere_needs_a_use_that_only_tensors_have() -> None:
+    before = "from tables import make_kernel\n\n\n"
+    kernel = program("self.pe = make_kernel(n)", "return F.conv2d(x, self.pe)", before=before)
+    assert fixed(RULE, kernel, Safety.SAFE) == kernel
+    assert fixed(RULE, kernel) == kernel.replace("self.pe = make_kernel(n)", BUFFER.format("make_kernel(n)"))
+    assert findings(RULE, program("self.pe = make_kernel(n)", "return x + self.pe", before=before)) == []
+    placed = kernel.replace("make_kernel(n)", "make_kernel(n, device)")
+    assert findings(RULE, placed) == []
+
+
+def test_before_the_base_is_initialised_there_is_no_fix() -> None:
+    top = "class Net(nn.Module):\n    def __init__(self, n):\n        self.pe = torch.ones(n)\n"
+    (finding,) = findings(RULE, program("super().__init__()", top=top))
+    assert finding.fix is None
+
+
+def test_casts_make_it_unsafe() -> None:
+    text = program("self.pe = torch.ones(4)")
+    assert findings(RULE, text)[0].fix.safety is Safety.SAFE
+    assert findings(RULE, text + "\n\nnet = Net(3).half()\n")[0].fix.safety is Safety.UNSAFE
+    whole = program("self.pe = torch.arange(4, dtype=torch.long)")
+    assert findings(RULE, whole + "\n\nnet = Net(3).half()\n")[0].fix.safety is Safety.SAFE
+
+
+def test_the_option_takes_those_that_are_moved_at_their_use() -> None:
+    rule = RegisterBuffer(moved_at_use=True)
+    forward = "return x + self.pe.to(x.device)"
+    assert fixed(rule, program("self.pe = torch.ones(4)", forward)) == program(
+        BUFFER.format("torch.ones(4)"), forward
+    )
+    kept = "self.pe = self.pe.to(x.device)\nreturn x + self.pe"
+    assert len(findings(rule, program("self.pe = torch.ones(4)", kept))) == 1

@@ -1,0 +1,228 @@
+"""register-modules: which containers change, and which are left alone."""
+
+from __future__ import annotations
+
+import pytest
+from applying import findings, fixed
+from devfix.findings import Safety
+from devfix.rules.register_modules import RegisterModules
+
+RULE = RegisterModules()
+HEAD = "import torch\nfrom torch import nn\n\n\n"
+BLOCK = """\
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(4, 4)
+
+
+"""
+TOP = """\
+class Net(nn.Module):
+    def __init__(self, n, given=None, device=None):
+        super().__init__()
+"""
+FORWARD = "for layer in self.layers:\n    x = layer(x)\nreturn x"
+
+
+def program(init: str, forward: str = FORWARD, before: str = "", after: str = "", head: str = HEAD) -> str:
+    """A class whose constructor and `forward` have these lines."""
+    body = "".join(f"        {line}\n" for line in init.splitlines())
+    lines = "".join(f"        {line}\n" for line in forward.splitlines())
+    return f"{head}{before}{TOP}{body}\n    def forward(self, x):\n{lines}{after}"
+
+
+LINEAR = "nn.Linear(4, 4)"
+# name: (constructor, constructor afterwards, forward)
+CHANGED = {
+    "a list": (
+        f"self.layers = [{LINEAR}, nn.ReLU()]",
+        f"self.layers = nn.ModuleList([{LINEAR}, nn.ReLU()])",
+        FORWARD,
+    ),
+    "a comprehension": (
+        f"self.layers = [{LINEAR} for _ in range(n)]",
+        f"self.layers = nn.ModuleList([{LINEAR} for _ in range(n)])",
+        FORWARD,
+    ),
+    "a tuple": (
+        f"self.layers = ({LINEAR}, {LINEAR})",
+        f"self.layers = nn.ModuleList(({LINEAR}, {LINEAR}))",
+        "return self.layers[0](x) + self.layers[-1](x)",
+    ),
+    "a tuple of a generator": (
+        f"self.layers = tuple({LINEAR} for _ in range(n))",
+        f"self.layers = nn.ModuleList(tuple({LINEAR} for _ in range(n)))",
+        "for i, layer in enumerate(self.layers):\n    x = layer(x) * i\nreturn x",
+    ),
+    "appended": (
+        f"self.layers = []\nfor i in range(n):\n    self.layers.append({LINEAR})",
+        f"self.layers = nn.ModuleList()\nfor i in range(n):\n    self.layers.append({LINEAR})",
+        "for i in range(len(self.layers)):\n    x = self.layers[i](x)\nreturn x",
+    ),
+    "a local list": (
+        f"layers = []\nfor i in range(n):\n    layers.append({LINEAR})\nself.layers = layers",
+        f"layers = []\nfor i in range(n):\n    layers.append({LINEAR})\nself.layers = nn.ModuleList(layers)",
+        FORWARD,
+    ),
+    "one element in a branch": (
+        f"if n == 1:\n    self.layers = [{LINEAR}]\nelse:\n    self.layers = [{LINEAR}, {LINEAR}]",
+        f"if n == 1:\n    self.layers = nn.ModuleList([{LINEAR}])\n"
+        f"else:\n    self.layers = nn.ModuleList([{LINEAR}, {LINEAR}])",
+        FORWARD,
+    ),
+    "a dict": (
+        f"self.layers = {{'a': {LINEAR}, 'b': {LINEAR}}}",
+        f"self.layers = nn.ModuleDict({{'a': {LINEAR}, 'b': {LINEAR}}})",
+        "return self.layers['a'](x)",
+    ),
+    "a dict filled later": (
+        f"self.layers = {{}}\nself.layers['a'] = {LINEAR}",
+        f"self.layers = nn.ModuleDict()\nself.layers['a'] = {LINEAR}",
+        "for name, layer in self.layers.items():\n    x = layer(x)\nreturn x",
+    ),
+    "classes of the file": (
+        "self.layers = [Block() for _ in range(n)]",
+        "self.layers = nn.ModuleList([Block() for _ in range(n)])",
+        FORWARD,
+    ),
+    "moved one by one when made": (
+        f"self.layers = [{LINEAR}.to(device) for _ in range(n)]",
+        f"self.layers = nn.ModuleList([{LINEAR}.to(device) for _ in range(n)])",
+        FORWARD,
+    ),
+    "a slice that is iterated": (
+        f"self.layers = [{LINEAR}, {LINEAR}]",
+        f"self.layers = nn.ModuleList([{LINEAR}, {LINEAR}])",
+        "for layer in self.layers[1:]:\n    x = layer(x)\nreturn x",
+    ),
+    "zip, and one by a name": (
+        f"self.layers = [{LINEAR}, {LINEAR}]",
+        f"self.layers = nn.ModuleList([{LINEAR}, {LINEAR}])",
+        "for layer, y in zip(self.layers, x):\n    x = layer(y)\nlast = self.layers[-1]\nreturn last(x)",
+    ),
+}
+
+# name: (constructor, forward)
+SILENT = {
+    "a ModuleList": (f"self.layers = nn.ModuleList([{LINEAR}])", FORWARD),
+    "registered as attributes": (f"self.a = {LINEAR}\nself.layers = [self.a, self.a]", FORWARD),
+    "registered in a Sequential": (
+        f"self.layers = [{LINEAR}, {LINEAR}]\nself.net = nn.Sequential(*self.layers)",
+        FORWARD,
+    ),
+    "registered in a ModuleList later": (
+        f"self.layers = [{LINEAR}, {LINEAR}]\nself.layers = nn.ModuleList(self.layers)",
+        FORWARD,
+    ),
+    "the local list is registered": (
+        f"layers = [{LINEAR}, {LINEAR}]\nself.net = nn.Sequential(*layers)\nself.layers = layers",
+        FORWARD,
+    ),
+    "add_module": (
+        f"self.layers = []\nfor i in range(n):\n    a = {LINEAR}\n    self.add_module(str(i), a)\n"
+        "    self.layers.append(a)",
+        FORWARD,
+    ),
+    "setattr": (
+        f"self.layers = []\nfor i in range(n):\n    a = {LINEAR}\n    setattr(self, str(i), a)\n"
+        "    self.layers.append(a)",
+        FORWARD,
+    ),
+    "hidden in a list": ("self.layers = [given]", "return self.layers[0](x)"),
+    "hidden with a reason": (
+        f"# not registered: shared with the decoder\nself.layers = [{LINEAR}, {LINEAR}]",
+        FORWARD,
+    ),
+    "teachers": (f"self.teachers = [{LINEAR}, {LINEAR}]", "return self.teachers[0](x)"),
+    "frozen": (f"self.layers = [{LINEAR}.eval(), {LINEAR}.eval()]", FORWARD),
+    "without parameters": ("self.layers = [nn.ReLU(), nn.Dropout(0.1)]", FORWARD),
+    "functions": ("self.layers = [torch.relu, torch.tanh]", FORWARD),
+    "losses": ("self.layers = [nn.MSELoss(), nn.L1Loss()]", "return self.layers[0](x, x)"),
+    "moved one by one": (
+        f"self.layers = [{LINEAR}, {LINEAR}]",
+        "for layer in self.layers:\n    layer.to(x.device)\n    x = layer(x)\nreturn x",
+    ),
+    "given moved inputs": (f"self.layers = [{LINEAR}, {LINEAR}]", "return self.layers[0](x.cpu())"),
+    "trained one by one": (
+        f"self.layers = [{LINEAR}, {LINEAR}]",
+        "return [p for layer in self.layers for p in layer.parameters()]",
+    ),
+    "never run": (f"self.layers = [{LINEAR}, {LINEAR}]", "return x"),
+    "a name of nn.Module": (f"self.modules = [{LINEAR}, {LINEAR}]", "return self.modules[0](x)"),
+    "a key with a dot": (f"self.layers = {{'a.b': {LINEAR}}}", "return self.layers['a.b'](x)"),
+    "keys that are no strings": (f"self.layers = {{1: {LINEAR}}}", "return self.layers[1](x)"),
+    "numbers": ("self.layers = [1, 2]", "return self.layers[0] + x"),
+    "unknown things of unknown use": ("self.layers = [make(i) for i in given]", "return self.layers[0].a"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_changes(name: str) -> None:
+    init, after, forward = CHANGED[name]
+    assert fixed(RULE, program(init, forward, BLOCK)) == program(after, forward, BLOCK)
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_what_is_left_alone(name: str) -> None:
+    init, forward = SILENT[name]
+    assert findings(RULE, program(init, forward)) == []
+
+
+SHOWN = {
+    "concatenated": "return sum(layer(x) for layer in self.layers + [self.a])",
+    "passed on": "helper(self.layers)\nreturn self.layers[0](x)",
+    "isinstance": "assert isinstance(self.layers, list)\nreturn self.layers[0](x)",
+    "a list method": "self.layers.reverse()\nreturn self.layers[0](x)",
+    "a slice that is kept": "tail = self.layers[1:]\nreturn self.layers[0](x)",
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_shown_without_a_fix(name: str) -> None:
+    text = program(f"self.a = nn.ReLU()\nself.layers = [{LINEAR}, {LINEAR}]", SHOWN[name] + f"\n{FORWARD}")
+    (finding,) = findings(RULE, text)
+    assert finding.fix is None
+
+
+def test_a_dict_with_get_is_shown_only() -> None:
+    text = program(f"self.layers = {{'a': {LINEAR}}}", "self.layers.get('b')\nreturn self.layers['a'](x)")
+    (finding,) = findings(RULE, text)
+    assert finding.fix is None
+
+
+def test_always_unsafe() -> None:
+    (finding,) = findings(RULE, program(f"self.layers = [{LINEAR}, {LINEAR}]"))
+    assert finding.fix is not None
+    assert finding.fix.safety is Safety.UNSAFE
+
+
+@pytest.mark.parametrize(
+    ("head", "written"),
+    [
+        ("import torch\nimport torch.nn as nn\n", "nn.ModuleList"),
+        ("from torch import nn\nfrom torch.nn import ModuleList\n", "ModuleList"),
+    ],
+)
+def test_the_name_of_the_file(head: str, written: str) -> None:
+    init = f"self.layers = [{LINEAR}, {LINEAR}]"
+    after = f"self.layers = {written}([{LINEAR}, {LINEAR}])"
+    assert fixed(RULE, program(init, head=head)) == program(after, head=head)
+
+
+def test_torch_alone() -> None:
+    text = program("self.layers = [nn.Linear(4, 4), nn.Linear(4, 4)]", head="import torch\n\n\n")
+    text = text.replace("nn.", "torch.nn.")
+    assert "self.layers = torch.nn.ModuleList([torch.nn.Linear(4, 4)" in fixed(RULE, text)
+
+
+def test_another_module_moves_its_own() -> None:
+    own = "\n    def _apply(self, fn):\n        return super()._apply(fn)\n"
+    assert findings(RULE, program(f"self.layers = [{LINEAR}, {LINEAR}]", after=own)) == []
+
+
+def test_annotated_arguments() -> None:
+    text = program("self.layers = [m for m in given]").replace("given=None", "given: list[nn.Module]")
+    assert fixed(RULE, text) == text.replace("[m for m in given]", "nn.ModuleList([m for m in given])")
+    bare = program("self.layers = given").replace("given=None", "given: list[nn.Module]")
+    assert fixed(RULE, bare) == bare.replace("self.layers = given", "self.layers = nn.ModuleList(given)")
