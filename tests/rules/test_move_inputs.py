@@ -218,3 +218,8 @@ def test_a_global_is_not_made_local() -> None:
     text = "import torch\nx = torch.ones(3)\ndef f(device):\n    x.to(device)\n    return x.view(-1)\n"
     (finding,) = findings(RULE, text)
     assert finding.fix is None
+
+
+def test_what_is_read_as_an_array_later_is_not_moved() -> None:
+    (finding,) = findings(RULE, HEAD + "x = torch.ones(4)\nx.to(device)\nprint(x.numpy())\n")
+    assert finding.fix is None

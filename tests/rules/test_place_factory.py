@@ -245,6 +245,9 @@ SILENT = {
     "sparse, where its data is": (
         "def f(i: torch.Tensor, v: torch.Tensor):\n    return torch.sparse_coo_tensor(i, v) @ v\n"
     ),
+    "not a list, so anything": (
+        "def f(x):\n    if isinstance(x, list):\n        return None\n    else:\n        return x + torch.ones(3)\n"
+    ),
     "numbers": "def f(x: int):\n    return x * torch.ones(3)\n",
 }
 

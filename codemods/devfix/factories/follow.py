@@ -279,7 +279,7 @@ class Follow(Expressions):
             tensor = name != "isinstance" or "Tensor" in self.source.code(test.args[1])
             if (holds and not tensor) or (tensor and not holds):
                 self.names[path] = OTHER
-            elif self.names.get(path, UNKNOWN).form is Form.MAYBE:
+            elif tensor and self.names.get(path, UNKNOWN).form is Form.MAYBE:
                 self.names[path] = Fact(Form.TENSOR, anchor=Anchor(f"{path}.device", False))
         elif isinstance(test, ast.Compare) and len(test.ops) == 1:
             empty = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None

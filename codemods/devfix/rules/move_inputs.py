@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -269,12 +270,17 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
         met = any(path_of(meeting.node) == path for e in meetings for meeting in e.strays)
         # Assigning to a name of another scope would make it local, and unbound here.
         local = not path.isidentifier() or path in names.bindings
+        # What is read as an array later works on the CPU only: moving it would break that.
+        wanted = not any(
+            isinstance(parent := flow.source.parents.get(read), ast.Attribute) and parent.attr == "numpy"
+            for read in names.reads.get(path, ())
+        )
         span = flow.source.span(event.node)
         return self.finding(
             span,
             f"the moved tensor is dropped: `{path}` stays on the CPU, since `Tensor.to` returns a copy",
             title=f"assign the moved tensor to `{path}`",
-            edits=(AssignResult(span, path),) if local else (),
+            edits=(AssignResult(span, path),) if local and wanted else (),
             safety=Safety.SAFE if met and value.sure else Safety.UNSAFE,
         )
 

@@ -272,9 +272,11 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
                         for other in link
                         if other is not origin and other not in seen and other.call not in taken
                     )
-            if origin in follow.hosted:
-                edits = ()  # the host needs it as well, where it is
             safe = sure and meeting.certain
+            if origin in follow.hosted:
+                if not safe:
+                    continue
+                edits = ()  # the host needs it as well, where it is
             where = f", which is on `{meeting.anchor.text}`" if meeting.anchor.text else ""
             yield self.finding(
                 span,
