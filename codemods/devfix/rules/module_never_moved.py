@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar
 
 from devfix.bindings import Bindings
@@ -24,6 +25,7 @@ _RUNS = re.compile(
 _RUN = (Kind.MODULE, Kind.PART)
 
 
+@dataclass(frozen=True)
 class ModuleNeverMoved(Codemod):
     """A module that meets tensors on a device is moved there.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar
 
 from devfix.bindings import function_around
@@ -31,6 +32,7 @@ _PARALLEL = ("DataParallel",)
 _DISTRIBUTED = ("DistributedDataParallel", "DDP")
 
 
+@dataclass(frozen=True)
 class OneDevice(Codemod):
     """What belongs together is on one accelerator.
 
