@@ -57,6 +57,7 @@ class HardCodedCuda(Codemod):
     declare: Literal["no", "cuda", "accelerator"] = "no"
 
     id: ClassVar[str] = "hard-coded-cuda"
+    default: ClassVar[bool] = False
     words: ClassVar[tuple[tuple[str, ...], ...]] = (("cuda",), ("torch",))
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
 

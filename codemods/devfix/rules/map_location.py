@@ -65,6 +65,7 @@ class MapLocation(Codemod):
     """
 
     id: ClassVar[str] = "map-location"
+    default: ClassVar[bool] = False
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
         (
             "torch.load",
