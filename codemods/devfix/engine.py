@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from devfix.codemod import Codemod
 from devfix.discover import Discovered
-from devfix.documents import Document, DocumentError, document_of, read_document, replace_file
+from devfix.documents import Document, DocumentError, document_of, read_bytes, replace_file
 from devfix.findings import Finding, Safety, TextEdit
 from devfix.parallel import spread
 from devfix.place import back, git_lines, git_scopes, line_feeds, place_finding
@@ -46,7 +46,14 @@ def process_file(
     path: str, codemods: Sequence[Codemod], level: Safety = Safety.SAFE, *, repair: bool = True
 ) -> FileResult:
     """`process` of a file that is still to be read."""
-    return _guarded(path, lambda work: work.document(read_document(path)), codemods, level, repair)
+
+    def do(work: _Work) -> FileResult:
+        data = read_bytes(path)
+        if path.endswith(".ipynb") and not work.may_want(data):
+            return FileResult(path)  # taking a notebook apart costs more than a look at its bytes
+        return work.document(document_of(path, data))
+
+    return _guarded(path, do, codemods, level, repair)
 
 
 def run_bytes(
@@ -123,6 +130,11 @@ class _Work:
     changes: list[Change] = field(default_factory=list)
     scopes: tuple[Scope, ...] = ()
     feeds: list[int] = field(default_factory=list)
+
+    def may_want(self, data: bytes) -> bool:
+        """Has a notebook the words of a codemod at all? JSON writes them as Python does."""
+        text = data.decode("utf-8", "replace")
+        return any(codemod.wants(text) for codemod in self.codemods)
 
     def document(self, document: Document) -> FileResult:
         """The result of one document; that of a notebook in the lines and cells of its file."""

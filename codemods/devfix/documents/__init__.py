@@ -12,7 +12,6 @@ __all__ = [
     "DocumentError",
     "document_of",
     "read_bytes",
-    "read_document",
     "replace_file",
 ]
 
@@ -27,8 +26,3 @@ def document_of(path: str, data: bytes) -> Document:
 
         return Notebook.of(path, data)
     return Document.of(path, data)
-
-
-def read_document(path: str) -> Document:
-    """Read a file; raises DocumentError."""
-    return document_of(path, read_bytes(path))

@@ -13,11 +13,13 @@ import json
 import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from typing import Any
 
 from devfix.documents.python import Document, DocumentError
 
 SUFFIX = ".ipynb"
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+', re.DOTALL)
+_SOURCE = re.compile(r'"source"\s*:\s*')
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 # Cell magics whose cell is Python all the same.
 _PYTHON_MAGICS = frozenset(
     {"time", "timeit", "capture", "prun", "debug", "python", "python3", "memit", "wandb"}
@@ -160,7 +162,7 @@ def _cells(text: str) -> list[Cell]:
     language = notebook.get("metadata", {}).get("kernelspec", {}).get("language", "python")
     if str(language).lower() not in ("python", "python3", "ipython"):
         return []
-    spans = _source_spans(text)
+    spans = _source_spans(text, notebook["cells"])
     found: list[Cell] = []
     for number, cell in enumerate(notebook["cells"], 1):
         if cell.get("cell_type") != "code" or number - 1 not in spans:
@@ -175,52 +177,33 @@ def _cells(text: str) -> list[Cell]:
     return found
 
 
-def _source_spans(text: str) -> dict[int, tuple[int, int, tuple[Element, ...]]]:
-    """Index of a cell -> where the value of its `source` stands, and the strings in it."""
+def _source_spans(text: str, cells: list[Any]) -> dict[int, tuple[int, int, tuple[Element, ...]]]:
+    """Index of a cell -> where the value of its `source` stands, and the strings in it.
+
+    Keys named `source` are looked for, and their values compared with the cells': an output may
+    have such a key as well. Raises ValueError where they do not fit.
+    """
     spans: dict[int, tuple[int, int, tuple[Element, ...]]] = {}
-    stack: list[str] = []  # "{" and "[" that are open
-    keys: list[str] = []  # last key of each open object
-    cell = -1
-    start = -1
-    elements: list[Element] = []
+    decoder = json.JSONDecoder()
+    waiting = [index for index, cell in enumerate(cells) if "source" in cell]
     line, counted = 1, 0
-    expects_key = False
-    for token in _TOKEN.finditer(text):
-        word = token[0]
-        first = word[0]
-        at_source = len(stack) in (3, 4) and stack[:3] == ["{", "[", "{"] and keys[:1] == ["cells"]
-        in_source = at_source and len(keys) > 1 and keys[1] == "source"
-        if first in "{[":
-            if in_source and first == "[" and len(stack) == 3:
-                start, elements = token.start(), []
-            if first == "{" and stack == ["{", "["] and keys == ["cells"]:
-                cell += 1
-            stack.append(first)
-            if first == "{":
-                keys.append("")
-                expects_key = True
-            else:
-                expects_key = False
-        elif first in "}]":
-            if first == "]" and in_source and len(stack) == 4:
-                spans[cell] = (start, token.end(), tuple(elements))
-            if stack.pop() == "{":
-                keys.pop()
-            expects_key = False
-        elif first == ",":
-            expects_key = bool(stack) and stack[-1] == "{"
-        elif first == '"':
-            if expects_key:
-                keys[-1] = json.loads(word)
-                expects_key = False
-            elif in_source:
-                line += text.count("\n", counted, token.start())
-                counted = token.start()
-                element = Element(token.start(), token.end(), line)
-                if len(stack) == 4:
-                    elements.append(element)
-                else:
-                    spans[cell] = (token.start(), token.end(), (element,))
+    for key in _SOURCE.finditer(text):
+        if not waiting:
+            break
+        start = key.end()
+        if text[start : start + 1] not in ("[", '"'):
+            continue
+        value, end = decoder.raw_decode(text, start)
+        if value != cells[waiting[0]]["source"]:
+            continue
+        elements: list[Element] = []
+        for string in _STRING.finditer(text, start, end):
+            line += text.count("\n", counted, string.start())
+            counted = string.start()
+            elements.append(Element(string.start(), string.end(), line))
+        spans[waiting.pop(0)] = (start, end, tuple(elements))
+    if waiting:
+        raise ValueError(f"the source of cell {waiting[0] + 1} was not found in its text")
     return spans
 
 
