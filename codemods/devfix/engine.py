@@ -210,6 +210,7 @@ class _Work:
             unsuppressed(source, tuple(unique)),
             key=lambda finding: (finding.span, finding.codemod, finding.message),
         )
+        flow.release()
         self.stage = "rewrite"
         return found, [self.edits(source, finding) for finding in found]
 

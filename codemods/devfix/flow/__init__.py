@@ -22,10 +22,17 @@ class Flow:
         self.scopes: tuple[Scope, ...] = tuple(program.scopes)
         self._values = program.values
         self.evidence = program.evidence
+        self._program = program
 
     def value(self, node: ast.expr) -> Value:
         """What an expression is at its place; UNKNOWN where nothing is known."""
         return self._values.get(node, UNKNOWN)
+
+    def release(self) -> None:
+        """Forget everything: it refers to itself in circles, which only a garbage collection would free."""
+        for scope in self.scopes:
+            scope.events.clear()
+        self._program.release()
 
     def events(self, *whats: What) -> Iterator[Event]:
         """What happens, scope by scope, in the order of execution; all kinds if none is named."""

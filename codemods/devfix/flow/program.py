@@ -69,6 +69,15 @@ class Program(Passing):
         self._placed: tuple[str, ...] = ()  # module-level names of modules that are on a device
         self._depth = 0
 
+    def release(self) -> None:
+        """Break the circles between a file's functions, scopes and the interpreter."""
+        for info in self.functions.values():
+            if info.summary is not None:
+                info.summary.events.clear()
+        self.functions.clear()
+        self.classes.clear()
+        self._module = None
+
     def default_place(self, node: ast.AST) -> Place:
         """Where torch makes things that are told nothing."""
         return Place(Where.DEFAULT, node=node) if self.default_known else UNPLACED
