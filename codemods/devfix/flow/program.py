@@ -33,7 +33,7 @@ from devfix.flow.lattice import (
     fresh_identity,
     join,
 )
-from devfix.flow.passing import ClassInfo, Function, FunctionInfo, Passing
+from devfix.flow.passing import ClassInfo, Function, FunctionInfo, Passing, joined_arguments, tells
 from devfix.source import Source
 
 _MOVE_WORDS = (".to(", ".cuda(", "device")
@@ -316,8 +316,8 @@ class Program(Passing):
             return
         if not info.calls and not needed and not self._worthwhile(info):
             return
-        passed = _joined_arguments(list(info.calls.values()))
-        if passed is None or not any(_tells(value) for value in passed):
+        passed = joined_arguments(list(info.calls.values()))
+        if passed is None or not any(tells(value) for value in passed):
             scope = self.summary(info)
             values = info.summary_values
             if scope is None:
@@ -384,23 +384,3 @@ def _placed_names(names: dict[str, Value], state: State) -> tuple[str, ...]:
     return tuple(
         n for n, value in names.items() if value.kind is Kind.MODULE and state.place(value).on_device
     )
-
-
-def _tells(value: Value) -> bool:
-    """Is an argument worth a second look at the function?"""
-    if value.kind is Kind.DEVICE:
-        return value.parameter < 0
-    if value.kind in (Kind.MODULE, Kind.LOADER):
-        return value.parameter < 0 and value.place.where is not Where.UNKNOWN
-    return value.kind in (Kind.TOKENIZER, Kind.OWNER)
-
-
-def _joined_arguments(calls: list[tuple[Value, ...]]) -> tuple[Value, ...] | None:
-    """What all call sites of a function pass, position by position."""
-    if not calls:
-        return None
-    joined = list(calls[0])
-    for call in calls[1:]:
-        for index, value in enumerate(call[: len(joined)]):
-            joined[index] = join(joined[index], value)
-    return tuple(joined)
