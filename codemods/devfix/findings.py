@@ -131,12 +131,27 @@ class TextEdit:
 
 
 @dataclass(frozen=True)
+class Elsewhere:
+    """The part of a fix that is in another file, or in a new one.
+
+    `path` is as the file was discovered, or beside one that was. `digest` is the SHA-256 of the bytes that
+    the spans of `edits` refer to. With `digest=""` the file does not exist yet and its text is `new`.
+    """
+
+    path: str
+    edits: tuple[Edit, ...] = ()
+    digest: str = ""
+    new: str = ""
+
+
+@dataclass(frozen=True)
 class Fix:
     """Edits that belong together: applied whole, or not at all. `title` is a verb phrase."""
 
     title: str
     edits: tuple[Edit, ...]
     safety: Safety = Safety.SAFE
+    elsewhere: tuple[Elsewhere, ...] = ()
 
 
 @dataclass(frozen=True)
