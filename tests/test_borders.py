@@ -166,7 +166,7 @@ def test_analysed_code_is_never_run(module: str) -> None:
 def test_every_exception_is_caught_in_few_places() -> None:
     """The engine takes what comes, file by file, and `main` what comes outside of any file.
 
-    (A program that is run may raise anything, too.)
+    (A program that is run may raise anything, too. What tidies up and raises again catches nothing.)
     """
     found = []
     for module in MODULES:
@@ -175,7 +175,8 @@ def test_every_exception_is_caught_in_few_places() -> None:
         for node in ast.walk(tree(module)):
             if isinstance(node, ast.ExceptHandler):
                 caught = ast.unparse(node.type) if node.type is not None else "everything"
-                if caught in ("everything", "Exception", "BaseException"):
+                again = isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None
+                if caught in ("everything", "Exception", "BaseException") and not again:
                     found.append(module)
     assert found == ["cli.py", "engine.py"]
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from devfix import engine, parallel
+from devfix import parallel, writing
 from devfix.codemod import Codemod
 from devfix.discover import Discovered, discover
 from devfix.documents import Document
@@ -254,7 +254,7 @@ def test_file_that_vanishes(many: Path) -> None:
 def test_write_reports_what_it_could_not_do(many: Path) -> None:
     report = run(discover(["."]), [Rename()], jobs=1)
     (many / "f03.py").write_text("mine = 1\n")
-    done = engine.write(report)
+    done = writing.write(report)
     assert len(done.written) == 19
     assert ("f03.py", "write") in [(error.path, error.stage) for error in done.errors]
     assert (many / "f03.py").read_text() == "mine = 1\n"
@@ -264,15 +264,15 @@ def test_write_reports_what_it_could_not_do(many: Path) -> None:
 
 def test_interrupted_write_says_what_was_written(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = run(discover(["."]), [Rename()], jobs=1)
-    real = engine.replace_file
+    real = writing.replace_files
 
-    def until_f06(path: str, digest: str, data: bytes) -> None:
-        if path == "f06.py":
+    def until_f06(files: list[tuple[str, str, bytes]]) -> None:
+        if files[0][0] == "f06.py":
             raise KeyboardInterrupt
-        real(path, digest, data)
+        real(files)
 
-    monkeypatch.setattr(engine, "replace_file", until_f06)
-    done = engine.write(report)
+    monkeypatch.setattr(writing, "replace_files", until_f06)
+    done = writing.write(report)
     assert done.interrupted
     assert done.written == ("f00.py", "f03.py")
     assert (many / "f06.py").read_text() == "x = 6\nalpha\n"

@@ -172,7 +172,7 @@ def apply(form: str, smoke: bool, **options: Any) -> int:
         _write(report.changed[0].after if report.changed else run.stdin)
         run.errors(report)
         return _code(report, len(report.changed))
-    from devfix.engine import write
+    from devfix.writing import write
 
     report = write(report)
     run.errors(report)
@@ -259,7 +259,11 @@ class _Run:
         include = Globs(here if self.options["include"] else settings.base, settings.include)
         exclude = Globs(here if self.options["exclude"] else settings.base, settings.exclude)
         found = discover(self.paths, include, exclude)
-        return engine.run(found, codemods, level, repair=repair, jobs=settings.jobs)
+
+        def may_change(path: str) -> bool:
+            return not exclude.below(os.path.realpath(path))
+
+        return engine.run(found, codemods, level, repair=repair, jobs=settings.jobs, may_change=may_change)
 
     def _settings(self, base: Config) -> Config:
         """The settings of the file, overridden by those of the command line."""

@@ -2,44 +2,53 @@
 
 from __future__ import annotations
 
-import os
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from devfix.codemod import Codemod
 from devfix.discover import Discovered
-from devfix.documents import Document, DocumentError, document_of, read_bytes, replace_file
+from devfix.documents import Document, digest_of, document_of, read_bytes
 from devfix.findings import Finding, Safety, TextEdit
 from devfix.parallel import spread
 from devfix.place import back, git_lines, git_scopes, line_feeds, place_finding
-from devfix.report import Change, FileError, FileResult, PlacedFinding, Report, Scope, Skipped
+from devfix.report import Change, FileError, FileResult, Joint, PlacedFinding, Report, Scope, Skipped
 from devfix.source import Source
 from devfix.suppress import skips_file, unsuppressed
+from devfix.trouble import BUG, Refused, explained
+
+if TYPE_CHECKING:
+    from devfix.joint import Begin
 
 PASSES = 10
 SECONDS = 60.0  # for one file
-_BUG = "this is devfix's own bug, please report it with the file"
-
-
-class Refused(Exception):
-    """devfix refuses to change a file; the message says why."""
 
 
 # --- one file ------------------------------------------------------------------------------
 
 
 def process(
-    document: Document, codemods: Sequence[Codemod], level: Safety = Safety.SAFE, *, repair: bool = True
+    document: Document,
+    codemods: Sequence[Codemod],
+    level: Safety = Safety.SAFE,
+    *,
+    repair: bool = True,
+    begin: Begin | None = None,
 ) -> FileResult:
     """Analyse one document and, with `repair`, apply its fixes of at least `level`.
 
+    With `begin` the work goes on from that text, which fixes over several files have made of it.
     Writes nothing and raises nothing: whatever goes wrong is the result's `error`, and then the
     result changes nothing.
     """
-    return _guarded(document.path, lambda work: work.document(document), codemods, level, repair)
+
+    def do(work: _Work) -> FileResult:
+        work.begin = begin
+        return work.document(document)
+
+    return _guarded(document.path, do, codemods, level, repair)
 
 
 def process_file(
@@ -78,43 +87,9 @@ def _guarded(
             warnings.simplefilter("ignore")  # SyntaxWarnings of the analysed file are not ours
             result = do(work)
     except Exception as error:
-        stage, message = _explain(error, work.stage)
+        stage, message = explained(error, work.stage)
         result = FileResult(path, work.findings, error=FileError(path, stage, message))
     return replace(result, seconds=time.perf_counter() - start)
-
-
-def _explain(error: Exception, stage: str) -> tuple[str, str]:
-    """Stage and message for the user of whatever happened to one file."""
-    if isinstance(error, DocumentError):
-        return error.stage, error.message
-    if isinstance(error, Refused):
-        return stage, str(error)
-    if isinstance(error, SyntaxError) and stage == "parse":
-        return stage, _syntax(error)
-    if isinstance(error, (RecursionError, MemoryError)):
-        what = "too deeply nested" if isinstance(error, RecursionError) else "too large or too deeply nested"
-        return stage, f"{what} for Python to {stage}; exclude the file"
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
-    return stage, f"{type(error).__name__}: {error} ({where}); {_BUG}"
-
-
-_PYTHON2 = (
-    "missing parentheses in call to",
-    "multiple exception types must be parenthesized",
-    "leading zeros in decimal integer",
-    "inconsistent use of tabs",
-    "invalid decimal literal",
-)
-
-
-def _syntax(error: SyntaxError) -> str:
-    import platform
-
-    line = f"line {error.lineno}: " if error.lineno else ""
-    python2 = any(text in (error.msg or "").lower() for text in _PYTHON2)
-    hint = "is it Python 2? devfix reads Python 3 only" if python2 else "correct or exclude the file"
-    return f"{line}{error.msg} (read as Python {platform.python_version()}); {hint}"
 
 
 @dataclass
@@ -130,6 +105,8 @@ class _Work:
     changes: list[Change] = field(default_factory=list)
     scopes: tuple[Scope, ...] = ()
     feeds: list[int] = field(default_factory=list)
+    begin: Begin | None = None
+    joint: list[Joint] = field(default_factory=list)
 
     def may_want(self, data: bytes) -> bool:
         """Has a notebook the words of a codemod at all? JSON writes them as Python does."""
@@ -158,16 +135,20 @@ class _Work:
 
     def python(self, document: Document) -> FileResult:
         path, text = document.path, document.text
-        if not any(codemod.wants(text) for codemod in self.codemods):
-            return FileResult(path)
-        if skips_file(text):
-            return FileResult(path, skipped="devfix: skip-file")
-        seen = {text}
-        source = self.parse(text)
+        if self.begin is None:
+            if not any(codemod.wants(text) for codemod in self.codemods):
+                return FileResult(path)
+            if skips_file(text):
+                return FileResult(path, skipped="devfix: skip-file")
+            source = self.parse(text)
+        else:
+            source = self.continued(text, self.begin)
+        seen = {text, source.text}
         for number in range(PASSES + 1):
             found, edits = self.check(source)
             placed = tuple(place_finding(source, *pair) for pair in zip(found, edits, strict=True))
             if number == 0:
+                placed = self.with_joint(document, found, edits, placed)
                 self.findings = placed
             after = self.rewrite(source, found, edits) if self.repair else None
             if after is None:
@@ -175,11 +156,11 @@ class _Work:
             if after.text in seen or number == PASSES:
                 self.stage = "rewrite"
                 ids = ", ".join(sorted({change.codemod for change in self.changes}))
-                raise Refused(f"the fixes of {ids} come to no end, so none was applied; {_BUG}")
+                raise Refused(f"the fixes of {ids} come to no end, so none was applied; {BUG}")
             seen.add(after.text)
             source = after
         if source.text == text:
-            return FileResult(path, self.findings, placed)
+            return FileResult(path, self.findings, placed, joint=tuple(self.joint))
         self.stage = "write"
         return FileResult(
             path,
@@ -190,6 +171,33 @@ class _Work:
             digest=document.digest,
             changes=tuple(self.changes),
             scopes=self.scopes,
+            joint=tuple(self.joint),
+        )
+
+    def continued(self, text: str, begin: Begin) -> Source:
+        """The source that fixes over several files have made of `text`."""
+        original = self.parse(text)
+        self.scopes, self.feeds = git_scopes(original), line_feeds(text)
+        self.history.extend(begin.history)
+        self.changes.extend(begin.changes)
+        return self.parse(begin.text)
+
+    def with_joint(
+        self,
+        document: Document,
+        found: list[Finding],
+        edits: list[tuple[TextEdit, ...] | str],
+        placed: tuple[PlacedFinding, ...],
+    ) -> tuple[PlacedFinding, ...]:
+        """The findings with what their fixes do in other files; those fixes are kept for later."""
+        if not any(finding.fix is not None and finding.fix.elsewhere for finding in found):
+            return placed
+        from devfix.joint import placed_joint
+
+        digest = digest_of(document.encode(self.begin.text)) if self.begin else document.digest
+        return tuple(
+            placed_joint(one, finding, document.path, digest, edit, self.joint)
+            for one, finding, edit in zip(placed, found, edits, strict=True)
         )
 
     def parse(self, text: str) -> Source:
@@ -232,6 +240,7 @@ class _Work:
             (finding, edit)
             for finding, edit in zip(found, edits, strict=True)
             if finding.fix is not None
+            and not finding.fix.elsewhere
             and finding.fix.safety >= self.level
             and not isinstance(edit, str)
             and edit
@@ -250,7 +259,7 @@ class _Work:
             rewrite.verify(source.text, merged, text)
         except rewrite.CannotRewrite as error:
             ids = ", ".join(sorted({finding.codemod for finding, _ in chosen}))
-            raise Refused(f"the fixes of {ids} were not applied: {error}; {_BUG}") from error
+            raise Refused(f"the fixes of {ids} were not applied: {error}; {BUG}") from error
         after = self.parse(text)
         self.changes.extend(self.change(*pair) for pair in chosen)
         self.history.append(merged)
@@ -292,8 +301,11 @@ def run(
     repair: bool = True,
     jobs: int = 0,
     seconds: float = SECONDS,
+    may_change: Callable[[str], bool] = lambda path: True,
 ) -> Report:
     """Process every file; the report is the same whatever `jobs` is (0: one per core).
+
+    A fix that reaches into other files is made only where `may_change` allows each of them.
 
     A file that takes longer than `seconds`, or kills its worker process, becomes an error of the
     report. Few files, or `jobs=1`, are done in this process, without the time limit.
@@ -301,11 +313,25 @@ def run(
     start = time.perf_counter()
     task = _Task(tuple(codemods), level, repair)
     chunks = tuple(spread(task, found.files, _lost, jobs=jobs, seconds=seconds))
-    return replace(_report(found, chunks, level), seconds=time.perf_counter() - start)
+    report = _report(found, chunks, level)
+    if repair and any(result.joint for result in report.results):
+        report = _settled(found, report, task, may_change)
+    return replace(report, seconds=time.perf_counter() - start)
+
+
+def _settled(found: Discovered, report: Report, task: _Task, may_change: Callable[[str], bool]) -> Report:
+    """The report with the fixes made that span files."""
+    from devfix.joint import settle
+
+    def again(document: Document, begin: Begin) -> FileResult:
+        return process(document, task.codemods, task.level, begin=begin)
+
+    results = settle(report.results, task.level, again, may_change)
+    return _report(found, [_Chunk(results, report.files_read)], task.level)
 
 
 def _lost(path: str, why: str) -> _Chunk:
-    error = FileError(path, "check", f"{why}; exclude the file: {_BUG}")
+    error = FileError(path, "check", f"{why}; exclude the file: {BUG}")
     return _Chunk((FileResult(path, error=error),), 1)
 
 
@@ -324,28 +350,6 @@ def _report(found: Discovered, chunks: Sequence[_Chunk], level: Safety) -> Repor
         sum(chunk.files_read for chunk in chunks),
         level,
     )
-
-
-def write(report: Report) -> Report:
-    """Write every changed file of the report, each whole or not at all.
-
-    Returns the report with `written`, and with an error for each file that could not be written.
-    Ctrl-C ends it after the file at hand; the report says so.
-    """
-    written: list[str] = []
-    errors: list[FileError] = []
-    interrupted = False
-    try:
-        for result in report.changed:
-            try:
-                replace_file(result.path, result.digest, result.after)
-                written.append(result.path)
-            except DocumentError as error:
-                errors.append(FileError(result.path, error.stage, error.message))
-    except KeyboardInterrupt:
-        interrupted = True
-    everything = sorted((*report.errors, *errors), key=lambda error: error.path)
-    return replace(report, written=tuple(written), errors=tuple(everything), interrupted=interrupted)
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,14 @@ class SetArgument:
 
 
 @dataclass(frozen=True)
+class ReplaceText:
+    """Replace characters as they stand; for files that are not Python, such as recipes."""
+
+    span: Span
+    text: str
+
+
+@dataclass(frozen=True)
 class EnsureImport:
     """`import module` or, with `name`, `from module import name`, unless it is there already."""
 
@@ -118,6 +126,7 @@ Edit = Union[
     AssignResult,
     ReplaceExpression,
     SetArgument,
+    ReplaceText,
     EnsureImport,
 ]
 

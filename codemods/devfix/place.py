@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 def place(source: Source, span: Span) -> Place:
     return Place(*source.position(span.start), *source.position(span.end))
+
+
+def place_by(line_starts: Sequence[int], span: Span) -> Place:
+    """`place` in a text that is not Python, by the offsets of its lines."""
+    first, last = bisect_right(line_starts, span.start), bisect_right(line_starts, span.end)
+    return Place(first, span.start - line_starts[first - 1] + 1, last, span.end - line_starts[last - 1] + 1)
 
 
 def place_finding(source: Source, finding: Finding, edits: tuple[TextEdit, ...] | str) -> PlacedFinding:

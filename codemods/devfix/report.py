@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from devfix.findings import Safety
+from devfix.findings import Safety, TextEdit
 
 STAGES = ("discover", "read", "parse", "check", "rewrite", "verify", "write")
 
@@ -43,8 +43,11 @@ class Place:
 
 @dataclass(frozen=True)
 class PlacedEdit:
+    """`path` is empty for the finding's own file; a file that the edit makes has an empty place."""
+
     place: Place
     text: str
+    path: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,13 +86,44 @@ class PlacedFinding:
 
 @dataclass(frozen=True)
 class Change:
-    """An applied fix, for the reader of a patch: the git lines of `before` that it touched."""
+    """An applied fix, for the reader of a patch: the git lines of `before` that it touched.
+
+    `also` names the other files of a fix that spans several; `home` is False in all but the
+    finding's own, so that a fix counts once.
+    """
 
     codemod: str
     message: str
     title: str
     safety: Safety
     lines: tuple[tuple[int, int], ...]
+    also: tuple[str, ...] = ()
+    home: bool = True
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a fix over several files does to one of them.
+
+    `digest` is the SHA-256 of the bytes that `edits` refer to; empty where the file is to be made
+    of `new`.
+    """
+
+    path: str
+    digest: str
+    edits: tuple[TextEdit, ...] = ()
+    new: str = ""
+
+
+@dataclass(frozen=True)
+class Joint:
+    """A fix over several files; the first part is the finding's own file."""
+
+    codemod: str
+    message: str
+    title: str
+    safety: Safety
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True)
@@ -106,7 +140,8 @@ class FileResult:
     """What came of one file.
 
     `findings` are those of the file as it was read, `remaining` those of `after`. `before` and
-    `after` are the whole bytes of a changed file, and empty for one that did not change.
+    `after` are the whole bytes of a changed file, and empty for one that did not change. `joint`
+    are the fixes that reach into other files, relative to the text as it was read.
     """
 
     path: str
@@ -120,15 +155,21 @@ class FileResult:
     error: FileError | None = None
     skipped: str = ""
     seconds: float = 0.0
+    joint: tuple[Joint, ...] = ()
 
     @property
     def changed(self) -> bool:
         return self.before != self.after
 
     @property
+    def made(self) -> bool:
+        """The file did not exist: a fix makes it."""
+        return self.changed and not self.digest and not self.before
+
+    @property
     def applied(self) -> int:
-        """How many fixes went into `after`."""
-        return len(self.changes)
+        """How many fixes went into `after`; one that spans files counts in the finding's own."""
+        return sum(1 for change in self.changes if change.home)
 
     @property
     def noteworthy(self) -> bool:

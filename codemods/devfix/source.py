@@ -17,6 +17,11 @@ _SHARED = frozenset({"ctx", "op", "ops"})
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
+def line_starts(text: str) -> list[int]:
+    """Offset of every line's first character; lines end with CR, LF or both."""
+    return [0, *(m.end() for m in _NEWLINE.finditer(text))]
+
+
 class Source:
     """The text of a Python file with its `ast`; immutable, and shared by all codemods.
 
@@ -32,7 +37,7 @@ class Source:
     @cached_property
     def line_starts(self) -> list[int]:
         """Offset of every line's first character; lines end as in Python, not as in `splitlines`."""
-        return [0, *(m.end() for m in _NEWLINE.finditer(self.text))]
+        return line_starts(self.text)
 
     def offset(self, lineno: int, col: int) -> int:
         """Character offset of an `ast` position (1-based line, column in UTF-8 bytes)."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from devfix.comparisons.kinds import TYPES
 from devfix.source import Source
+from devfix.spotting import lines_with, on_lines
 
 EQUAL = (ast.Eq, ast.NotEq)
 IN = (ast.In, ast.NotIn)
@@ -14,11 +16,20 @@ IS = (ast.Is, ast.IsNot)
 # Names that people write for a device type, and torch does not know.
 WRONG_NAMES = {"gpu": "cuda", "GPU": "cuda", "CPU": "cpu", "CUDA": "cuda", "Cuda": "cuda", "MPS": "mps"}
 _WORDS = TYPES | set(WRONG_NAMES)
+_WORD = re.compile(rf"dev|[\"'](?:{'|'.join(sorted(_WORDS))})[\"':]")
+_SIGN = re.compile(r"[=!]=|\bin\b|\bis\b|\bstartswith\(")
 
 
 def candidates(source: Source) -> Iterator[ast.expr]:
     """Comparisons and `startswith` calls that may be about devices; cheap, since most files have none."""
-    for node in source.walk():
+    # A comparison has its sign on the line of such a word, or on the one above or below it.
+    starts = [*source.line_starts, len(source.text)]
+    lines = [
+        line
+        for line in lines_with(source, _WORD)
+        if _SIGN.search(source.text, starts[max(line - 2, 0)], starts[min(line + 1, len(starts) - 1)])
+    ]
+    for node in on_lines(source.tree, lines):
         if isinstance(node, ast.Compare):
             if len(node.ops) == 1 and isinstance(node.ops[0], (*EQUAL, *IN, *IS)):
                 if any(_about_devices(part) for part in ast.walk(node)):

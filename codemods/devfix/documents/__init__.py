@@ -4,15 +4,20 @@ A document is bytes that were read once, and the Python text in them. What a doc
 (read, decode, encode, write) it says with a `DocumentError`: one clear line for the user.
 """
 
-from devfix.documents.python import Document, DocumentError, read_bytes, replace_file
+from devfix.documents.overlay import overlaid
+from devfix.documents.python import Document, DocumentError, digest_of, read_bytes
+from devfix.documents.replace import replace_file, replace_files
 
 __all__ = [
     "SUFFIXES",
     "Document",
     "DocumentError",
+    "digest_of",
     "document_of",
+    "overlaid",
     "read_bytes",
     "replace_file",
+    "replace_files",
 ]
 
 # What a folder is searched for.

@@ -1,4 +1,4 @@
-"""Python files: bytes to text and back without losing one of them, and atomic replacement."""
+"""Python files: bytes to text and back without losing one of them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import hashlib
 import io
 import os
 import stat
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+
+from devfix.documents.overlay import instead_of
 
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -25,9 +25,15 @@ class DocumentError(Exception):
         super().__init__(stage, message)
         self.stage = stage
         self.message = message
+        self.path = ""  # set where it is not plain which file is meant
 
     def __str__(self) -> str:
         return self.message
+
+
+def digest_of(data: bytes) -> str:
+    """SHA-256 of the bytes of a file."""
+    return hashlib.sha256(data).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ class Document:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the bytes that were read."""
-        return hashlib.sha256(self.data).hexdigest()
+        return digest_of(self.data)
 
     def encode(self, text: str) -> bytes:
         """`text` as bytes of this file, byte order mark included.
@@ -95,11 +101,15 @@ class Document:
 
     def write(self, text: str) -> None:
         """Replace the file by `text`; raises DocumentError, and then the file is as it was."""
-        replace_file(self.path, self.digest, self.encode(text))
+        from devfix.documents.replace import replace_files
+
+        replace_files([(self.path, self.digest, self.encode(text))])
 
 
 def read_bytes(path: str, stage: str = "read") -> bytes:
     """The bytes of a regular file; raises DocumentError."""
+    if stage == "read" and (data := instead_of(path)) is not None:
+        return data
     try:
         # O_NONBLOCK: opening a FIFO without a writer must not hang.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -114,7 +124,7 @@ def read_bytes(path: str, stage: str = "read") -> bytes:
     except IsADirectoryError as error:
         raise DocumentError(stage, "is a folder, not a file") from error
     except (OSError, ValueError) as error:
-        raise DocumentError(stage, f"cannot be read: {_reason(error)}") from error
+        raise DocumentError(stage, f"cannot be read: {reason(error)}") from error
 
 
 def _encoding(data: bytes) -> str:
@@ -135,67 +145,5 @@ def _encoding(data: bytes) -> str:
     return "utf-8" if encoding == "utf-8-sig" else encoding
 
 
-def replace_file(path: str, digest: str, data: bytes) -> None:
-    """Put `data` in the place of a file, all of it or nothing.
-
-    Raises DocumentError if the file's bytes no longer have the SHA-256 `digest`, or cannot be
-    written. A symbolic link stays and its target is replaced. The mode is kept, the owner and the
-    extended attributes where the system allows it. Of a file with several hard links only this
-    name gets the new text: the others keep the old one, since replacing a file makes a new one.
-    """
-    target = os.path.realpath(path)
-    if hashlib.sha256(read_bytes(target, "write")).hexdigest() != digest:
-        raise DocumentError("write", "changed since it was read; nothing was written, run devfix again")
-    if not os.access(target, os.W_OK):
-        raise DocumentError("write", "is read-only; make it writable and run devfix again")
-    folder, name = os.path.split(target)
-    try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{name[:40]}.", suffix=".devfix", dir=folder)
-    except OSError as error:
-        raise DocumentError(
-            "write", f"cannot create a file beside it ({_reason(error)}); make its folder writable"
-        ) from error
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            _copy_metadata(target, temporary)
-            os.fsync(file.fileno())
-        if hashlib.sha256(read_bytes(target, "write")).hexdigest() != digest:
-            raise DocumentError("write", "changed since it was read; nothing was written, run devfix again")
-        os.replace(temporary, target)
-    except OSError as error:
-        raise DocumentError("write", f"cannot be written: {_reason(error)}") from error
-    finally:
-        with suppress(OSError):
-            os.unlink(temporary)
-    _sync_folder(folder)
-
-
-def _copy_metadata(source: str, target: str) -> None:
-    """Mode always; owner and extended attributes as far as the system lets us."""
-    status = os.stat(source)
-    made = os.stat(target)
-    if hasattr(os, "chown") and (made.st_uid, made.st_gid) != (status.st_uid, status.st_gid):
-        with suppress(OSError):
-            os.chown(target, status.st_uid, status.st_gid)
-    if hasattr(os, "listxattr"):
-        with suppress(OSError):
-            for name in os.listxattr(source):
-                with suppress(OSError):
-                    os.setxattr(target, name, os.getxattr(source, name))
-    os.chmod(target, stat.S_IMODE(status.st_mode))  # last: chown clears setuid bits
-
-
-def _sync_folder(folder: str) -> None:
-    """Make the new name survive a power cut, on systems where a folder can be synced."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     return str(getattr(error, "strerror", None) or error)

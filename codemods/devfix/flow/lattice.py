@@ -160,7 +160,7 @@ def join(a: Value, b: Value) -> Value:
     if a.kind is Kind.STRING:
         return a if a.text == b.text else Value(Kind.STRING)
     if a.kind in (Kind.FUNCTION, Kind.CLASS, Kind.INSTANCE):
-        return a if a.node is b.node else UNKNOWN
+        return a if a.node is b.node and a.name == b.name else UNKNOWN
     joined = replace(
         a,
         place=join_places(a.place, b.place),

@@ -25,9 +25,12 @@ from devfix.flow.lattice import (
     fresh_identity,
     join,
 )
+from devfix.flow.outside import OUTSIDE, Outside
 from devfix.source import Source
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+# Of a function's parameters, in order: the argument and its value, where there is one.
+Bound = list[tuple[ast.expr, Value] | None]
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +65,8 @@ class Passing(ABC):
     source: Source
     classes: dict[ast.ClassDef, ClassInfo]
     functions: dict[Function, FunctionInfo]
+    outside: Outside | None
+    records = True  # are the call sites of a function remembered?
 
     @abstractmethod
     def default_place(self, node: ast.AST) -> Place:
@@ -100,10 +105,22 @@ class Passing(ABC):
             if value.kind is Kind.MODULE:
                 value = replace(value, place=caller.state.place(value))
             given.append(value)
-        info.calls[node] = tuple(given)
+        if self.records:
+            info.calls[node] = tuple(given)
         summary = self.summary(info)
-        if summary is None:
-            return UNKNOWN
+        return UNKNOWN if summary is None else self.replay(caller, node, info, summary, bound, receiver)
+
+    def replay(
+        self,
+        caller: Frame,
+        node: ast.Call,
+        info: FunctionInfo,
+        summary: Scope,
+        bound: Bound,
+        receiver: Value | None,
+    ) -> Value:
+        """Let happen to the arguments what a summary says of the parameters; returns the result."""
+        name = info.node.name
         mapping: dict[int, tuple[ast.expr, Value]] = {}
         for value, pair in zip(summary.parameters, bound, strict=True):
             if pair is not None and value.identity:
@@ -117,7 +134,7 @@ class Passing(ABC):
             if identity in mapping and event.what is not What.READ and last.get(identity) is not event.what:
                 if event.what is not What.MEET and event.what is not What.LEFT:
                     last[identity] = event.what
-                self._replay(caller, node, event, mapping, function.name)
+                self._replay(caller, node, event, mapping, name)
             elif (
                 event.what is What.MEET
                 and event.place is not None
@@ -125,14 +142,12 @@ class Passing(ABC):
                 and not event.via
             ):
                 # The function runs a model of its own surroundings, `self.model` for one, on its parameters.
-                self._replay_meeting(caller, node, event, mapping, function.name, None, event.value)
+                self._replay_meeting(caller, node, event, mapping, name, None, event.value)
         return self._returned(caller, node, summary, mapping)
 
-    def _bind(
-        self, info: FunctionInfo, arguments: Arguments, skip: int
-    ) -> list[tuple[ast.expr, Value] | None]:
+    def _bind(self, info: FunctionInfo, arguments: Arguments, skip: int) -> Bound:
         parameters = self._parameters(info)
-        bound: list[tuple[ast.expr, Value] | None] = [None] * len(parameters)
+        bound: Bound = [None] * len(parameters)
         by_name = {parameter.arg: index for index, parameter in enumerate(parameters)}
         position = skip
         for argument, value, keyword in arguments:
@@ -306,6 +321,8 @@ class Passing(ABC):
         """Make an instance of a class of this file."""
         info = self.classes.get(callee.node) if isinstance(callee.node, ast.ClassDef) else None
         if info is None:
+            if callee.form is OUTSIDE and self.outside is not None:
+                return self.outside.construct(caller, node, callee, arguments) or UNKNOWN
             return UNKNOWN
         init = info.methods.get("__init__")
         if not info.module:
@@ -314,6 +331,17 @@ class Passing(ABC):
             if any(base.rpartition(".")[2].endswith("DataLoader") for base in info.bases):
                 return Value(Kind.LOADER, self.default_place(node), node=node, source=f"a {info.node.name}")
             return Value(Kind.INSTANCE, node=info.node, name=info.node.name)
+        place = self.place_of_made(caller, node, arguments, self._places_itself(info))
+        if init is not None and self.records:
+            self._info(init, info).calls[node] = tuple(
+                pair[1] if pair else UNKNOWN for pair in self._bind(self._info(init, info), arguments, 1)
+            )
+        return Value(Kind.MODULE, place, fresh_identity(), node, info.node.name, bare=self._bare(info))
+
+    def place_of_made(
+        self, caller: Frame, node: ast.Call, arguments: Arguments, places_itself: bool
+    ) -> Place:
+        """Where a module of a class that is in view is when it has been made."""
         place = caller.device_argument(node)
         if place is None:
             modules = [
@@ -321,17 +349,11 @@ class Passing(ABC):
                 for _, value, _ in arguments
                 if value.kind is Kind.MODULE or (value.kind is Kind.PART and not looks_like_size(value.name))
             ]
-            if self._places_itself(info) or any(
-                caller.state.place(m).where is not Where.DEFAULT for m in modules
-            ):
+            if places_itself or any(caller.state.place(m).where is not Where.DEFAULT for m in modules):
                 place = UNPLACED
             else:
                 place = self.default_place(node)
-        if init is not None:
-            self._info(init, info).calls[node] = tuple(
-                pair[1] if pair else UNKNOWN for pair in self._bind(self._info(init, info), arguments, 1)
-            )
-        return Value(Kind.MODULE, place, fresh_identity(), node, info.node.name, bare=self._bare(info))
+        return place
 
     def _bare(self, info: ClassInfo) -> bool:
         """No submodules and no parameters at all, as far as the class shows."""

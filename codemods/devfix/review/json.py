@@ -3,6 +3,7 @@
 `fix` is null where there is none, and where the code around it could not be rewritten. The
 positions of `edits` are those of the file as it was read; they belong together. In `apply`,
 `summary.applied` counts the fixes that were written, and the findings are those from before.
+An edit with a `path` belongs to that other file: the fix is made in all its files or in none.
 In a notebook, `line` is a line of its JSON text; `cell` and `cell_line` (from 1) are there as well,
 and columns are those of the cell's own text.
 """
@@ -13,7 +14,7 @@ import json
 from typing import Any
 
 from devfix import __version__
-from devfix.report import Place, PlacedFinding, Report
+from devfix.report import Place, PlacedEdit, PlacedFinding, Report
 
 SCHEMA = 1
 
@@ -59,9 +60,14 @@ def _finding(path: str, finding: PlacedFinding) -> dict[str, Any]:
         else {
             "title": fix.title,
             "safety": fix.safety.label,
-            "edits": [{**_place(edit.place), "text": edit.text} for edit in fix.edits],
+            "edits": [_edit(edit) for edit in fix.edits],
         },
     }
+
+
+def _edit(edit: PlacedEdit) -> dict[str, Any]:
+    other = {"path": edit.path} if edit.path else {}
+    return {**other, **_place(edit.place), "text": edit.text}
 
 
 def _place(place: Place) -> dict[str, int]:

@@ -48,7 +48,7 @@ def patch(report: Report, *, explain: bool = False) -> bytes:
 def file_patch(result: FileResult, top: str, *, explain: bool = False) -> bytes:
     """The part of a patch for one file, named from the folder `top`."""
     before, after = split(result.before), split(result.after)
-    header = _file_header(_name(result.path, top))
+    header = _file_header(_name(result.path, top), made=result.made)
     out: list[bytes] = [] if explain else [header]
     for hunk in hunks(before, after):
         if explain:
@@ -126,8 +126,11 @@ def _top() -> str:
         folder = parent
 
 
-def _file_header(name: bytes) -> bytes:
+def _file_header(name: bytes, *, made: bool) -> bytes:
     old, new = quoted(b"a/" + name), quoted(b"b/" + name)
+    if made:
+        end = b"\t\n" if b" " in name and not new.startswith(b'"') else b"\n"
+        return b"diff --git %s %s\nnew file mode 100644\n--- /dev/null\n+++ %s%s" % (old, new, new, end)
     # git ends a name with blanks by a tab, or other tools would cut it.
     end = b"\t\n" if b" " in name and not old.startswith(b'"') else b"\n"
     return b"diff --git %s %s\n--- %s%s+++ %s%s" % (old, new, old, end, new, end)
@@ -162,7 +165,8 @@ def _explanation(changes: Sequence[Change], hunk: Hunk) -> bytes:
     for change in changes:
         if any(first <= hunk.last and last >= hunk.first for first, last in change.lines):
             said = printable(f"# {change.codemod} ({change.safety.label}): {change.message}")
-            out[f"{said}\n{printable(f'#   fix: {change.title}')}\n"] = None
+            also = f" (together with {', '.join(change.also)})" if change.also else ""
+            out[f"{said}\n{printable(f'#   fix: {change.title}{also}')}\n"] = None
     return "".join(out).encode("utf-8", "backslashreplace")
 
 

@@ -39,7 +39,9 @@ def findings(path: str, found: tuple[PlacedFinding, ...], *, level: Safety) -> I
             safety = finding.fix.safety
             hint = " [needs --unsafe]" if level > safety >= Safety.UNSAFE else ""
             label = click.style(f"fix ({safety.label})", fg=_COLOURS[safety])
-            yield f"    {label}: {printable(finding.fix.title)}{hint}"
+            others = dict.fromkeys(edit.path for edit in finding.fix.edits if edit.path)
+            also = f", together with {', '.join(map(printable, others))}" if others else ""
+            yield f"    {label}: {printable(finding.fix.title)}{also}{hint}"
         elif finding.refusal:
             yield f"    no fix: {printable(finding.refusal)}"
 

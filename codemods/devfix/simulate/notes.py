@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
+from collections.abc import Callable
 
 _said: set[str] = set()
 
 
+def warn(message: str) -> None:
+    warnings.warn(f"devfix: {message}", stacklevel=4)
+
+
+def line(message: str) -> None:
+    """One line on standard error, for `devfix run`."""
+    sys.stderr.write(f"devfix: {message}\n")
+    sys.stderr.flush()
+
+
+say: Callable[[str], None] = warn
+
+
 def note(message: str) -> None:
-    """Warn, the first time, of a replacement that a user should know of."""
+    """Tell, the first time, of a replacement that a user should know of."""
     if message not in _said:
         _said.add(message)
-        warnings.warn(f"devfix: {message}", stacklevel=3)
+        say(message)

@@ -93,7 +93,7 @@ def _arm(
         at = source.span(read).start
         if at < start:
             continue
-        use = use_of(flow, read, len(source.text))
+        use = use_of(flow, bindings, read, len(source.text))
         if use is Use.MOVED or (use is Use.ESCAPES and at < end) or _handed_on(flow, read):
             return None
     value = flow.value(left)
@@ -248,7 +248,7 @@ def _run_of(flow: Flow, made: ast.Call, function: FunctionNode) -> ast.Call | No
                 continue
             if not isinstance(node.ctx, ast.Load):
                 return runs[0] if runs else None
-            if use_of(flow, node, 0) is Use.MOVED:
+            if use_of(flow, None, node, 0) is Use.MOVED:
                 return None
             up = source.parents[node]
             if isinstance(up, ast.Call) and up.func is node:

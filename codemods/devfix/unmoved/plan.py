@@ -10,6 +10,7 @@ from devfix.bindings import Bindings, function_around
 from devfix.findings import AppendCall, Edit, InsertStatement
 from devfix.flow import Flow
 from devfix.flow.events import Event, Meeting
+from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Place, Where
 from devfix.placing import around, bound_before, rebound, stores
 from devfix.source import Source
@@ -63,7 +64,7 @@ def made_at(flow: Flow, bindings: Bindings, event: Event) -> Made | None:
         return None
     before = source.span(node).start if scope is event.scope.node else len(source.text)
     for read in reads(flow, bindings, path, scope):
-        if start <= source.span(read).start < end and use_of(flow, read, before) is not Use.PLAIN:
+        if start <= source.span(read).start < end and use_of(flow, bindings, read, before) is not Use.PLAIN:
             return None
     if not held and any(
         isinstance(part, (ast.Global, ast.Nonlocal)) and path in part.names for part in source.walk()
@@ -93,11 +94,19 @@ def _left(flow: Flow, made: ast.Call, event: Event) -> bool:
     """Does a call make a module with weights where torch makes everything?"""
     value = flow.value(made)
     if value.kind is Kind.UNKNOWN:
-        return maker(flow, made) is event.value.node  # known by its uses
+        return _same_class(maker(flow, made), event.value.node)  # known by its uses
     if value.kind is Kind.PART and maker(flow, made) is None:
         return False
     known = value.kind is Kind.MODULE or value.kind is Kind.PART
     return known and value.place.where is Where.DEFAULT and not value.bare
+
+
+def _same_class(made: ast.Call | None, known: ast.AST | None) -> bool:
+    """Are these the same call, or calls of one class, such as those in the arms of an `if`?"""
+    if made is None or made is known:
+        return made is known and made is not None
+    name = path_of(made.func)
+    return isinstance(known, ast.Call) and name[:1].isupper() and path_of(known.func) == name
 
 
 def _root(value: ast.expr) -> str:
@@ -258,7 +267,7 @@ def received(flow: Flow, bindings: Bindings, event: Event, stray: Meeting) -> Mo
         return None
     before = source.span(event.node).start
     for read in reads(flow, bindings, path, function):
-        if use_of(flow, read, before) is not Use.PLAIN:
+        if use_of(flow, bindings, read, before) is not Use.PLAIN:
             return None
     for text in candidates(flow, event, stray):
         wanted = stores(source, function, text) if text.isidentifier() else []

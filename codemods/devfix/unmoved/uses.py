@@ -19,9 +19,12 @@ _LEAVING = re.compile(
     r"(?:load|count|print|init|log|save|plot|freeze|unfreeze|summar|info|debug|warn|set_seed|weights?_|calc_|"
     r"get_(?:num|n_|param|optim)|num_|watch|compile|optim|isinstance|len|type|id|hasattr|getattr|callable|"
     r"str|repr|deepcopy|copy|is_|Adam|SGD|RMSprop|inspect|describe|requires_grad|set_requires_grad|toggle|"
-    r"update_ema|update_average|accumulate|clip_|register_)"
+    r"update_ema|update_average|accumulate|clip_|register_|setattr|delattr|_?export)"
 )
 _PLACING = re.compile(r"offload|parallel|dispatch|shard|_device$|quanti|unpack")
+
+
+_MAX_DEPTH = 3  # of functions of the file that hand the module on
 
 
 class Use(Enum):
@@ -45,8 +48,11 @@ def reads(flow: Flow, bindings: Bindings, path: str, scope: ast.AST) -> Iterator
                 yield node
 
 
-def use_of(flow: Flow, read: ast.expr, before: int) -> Use:
-    """What one read does to the module; `before`: handing it on later than this offset counts for nothing."""
+def use_of(flow: Flow, bindings: Bindings | None, read: ast.expr, before: int, depth: int = 0) -> Use:
+    """What one read does to the module; `before`: handing it on later than this offset counts for nothing.
+
+    With `bindings`, a function of the file is looked into for what it does to its parameter.
+    """
     source = flow.source
     node: ast.AST = read
     parent = source.parents[node]
@@ -69,7 +75,12 @@ def use_of(flow: Flow, read: ast.expr, before: int) -> Use:
     if isinstance(parent, ast.keyword):
         parent = source.parents[parent]
     if isinstance(parent, ast.Call):
-        return Use.PLAIN if _leaves(flow, parent, before) else Use.ESCAPES
+        if source.span(parent).start >= before or _leaves(flow, parent):
+            return Use.PLAIN
+        return _handed(flow, bindings, parent, read, depth) if bindings is not None else Use.ESCAPES
+    if isinstance(parent, ast.Tuple):
+        parent = source.parents[parent]
+        return Use.PLAIN if isinstance(parent, ast.Return) else Use.ESCAPES
     plain = (
         ast.Return,
         ast.Compare,
@@ -95,11 +106,32 @@ def _passed_on(flow: Flow, parent: ast.AST, node: ast.AST) -> bool:
     return "device" in name or "cuda" in name or "move" in name
 
 
-def _leaves(flow: Flow, call: ast.Call, before: int) -> bool:
+def _handed(flow: Flow, bindings: Bindings, call: ast.Call, read: ast.expr, depth: int) -> Use:
+    """What a function of the file does with the module that it is given."""
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    found = [one for one in flow.source.definitions if one.name == name] if name else []
+    if len(found) != 1 or isinstance(found[0], ast.ClassDef) or depth >= _MAX_DEPTH:
+        return Use.ESCAPES
+    function = found[0]
+    parameter = next((k.arg for k in call.keywords if k.value is read), None)
+    if parameter is None and read in call.args:
+        given = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+        index = call.args.index(read)
+        if index < len(given) and not any(isinstance(one, ast.Starred) for one in call.args[:index]):
+            parameter = given[index]
+    if parameter is None or not any(b.parameter for b in bindings.within(function, parameter)):
+        return Use.ESCAPES
+    end = len(flow.source.text)
+    for inner in reads(flow, bindings, parameter, function):
+        use = use_of(flow, bindings, inner, end, depth + 1)
+        if use is not Use.PLAIN:
+            return use
+    return Use.PLAIN
+
+
+def _leaves(flow: Flow, call: ast.Call) -> bool:
     """Does a call leave the module that it is given where it is?"""
     source = flow.source
-    if source.span(call).start >= before:
-        return True
     name = source.qualified(call.func) or path_of(call.func)
     last = name.rpartition(".")[2]
     if name.startswith("torch.optim.") or name == "torch.compile" or name in torch_api.AUTOCAST:

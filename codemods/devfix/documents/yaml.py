@@ -1,0 +1,139 @@
+"""YAML texts as trees of nodes that know where they stand. No tag is ever constructed.
+
+Made from parser events and not by recursion, so neither depth nor aliases can do harm: an alias is the
+node that it names, once more, and what is walked is walked by identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+LONGEST = 1_000_000  # characters; recipes have some ten thousand
+MOST = 100_000  # nodes
+
+
+class YamlError(ValueError):
+    """No YAML, more than one document of it, or too much of it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A scalar, a sequence or a mapping, with its tag as it is written (empty without one).
+
+    `start` and `end` are characters of the text. A block collection ends where its last leaf ends.
+    """
+
+    kind: str  # "scalar", "sequence" or "mapping"
+    tag: str
+    start: int
+    end: int
+    value: str = ""
+    plain: bool = True  # written without quotes
+    flow: bool = False  # [a, b] or {a: b}
+    items: tuple[Node, ...] = ()
+    pairs: tuple[tuple[Node, Node], ...] = ()
+
+    def get(self, key: str) -> Node | None:
+        """The value of a key of a mapping."""
+        return next((value for name, value in self.pairs if name.value == key), None)
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return self.items or tuple(node for pair in self.pairs for node in pair)
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all below it, each once."""
+        seen = {id(self)}
+        todo = [self]
+        while todo:
+            node = todo.pop()
+            yield node
+            for child in reversed(node.children):
+                if id(child) not in seen:
+                    seen.add(id(child))
+                    todo.append(child)
+
+
+@dataclass
+class _Open:
+    """A collection whose end has not come yet."""
+
+    event: Any
+    kind: str
+    children: list[Node] = field(default_factory=list)
+
+
+def compose(text: str) -> Node:
+    """The one document of a text. Raises YamlError."""
+    import yaml
+
+    if len(text) > LONGEST:
+        raise YamlError("too long")
+    root: list[Node] = []
+    try:
+        _compose(yaml, yaml.parse(text, Loader=_loader()), root)
+    except (yaml.YAMLError, UnicodeError) as error:
+        raise YamlError(str(error)) from None
+    if len(root) != 1:
+        raise YamlError("not one document")
+    return root[0]
+
+
+@cache
+def _loader() -> Any:
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _compose(yaml: Any, events: Any, root: list[Node]) -> None:
+    open_: list[_Open] = []
+    anchors: dict[str, Node] = {}
+    names: list[str | None] = []
+    count = 0
+    for event in events:
+        node: Node | None = None
+        if isinstance(event, yaml.ScalarEvent):
+            node = Node(
+                "scalar",
+                event.tag or "",
+                event.start_mark.index,
+                event.end_mark.index,
+                event.value,
+                event.style in (None, ""),
+            )
+            name = event.anchor
+        elif isinstance(event, yaml.AliasEvent):
+            node, name = anchors.get(event.anchor), None
+            if node is None:
+                raise YamlError("an alias without its anchor")
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_.append(_Open(event, "mapping" if isinstance(event, yaml.MappingStartEvent) else "sequence"))
+            names.append(event.anchor)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            node = _closed(open_.pop(), event)
+            name = names.pop()
+        if node is None:
+            continue
+        count += 1
+        if count > MOST:
+            raise YamlError("too many nodes")
+        if name:
+            anchors[name] = node
+        (open_[-1].children if open_ else root).append(node)
+
+
+def _closed(opened: _Open, end: Any) -> Node:
+    begin, children = opened.event, opened.children
+    start = begin.start_mark.index
+    if begin.flow_style:
+        last = end.end_mark.index
+    else:  # libyaml's block ends where the next token starts; an alias' node may stand further up
+        last = max([begin.end_mark.index, *(child.end for child in children if child.start >= start)])
+    if opened.kind == "sequence":
+        return Node("sequence", begin.tag or "", start, last, flow=begin.flow_style, items=tuple(children))
+    pairs = tuple(zip(children[::2], children[1::2], strict=True))
+    return Node("mapping", begin.tag or "", start, last, flow=begin.flow_style, pairs=pairs)

@@ -1,0 +1,159 @@
+"""How a process of a simulated run ends: a traceback that is the program's own, and a report.
+
+The report is a file of JSON in the run's folder, one for each process (see `supervise.py`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import sysconfig
+from types import TracebackType
+from typing import Any
+
+from devfix.simulate import notes
+from devfix.simulate.machine import stats
+
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LIBRARY = tuple(
+    {
+        os.path.realpath(path) + os.sep
+        for name in ("stdlib", "platstdlib", "purelib", "platlib")
+        if (path := sysconfig.get_paths().get(name))
+    }
+)
+_FRAMES = 60
+_TEXT = 4000
+_state: dict[str, Any] = {"folder": "", "pid": 0, "main": None, "errors": []}
+
+
+def install(folder: str) -> None:
+    """Take over what happens to uncaught exceptions; `folder` gets the report ("": none)."""
+    if _state["pid"]:
+        return
+    main = getattr(sys.modules.get("__main__"), "__file__", None)  # Python takes it away at the end
+    _state.update(folder=folder, pid=os.getpid(), main=main and os.path.abspath(main))
+    notes.say = notes.line
+    sys.excepthook = _uncaught
+    if folder:
+        atexit.register(write)
+
+
+def write(cannot: str = "") -> None:
+    """Leave the report of this process; a fork of it leaves none."""
+    folder = _state["folder"]
+    if not folder or _state["pid"] != os.getpid():
+        return
+    from devfix.simulate.processes import MACHINE
+
+    report = {
+        "pid": os.getpid(),
+        "place": _name(MACHINE["place"]),
+        "torch": str(getattr(sys.modules.get("torch"), "__version__", "")),
+        "kernels": stats.kernels,
+        "refusal": stats.last_refusal if stats.refusals else "",
+        "cannot": cannot,
+        "errors": _state["errors"],
+        "files": program_files(),
+    }
+    # The folder goes with the run, and what is left running may outlive it.
+    try:
+        with open(os.path.join(folder, f"{os.getpid()}.json"), "w", encoding="utf-8") as file:
+            json.dump(report, file)
+    except OSError:
+        pass
+
+
+def _name(place: str) -> str:
+    torch = sys.modules.get("torch")
+    if place == "cuda" and torch is not None and torch.cuda.is_initialized():
+        return f"cuda ({torch.cuda.get_device_name(0)})"
+    return place
+
+
+def program_files() -> list[str]:
+    """The files of modules that this process has imported, less those of Python and its packages."""
+    found = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    found.add(_state["main"])
+    return sorted(os.path.realpath(path) for path in found if isinstance(path, str) and of_program(path))
+
+
+def of_program(path: str) -> bool:
+    """Is a file the program's own, not Python's, a package's or devfix's?"""
+    real = os.path.realpath(path)
+    if path.endswith((".so", ".pyc")) or not os.path.isfile(real):
+        return False
+    parts = real.split(os.sep)
+    return not (
+        real.startswith((_OWN, *_LIBRARY)) or "site-packages" in parts or "dist-packages" in parts
+    )
+
+
+# --- uncaught exceptions ---------------------------------------------------------------------
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    try:
+        if _state["pid"] == os.getpid() and not issubclass(kind, KeyboardInterrupt):
+            _state["errors"] = [_described(item) for item in chain(error)]
+    except Exception as failure:  # the program's own error matters more than what is known about it
+        sys.stderr.write(f"devfix: {type(failure).__name__} while describing the error: {failure}\n")
+    hide(error)
+    sys.__excepthook__(kind, error, error.__traceback__)
+
+
+def chain(error: BaseException) -> list[BaseException]:
+    """An exception and what led to it, the first cause last."""
+    found: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in found:
+        found.append(current)
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    return found
+
+
+def hide(error: BaseException) -> None:
+    """Take the simulator's frames out of the tracebacks of an exception and of what led to it."""
+    for item in chain(error):
+        item.__traceback__ = without_own(item.__traceback__)
+
+
+def without_own(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback less the frames of devfix, and of torch's dispatch that they call."""
+    kept: list[TracebackType] = []
+    inside = False
+    while trace is not None:
+        path = trace.tb_frame.f_code.co_filename
+        if path.startswith(_OWN):
+            inside = True
+        elif not (inside and path.endswith((f"torch{os.sep}_ops.py", f"torch{os.sep}_compile.py"))):
+            inside = False
+            kept.append(trace)
+        trace = trace.tb_next
+    made: TracebackType | None = None
+    for item in reversed(kept):
+        made = TracebackType(made, item.tb_frame, item.tb_lasti, item.tb_lineno)
+    return made
+
+
+def _described(error: BaseException) -> dict[str, Any]:
+    trace = without_own(error.__traceback__)
+    frames = []
+    last = None
+    while trace is not None:
+        frame = trace.tb_frame
+        path = frame.f_code.co_filename
+        if of_program(path):
+            frames.append([os.path.realpath(path), trace.tb_lineno, frame.f_code.co_name])
+            last = trace
+        trace = trace.tb_next
+    from devfix.simulate.whereabouts import at_line
+
+    return {
+        "error": f"{type(error).__name__}: {error}"[:_TEXT],
+        "frames": frames[-_FRAMES:],
+        "values": at_line(last) if last is not None else [],
+    }
+

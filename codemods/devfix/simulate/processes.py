@@ -1,0 +1,131 @@
+"""How the processes of a program get their simulated devices: through their environment.
+
+`environment` is what a process and all that it starts need. Python then imports
+`child/sitecustomize.py` first, which calls `arm`, and with that `import torch` ends with `enable`:
+a process that never imports torch pays nothing. Nothing here imports torch by itself.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import NoReturn
+
+from devfix.simulate.errors import CannotSimulate
+
+DEVICES = "DEVFIX_SIMULATE"  # how many devices
+REPORTS = "DEVFIX_SIMULATE_REPORTS"  # a folder where every process leaves word of how it ended
+DEVICE = "DEVFIX_SIMULATE_ON"  # "cpu": the program sees no CUDA at all
+CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child")
+CANNOT = 2  # exit code
+
+MACHINE = {"place": ""}  # what `torch.cuda` is in this process, once torch has been imported
+
+
+def environment(
+    devices: int, reports: str = "", *, cpu: bool = False, base: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The environment of a process with simulated devices; `base` is that of this process by default.
+
+    With `cpu` the process sees no CUDA, real or simulated, and only its reports are written.
+    """
+    made = dict(os.environ if base is None else base)
+    others = [path for path in made.get("PYTHONPATH", "").split(os.pathsep) if path and path != CHILD]
+    made["PYTHONPATH"] = os.pathsep.join([CHILD, *others])
+    made[DEVICES] = str(devices)
+    made[DEVICE] = "cpu" if cpu else "cuda"
+    made[REPORTS] = reports
+    if cpu:
+        made["CUDA_VISIBLE_DEVICES"] = ""
+    return made
+
+
+def arm(fail: Callable[[CannotSimulate], object] | None = None) -> None:
+    """Make `import torch` in this process end with simulated devices, as the environment says.
+
+    `fail` is called where they cannot be had; by default the process says why and ends with 2.
+    """
+    if not os.environ.get(DEVICES, "").isdigit():
+        return
+    if "torch" in sys.modules:
+        _begin(fail or _end)
+    elif not any(isinstance(finder, _AfterTorch) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _AfterTorch(fail or _end))
+
+
+class _AfterTorch(importlib.abc.MetaPathFinder):
+    """Finds torch where the others find it, and has its loader call `_begin` afterwards."""
+
+    def __init__(self, fail: Callable[[CannotSimulate], object]) -> None:
+        self.fail = fail
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec("torch")
+        if spec is None or spec.loader is None or spec.origin is None:
+            return spec  # a folder that happens to have that name
+        loader = spec.loader
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            _begin(self.fail)
+
+        loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _begin(fail: Callable[[CannotSimulate], object]) -> None:
+    from devfix.simulate import ending
+
+    ending.install(os.environ.get(REPORTS, ""))
+    if os.environ.get(DEVICE) == "cpu":
+        MACHINE["place"] = "cpu"
+        return
+    try:
+        MACHINE["place"] = start(int(os.environ[DEVICES]))
+    except CannotSimulate as error:
+        fail(error)
+
+
+def start(devices: int) -> str:
+    """Give this process its devices: real CUDA where there is some, simulated ones elsewhere.
+
+    Returns "cuda (simulated)" or "cuda"; raises CannotSimulate. torch is imported already.
+    """
+    import torch
+
+    from devfix.simulate import enable
+
+    if torch.version.cuda or torch.version.hip:
+        # Asked of the driver's management library: CUDA itself would be spoiled for forks.
+        os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+        if torch.cuda.is_available():
+            found = torch.cuda.device_count()
+            if found < devices:
+                raise CannotSimulate(f"{devices} devices were asked for, and this machine has {found} real ones")
+            return "cuda"
+        raise CannotSimulate(
+            f"torch {torch.__version__} is a build for GPUs, and there is no GPU; "
+            "install the CPU build of torch (see pytorch.org), which can be given simulated devices"
+        )
+    enable(devices)
+    return "cuda (simulated)"
+
+
+def _end(error: CannotSimulate) -> NoReturn:
+    from devfix.simulate import ending
+
+    ending.write(cannot=str(error))
+    sys.stderr.write(f"devfix: cannot simulate CUDA devices: {error}\n")
+    sys.stderr.flush()
+    os._exit(CANNOT)

@@ -1,0 +1,229 @@
+"""The parent of a simulated run: starts the program, waits, and tells how it ended.
+
+The program is run by Python itself, as `python script.py`, in a process of its own with the
+environment of `processes.py`. So whatever happens to it, a crash of the simulator included, is seen
+from here. Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+from devfix.simulate.errors import SimulationUnsupported
+from devfix.simulate.processes import environment
+
+# What a broken process dies of; other signals come from outside.
+CRASHES = tuple(
+    getattr(signal, name) for name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE") if hasattr(signal, name)
+)
+_TICK = 0.05
+_OUTPUT = 1 << 20
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A line of the program's own that an exception has passed."""
+
+    path: str
+    line: int
+    function: str
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An uncaught exception: `Type: message`, the program's frames (the innermost last), and which of the
+    values that the innermost names are where."""
+
+    error: str
+    frames: tuple[Frame, ...] = ()
+    values: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one process of the run has told about itself. `errors`: the uncaught one, then its causes."""
+
+    pid: int
+    place: str = ""  # "cuda (simulated)", "cuda (NAME)" or "cpu"
+    torch: str = ""
+    kernels: int = 0
+    refusal: str = ""  # what the simulator could not do, if anything
+    cannot: str = ""  # why no devices could be simulated at all
+    errors: tuple[Raised, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended. `code` is the exit code, that of a signal negative, and None after a time-out."""
+
+    pid: int
+    code: int | None
+    told: tuple[Told, ...] = ()
+    output: str = ""  # if it was captured
+
+    @property
+    def main(self) -> Told:
+        """The program's first process, or if that has no torch, the one that did most."""
+        own = next((told for told in self.told if told.pid == self.pid), None)
+        if own is None or not own.place:
+            own = max(self.told, key=lambda told: told.kernels, default=own)
+        return own or Told(self.pid)
+
+    @property
+    def crashed(self) -> str:
+        """The signal of a crash, by name."""
+        if self.code is not None and -self.code in CRASHES:
+            return signal.Signals(-self.code).name
+        return ""
+
+    @property
+    def unchecked(self) -> str:
+        """Why nothing follows from how the program ended; empty where something does."""
+        for told in self.told:
+            if told.cannot:
+                return f"cannot simulate CUDA devices: {told.cannot}"
+        if self.code is None:
+            return "it took too long"
+        if self.crashed:
+            return f"the simulated process crashed ({self.crashed})"
+        for told in self.told:
+            if told.refusal:
+                return told.refusal
+            for raised in told.errors:
+                if SimulationUnsupported.TAIL in raised.error:  # in a worker, and passed on as text
+                    return raised.error
+        return ""
+
+    def errors(self) -> Iterator[Raised]:
+        """The uncaught exceptions of all processes, the main one's first."""
+        for told in sorted(self.told, key=lambda told: told.pid != self.pid):
+            yield from told.errors
+
+
+def run(
+    command: Sequence[str],
+    devices: int = 1,
+    *,
+    cpu: bool = False,
+    cwd: str | None = None,
+    env: Mapping[str, str] | None = None,
+    seconds: float | None = None,
+    capture: bool = False,
+    limits: Callable[[], object] | None = None,
+) -> Ended:
+    """Run a command whose Python processes have simulated devices; raises OSError if it cannot start.
+
+    `cpu`: they see no CUDA at all instead. `capture` takes its output and gives it no input; otherwise
+    it has ours, and Ctrl-C and SIGTERM are its affair. After `seconds` it is killed, with all that it has
+    started. `limits` is called in the new process before the command.
+    """
+    folder = tempfile.mkdtemp(prefix="devfix-run-")
+    try:
+        started = _start(command, environment(devices, folder, cpu=cpu, base=env), cwd, folder, capture, limits)
+        with contextlib.nullcontext() if capture else _signals_to(started):
+            code = _wait(started, seconds)
+        if capture:
+            _kill_group(started.pid)
+        output = ""
+        if capture:
+            with open(os.path.join(folder, "output"), encoding="utf-8", errors="replace") as file:
+                output = file.read(_OUTPUT)
+        return Ended(started.pid, code, tuple(_reports(folder)), output)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(
+    command: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str | None,
+    folder: str,
+    capture: bool,
+    limits: Callable[[], object] | None,
+) -> subprocess.Popen[bytes]:
+    if not capture:
+        return subprocess.Popen(command, cwd=cwd, env=env, preexec_fn=limits)
+    with open(os.path.join(folder, "output"), "wb") as output:
+        return subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=limits,
+        )
+
+
+def _wait(started: subprocess.Popen[bytes], seconds: float | None) -> int | None:
+    if seconds is None:
+        return started.wait()
+    deadline = time.monotonic() + seconds
+    while started.poll() is None:
+        if time.monotonic() > deadline:
+            _kill_group(started.pid)
+            started.kill()
+            started.wait()
+            return None
+        time.sleep(_TICK)
+    return started.returncode
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _signals_to(started: subprocess.Popen[bytes]) -> Iterator[None]:
+    """The terminal sends Ctrl-C to the program as well: it decides what to do. SIGTERM is passed on."""
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        with contextlib.suppress(OSError):
+            started.send_signal(number)
+
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda number, frame: None),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, pass_on),
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _reports(folder: str) -> Iterator[Told]:
+    for name in sorted(os.listdir(folder)):
+        if not name.endswith(".json"):
+            continue
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                found = json.load(file)
+            errors = tuple(
+                Raised(
+                    item["error"],
+                    tuple(Frame(*frame) for frame in item["frames"]),
+                    tuple((str(value), str(where)) for value, where in item["values"]),
+                )
+                for item in found.pop("errors")
+            )
+            yield Told(errors=errors, files=tuple(found.pop("files")), **found)
+
+
+def python(arguments: Sequence[str]) -> list[str]:
+    """The command that runs a script or module with the Python that runs devfix."""
+    return [sys.executable, *arguments]

@@ -1,0 +1,48 @@
+"""What the user is told of an exception: the stage, what is wrong, and what to do."""
+
+from __future__ import annotations
+
+import os
+import traceback
+
+from devfix.documents import DocumentError
+
+BUG = "this is devfix's own bug, please report it with the file"
+
+
+class Refused(Exception):
+    """devfix refuses to change a file; the message says why."""
+
+
+def explained(error: Exception, stage: str) -> tuple[str, str]:
+    """Stage and message for the user of whatever happened to one file."""
+    if isinstance(error, DocumentError):
+        return error.stage, error.message
+    if isinstance(error, Refused):
+        return stage, str(error)
+    if isinstance(error, SyntaxError) and stage == "parse":
+        return stage, _syntax(error)
+    if isinstance(error, (RecursionError, MemoryError)):
+        what = "too deeply nested" if isinstance(error, RecursionError) else "too large or too deeply nested"
+        return stage, f"{what} for Python to {stage}; exclude the file"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+    return stage, f"{type(error).__name__}: {error} ({where}); {BUG}"
+
+
+_PYTHON2 = (
+    "missing parentheses in call to",
+    "multiple exception types must be parenthesized",
+    "leading zeros in decimal integer",
+    "inconsistent use of tabs",
+    "invalid decimal literal",
+)
+
+
+def _syntax(error: SyntaxError) -> str:
+    import platform
+
+    line = f"line {error.lineno}: " if error.lineno else ""
+    python2 = any(text in (error.msg or "").lower() for text in _PYTHON2)
+    hint = "is it Python 2? devfix reads Python 3 only" if python2 else "correct or exclude the file"
+    return f"{line}{error.msg} (read as Python {platform.python_version()}); {hint}"
