@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from devfix import __version__
+from devfix import __version__, commands
 
 if TYPE_CHECKING:
     from devfix.config import Config
@@ -65,12 +65,19 @@ def _complain(message: str) -> None:
 
 
 class _Group(click.Group):
-    """A group that knows what was meant by a mistyped command."""
+    """A group that knows more commands than it has imported, and what was meant by a mistyped one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*self.commands, *commands.NAMES})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, cmd_name) or commands.load(cmd_name)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], self.commands, 1, 0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(self.commands))}"
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], known, 1, 0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
             ctx.fail(f"unknown command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 

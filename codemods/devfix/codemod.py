@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
@@ -52,7 +51,13 @@ class Codemod(ABC):
         """Yield what is wrong in one file; never print, write or change anything."""
 
     def wants(self, text: str) -> bool:
-        return all(any(word in text for word in group) for group in self.words)
+        for group in self.words:
+            for word in group:
+                if word in text:
+                    break
+            else:
+                return False
+        return True
 
     def finding(
         self,
@@ -68,14 +73,62 @@ class Codemod(ABC):
         return Finding(self.id, span, message, fix, related)
 
 
-@cache
-def registry() -> dict[str, type[Codemod]]:
-    """Every codemod of `devfix.rules` by id, in the order of their ids."""
-    from devfix import rules
+def wanting(codemods: Sequence[Codemod], text: str) -> tuple[Codemod, ...]:
+    """Those of the codemods that want the text; each word is looked for once, whoever asks for it."""
+    known: dict[str, bool] = {}
+    found = []
+    for codemod in codemods:
+        for group in codemod.words:
+            for word in group:
+                here = known.get(word)
+                if here is None:
+                    here = known[word] = word in text
+                if here:
+                    break
+            else:
+                break  # none of this group
+        else:
+            found.append(codemod)
+    return tuple(found)
 
-    found: dict[str, type[Codemod]] = {}
-    for info in pkgutil.iter_modules(rules.__path__, f"{rules.__name__}."):
-        for item in vars(importlib.import_module(info.name)).values():
-            if isinstance(item, type) and issubclass(item, Codemod) and item.__module__ == info.name:
-                found[item.id] = item
-    return dict(sorted(found.items()))
+
+class Registry(Mapping[str, type[Codemod]]):
+    """The codemods of `devfix.rules` by id, in the order of their ids; imported when asked for.
+
+    The codemod `reorder-to` is in the module `reorder_to`, so the ids are known without an import.
+    """
+
+    def __init__(self) -> None:
+        import pkgutil
+
+        from devfix import rules
+
+        names = (info.name for info in pkgutil.iter_modules(rules.__path__))
+        self._modules = {name.replace("_", "-"): f"{rules.__name__}.{name}" for name in sorted(names)}
+        self._found: dict[str, type[Codemod]] = {}
+
+    def __getitem__(self, id: str) -> type[Codemod]:
+        found = self._found.get(id)
+        if found is None:
+            module = self._modules[id]
+            for item in vars(importlib.import_module(module)).values():
+                if isinstance(item, type) and issubclass(item, Codemod) and item.__module__ == module:
+                    found = self._found[id] = item
+            if found is None or found.id != id:
+                raise TypeError(f"{module} must define the codemod {id!r}")
+        return found
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._modules
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+
+@cache
+def registry() -> Registry:
+    """Every codemod by id."""
+    return Registry()

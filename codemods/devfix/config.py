@@ -172,11 +172,12 @@ def choose(config: Config, known: Mapping[str, type[Codemod]] | None = None) -> 
     wanted = set(config.codemods) or {id for id, kind in known.items() if kind.default}
     wanted -= set(config.exclude_codemods)
     chosen = []
-    for id, kind in known.items():
+    for id in known:
         options = {option.name: option.value for option in config.options if option.codemod == id}
-        made = make(kind, options)  # made even if not wanted: a wrong option is an error all the same
-        if id in wanted:
-            chosen.append(made)
+        if id in wanted or options:  # even if not wanted: a wrong option is an error all the same
+            made = make(known[id], options)
+            if id in wanted:
+                chosen.append(made)
     return tuple(chosen)
 
 
@@ -192,6 +193,8 @@ def make(kind: type[Codemod], options: Mapping[str, object]) -> Codemod:
 
     A hyphen in an option's name stands for the underscore of the field.
     """
+    if not options:
+        return kind()
     fields = option_types(kind)
     attributes = {_option_name(field.name): field.name for field in dataclasses.fields(kind)}
     values: dict[str, Any] = {}

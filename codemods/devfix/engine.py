@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from devfix.codemod import Codemod
+from devfix.codemod import Codemod, wanting
 from devfix.discover import Discovered
 from devfix.documents import Document, digest_of, document_of, read_bytes
 from devfix.findings import Finding, Safety, TextEdit
@@ -111,7 +111,7 @@ class _Work:
     def may_want(self, data: bytes) -> bool:
         """Has a notebook the words of a codemod at all? JSON writes them as Python does."""
         text = data.decode("utf-8", "replace")
-        return any(codemod.wants(text) for codemod in self.codemods)
+        return bool(wanting(self.codemods, text))
 
     def document(self, document: Document) -> FileResult:
         """The result of one document; that of a notebook in the lines and cells of its file."""
@@ -136,7 +136,7 @@ class _Work:
     def python(self, document: Document) -> FileResult:
         path, text = document.path, document.text
         if self.begin is None:
-            if not any(codemod.wants(text) for codemod in self.codemods):
+            if not wanting(self.codemods, text):
                 return FileResult(path)
             if skips_file(text):
                 return FileResult(path, skipped="devfix: skip-file")
@@ -209,7 +209,7 @@ class _Work:
         from devfix.flow import analyse
 
         self.stage = "check"
-        wanted = [codemod for codemod in self.codemods if codemod.wants(source.text)]
+        wanted = wanting(self.codemods, source.text)
         if not wanted:
             return [], []
         flow = analyse(source)

@@ -188,6 +188,18 @@ def guards_of(source: Source, node: ast.AST, until: ast.stmt | None = None) -> l
     return [one for one in around(source, node)[1:] if isinstance(one, ast.If) and one not in outside]
 
 
+def expects_error(source: Source, node: ast.AST) -> bool:
+    """Is a node inside `with pytest.raises(...)` or its like: does it fail on purpose?"""
+    for statement in around(source, node):
+        if isinstance(statement, (ast.With, ast.AsyncWith)):
+            for item in statement.items:
+                call = item.context_expr
+                name = dotted(call.func) if isinstance(call, ast.Call) else ""
+                if name.rpartition(".")[2] in ("raises", "assertRaises", "assertRaisesRegex"):
+                    return True
+    return False
+
+
 # --- expressions -----------------------------------------------------------------------------
 
 

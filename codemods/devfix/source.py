@@ -7,6 +7,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import accumulate
 
 from devfix.findings import Span
 
@@ -19,6 +20,8 @@ _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 def line_starts(text: str) -> list[int]:
     """Offset of every line's first character; lines end with CR, LF or both."""
+    if "\r" not in text:  # nearly always, and five times as fast
+        return [0, *accumulate(len(line) + 1 for line in text.split("\n")[:-1])]
     return [0, *(m.end() for m in _NEWLINE.finditer(text))]
 
 
@@ -115,7 +118,7 @@ class Source:
         raise LookupError("statement without a block")
 
     def walk(self, root: ast.AST | None = None) -> Iterator[ast.AST]:
-        """Every node below `root`, in no particular order; iterative, so depth does not matter."""
+        """Every node below `root`, in no particular order; operators and contexts, which nodes share, left out."""
         return iter(self._nodes) if root is None or root is self.tree else _walk(root)
 
     @cached_property
@@ -162,7 +165,7 @@ class Source:
                         todo.extend(block)
         return imports, tuple(definitions)
 
-    @property
+    @cached_property
     def imports(self) -> dict[str, str]:
         """Local name -> what it stands for, from every import in the file.
 
@@ -195,4 +198,11 @@ def _walk(root: ast.AST) -> Iterator[ast.AST]:
     while todo:
         node = todo.pop()
         yield node
-        todo.extend(ast.iter_child_nodes(node))
+        for field in node._fields:
+            if field in _SHARED:
+                continue
+            value = getattr(node, field, None)
+            if value.__class__ is list:
+                todo.extend(item for item in value if isinstance(item, ast.AST))
+            elif isinstance(value, ast.AST):
+                todo.append(value)

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import ast
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from devfix.source import Source
 
 
-def lines_with(source: Source, pattern: re.Pattern[str]) -> list[int]:
-    """The numbers (from 1) of the lines in which a match of the pattern begins, in order."""
-    found: list[int] = []
-    for match in pattern.finditer(source.text):
-        line = source.position(match.start())[0]
-        if not found or found[-1] != line:
-            found.append(line)
-    return found
+def lines_with(source: Source, *patterns: re.Pattern[str]) -> list[int]:
+    """The numbers (from 1) of the lines in which a match of one of the patterns begins, in order."""
+    starts, found = source.line_starts, set[int]()
+    for pattern in patterns:
+        for match in pattern.finditer(source.text):
+            found.add(bisect_right(starts, match.start()))
+    return sorted(found)
 
 
-def on_lines(root: ast.AST, lines: Sequence[int]) -> Iterator[ast.AST]:
-    """Every node below `root` that touches one of the lines (sorted), in no particular order."""
-    if not lines:
-        return
-    todo: list[ast.AST] = [root]
+def on_lines(
+    root: ast.AST, lines: Sequence[int], closed: tuple[type[ast.AST], ...] = ()
+) -> Iterator[ast.AST]:
+    """Every node below `root` that touches one of the lines (sorted), in no particular order.
+
+    What is inside of nodes of the `closed` types is left out.
+    """
+    todo: list[ast.AST] = [root] if lines else []
     while todo:
         for child in ast.iter_child_nodes(todo.pop()):
             first = getattr(child, "lineno", 0)
@@ -33,4 +35,5 @@ def on_lines(root: ast.AST, lines: Sequence[int]) -> Iterator[ast.AST]:
                 if at == len(lines) or lines[at] > child.end_lineno:  # type: ignore[attr-defined]
                     continue
             yield child
-            todo.append(child)
+            if not isinstance(child, closed):
+                todo.append(child)

@@ -30,6 +30,11 @@ FIXED = [
      "def f(model, path):\n    model.load_state_dict(LOAD)\n"),
     ("an object of its own keeps what it gets", "torch.load(path)", 'torch.load(path, map_location="cpu")',
      Safety.UNSAFE, "def f(ema, path):\n    ema.load_state_dict(LOAD)\n"),
+    ("not copied", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
+     "def f(model, path):\n    model.load_state_dict(LOAD, assign=True)\n"),
+    ("saved by another function", "torch.load(p)", 'torch.load(p, map_location="cpu")', Safety.SAFE,
+     "def g(model, p):\n    torch.save(model.state_dict(), p)\n\n\ndef f(model, p):\n"
+     "    model.load_state_dict(LOAD)\n"),
     ("something else is kept as well", "torch.load(path)", 'torch.load(path, map_location="cpu")',
      Safety.UNSAFE,
      "class T:\n    def f(self, path):\n        c = LOAD\n        self.net.load_state_dict(c['n'])\n"
@@ -110,6 +115,12 @@ SILENT = {
     "test case": "class TestModel:\n    def check(self, m, p):\n        m.load_state_dict(torch.load(p))\n",
     "just saved": "def f(model, p):\n    torch.save(model.state_dict(), p)\n"
     "    model.load_state_dict(torch.load(p))\n",
+    "saved in a round of a loop": "def f(model, p, n, best):\n    for i in range(n):\n        if i > best:\n"
+    "            torch.save(model.state_dict(), p)\n    model.load_state_dict(torch.load(p))\n",
+    "saved by the same script": "if __name__ == '__main__':\n    torch.save(model.state_dict(), 'm.pt')\n"
+    "    model.load_state_dict(torch.load('m.pt'))\n",
+    "metadata": "def f(folder, map_location=None):\n    metadata = torch.load(folder / 'm.pkl')\n"
+    "    return metadata['version']\n",
     "buffer": "import io\ndef clone(model):\n    b = io.BytesIO()\n    torch.save(model, b)\n    b.seek(0)\n"
     "    model = torch.load(b)\n    return model.eval()\n",
     "only with a GPU": "def f(m, p):\n    if torch.cuda.is_available():\n"

@@ -16,8 +16,17 @@ IS = (ast.Is, ast.IsNot)
 # Names that people write for a device type, and torch does not know.
 WRONG_NAMES = {"gpu": "cuda", "GPU": "cuda", "CPU": "cpu", "CUDA": "cuda", "Cuda": "cuda", "MPS": "mps"}
 _WORDS = TYPES | set(WRONG_NAMES)
-_WORD = re.compile(rf"dev|[\"'](?:{'|'.join(sorted(_WORDS))})[\"':]")
-_SIGN = re.compile(r"[=!]=|\bin\b|\bis\b|\bstartswith\(")
+_QUOTED = rf"[\"'](?:{'|'.join(sorted(_WORDS))})[\"':]"
+# Several plain patterns: each is found faster than one for all of them.
+_SPELLED = (
+    re.compile("dev"),
+    re.compile(rf"==\s*{_QUOTED}"),
+    re.compile(rf"!=\s*{_QUOTED}"),
+    re.compile(rf"in\s*[\[({{]\s*{_QUOTED}"),
+    re.compile(r"startswith\("),
+    *(re.compile(f"{word}[\"']\\s+(?:in|not|is|[=!]=)\\s") for word in ("cuda", "cpu", "mps")),
+)
+_SIGN = re.compile(r"==|!=|\bin\b|\bis\b|\bstartswith\(")
 
 
 def candidates(source: Source) -> Iterator[ast.expr]:
@@ -26,17 +35,29 @@ def candidates(source: Source) -> Iterator[ast.expr]:
     starts = [*source.line_starts, len(source.text)]
     lines = [
         line
-        for line in lines_with(source, _WORD)
+        for line in lines_with(source, *_SPELLED)
         if _SIGN.search(source.text, starts[max(line - 2, 0)], starts[min(line + 1, len(starts) - 1)])
     ]
     for node in on_lines(source.tree, lines):
         if isinstance(node, ast.Compare):
+            against = node.comparators[0]
+            if isinstance(against, ast.Constant) and _harmless(node.left, against.value):
+                continue
             if len(node.ops) == 1 and isinstance(node.ops[0], (*EQUAL, *IN, *IS)):
                 if any(_about_devices(part) for part in ast.walk(node)):
                     yield node
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr == "startswith" and len(node.args) == 1 and _about_devices(node.args[0]):
                 yield node
+
+
+def _harmless(left: ast.expr, value: object) -> bool:
+    """`device is None`, `device.type == "cuda"`, `options.get("device") == "cpu"`: right, or no torch.device."""
+    if not isinstance(value, str):
+        return True
+    if isinstance(left, ast.Attribute):
+        return left.attr == "type" and value in TYPES
+    return isinstance(left, ast.Call) and isinstance(left.func, ast.Attribute) and left.func.attr == "get"
 
 
 def _about_devices(node: ast.AST) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from devfix.flow.events import Event, Scope, What
 from devfix.flow.lattice import UNKNOWN, Value
+from devfix.flow.outside import Outside
 from devfix.flow.program import Program
 from devfix.source import Source
 
@@ -42,8 +43,11 @@ class Flow:
                     yield event
 
 
-def analyse(source: Source) -> Flow:
-    """Interpret a file. Raises RecursionError on nesting that Python itself can hardly run."""
-    program = Program(source)
+def analyse(source: Source, outside: Outside | None = None) -> Flow:
+    """Interpret a file, with what `outside` knows of the other files of its project.
+
+    Raises RecursionError on nesting that Python itself can hardly run.
+    """
+    program = Program(source, outside)
     program.run()
     return Flow(source, program)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from devfix.flow import torch_api
 from devfix.flow.events import What
@@ -20,9 +19,11 @@ from devfix.flow.lattice import (
     Kind,
     Value,
     fresh_identity,
+    replace,
 )
 from devfix.flow.meetings import may_be_module
 from devfix.flow.methods import Methods
+from devfix.flow.outside import OUTSIDE
 
 # Calls that look at a module without running it.
 _READERS = frozenset(
@@ -75,7 +76,7 @@ class Calls(Methods):
     def call(self, node: ast.Call) -> Value:
         func = node.func
         name = self.callee_name(func) if isinstance(func, (ast.Name, ast.Attribute)) else ""
-        imported = bool(name) and name.partition(".")[0] != "" and self._imported(func)
+        imported = bool(name) and not name.startswith(".") and self._imported(func)
         if isinstance(func, ast.Attribute) and not imported:
             return self._method(node, func, self.ev(func.value))
         arguments = self._arguments(node)
@@ -123,6 +124,9 @@ class Calls(Methods):
         if name in torch_api.AUTOCAST or "autocast" in last.lower():
             self.emit(What.AUTOCAST, node, UNKNOWN, name, devices=self.devices(), detail=name)
             return UNKNOWN
+        known = self.imported(path_of(node.func))
+        if known is not None:
+            return self._call_value(node, known, arguments, name)
         if last in _ITERATION or last in torch_api.PROGRESS or name.startswith(("tqdm.", "rich.progress.")):
             return self._iterate(last, arguments)
         if name in torch_api.WRAPS or last in torch_api.WRAP_NAMES:
@@ -189,6 +193,9 @@ class Calls(Methods):
         arguments: Arguments,
         receiver: Value | None = None,
     ) -> Value:
+        if callee.form == OUTSIDE and self.program.outside is not None:
+            found = self.program.outside.call(self, node, callee, arguments, receiver)
+            return self._call_unknown(node, arguments, callee.name) if found is None else found
         if not isinstance(callee.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             array = next((value for _, value, _ in arguments if value.kind is Kind.ARRAY), None)
             if callee.name == "transform" and array is not None:

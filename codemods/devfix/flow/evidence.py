@@ -33,6 +33,8 @@ _SIZE_NAME = re.compile(
     r"(?:_features|_channels|_size|_dim|_dims|_heads|_embeddings|_classes|_layers)$|^(?:d_model|n_\w+|num_\w+|stride|"
     r"padding|dilation|groups|bias|config|cfg|eps|p|dim|training)$"
 )
+_ATTRIBUTE = re.compile(r"\.(\w+)")
+_TELLING = torch_api.MODULE_ONLY | torch_api.TENSOR_ONLY
 _MODULE_ANNOTATION = re.compile(r"(?:^|\.)(?:Module|PreTrainedModel|\w+Model|\w+Net)$")
 _TENSOR_ANNOTATION = re.compile(r"(?:^|\.)(?:Tensor|\w*Tensor)$")
 
@@ -145,8 +147,8 @@ class Evidence:
     def _uses(self) -> dict[str, set[str]]:
         uses: dict[str, set[str]] = {}
         text = self._source.text
-        # Looking for some fifty words is several times faster than matching every dotted name.
-        for attribute in torch_api.MODULE_ONLY | torch_api.TENSOR_ONLY:
+        # Looking for the few words that occur is several times faster than matching every dotted name.
+        for attribute in _TELLING.intersection(_ATTRIBUTE.findall(text)):
             needle = f".{attribute}"
             at = text.find(needle)
             while at >= 0:
@@ -159,9 +161,15 @@ class Evidence:
                 at = text.find(needle, end)
         return uses
 
+    @cached_property
+    def _modules(self) -> frozenset[str]:
+        return frozenset(
+            path for path, uses in self._uses.items() if not torch_api.MODULE_ONLY.isdisjoint(uses)
+        )
+
     def used_as_module(self, path: str) -> bool:
-        return not torch_api.MODULE_ONLY.isdisjoint(self._uses.get(path, ()))
+        return path in self._modules
 
     def used_as_tensor(self, path: str) -> bool:
         uses = self._uses.get(path, ())
-        return not torch_api.TENSOR_ONLY.isdisjoint(uses) and torch_api.MODULE_ONLY.isdisjoint(uses)
+        return path not in self._modules and not torch_api.TENSOR_ONLY.isdisjoint(uses)

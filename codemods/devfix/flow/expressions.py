@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from devfix.flow import torch_api
@@ -24,6 +23,7 @@ from devfix.flow.lattice import (
     Where,
     fresh_identity,
     join,
+    replace,
 )
 
 if TYPE_CHECKING:
@@ -47,6 +47,11 @@ class Expressions(Calls):
     def _name(self, node: ast.Name) -> Value:
         value = self.state.names.get(node.id)
         if value is not None:
+            return value
+        value = self.imported(node.id)
+        if value is not None:
+            if value.kind is Kind.DEVICE:
+                self.state.names[node.id] = value
             return value
         if looks_like_device(node.id) and node.id not in self.source.imports:
             place = Place(Where.SYMBOL, node.id, fresh_identity(), node)
@@ -93,11 +98,11 @@ class Expressions(Calls):
         elif kind is Kind.DEVICE:
             return Value(Kind.STRING, node=node, name="device.type") if attribute == "type" else UNKNOWN
         elif kind is Kind.INSTANCE:
-            value = self.program.attribute(base, attribute)
+            value = self.program.attribute(base, attribute, node)
             if value.kind is not Kind.UNKNOWN:
                 return value
         if not path or path.partition(".")[0] in self.source.imports:
-            return UNKNOWN
+            return self.imported(path) or UNKNOWN
         if looks_like_device(path):
             value = Value(
                 Kind.DEVICE, Place(Where.SYMBOL, path, fresh_identity(), node), node=node, sure=False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from devfix.flow import frameworks, torch_api
@@ -17,6 +16,7 @@ from devfix.flow.lattice import (
     State,
     Value,
     Where,
+    replace,
 )
 from devfix.source import Source
 
@@ -32,8 +32,9 @@ def path_of(node: ast.AST) -> str:
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
-        if isinstance(node.value, ast.Name):  # by far the most common
-            return f"{node.value.id}.{node.attr}"
+        value = node.value
+        if isinstance(value, ast.Name):  # by far the most common
+            return f"{value.id}.{node.attr}"
     elif not isinstance(node, ast.Subscript):
         return ""
     tail: list[str] = []
@@ -164,11 +165,15 @@ class Frame(ABC):
 
     def callee_name(self, func: ast.expr) -> str:
         """Qualified name of what is called, where imports tell; else the name as written."""
-        path = path_of(func)
-        root = path.partition(".")[0].partition("[")[0]
-        if root and root in self.source.imports and root not in self.state.names:
-            return self.source.qualified(func) or path
-        return path
+        if isinstance(func, ast.Name):
+            path = root = func.id
+        else:
+            path = path_of(func)
+            root = path.partition(".")[0].partition("[")[0]
+        imported = self.source.imports.get(root)
+        if imported is None or root in self.state.names:
+            return path
+        return imported if path is root else self.source.qualified(func) or path
 
     def _imported(self, func: ast.expr) -> bool:
         node = func
@@ -177,6 +182,11 @@ class Frame(ABC):
         return (
             isinstance(node, ast.Name) and node.id in self.source.imports and node.id not in self.state.names
         )
+
+    def imported(self, path: str) -> Value | None:
+        """What an imported name, or a path below one, stands for, where other files of the project tell."""
+        outside = self.program.outside
+        return outside.named(path) if outside is not None and path else None
 
     def _arguments(self, node: ast.Call) -> Arguments:
         found = [(argument, self.ev(argument), "") for argument in node.args]

@@ -6,12 +6,15 @@ Unknown disagrees with nothing, so every doubt ends there and devfix stays silen
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import count
+from typing import Any, TypeVar
 
 
 class Kind(Enum):
+    __hash__ = object.__hash__  # that of Enum is written in Python, and kinds are looked up in sets
+
     UNKNOWN = auto()
     DEVICE = auto()  # a torch.device, or a string or index that stands for one; see Value.form
     STRING = auto()  # a string; Value.text is its content where that is known
@@ -69,6 +72,18 @@ class Place:
         return self is other or (
             self.where is other.where and self.text == other.text and self.key == other.key
         )
+
+
+_Fact = TypeVar("_Fact", "Place", "Value")
+
+
+def replace(fact: _Fact, **changes: Any) -> _Fact:
+    """As in dataclasses, several times faster: this is called for every second value."""
+    kind = type(fact)
+    made: _Fact = object.__new__(kind)
+    for name in kind.__slots__:
+        setattr(made, name, changes[name] if name in changes else getattr(fact, name))
+    return made
 
 
 UNPLACED = Place(Where.UNKNOWN)

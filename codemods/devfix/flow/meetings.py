@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from devfix.flow.events import Meeting, What
 from devfix.flow.evidence import (
@@ -19,6 +18,7 @@ from devfix.flow.lattice import (
     Value,
     Where,
     fresh_identity,
+    replace,
 )
 
 
@@ -192,6 +192,9 @@ class Meetings(Frame):
                         devices=self.devices(),
                         detail=f"passed to {name}",
                     )
+                elif place.where is Where.DEFAULT:
+                    moved = [one for one in arguments if one[1].place.on_device]
+                    self._left_behind(node, value, path_of(argument), place, moved, name)
                 return
 
     def attach(

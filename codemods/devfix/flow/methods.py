@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from devfix.flow import frameworks, torch_api
 from devfix.flow.events import What
@@ -24,6 +23,7 @@ from devfix.flow.lattice import (
     Value,
     Where,
     fresh_identity,
+    replace,
 )
 from devfix.flow.meetings import may_be_module
 from devfix.flow.owners import Owners

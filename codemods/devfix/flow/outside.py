@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from devfix.flow import frameworks, torch_api
 from devfix.flow.lattice import Value
 
 if TYPE_CHECKING:
@@ -37,15 +39,32 @@ class Bases:
     owned: bool = False
 
 
+def judged(bases: Sequence[str], known: Mapping[str, Bases]) -> Bases:
+    """What a class with these bases, by their qualified names, is; `known` are those in view."""
+    module = host = owned = False
+    for base in bases:
+        parent = known.get(base)
+        last = base.rpartition(".")[2]
+        module = (
+            module
+            or base in torch_api.MODULE_BASES
+            or last == "Module"
+            or last.endswith(("PreTrainedModel", "ModelMixin"))
+            or base.startswith("torch.nn.")
+            or (parent is not None and parent.module)
+        )
+        host = host or last.endswith(frameworks.HOST_BASES) or (parent is not None and parent.host)
+        # A class in view is judged by its own bases, whatever its name.
+        owned = owned or (frameworks.owns_subclasses(base) if parent is None else parent.owned)
+    return Bases(module, host, owned)
+
+
 class Outside(ABC):
     """The other files of the project, as one file sees them through its imports."""
 
     @abstractmethod
-    def named(self, dotted: str, text: str) -> Value | None:
-        """What an imported name stands for, written as `text`; None if that is not known.
-
-        `dotted` is its qualified name, with leading dots where the import is relative.
-        """
+    def named(self, path: str) -> Value | None:
+        """What an imported name stands for, or a path below one, as it is written; None if not known."""
 
     @abstractmethod
     def call(
@@ -71,4 +90,4 @@ class Outside(ABC):
 
     @abstractmethod
     def bases(self, dotted: str) -> Bases | None:
-        """What a class of another file hands down to the classes derived from it."""
+        """What a class hands down to those derived from it; leading dots mark a relative import."""

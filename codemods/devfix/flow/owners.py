@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from devfix.flow import frameworks
 from devfix.flow.events import What
@@ -16,6 +15,7 @@ from devfix.flow.lattice import (
     Value,
     Where,
     fresh_identity,
+    replace,
 )
 from devfix.flow.torch_calls import TorchCalls
 

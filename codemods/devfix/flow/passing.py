@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from devfix.flow import torch_api
 from devfix.flow.events import Event, Meeting, Scope, What
@@ -24,6 +24,7 @@ from devfix.flow.lattice import (
     Where,
     fresh_identity,
     join,
+    replace,
 )
 from devfix.flow.outside import OUTSIDE, Outside
 from devfix.source import Source
@@ -212,6 +213,8 @@ class Passing(ABC):
         module: Value,
     ) -> None:
         place = caller.state.place(module) if argument is not None else event.place
+        if place is not None and place.where is Where.DEFAULT and argument is not None:
+            self._replay_left(caller, node, event, mapping, name, argument, module)
         if place is None or not place.on_device:
             return
         strays: list[Meeting] = []
@@ -256,7 +259,7 @@ class Passing(ABC):
             at = meeting.place
             if at.key in mapping:
                 at = self._translated(caller, at, mapping, node)
-            if at.on_device or at.where is Where.OF:
+            if at.on_device or (at.where is Where.OF and event.what is What.LEFT):
                 strays.append(Meeting(meeting.node, meeting.value, at, meeting.name))
         if strays:
             caller.emit(
@@ -269,7 +272,7 @@ class Passing(ABC):
                 devices=caller.devices(),
                 via=name,
                 inner=event,
-                detail=event.detail,
+                detail="run" if event.detail == "module" else event.detail,
             )
 
     def _translated(
@@ -281,9 +284,12 @@ class Passing(ABC):
         device = caller.as_device(value)
         if device is not None:
             return replace(device.place, node=node)
+        if value.kind is Kind.BATCH and value.items and value.place is UNPLACED:
+            first = value.items[0].place  # `(features, adjacency)`
+            return first if all(item.place.same(first) for item in value.items) else UNPLACED
         if value.kind in (Kind.MODULE, Kind.TENSOR, Kind.BATCH):
             return caller.state.place(value)
-        return UNPLACED
+        return value.place if value.kind is Kind.ANY and value.place.on_device else UNPLACED
 
     def _returned(
         self, caller: Frame, node: ast.Call, summary: Scope, mapping: dict[int, tuple[ast.expr, Value]]
@@ -321,8 +327,9 @@ class Passing(ABC):
         """Make an instance of a class of this file."""
         info = self.classes.get(callee.node) if isinstance(callee.node, ast.ClassDef) else None
         if info is None:
-            if callee.form is OUTSIDE and self.outside is not None:
-                return self.outside.construct(caller, node, callee, arguments) or UNKNOWN
+            if callee.form == OUTSIDE and self.outside is not None:
+                made = self.outside.construct(caller, node, callee, arguments)
+                return caller._call_unknown(node, arguments, callee.name) if made is None else made
             return UNKNOWN
         init = info.methods.get("__init__")
         if not info.module:

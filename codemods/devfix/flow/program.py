@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import replace
 
 from devfix.flow import frameworks, torch_api
 from devfix.flow.events import Scope, What
@@ -32,7 +31,9 @@ from devfix.flow.lattice import (
     Where,
     fresh_identity,
     join,
+    replace,
 )
+from devfix.flow.outside import OUTSIDE, Bases, Outside, judged
 from devfix.flow.passing import ClassInfo, Function, FunctionInfo, Passing, joined_arguments, tells
 from devfix.source import Source
 
@@ -54,8 +55,9 @@ _SELF_ATTRIBUTE = re.compile(r"self\.(\w+)(?:\s*,\s*self\.(\w+))?\s*(?::[^=\n]+)
 class Program(Passing):
     """One file under analysis."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, outside: Outside | None = None) -> None:
         self.source = source
+        self.outside = outside
         self.evidence = Evidence(source)
         self.values: dict[ast.expr, Value] = {}
         self.functions: dict[Function, FunctionInfo] = {}
@@ -86,17 +88,9 @@ class Program(Passing):
 
     def run(self) -> None:
         """Interpret the module body, then every function, callers before callees where possible."""
-        tree = self.source.tree
-        scope = Scope(tree, "<module>")
-        interpreter = self._module = Interpreter(self, scope, State({}, {}))
-        interpreter.block(tree.body)
-        if " global " in self.source.text:
-            for name in re.findall(r"(?m)^[ \t]+global[ \t]+(\w+)", self.source.text):
-                interpreter.state.names.pop(name, None)
+        interpreter = self.run_module()
         self._placed = _placed_names(interpreter.state.names, interpreter.state)
-        self.scopes.append(scope)
-        for function in interpreter.nested:
-            self._info(function, None)
+        self.scopes.append(interpreter.scope)
         done: set[Function] = set()
         while True:
             waiting = [node for node in self.functions if node not in done]
@@ -107,6 +101,18 @@ class Program(Passing):
             for node in called or waiting[-1:]:
                 done.add(node)
                 self._finish(self.functions[node])
+
+    def run_module(self) -> Interpreter:
+        """Interpret the module body only; its functions and classes are known then."""
+        tree = self.source.tree
+        interpreter = self._module = Interpreter(self, Scope(tree, "<module>"), State({}, {}))
+        interpreter.block(tree.body)
+        if " global " in self.source.text:
+            for name in re.findall(r"(?m)^[ \t]+global[ \t]+(\w+)", self.source.text):
+                interpreter.state.names.pop(name, None)
+        for function in interpreter.nested:
+            self._info(function, None)
+        return interpreter
 
     def _globals(self) -> State:
         """The module body's names, as far as it has been interpreted."""
@@ -123,26 +129,20 @@ class Program(Passing):
         if node in self.classes:
             return
         bases = tuple(self.source.qualified(base) or ast.unparse(base) for base in node.bases)
-        lasts = [base.rpartition(".")[2] for base in bases]
-        parents = [self.class_names[last] for last in lasts if last in self.class_names]
-        module = any(
-            base in torch_api.MODULE_BASES
-            or last == "Module"
-            or last.endswith(("PreTrainedModel", "ModelMixin"))
-            or base.startswith("torch.nn.")
-            for base, last in zip(bases, lasts, strict=True)
-        ) or any(parent.module for parent in parents)
-        host = any(last.endswith(frameworks.HOST_BASES) for last in lasts) or any(p.host for p in parents)
-        # A class of this file is judged by its own bases, whatever its name.
-        owned = any(p.owned for p in parents) or any(
-            frameworks.owns_subclasses(base)
-            for base, last in zip(bases, lasts, strict=True)
-            if last not in self.class_names
-        )
+        known: dict[str, Bases] = {}
+        for base in bases:
+            info = self.class_names.get(base.rpartition(".")[2])
+            if info is not None:
+                known[base] = Bases(info.module, info.host, info.owned)
+            elif self.outside is not None and base != "object" and not base.startswith("torch."):
+                found = self.outside.bases(base)
+                if found is not None:
+                    known[base] = found
+        made = judged(bases, known)
         methods = {
             item.name: item for item in node.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
         }
-        info = ClassInfo(node, bases, methods, fresh_identity(), module, host, owned)
+        info = ClassInfo(node, bases, methods, fresh_identity(), made.module, made.host, made.owned)
         self.classes[node] = info
         self.class_names[node.name] = info
         order = sorted(methods.values(), key=lambda method: method.name != "__init__")
@@ -295,8 +295,9 @@ class Program(Passing):
     def _worthwhile(self, info: FunctionInfo) -> bool:
         """Can anything in a function be about devices? Most functions of most files are not."""
         code = self.source.code(info.node)
-        if any(word in code for word in _DEVICE_WORDS):
-            return True
+        for word in _DEVICE_WORDS:
+            if word in code:
+                return True
         placed = self._placed if info.outer is None else _placed_names(info.outer.names, info.outer)
         if any(name in code for name in placed):
             return True
@@ -347,6 +348,8 @@ class Program(Passing):
         return "device" in text or ".to(" in text or ".cuda(" in text
 
     def method(self, base: Value, name: str) -> Value | None:
+        if base.form == OUTSIDE:
+            return self.outside.method(base, name) if self.outside is not None else None
         info = self.classes.get(base.node) if isinstance(base.node, ast.ClassDef) else None
         if info is None or name not in info.methods:
             return None
@@ -358,6 +361,8 @@ class Program(Passing):
         if info is not None and base.identity == info.identity and name in info.methods:
             return Value(Kind.FUNCTION, node=info.methods[name], name=name)
         other = self.class_names.get(base.name)
+        if other is None and self.outside is not None and base.kind is Kind.MODULE:
+            return self.outside.surgery(base, name)
         if other is None or name not in other.methods or base.kind is not Kind.MODULE:
             return None
         summary = self.summary(self._info(other.methods[name], other))
@@ -368,8 +373,10 @@ class Program(Passing):
                 return Value(Kind.FUNCTION, node=other.methods[name], name=name)
         return None
 
-    def attribute(self, base: Value, name: str) -> Value:
-        """An attribute of an instance of a class of this file, as `__init__` leaves it."""
+    def attribute(self, base: Value, name: str, node: ast.expr) -> Value:
+        """An attribute of an instance of a class, as `__init__` leaves it; `node` is where it is read."""
+        if base.form == OUTSIDE:
+            return (self.outside.attribute(base, name, node) if self.outside is not None else None) or UNKNOWN
         info = self.classes.get(base.node) if isinstance(base.node, ast.ClassDef) else None
         init = info.methods.get("__init__") if info is not None else None
         if info is None or init is None:

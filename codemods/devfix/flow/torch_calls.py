@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from devfix.flow import torch_api
 from devfix.flow.events import What
@@ -21,6 +20,7 @@ from devfix.flow.lattice import (
     Value,
     Where,
     fresh_identity,
+    replace,
 )
 from devfix.flow.meetings import Meetings
 
@@ -215,7 +215,7 @@ class TorchCalls(Meetings):
             return UNKNOWN
         place = self.device_argument(node)
         if place is None and any(
-            v.kind is not Kind.STRING and v.kind is not Kind.UNKNOWN for _, v, _ in arguments
+            k == "**" or (v.kind is not Kind.STRING and v.kind is not Kind.UNKNOWN) for _, v, k in arguments
         ):
             place = UNPLACED  # made around another model, or told where by a way of its own
         return Value(Kind.MODULE, place or self.program.default_place(node), fresh_identity(), node, name)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from devfix.bindings import function_around
 from devfix.flow.frame import path_of
-from devfix.placing import about_devices, around
+from devfix.placing import about_devices
 from devfix.source import Source
+from devfix.spotting import lines_with, on_lines
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 ARGUMENT = "map_location"
@@ -58,8 +59,15 @@ class Loads:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self._calls = [node for node in source.walk() if isinstance(node, ast.Call)]
         self._positions = {**LOADERS, **dict(_forwarding(source))}
+        self._calls = [node for node in self._candidates() if isinstance(node, ast.Call)]
+
+    def _candidates(self) -> Iterator[ast.AST]:
+        """The nodes of the lines on which a loader is called by any name that it has here."""
+        names = {name.rpartition(".")[2] for name in self._positions}
+        names |= {local for local, what in self.source.imports.items() if what in self._positions}
+        calls = (re.compile(rf"{re.escape(name)}\s*\(") for name in sorted(names))
+        return on_lines(self.source.tree, lines_with(self.source, *calls))
 
     def loader(self, call: ast.Call) -> str:
         """The name of the loader that a call runs; empty if it runs none."""
@@ -131,28 +139,28 @@ class Loads:
         )
 
     def _just_saved(self, call: ast.Call, function: ast.AST | None) -> bool:
-        """Has the same function saved the same file on the way? Then it goes back to where it was."""
-        if function is None or not call.args:
+        """Has the same function saved the same file above? Then it goes back to where it was.
+
+        Statements of the module itself may be cells of a notebook, run on different days.
+        """
+        statement = self.source.statement(call)
+        if not call.args or (function is None and self.source.parents[statement] is self.source.tree):
             return False
         path = ast.unparse(call.args[0])
-        chain = around(self.source, call)
-        for node in self.source.walk(function):
-            if not isinstance(node, ast.Call) or self.source.qualified(node.func) not in (
-                "torch.save",
-                "torch.jit.save",
-            ):
+        at = self.source.span(call).start
+        for node in self.source.calls:
+            if len(node.args) < 2 or self.source.qualified(node.func) not in ("torch.save", "torch.jit.save"):
                 continue
-            if len(node.args) < 2 or ast.unparse(node.args[1]) != path:
-                continue
-            statement = self.source.statement(node)
-            before = (node.lineno, node.col_offset) < (call.lineno, call.col_offset)
-            if before and any(statement in self.source.block(one) for one in chain):
-                return True
+            if self.source.span(node).start < at and function_around(self.source, node) is function:
+                if ast.unparse(node.args[1]) == path:
+                    return True
         return False
 
 
 def _forwarding(source: Source) -> Iterator[tuple[str, int]]:
     """Functions of the file that hand their own `map_location=None` on to `torch.load`."""
+    if ARGUMENT not in source.text:
+        return
     for node in source.tree.body:
         if not isinstance(node, _FUNCTIONS):
             continue

@@ -248,6 +248,8 @@ class Follower:
         last = name.rpartition(".")[2]
         if _STATE.search(last):
             self._note(Use.STATE)
+            if any(k.arg == "assign" and ast.unparse(k.value) != "False" for k in call.keywords):
+                self._note(Use.PARAMETER)  # not copied: what is loaded becomes the parameters
             receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
             self._found.receivers.append(ast.unparse(receiver) if receiver is not None else name)
         elif last in _READ_CALLS:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from devfix.findings import DeleteStatement, Edit, InsertStatement, ReplaceExpression
 from devfix.flow import torch_api
 from devfix.registration import dims
-from devfix.registration.classes import RESERVED, Method, ModuleClass, Store, self_name
+from devfix.registration.classes import RESERVED, ModuleClass, Store
 from devfix.registration.made import Kind, Made
 from devfix.registration.making import Maker
+from devfix.registration.quick import may_hold_tensors
 from devfix.registration.signatures import is_false
 from devfix.source import Source
 
@@ -27,51 +28,81 @@ _CASTS = re.compile(r"\.half\(|\.double\(|\.bfloat16\(|float16|float64")
 
 @dataclass(frozen=True)
 class Candidate:
-    """An attribute that is a plain CPU tensor whenever the constructor is done."""
+    """An attribute that is a plain CPU tensor whenever the constructor is done.
+
+    `parts`: a list, tuple or dict of such tensors. `later`: what is stored in it after the constructor.
+    """
 
     owner: ModuleClass
     name: str
     stores: tuple[Store, ...]
     made: Made
+    later: tuple[Store, ...] = ()
+
+    @property
+    def parts(self) -> bool:
+        return self.made.kind is Kind.OTHER
+
+    @property
+    def moves_itself(self) -> bool:
+        """Does a later store move it: `self.x = self.x.to(device)`?"""
+        return any(_moves(self.owner.source, store) for store in self.later)
 
 
-def candidates(
-    source: Source, classes: tuple[ModuleClass, ...], maker: Maker, moved: bool = False
-) -> list[Candidate]:
-    """Every attribute of the file's module classes that `register_buffer` would suit.
-
-    With `moved`, also those that a method moves by itself: `self.x = self.x.to(device)`.
-    """
+def candidates(source: Source, classes: tuple[ModuleClass, ...], maker: Maker) -> list[Candidate]:
+    """Every attribute of the file's module classes that `register_buffer` would suit."""
     if any(call in source.text for call in torch_api.DEFAULT_DEVICE_CALLS):
         return []
     found: list[Candidate] = []
-    outside = _stored_elsewhere(source)
     for owner in classes:
-        if owner.own_ways or any(word in owner.text for word in _ELSEWHERE) or owner.init is None:
+        if owner.init is None or owner.own_ways:
             continue
-        building = owner.building
-        for name, stores in owner.stores.items():
-            if name not in owner.loads or all(isinstance(s.value, ast.Constant) for s in stores):
-                continue
-            if name in RESERVED or name in outside or owner.class_level(name) or not _only_here(owner, name):
-                continue
-            if moved:
-                stores = tuple(s for s in stores if s.method.name in building or not _moves(source, s))
-            if not stores or any(
-                store.method.name not in building or store.form in ("other", "deleted") for store in stores
-            ):
-                continue
-            if stores[0].form == "augmented" or _optimised(owner, name):
-                continue
-            stores = _without_parameters(source, maker, owner, stores)
-            made = maker.joined(owner, stores)
-            if made.guess:
-                if not _used_as_tensor(owner, name):
-                    continue
-                made = replace(made, dim=dims.SOME)
-            if made.kind is Kind.TENSOR and made.dim != 0:
-                found.append(Candidate(owner, name, stores, made))
-    return found
+        names = [name for name, stores in owner.stores.items() if may_hold_tensors(owner, stores)]
+        if not names or any(word in owner.text for word in _ELSEWHERE):
+            continue
+        for name in names:
+            candidate = _candidate(source, maker, owner, name)
+            if candidate is not None:
+                found.append(candidate)
+    outside = _stored_elsewhere(source) if found else set()
+    return [candidate for candidate in found if candidate.name not in outside]
+
+
+def _candidate(source: Source, maker: Maker, owner: ModuleClass, name: str) -> Candidate | None:
+    family = (owner, *owner.descendants)
+    if name in RESERVED or not any(name in each.loads for each in family):
+        return None
+    stores = tuple(s for s in owner.stores[name] if s.method.name in owner.building)
+    later = tuple(s for s in owner.stores[name] if s.method.name not in owner.building)
+    if not stores or any(store.form in ("other", "deleted") for store in (*stores, *later)):
+        return None
+    if stores[0].form == "augmented" or owner.class_level(name) or not _only_here(owner, name):
+        return None
+    stores = _without_parameters(source, maker, owner, stores)
+    if not stores or _optimised(owner, name):
+        return None
+    made = maker.joined(owner, stores)
+    if made.guess:
+        if not _used_as_tensor(owner, name):
+            return None
+        made = replace(made, dim=dims.SOME)
+    if any(store.form == "chained" for store in stores):
+        made = replace(made, shared=True)
+    if made.kind is Kind.OTHER:
+        parts = made.items and all(m.kind is Kind.TENSOR and dims.solid(m.dim) for m in made.items)
+        if not parts or later or len(stores) > 1 or any(_changes_parts(source, owner, name)):
+            return None
+    elif made.kind is not Kind.TENSOR or made.dim == 0:
+        return None
+    return Candidate(owner, name, stores, made, later)
+
+
+def _changes_parts(source: Source, owner: ModuleClass, name: str) -> Iterator[bool]:
+    """Is an element of a list or dict put there, or taken out, after it was made?"""
+    for load in owner.loads.get(name, ()):
+        parent = source.parents[load]
+        yield isinstance(parent, ast.Subscript) and not isinstance(parent.ctx, ast.Load)
+        yield isinstance(parent, ast.Attribute) and parent.attr not in ("items", "values", "keys")
 
 
 def _without_parameters(
@@ -159,94 +190,6 @@ def _stored_elsewhere(source: Source) -> set[str]:
     return found
 
 
-# --- edits ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Registration:
-    """The edits that register a group of attributes; empty where they cannot be written."""
-
-    edits: tuple[Edit, ...]
-    why_not: str = ""
-
-
-def register(source: Source, group: list[Candidate]) -> Registration:
-    """Replace the first assignments of each attribute by `register_buffer`."""
-    owner = group[0].owner
-    start = owner.super_call
-    if start is None:
-        return Registration((), "the call of `super().__init__()` is not in sight")
-    edits: list[Edit] = []
-    done: set[ast.stmt] = set()
-    for candidate in group:
-        for store in candidate.stores:
-            if store.form == "augmented" or dominated(source, store, candidate.stores):
-                continue
-            if store.statement in done:
-                continue
-            done.add(store.statement)
-            if store.method is owner.init and store.statement.lineno < start.lineno:
-                return Registration((), "the assignment stands before `super().__init__()`")
-            names = [c.name for c in group if any(s.statement is store.statement for s in c.stores)]
-            made = _register_one(source, store, names)
-            if not made:
-                return Registration((), "no name is free for the new value")
-            edits.extend(made)
-    return Registration(tuple(edits))
-
-
-def _register_one(source: Source, store: Store, names: list[str]) -> tuple[Edit, ...]:
-    me = self_name(store.method)
-    span = source.span(store.statement)
-    value = store.value
-    assert value is not None
-    if store.form in ("single", "typed"):
-        text = source.code(value)
-        line = f'{me}.register_buffer("{store.name}", {text}, persistent=False)'
-        indent = store.statement.col_offset
-        short = "\n" not in text and "\r" not in text and "#" not in text and indent + len(line) <= 110
-        if isinstance(value, (ast.Tuple, ast.NamedExpr, ast.Yield, ast.Lambda)):
-            short = False
-        if short:
-            return (*_declared(source, store), InsertStatement(span, line), DeleteStatement(span))
-    targets = {s.attr: s for s in _targets(store.statement)}
-    edits: list[Edit] = []
-    for name in names:
-        local = _free(source, store.method, name)
-        if not local or name not in targets or isinstance(store.statement, ast.AnnAssign):
-            return ()
-        edits.append(ReplaceExpression(source.span(targets[name]), local))
-        edits.append(InsertStatement(span, f'{me}.register_buffer("{name}", {local}, persistent=False)'))
-    return tuple(edits)
-
-
-def _declared(source: Source, store: Store) -> tuple[Edit, ...]:
-    """What is left of `self.x: Tensor = value`: the declaration."""
-    if isinstance(store.statement, ast.AnnAssign):
-        text = f"{source.code(store.target)}: {source.code(store.statement.annotation)}"
-        if "\n" not in text:
-            return (InsertStatement(source.span(store.statement), text),)
-    return ()
-
-
-def _targets(statement: ast.stmt) -> list[ast.Attribute]:
-    if not isinstance(statement, ast.Assign):
-        return []
-    target = statement.targets[0]
-    items = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
-    return [item for item in items if isinstance(item, ast.Attribute)]
-
-
-def _free(source: Source, method: Method, name: str) -> str:
-    """A name that nothing in the method uses."""
-    used = {node.id for node in source.walk(method) if isinstance(node, ast.Name)}
-    used |= {node.arg for node in source.walk(method) if isinstance(node, ast.arg)}
-    for option in (name, f"{name}_", f"{name}_buffer"):
-        if option.isidentifier() and option not in used:
-            return option
-    return ""
-
-
 def dominated(source: Source, store: Store, stores: tuple[Store, ...]) -> bool:
     """Has the attribute surely been assigned before, in the same method?"""
     around: set[ast.AST] = {store.statement}
@@ -274,7 +217,13 @@ def safe(source: Source, candidate: Candidate) -> bool:
         source.qualified(base) in torch_api.MODULE_BASES or (isinstance(base, ast.Name) and base.id in mine)
         for base in bases
     )
-    if not (owner.certain and direct) or candidate.made.shared or candidate.made.guess or owner.descendants:
+    if (
+        candidate.later
+        or not (owner.certain and direct)
+        or candidate.made.shared
+        or candidate.made.guess
+        or owner.descendants
+    ):
         return False
     if not candidate.made.whole and _CASTS.search(source.text):
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -12,6 +13,7 @@ from devfix.source import Source
 
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 _MODULE_ENDS = ("PreTrainedModel", "ModelMixin")
 _NOT_MODULES = frozenset({"object", "ABC", "Protocol", "Enum", "NamedTuple", "TypedDict", "Function"})
 # Methods that decide themselves what moves along, or what counts as registered.
@@ -42,8 +44,8 @@ class Store:
     """One place that gives `self.<name>` a value.
 
     `form`: "single" (`self.x = v`), "typed" (`self.x: T = v`), "unpack" (one of several targets),
-    "augmented", "deleted" or "other" (chained, loop target, with, walrus). `value` is what is
-    assigned; of "unpack" the whole right side, `index` being the position among the targets.
+    "chained" (`self.x = self.y = v`), "augmented", "deleted" or "other" (loop target, with). `value` is
+    what is assigned; of "unpack" the whole right side, `index` being the position among the targets.
     """
 
     name: str
@@ -115,8 +117,10 @@ class ModuleClass:
     def stores(self) -> dict[str, tuple[Store, ...]]:
         """Every store to an attribute of `self`, in the order of the text."""
         every: list[Store] = []
-        for method, nodes in self._own_nodes.items():
-            every.extend(_stores(self.source, method, nodes))
+        for method in self.methods.values():
+            me = self_name(method)
+            if me:
+                every.extend(_stores(method, me))
         found: dict[str, list[Store]] = {}
         for store in sorted(every, key=_position):
             found.setdefault(store.name, []).append(store)
@@ -164,6 +168,12 @@ class ModuleClass:
         return any(not _OWN_WAYS.isdisjoint(owner.methods) for owner in self.lineage)
 
     @cached_property
+    def made_here(self) -> bool:
+        """May the file make objects of the class? Examples in docstrings (`>>> ...`) aside."""
+        call = rf"^(?!\s*(?:>>>|\.\.\.|#)).*(?<!class )\b{self.node.name}\("
+        return re.search(call, self.source.text, re.MULTILINE) is not None
+
+    @cached_property
     def text(self) -> str:
         return self.source.code(self.node)
 
@@ -206,7 +216,7 @@ def module_classes(source: Source) -> tuple[ModuleClass, ...]:
     """The module classes of a file in the order of the text; those of unknown bases by their shape."""
     found: dict[str, ModuleClass] = {}
     order: list[ModuleClass] = []
-    classes = [node for node in source.walk() if isinstance(node, ast.ClassDef)]
+    classes = [node for node in source.definitions if isinstance(node, ast.ClassDef)]
     for node in sorted(classes, key=lambda node: node.lineno):
         bases: list[ModuleClass] = []
         certain = unknown = refused = False
@@ -253,28 +263,67 @@ def _position(store: Store) -> tuple[int, int]:
     return store.target.lineno, store.target.col_offset
 
 
-def _stores(source: Source, method: Method, nodes: list[ast.Attribute]) -> Iterator[Store]:
-    for node in nodes:
-        if isinstance(node.ctx, ast.Load):
+def inner_statements(method: Method) -> Iterator[ast.stmt]:
+    """Every statement of a method, nested ones included, in no particular order."""
+    todo: list[ast.AST] = list(method.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.stmt):
+            yield node
+        for field in _BLOCKS:
+            todo.extend(getattr(node, field, ()))
+
+
+def _stores(method: Method, me: str) -> Iterator[Store]:
+    """The stores of one method; of each statement only the targets are looked at, so it is quick."""
+    for statement in inner_statements(method):
+        targets: list[ast.expr]
+        if isinstance(statement, (ast.Assign, ast.Delete)):
+            targets = statement.targets
+        elif isinstance(statement, (ast.AnnAssign, ast.AugAssign, ast.For, ast.AsyncFor)):
+            targets = [statement.target]
+        elif isinstance(statement, (ast.With, ast.AsyncWith)):
+            targets = [item.optional_vars for item in statement.items if item.optional_vars is not None]
+        else:
             continue
-        statement = source.statement(node)
-        form, value, index = "other", None, -1
-        if isinstance(node.ctx, ast.Del):
-            form = "deleted"
-        elif isinstance(statement, ast.Assign):
-            value = statement.value
-            if len(statement.targets) == 1 and statement.targets[0] is node:
-                form = "single"
-            elif len(statement.targets) == 1 and isinstance(statement.targets[0], (ast.Tuple, ast.List)):
-                elements = statement.targets[0].elts
-                if node in elements and not any(isinstance(e, ast.Starred) for e in elements):
-                    form, index = "unpack", elements.index(node)
-            elif node not in statement.targets:
-                value = None
-        elif isinstance(statement, ast.AnnAssign) and statement.target is node:
-            if statement.value is None:
-                continue
-            form, value = "typed", statement.value
-        elif isinstance(statement, ast.AugAssign) and statement.target is node:
-            form, value = "augmented", statement.value
-        yield Store(node.attr, node, statement, method, form, value, index)
+        for target in targets:
+            for node in _attributes(target, me):
+                store = _store(node, statement, method)
+                if store is not None:
+                    yield store
+
+
+def _attributes(target: ast.expr, me: str) -> Iterator[ast.Attribute]:
+    """The `self.<name>` among what a target assigns."""
+    if isinstance(target, ast.Attribute):
+        if isinstance(target.value, ast.Name) and target.value.id == me:
+            yield target
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        for item in target.elts:
+            yield from _attributes(item, me)
+    elif isinstance(target, ast.Starred):
+        yield from _attributes(target.value, me)
+
+
+def _store(node: ast.Attribute, statement: ast.stmt, method: Method) -> Store | None:
+    form, value, index = "other", None, -1
+    if isinstance(statement, ast.Delete):
+        form = "deleted"
+    elif isinstance(statement, ast.Assign):
+        targets = statement.targets
+        if targets[0] is node and len(targets) == 1:
+            form, value = "single", statement.value
+        elif node in targets:
+            plain = all(isinstance(target, (ast.Name, ast.Attribute)) for target in targets)
+            form, value = "chained" if plain else "other", statement.value
+        elif len(targets) == 1 and isinstance(targets[0], (ast.Tuple, ast.List)):
+            elements = targets[0].elts
+            if node in elements and not any(isinstance(e, ast.Starred) for e in elements):
+                form, value, index = "unpack", statement.value, elements.index(node)
+    elif isinstance(statement, ast.AnnAssign):
+        if statement.value is None:
+            return None
+        form, value = "typed", statement.value
+    elif isinstance(statement, ast.AugAssign):
+        form, value = "augmented", statement.value
+    return Store(node.attr, node, statement, method, form, value, index)

@@ -115,7 +115,13 @@ class Maker(TorchMaker):
             return replace(self._combine([self.value(part, frame) for part in parts]), whole=True)
         if isinstance(node, ast.Subscript):
             return self._subscript(node, frame)
-        if isinstance(node, (ast.Dict, ast.ListComp, ast.DictComp, ast.JoinedStr, ast.Lambda)):
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+            return Made(Kind.OTHER, items=(self.value(node.elt, frame),))
+        if isinstance(node, ast.DictComp):
+            return Made(Kind.OTHER, items=(self.value(node.value, frame),))
+        if isinstance(node, ast.Dict):
+            return Made(Kind.OTHER, items=tuple(self.value(item, frame) for item in node.values))
+        if isinstance(node, (ast.JoinedStr, ast.Lambda)):
             return NO_TENSOR
         return NOT_KNOWN
 
@@ -174,6 +180,10 @@ class Maker(TorchMaker):
                 return NOT_KNOWN
             return self.value(node, self.frame(None, self.source.tree))
         values: list[Made] = []
+        if len(bindings) > 1:
+            seen = frame.names.binding(node)
+            if seen is not None and seen.value is not None and seen.form == "single" and not _reads(seen):
+                bindings = [seen]  # the others are behind it
         for binding in bindings:
             if isinstance(binding.statement, ast.AugAssign):
                 continue
@@ -187,9 +197,7 @@ class Maker(TorchMaker):
             return self._parameter(binding, frame)
         if binding.value is None:
             return NOT_KNOWN
-        if any(isinstance(n, ast.Name) and n.id == binding.name for n in ast.walk(binding.value)) and (
-            (id(binding.value), id(frame)) in self._active
-        ):
+        if (id(binding.value), id(frame)) in self._active and _reads(binding):
             return None  # `x = x.unsqueeze(0)`: what it was before decides
         if isinstance(binding.value, ast.List) and not binding.value.elts:
             return Made(Kind.OTHER, items=self._appended(binding.name, frame))
@@ -222,7 +230,9 @@ class Maker(TorchMaker):
         if frame.called:
             default = default_of(scope, binding.name)
             return self.value(default, frame) if default is not None else NOT_KNOWN
-        if scope.name == "__init__" and frame.owner is not None and not frame.owner.descendants:
+        if scope.name == "__init__" and frame.owner is not None and frame.owner.made_here:
+            if frame.owner.descendants:
+                return NOT_KNOWN
             calls = self._constructions.get(frame.owner.node.name, [])
             found: list[Made] = []
             for call in calls:
@@ -302,4 +312,11 @@ def _of_itself(store: Store) -> bool:
     """Does an assignment read the attribute that it assigns?"""
     return store.value is not None and any(
         isinstance(node, ast.Attribute) and node.attr == store.name for node in ast.walk(store.value)
+    )
+
+
+def _reads(binding: Binding) -> bool:
+    """Does what a name is bound to read the name: `x = x.unsqueeze(0)`?"""
+    return binding.value is not None and any(
+        isinstance(node, ast.Name) and node.id == binding.name for node in ast.walk(binding.value)
     )

@@ -12,19 +12,17 @@ from dataclasses import replace
 from devfix.flow import torch_api
 from devfix.flow.evidence import annotated_kind
 from devfix.registration import dims
+from devfix.registration.buffers import Candidate
+from devfix.registration.calling import Calling
 from devfix.registration.classes import Method, ModuleClass, self_name
 from devfix.registration.made import Kind
 from devfix.registration.making import Maker
-from devfix.registration.running import Running, parameters
-from devfix.registration.signatures import only_dtype, torch_name
+from devfix.registration.running import parameters
+from devfix.registration.signatures import default_of
 from devfix.registration.values import (
     DEVICE,
     LAYER,
-    LOOSE,
-    MAKES,
     NUMBER,
-    STRICT_METHODS,
-    TENSOR_MEMBERS,
     UNKNOWN,
     Attribute,
     Env,
@@ -33,11 +31,12 @@ from devfix.registration.values import (
     Val,
     join,
     join_all,
+    used_as_tensor,
 )
 from devfix.source import Source
 
 
-class Meetings(Running):
+class Meetings(Calling):
     """Finds the meetings of one file's candidates; `found` has the first of each.
 
     `moved` has the attributes that are moved where they are used.
@@ -48,7 +47,7 @@ class Meetings(Running):
         source: Source,
         classes: tuple[ModuleClass, ...],
         maker: Maker,
-        candidates: dict[Attribute, int],
+        candidates: dict[Attribute, Candidate],
     ) -> None:
         super().__init__()
         self.source = source
@@ -57,7 +56,10 @@ class Meetings(Running):
         self.candidates = candidates
         self.found: dict[Attribute, Meet] = {}
         self.moved: dict[Attribute, Meet] = {}
+        self._noted: dict[Attribute, Meet] = {}  # of the method that is run now
+        self._kept: dict[Attribute, list[Val]] = {}
         self._modules: dict[tuple[str, str], Val] = {}
+        self._fresh = {key: _plain(key, candidate) for key, candidate in candidates.items()}
         with_plain = {name for name, _ in candidates}
         for info in classes:
             if not any(each.node.name in with_plain for each in info.lineage):
@@ -76,40 +78,47 @@ class Meetings(Running):
         env: Env = {}
         for index, argument in enumerate(parameters(method)[1:]):
             env[argument.arg] = self._symbolic(owner, method, argument, index)
+        self._held, self._noted, self._kept = dict(self._fresh), {}, {}
+        self._visited.clear()
         self._execute(owner, method, env)
+        for key, meet in self._noted.items():
+            if self._first_sight(key):
+                self.found.setdefault(key, meet)
+
+    def _first_sight(self, key: Attribute) -> bool:
+        """Is it what the constructor left that a method met, and are only tensors stored there later?
+
+        What a method outside of the run may have stored before is not known.
+        """
+        later = self.candidates[key].later
+        if any(store.method not in self._visited for store in later):
+            return False
+        return all(value.kind in (Is.DEVICE, Is.PLAIN) for value in self._kept.get(key, ()))
 
     def _symbolic(self, owner: ModuleClass, method: Method, argument: ast.arg, index: int) -> Val:
         if method.name != "forward":
             return UNKNOWN  # it may prepare data on the CPU
         if argument.annotation is not None:
             return DEVICE if annotated_kind(argument.annotation) == "tensor" else UNKNOWN
-        arguments = method.args
-        plain = [*arguments.posonlyargs, *arguments.args]
-        optional = len(arguments.defaults) and argument in plain[len(plain) - len(arguments.defaults) :]
-        if optional:
-            default = arguments.defaults[plain.index(argument) - (len(plain) - len(arguments.defaults))]
+        optional = False
+        default = default_of(method, argument.arg)
+        if default is not None:
+            optional = True
             if not (isinstance(default, ast.Constant) and default.value is None):
                 return UNKNOWN
         for node in self.source.walk(method):
-            if not isinstance(node, ast.Name) or node.id != argument.arg or isinstance(node.ctx, ast.Store):
-                continue
-            parent = self.source.parents[node]
-            if isinstance(parent, ast.Attribute) and parent.attr in TENSOR_MEMBERS:
-                return DEVICE
-            if index == 0 and isinstance(parent, ast.BinOp) and not optional:
-                if not isinstance(parent.op, (ast.Mod, ast.FloorDiv)):
+            if isinstance(node, ast.Name) and node.id == argument.arg and isinstance(node.ctx, ast.Load):
+                if used_as_tensor(self.source, node, number=index > 0 or optional):
                     return DEVICE
-            if isinstance(parent, ast.Call) and node in parent.args:
-                name = self.source.qualified(parent.func)
-                if name.startswith("torch.nn.functional."):
-                    return DEVICE
-                if index == 0 and isinstance(parent.func, ast.Attribute):
-                    if self.source.code(parent.func.value) == self_name(method):
-                        if self._own(owner, parent.func.attr).kind is Is.MODULE:
+                parent = self.source.parents[node]
+                if isinstance(parent, ast.Call) and node in parent.args:
+                    if isinstance(parent.func, ast.Attribute) and (
+                        self.source.code(parent.func.value) == self_name(method)
+                    ):
+                        module = self._own(owner, parent.func.attr)
+                        if module.kind is Is.MODULE and (index == 0 or self._strict(module)):
                             return DEVICE
         return UNKNOWN
-
-    # --- statements ----------------------------------------------------------------------------
 
     # --- expressions ---------------------------------------------------------------------------
 
@@ -182,7 +191,18 @@ class Meetings(Running):
 
     def _note(self, value: Val, node: ast.expr) -> None:
         for attribute in value.of:
-            self.found.setdefault(attribute, Meet(node, self._run.function))
+            self._noted.setdefault(attribute, Meet(node, self._run.function))
+
+    def _keep(self, target: ast.Attribute, value: Val) -> None:
+        owner = self._run.owner
+        if owner is None or not isinstance(target.value, ast.Name):
+            return
+        if target.value.id == self_name(self._run.function):
+            for each in owner.lineage:
+                key = (each.node.name, target.attr)
+                if key in self._held:
+                    self._held[key] = value
+                    self._kept.setdefault(key, []).append(value)
 
     def _attribute(self, node: ast.Attribute) -> Val:
         owner = self._run.owner
@@ -205,9 +225,8 @@ class Meetings(Running):
 
     def _own(self, owner: ModuleClass, name: str) -> Val:
         for each in owner.lineage:
-            if (each.node.name, name) in self.candidates:
-                key = (each.node.name, name)
-                return Val(Is.PLAIN, frozenset({key}), self.candidates[key])
+            if (each.node.name, name) in self._held:
+                return self._held[(each.node.name, name)]
         key = (owner.node.name, name)
         if key not in self._modules:
             made = self.maker.attribute(owner, name)
@@ -246,151 +265,10 @@ class Meetings(Running):
             return self._element(base)
         return base  # a CPU index into a CUDA tensor is legal
 
-    # --- calls ---------------------------------------------------------------------------------
 
-    def _call(self, node: ast.Call) -> Val:
-        source, function = self.source, node.func
-        name = torch_name(source, function)
-        args = [self._eval(argument) for argument in node.args]
-        if isinstance(function, ast.Attribute) and not name:
-            return self._method_call(node, function, args)
-        values = [*args, *(self._eval(k.value) for k in node.keywords)]
-        if name.startswith("torch."):
-            return self._torch_call(node, name, values)
-        if isinstance(function, ast.Name):
-            callee = self._run.env.get(function.id)
-            if callee is not None:
-                if callee.kind is Is.MODULE:
-                    return self._module_call(node, callee, args, values)
-                return DEVICE if callee.kind is Is.DEVICE else UNKNOWN
-            if function.id in self.maker.functions:
-                return self._inline(None, self.maker.functions[function.id], node, args, 0)
-            if function.id == "enumerate" and args:
-                return Val(Is.UNKNOWN, items=(Val(Is.UNKNOWN, items=(NUMBER, self._element(args[0]))),))
-            if function.id == "zip" and args:
-                return Val(Is.UNKNOWN, items=(Val(Is.UNKNOWN, items=tuple(map(self._element, args))),))
-            if function.id in ("len", "int", "float", "bool", "range", "str"):
-                return NUMBER
-        if isinstance(function, ast.Attribute):
-            return UNKNOWN
-        if isinstance(function, (ast.Call, ast.Subscript)):
-            callee = self._eval(function)
-            if callee.kind is Is.MODULE:
-                return self._module_call(node, callee, args, values)
-        if isinstance(function, ast.Name) and function.id == self_name(self._run.function):
-            owner = self._run.owner
-            forward = owner.method("forward") if owner is not None else None
-            if forward is not None:
-                return self._inline(forward[0], forward[1], node, args, 1)
-        return UNKNOWN
-
-    def _method_call(self, node: ast.Call, function: ast.Attribute, args: list[Val]) -> Val:
-        owner, name = self._run.owner, function.attr
-        values = [*args, *(self._eval(k.value) for k in node.keywords)]
-        base_node = function.value
-        if (
-            owner is not None
-            and isinstance(base_node, ast.Name)
-            and base_node.id == self_name(self._run.function)
-        ):
-            found = owner.method(name)
-            if found is not None:
-                return self._inline(found[0], found[1], node, args, 1 if self_name(found[1]) else 0)
-            callee = self._own(owner, name)
-            if callee.kind is Is.MODULE:
-                return self._module_call(node, callee, args, values)
-            return UNKNOWN
-        base = self._eval(base_node)
-        if base.kind is Is.MODULE:
-            return UNKNOWN
-        if base.kind not in (Is.DEVICE, Is.PLAIN):
-            return UNKNOWN
-        if name in torch_api.TO_HOST or name in torch_api.NOT_TENSOR:
-            if name == "type":
-                return base
-            return NUMBER
-        if name == "cpu":
-            return UNKNOWN
-        if base.kind is Is.PLAIN:
-            if name in ("to", "cuda", "type_as"):
-                if name == "to" and only_dtype(self.source, node):
-                    return base
-                for attribute in base.of:
-                    self.moved.setdefault(attribute, Meet(node, self._run.function))
-                return DEVICE
-            if name in STRICT_METHODS:
-                return self._meet(node, [base, *values])
-            if name.startswith("new_"):
-                return UNKNOWN
-            return replace(base, dim=dims.after(name, base.dim, node, method=True))
-        if name in STRICT_METHODS:
-            return self._meet(node, [base, *values])
-        return UNKNOWN if name in ("to", "type_as") and self._to_host(node, values) else DEVICE
-
-    def _to_host(self, node: ast.Call, values: list[Val]) -> bool:
-        """Is it moved to the CPU, or to where a plain attribute is?"""
-        if any(value.kind is Is.PLAIN for value in values):
-            return True
-        for argument in [*node.args, *(k.value for k in node.keywords)]:
-            if isinstance(argument, ast.Constant) and argument.value == "cpu":
-                return True
-            if isinstance(argument, ast.Attribute) and argument.attr == "device":
-                if self._eval(argument.value).kind is Is.PLAIN:
-                    return True
-        return False
-
-    def _torch_call(self, node: ast.Call, name: str, values: list[Val]) -> Val:
-        last = name.rpartition(".")[2]
-        if name.startswith("torch.nn.") and last[:1].isupper():
-            return Val(Is.MODULE, node=node)
-        device = next((k.value for k in node.keywords if k.arg == "device"), None)
-        if device is not None:
-            given = self._eval(device)
-            return (
-                DEVICE if isinstance(given.node, ast.Attribute) and given.node.attr == "device" else UNKNOWN
-            )
-        if last.endswith("_like"):
-            return values[0] if values else UNKNOWN
-        functional = name.count(".") == 1 or name.startswith(
-            ("torch.nn.functional.", "torch.linalg.", "torch.fft.", "torch.special.")
-        )
-        if not functional or name in torch_api.NOT_TENSOR_CALLS:
-            return UNKNOWN
-        if last in LOOSE:
-            first = values[0] if values else UNKNOWN
-            if last in MAKES:
-                return UNKNOWN
-            return first if first.kind in (Is.DEVICE, Is.PLAIN) else UNKNOWN
-        made = self._meet(node, values)
-        if made.kind is Is.PLAIN:
-            return replace(made, dim=dims.after(last, made.dim, node, method=False))
-        return made
-
-    def _strict(self, module: Val) -> bool:
-        """Is it a layer of torch with parameters, so that its inputs must be where they are?"""
-        if not isinstance(module.node, ast.Call):
-            return False
-        name = self.source.qualified(module.node.func)
-        return (
-            name.startswith("torch.nn.")
-            and name not in torch_api.BARE_MODULES
-            and name not in torch_api.CONTAINERS
-            and name not in torch_api.WEIGHTED_LOSSES
-            and not name.endswith("Loss")
-        )
-
-    def _module_call(self, node: ast.Call, module: Val, args: list[Val], values: list[Val]) -> Val:
-        if self._strict(module):
-            self._meet(node, [*values, DEVICE])
-            return DEVICE
-        made = module.node
-        if isinstance(made, ast.Call):
-            name = self.source.qualified(made.func)
-            if name in torch_api.BARE_MODULES or name in torch_api.WEIGHTED_LOSSES:
-                return self._meet(node, values)
-            info = self.classes.get(made.func.id) if isinstance(made.func, ast.Name) else None
-            if info is not None:
-                forward = info.method("forward")
-                if forward is not None:
-                    return self._inline(forward[0], forward[1], node, args, 1)
-        return DEVICE if any(value.kind is Is.DEVICE for value in values) else UNKNOWN
+def _plain(key: Attribute, candidate: Candidate) -> Val:
+    """What the constructor leaves in an attribute."""
+    of, made = frozenset({key}), candidate.made
+    if candidate.parts:
+        return Val(Is.UNKNOWN, items=tuple(Val(Is.PLAIN, of, item.dim) for item in made.items))
+    return Val(Is.PLAIN, of, made.dim)

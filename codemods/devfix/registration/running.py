@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from devfix.registration import dims
 from devfix.registration.classes import Method, ModuleClass
-from devfix.registration.values import UNKNOWN, Env, Is, Val, join, join_all, listed
+from devfix.registration.values import UNKNOWN, Attribute, Env, Is, Val, join, join_all, listed
 
 _DEPTH = 5
 
@@ -29,10 +29,17 @@ class Running(ABC):
     def __init__(self) -> None:
         self._run: Run
         self._stack: list[Method] = []
+        self._visited: set[Method] = set()
+        # What the plain attributes are by now, as methods assign them again.
+        self._held: dict[Attribute, Val] = {}
 
     @abstractmethod
     def _eval(self, node: ast.expr) -> Val:
         """What an expression is; meetings in it are noted."""
+
+    @abstractmethod
+    def _keep(self, target: ast.Attribute, value: Val) -> None:
+        """An attribute is assigned."""
 
     @abstractmethod
     def _meet(self, node: ast.expr, values: list[Val]) -> Val:
@@ -43,6 +50,7 @@ class Running(ABC):
             return UNKNOWN
         before = getattr(self, "_run", None)
         self._stack.append(function)
+        self._visited.add(function)
         self._run = run = Run(owner, function, env)
         try:
             self._block(function.body)
@@ -114,24 +122,28 @@ class Running(ABC):
 
     def _branches(self, one: list[ast.stmt], other: list[ast.stmt]) -> None:
         run = self._run
-        start = run.env
-        run.env = dict(start)
+        start, held = run.env, self._held
+        run.env, self._held = dict(start), dict(held)
         one_ends = self._block(one)
-        first, run.env = run.env, dict(start)
+        first, first_held = run.env, self._held
+        run.env, self._held = dict(start), dict(held)
         other_ends = self._block(other)
         if one_ends and not other_ends:
             return
         if other_ends and not one_ends:
-            run.env = first
+            run.env, self._held = first, first_held
             return
-        second = run.env
+        second, second_held = run.env, self._held
         run.env = {
             name: join(first.get(name, UNKNOWN), second.get(name, UNKNOWN)) for name in {*first, *second}
         }
+        self._held = {name: join(value, second_held[name]) for name, value in first_held.items()}
 
     def _bind(self, target: ast.expr, value: Val) -> None:
         if isinstance(target, ast.Name):
             self._run.env[target.id] = value
+        elif isinstance(target, ast.Attribute):
+            self._keep(target, value)
         elif isinstance(target, (ast.Tuple, ast.List)):
             for index, item in enumerate(target.elts):
                 if isinstance(item, ast.Starred):
@@ -152,6 +164,8 @@ class Running(ABC):
         return value
 
     def _eval_load(self, node: ast.expr) -> Val:
+        if isinstance(node, ast.Attribute):
+            return self._eval(node)
         return self._run.env.get(node.id, UNKNOWN) if isinstance(node, ast.Name) else UNKNOWN
 
 

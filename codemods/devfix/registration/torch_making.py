@@ -54,6 +54,8 @@ class TorchMaker(ABC):
         if name in ("cuda", "to", "type_as", "pin_memory"):
             if name == "to" and only_dtype(self.source, node):
                 return replace(base, whole=whole_dtype(node))
+            if name in ("to", "type_as") and self._like_a_plain_one(node, frame):
+                return replace(base, whole=False)
             return Made(Kind.PLACED)
         others = [self.value(argument, frame) for argument in node.args]
         if any(other.kind is Kind.PLACED for other in others):
@@ -139,11 +141,23 @@ class TorchMaker(ABC):
             return dims.of_data(default) if isinstance(default, (ast.List, ast.Tuple)) else dims.ANY
         return dims.ANY
 
+    def _like_a_plain_one(self, node: ast.Call, frame: Frame) -> bool:
+        """`.to(other)`, `.to(other.device)`, `.type_as(other)`, where the other is a plain CPU tensor."""
+        given = [*node.args, *(k.value for k in node.keywords if k.arg in ("device", "other"))][:1]
+        return any(
+            self.value(a.value if isinstance(a, ast.Attribute) and a.attr == "device" else a, frame).kind
+            is Kind.TENSOR
+            for a in given
+        )
+
     def _default_device(self, node: ast.expr, frame: Frame) -> bool:
         """Is a `device=` that of things made a moment ago, or None: the default device?"""
         if self.value(node, frame).kind is Kind.NONE:
             return True
         if isinstance(node, ast.Name) and node.id in frame.arguments:
             return self._default_device(*frame.arguments[node.id])
+        if isinstance(node, ast.Attribute) and node.attr == "device":
+            if self.value(node.value, frame).kind is Kind.TENSOR:
+                return True
         code = self.source.code(node)
         return code.startswith("self.") and code.endswith((".weight.device", ".bias.device"))

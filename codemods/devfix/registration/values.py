@@ -10,6 +10,7 @@ from enum import Enum, auto
 from devfix.flow import torch_api
 from devfix.registration import dims
 from devfix.registration.classes import Method
+from devfix.source import Source
 
 Attribute = tuple[str, str]  # class name, attribute name
 
@@ -68,6 +69,19 @@ LOOSE = frozenset(
         "arange", "zeros", "ones", "empty", "full", "randn", "rand", "linspace", "eye", "tensor",
         "as_tensor", "from_numpy", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "no_grad",
         "affine_grid",
+    }
+)  # fmt: skip
+
+
+# Functions of torch whose first argument is a tensor.
+_TAKES_TENSOR = (STRICT_METHODS - {"where"}) | frozenset(
+    {
+        "stft", "istft", "sigmoid", "tanh", "relu", "softmax", "log_softmax", "exp", "log", "sqrt", "abs",
+        "sin", "cos", "clamp", "clip", "sum", "mean", "max", "min", "flatten", "unsqueeze", "squeeze",
+        "transpose", "permute", "reshape", "chunk", "split", "topk", "argmax", "cumsum", "cdist", "norm",
+        "zeros_like", "ones_like", "rand_like", "randn_like", "empty_like", "full_like", "conv1d", "conv2d",
+        "matmul", "roll", "flip", "square", "log2", "log10", "log1p", "round", "floor", "sign", "argsort",
+        "sort", "isnan", "logsumexp", "var", "std", "repeat_interleave", "view_as_complex", "bernoulli",
     }
 )  # fmt: skip
 
@@ -131,3 +145,27 @@ def listed(node: ast.AST | None) -> ast.AST | None:
     if isinstance(held, (ast.List, ast.Tuple)) and held.elts and isinstance(held.elts[0], ast.Call):
         return held.elts[0]
     return None
+
+
+def used_as_tensor(source: Source, node: ast.Name, *, number: bool) -> bool:
+    """Is an argument read in a way that only tensors allow? `number`: it may be a plain number."""
+    parent = source.parents[node]
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in TENSOR_MEMBERS
+    if isinstance(parent, ast.BinOp):
+        return not number and not isinstance(parent.op, (ast.Mod, ast.FloorDiv))
+    if isinstance(parent, ast.Subscript) and parent.value is node:
+        parts = parent.slice.elts if isinstance(parent.slice, ast.Tuple) else ()
+        return any(isinstance(part, ast.Slice) or _blank(part) for part in parts)
+    if isinstance(parent, ast.Call) and node in parent.args:
+        name = source.qualified(parent.func)
+        last = name.rpartition(".")[2]
+        if name.startswith("torch.nn.functional."):
+            return True
+        if name.count(".") == 1 and name.startswith("torch.") and last in _TAKES_TENSOR:
+            return parent.args[0] is node or last in STRICT_METHODS | {"min", "max"}
+    return False
+
+
+def _blank(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and (node.value is None or node.value is Ellipsis)

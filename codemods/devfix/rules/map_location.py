@@ -33,6 +33,9 @@ _DATA = re.compile(
     r"indices|centroid|assign|mask",
     re.IGNORECASE,
 )
+_STATE_NAME = re.compile(r"state_?dict|(?:^|_)sd$")
+# Numbers and texts about a checkpoint, not its tensors.
+_NO_TENSORS = re.compile(r"metadata|manifest|kwargs|^args|config", re.IGNORECASE)
 _GPU = re.compile(r"\.cuda\(|[\"']cuda")
 # Objects that keep what they are given, on the device that it is on.
 _KEEPERS = re.compile(r"ema|shadow|average|obj\b|self$", re.IGNORECASE)
@@ -120,17 +123,20 @@ class MapLocation(Codemod):
 
 def _is_checkpoint(flow: Flow, load: Load, uses: Uses, device: str, host: bool) -> bool:
     """Is it certain enough that there are tensors in it which may have been on a GPU?"""
+    call = load.call
+    argument = flow.source.code(call.args[0]) if call.args else ""
+    names = " ".join(uses.names)
+    plain = any(_NO_TENSORS.search(name) for name in uses.names[:1])
+    if plain and not uses.kinds & ~Use.OUT:
+        return False
     if load.wrapper or load.restores or load.name == "torch.jit.load" or uses.has(Use.STATE):
         return True
     if host:
         return False
     if uses.has(Use.MODULE) or uses.has(Use.PARAMETER):
         return True
-    names = " ".join(uses.names)
     if _DATA.search(names) and not _SURELY.search(names):
         return False
-    call = load.call
-    argument = flow.source.code(call.args[0]) if call.args else ""
     words = f"{argument} {names}"
     if load.name.endswith(("_from_url", "load_url")):
         return True
@@ -149,8 +155,11 @@ def _choice(flow: Flow, load: Load, uses: Uses, device: str) -> tuple[str, Safet
     if load.restores:
         return '"cpu"', Safety.SAFE
     itself = uses.has(Use.MODULE) or uses.has(Use.TENSOR)
+    if uses.kinds is Use.NONE and any(_STATE_NAME.search(name) for name in uses.names):
+        return '"cpu"', Safety.UNSAFE
     if uses.has(Use.STATE) and not itself:
-        kept = any(_KEEPERS.search(receiver) for receiver in uses.receivers) or uses.has(Use.OUT)
+        kept = any(_KEEPERS.search(receiver) for receiver in uses.receivers)
+        kept = kept or uses.has(Use.OUT) or uses.has(Use.PARAMETER)
         return '"cpu"', Safety.UNSAFE if kept else Safety.SAFE
     if uses.has(Use.HOST) and not itself and not uses.has(Use.OUT):
         return '"cpu"', Safety.UNSAFE

@@ -14,6 +14,7 @@ from devfix.findings import Finding, Related, Safety
 from devfix.flow import Flow
 from devfix.flow.events import Event, Meeting, What
 from devfix.flow.lattice import Kind, Where
+from devfix.placing import expects_error
 from devfix.unmoved.others import handed_over, made_per_call, one_armed
 from devfix.unmoved.plan import Made, Move, given_device, inherits, made_at, move_for, received
 from devfix.unmoved.weights import in_view, weighted
@@ -248,6 +249,7 @@ print(round((model(x) + layer(x)).sum().item(), 4))
             return found[0]
 
         seen: set[object] = set()
+        waiting: list[tuple[Event, Meeting, Made]] = []  # no place for a move, as far as this event goes
         for scope in flow.scopes:
             if scope.host or scope.owned:
                 continue
@@ -258,18 +260,27 @@ print(round((model(x) + layer(x)).sum().item(), 4))
                     continue
                 if event.path.startswith("self.") and inherits(scope.owner):
                     continue
+                if expects_error(flow.source, event.node):
+                    continue
                 stray = met(flow, event)
                 if stray is None:
                     continue
                 made = made_at(flow, bindings(), event)
                 if made is None:
                     yield from self._received(flow, bindings(), event, stray, seen)
-                elif seen.isdisjoint(made.values) and all(weighted(flow, value) for value in made.values):
+                elif seen.isdisjoint(made.values) and all(
+                    weighted(flow, value, made.path) for value in made.values
+                ):
                     move = move_for(flow, event, stray, made)
-                    if move is None and event.via:
-                        continue  # the function has the device: it is told of there
+                    if move is None:
+                        waiting.append((event, stray, made))
+                        continue
                     seen.update(made.values)
                     yield self._made(flow, event, stray, made, move)
+        for event, stray, made in waiting:
+            if seen.isdisjoint(made.values):
+                seen.update(made.values)
+                yield self._made(flow, event, stray, made, None)
 
         for left in (*one_armed(flow, bindings), *handed_over(flow, bindings), *made_per_call(flow)):
             if left.made not in seen:
@@ -313,7 +324,7 @@ print(round((model(x) + layer(x)).sum().item(), 4))
         made = event.value.node
         if move is None or (event.scope.node, event.path) in seen or not isinstance(made, ast.expr):
             return
-        if not weighted(flow, made):
+        if not weighted(flow, made, event.path):
             return
         seen.add((event.scope.node, event.path))
         source = flow.source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,6 +15,8 @@ from devfix.flow.events import Scope, What
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import UNKNOWN, Kind, Value
 from devfix.names import Names
+from devfix.source import Source
+from devfix.spotting import lines_with, on_lines
 
 # Libraries whose functions read their arguments as numpy arrays.
 _READERS = ("numpy.", "sklearn.metrics.", "scipy.", "seaborn.", "cv2.", "skimage.")
@@ -23,10 +25,11 @@ _ASKS = re.compile(
     r"numpy\.(?:random\..*|shape|ndim|size|isscalar|iterable|real|imag|squeeze|array_equal|array_equiv|info|"
     r"empty|zeros|ones|full|arange|linspace|eye|identity|\w+_like|set_printoptions|dtype|result_type)$"
 )
-_DRAWS = re.compile(
+_DRAW_NAMES = (
     r"(?:plot|scatter|imshow|imsave|matshow|hist|hist2d|barh?|errorbar|fill_between|stem|step|pcolormesh|contourf?|"
-    r"semilog[xy]|loglog|boxplot|violinplot|quiver)$"
+    r"semilog[xy]|loglog|boxplot|violinplot|quiver)"
 )
+_DRAWS = re.compile(f"{_DRAW_NAMES}$")
 _AXES = re.compile(r"(?:^|\.)(?:axs?|axes|axis|ax\d+)$")
 # Methods of a model that may well bring their result to the CPU themselves.
 _RETURNS_ANYTHING = re.compile(
@@ -159,12 +162,13 @@ print(host.numpy(), x.to("cpu").numpy(), np.mean(x.tolist()), np.sqrt(x[1].item(
         if "paddle" in flow.source.imports or "tensorflow" in flow.source.imports:
             return  # their tensors copy themselves
         known = _Known(flow)
+        lines = lines_with(flow.source, *_patterns(flow.source))
         for scope in flow.scopes:
-            calls = list(_calls(scope.node))
-            reads = [read for call in calls for read in _reads(flow, call)]
+            reads = [read for call in _calls(scope.node, lines) for read in _reads(flow, call)]
             if not reads:
                 continue
-            lists = _lists(known, scope, calls)
+            every = range(scope.node.body[0].lineno, (scope.node.body[-1].end_lineno or 0) + 1)
+            lists = _lists(known, scope, list(_calls(scope.node, every)))
             for read in reads:
                 finding = self._judge(known, read, lists)
                 if finding is not None:
@@ -216,15 +220,20 @@ print(host.numpy(), x.to("cpu").numpy(), np.mean(x.tolist()), np.sqrt(x[1].item(
         )
 
 
-def _calls(scope: ast.AST) -> Iterator[ast.Call]:
-    """The calls of a scope in order of the text, those of nested functions left out."""
-    todo: list[ast.AST] = list(ast.iter_child_nodes(scope))[::-1]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ast.Call):
-            yield node
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            todo.extend(list(ast.iter_child_nodes(node))[::-1])
+def _patterns(source: Source) -> Iterator[re.Pattern[str]]:
+    """What stands in the text of every call that `_reads` looks for."""
+    yield re.compile(r"\.numpy\(")
+    for local, what in source.imports.items():
+        if f"{what}.".startswith((*_READERS, "matplotlib.")):
+            yield re.compile(rf"{re.escape(local)}\s*[.(]")
+    if "matplotlib" in source.text:
+        yield re.compile(rf"\.{_DRAW_NAMES}\s*\(")
+
+
+def _calls(scope: ast.AST, lines: Sequence[int]) -> Iterator[ast.Call]:
+    """The calls of a scope on some of its lines, those of nested functions left out."""
+    inner = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+    return (node for node in on_lines(scope, lines, inner) if isinstance(node, ast.Call))
 
 
 def _reads(flow: Flow, call: ast.Call) -> Iterator[_Read]:

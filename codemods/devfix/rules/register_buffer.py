@@ -9,7 +9,8 @@ from typing import ClassVar
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding, Related, Safety
 from devfix.flow import Flow
-from devfix.registration.buffers import Candidate, candidates, register, safe
+from devfix.registration.buffer_edits import register
+from devfix.registration.buffers import Candidate, candidates, safe
 from devfix.registration.classes import module_classes
 from devfix.registration.making import Maker
 from devfix.registration.meeting import Meetings
@@ -196,16 +197,16 @@ print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
         if not classes:
             return
         maker = Maker(source, classes)
-        found = candidates(source, classes, maker, self.moved_at_use)
+        found = candidates(source, classes, maker)
         plain = {(c.owner.node.name, c.name): c for c in found}
         if not plain:
             return
-        meetings = Meetings(source, classes, maker, {key: c.made.dim for key, c in plain.items()})
+        meetings = Meetings(source, classes, maker, plain)
         reported: set[tuple[str, str]] = set()
         for key, candidate in plain.items():
             meet = meetings.found.get(key)
             moved = meet is None and self.moved_at_use
-            if moved:
+            if moved and (candidate.moves_itself or not candidate.later):
                 meet = meetings.moved.get(key)
             if meet is None or key in reported:
                 continue

@@ -15,9 +15,13 @@ from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Where
 from devfix.flow.methods import MOVES
 from devfix.placing import about_devices, bound_before, rebound, stores
+from devfix.unmoved.insertion import changes, own_move
 from devfix.unmoved.plan import made_at
 from devfix.unmoved.uses import Use, reads, use_of
-from devfix.unmoved.weights import maker
+from devfix.unmoved.weights import maker, weighted
+
+
+_TRAINS = ("train", "fit", "finetune", "fine_tune")
 
 
 @dataclass(frozen=True)
@@ -132,26 +136,28 @@ def handed_over(flow: Flow, bindings: Callable[[], Bindings]) -> Iterator[Left]:
     for event in flow.events(What.MOVE):
         if event.detail == "module" and event.value.name and event.place and event.place.on_device:
             moved.setdefault(event.value.name, event)
-    if not moved:
-        return
     source = flow.source
     seen: set[ast.expr] = set()
     for event in flow.events(What.USE):
-        name, place = event.value.name, flow.value(event.node).place
-        if name not in moved or not event.detail.startswith("passed to") or event.value.bare or event.via:
+        if not event.detail.startswith("passed to") or event.value.bare or event.via:
             continue
+        name, place = event.value.name, flow.value(event.node).place
         if place.where is not Where.DEFAULT or event.scope.host or event.scope.owned:
             continue
         call = source.parents.get(event.node)
         call = source.parents.get(call) if isinstance(call, ast.keyword) else call
         if not isinstance(call, ast.Call) or not _computes(path_of(call.func)):
             continue
+        if name not in moved and path_of(call.func).rpartition(".")[2].startswith(_TRAINS):
+            continue  # these often move the model first
         given = [*call.args, *[keyword.value for keyword in call.keywords]]
         devices = [a for a in given if flow.value(a).kind is Kind.DEVICE and path_of(a)]
+        if any(flow.value(device).place.where is Where.CPU for device in devices):
+            continue
         made = made_at(flow, bindings(), replace(event, node=call)) if len(devices) == 1 else None
         if made is None or len(made.values) != 1 or made.values[0] in seen:
             continue
-        if made.scope is not event.scope.node:
+        if made.scope is not event.scope.node or not weighted(flow, made.values[0], made.path):
             continue
         value, device = made.values[0], devices[0]
         seen.add(value)
@@ -159,19 +165,24 @@ def handed_over(flow: Flow, bindings: Callable[[], Bindings]) -> Iterator[Left]:
         fits = bound_before(source, device, source.statement(value)) and not rebound(
             source, [device], value, call
         )
-        edits: tuple[Edit, ...] = (AppendCall(source.span(value), f".to({text})"),) if fits else ()
+        edits: tuple[Edit, ...] = (AppendCall(source.span(value), f".to({text})"),)
+        if changes(replace(event, node=call)) or not fits:
+            own = own_move(source, made.path, text, made.values, event)
+            edits = (own,) if own is not None else ()
         why = (
             f"`{made.path}` is handed to `{path_of(call.func)}` together with `{text}`, but nothing moves it "
-            f"there, as another `{name.rpartition('.')[2]}` is"
+            "there"
         )
-        yield Left(value, made.path, why, moved[name].node, f".to({text})", edits)
+        why += f", as another `{name.rpartition('.')[2]}` is" if name in moved else ""
+        other = moved[name].node if name in moved else call
+        yield Left(value, made.path, why, other, f".to({text})", edits)
 
 
 def _computes(path: str) -> bool:
     """Does a function's name say that it runs the model: a loss, a step, an evaluation?"""
     last = path.rpartition(".")[2].lower()
     return last.startswith(
-        ("calc", "compute", "eval", "validate", "test", "predict", "infer", "generate")
+        ("train", "fit", "calc", "compute", "eval", "validate", "test", "predict", "infer", "generate")
     ) or ("loss" in last or last.endswith("_step"))
 
 

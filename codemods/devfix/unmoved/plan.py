@@ -14,6 +14,7 @@ from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Place, Where
 from devfix.placing import around, bound_before, rebound, stores
 from devfix.source import Source
+from devfix.unmoved.insertion import changes, own_move
 from devfix.unmoved.uses import Use, reads, use_of
 from devfix.unmoved.weights import maker
 
@@ -140,9 +141,12 @@ class Move:
 
 def move_for(flow: Flow, event: Event, stray: Meeting, made: Made) -> Move | None:
     """How to move a module to where `stray` is; None where that device has no name there."""
-    if _is_cuda(stray.place):
+    if _is_cuda(stray.place) and not (made.path.isidentifier() and changes(event)):
         return Move('"cuda"', tuple(AppendCall(flow.source.span(v), ".cuda()") for v in made.values))
     texts = candidates(flow, event, stray)
+    own = made.scope is event.scope.node and made.path.isidentifier()
+    if own and changes(event):  # what comes later has to be moved, too
+        return _own_move(flow, event, made, texts)
     for text in texts:
         if all(_writable(flow.source, text, value, event, made) for value in made.values):
             return Move(text, tuple(AppendCall(flow.source.span(v), f".to({text})") for v in made.values))
@@ -150,6 +154,14 @@ def move_for(flow: Flow, event: Event, stray: Meeting, made: Made) -> Move | Non
         later = _after_device(flow.source, text, event, made)
         if later is not None:
             return later
+    return _own_move(flow, event, made, texts) if own else None
+
+
+def _own_move(flow: Flow, event: Event, made: Made, texts: list[str]) -> Move | None:
+    for text in texts:
+        edit = own_move(flow.source, made.path, text, made.values, event)
+        if edit is not None:
+            return Move(text, (edit,))
     return None
 
 

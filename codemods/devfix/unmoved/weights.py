@@ -25,6 +25,15 @@ _WEIGHTLESS = re.compile(
     r"CrossEncoder|YOLO|Policy|Agent|Trainer|Runner|Env$|Config|Session|Client|Accelerator"
 )
 _MODEL = re.compile(r"(?:^|[._])(?:models?|nets?|networks?|encoder|decoder|backbone|modules?)$")
+# Classes out of sight that are networks by their name, and what is done with modules that have weights.
+_NETWORK = re.compile(
+    r"(?:Net|Network|Model|Encoder|Decoder|Generator|Discriminator|Backbone|Critic|Actor|Classifier|Autoencoder|"
+    r"VAE|GPT|BERT|ViT|LSTM|GRU|RNN|CNN|MLP|GAN|VGG|LPIPS|Transformer|Predictor|Segmentor|Detector)\w{0,4}$|"
+    r"^(?:VGG|ResNet|UNet|GPT|Bert|LPIPS)"
+)
+_WEIGHTED_USES = (
+    "parameters(", "named_parameters(", "state_dict(", "load_state_dict(", "requires_grad_(", "train(", "eval("
+)  # fmt: skip
 _HOLDING = ("register_buffer", "register_parameter", "Parameter", "UninitializedParameter", "Buffer")
 
 
@@ -50,8 +59,11 @@ def _calls(node: ast.expr) -> bool:
     return isinstance(node, ast.Call)
 
 
-def weighted(flow: Flow, made: ast.expr) -> bool:
-    """Is there something in the module that must be where its inputs are? False where nobody can tell."""
+def weighted(flow: Flow, made: ast.expr, path: str = "") -> bool:
+    """Is there something in the module that must be where its inputs are? False where nobody can tell.
+
+    `path` is the name of the module; what is done with it tells, too.
+    """
     call = maker(flow, made)
     if call is None:
         return False
@@ -73,7 +85,12 @@ def weighted(flow: Flow, made: ast.expr) -> bool:
         return False  # made around another module: it is where that is
     if name.startswith(_ELSEWHERE) or _WEIGHTLESS.search(last):
         return False
-    return not looks_like_loss(last) and "Loss" not in last and "Criterion" not in last
+    if looks_like_loss(last) or "Loss" in last or "Criterion" in last:
+        return False
+    if name.startswith(("torchvision.models.", *torch_api.LIBRARY_MODULES)) or last.startswith("from_"):
+        return True
+    text = flow.source.text
+    return _NETWORK.search(last) is not None or any(f"{path}.{use}" in text for use in _WEIGHTED_USES if path)
 
 
 def _class_weighted(flow: Flow, owner: ast.ClassDef, depth: int) -> bool:

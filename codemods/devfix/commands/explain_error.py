@@ -1,0 +1,45 @@
+"""`devfix explain-error`: from a pasted traceback to the likely cause."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+
+@click.command("explain-error")
+@click.argument("file", metavar="FILE|-")
+@click.option(
+    "--project",
+    "roots",
+    multiple=True,
+    metavar="PATH",
+    help="Where the program's files are; repeatable (default: the working directory).",
+)
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
+def explain_error(file: str, roots: tuple[str, ...], color: str) -> int:
+    """Find the cause of a device error, and its repair, from a pasted traceback.
+
+    FILE has the text, or - reads it from stdin. The frames are looked up in the files below the working
+    directory, also when the traceback comes from another machine. Nothing is run and nothing is written.
+    Exit code: 1 if a cause was found, 0 if not, 2 if the text has no device error.
+    """
+    from devfix.codemod import registry
+    from devfix.discover import discover
+    from devfix.documents import DocumentError, read_bytes
+    from devfix.errors.causes import explain
+    from devfix.review.explanation import lines
+
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else read_bytes(file)
+    except DocumentError as error:
+        raise click.ClickException(f"{file}: {error}") from error
+    codemods = [kind() for kind in registry().values()]
+    explanation = explain(data.decode("utf-8", "replace"), discover(roots or (".",)).files, codemods)
+    if explanation.kind is None:
+        raise click.ClickException(
+            "no device error in this text; paste the whole traceback, with the error's own line at its end"
+        )
+    for line in lines(explanation):
+        click.echo(line, color={"always": True, "never": False}.get(color))
+    return 1 if explanation.causes else 0

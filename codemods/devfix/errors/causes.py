@@ -1,0 +1,147 @@
+"""Which finding explains an error: the analysis of the files that the traceback goes through, ranked."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from devfix.codemod import Codemod
+from devfix.documents import Document
+from devfix.documents.notebook import Notebook
+from devfix.engine import process
+from devfix.errors.messages import Kind, kind_of
+from devfix.errors.places import Located, locate
+from devfix.errors.tracebacks import Traceback, read
+from devfix.errors.values import Known, known_at
+from devfix.findings import Safety, Span, TextEdit
+from devfix.report import PlacedFinding
+from devfix.rewrite import apply
+from devfix.source import Source, line_starts
+
+MOST = 3  # causes that are shown
+_MAY_BE = 35  # the score from which on a finding may be the cause
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A finding that may explain the error; the higher the score, the likelier."""
+
+    path: str
+    finding: PlacedFinding
+    score: int
+    texts: tuple[str, str] = ("", "")  # the file before and after this one repair; of a notebook, nothing
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What there is to say of a pasted error. `kind` is None for one that is not about devices."""
+
+    traceback: Traceback
+    kind: Kind | None
+    places: tuple[Located, ...] = ()
+    causes: tuple[Cause, ...] = ()
+    known: tuple[Known, ...] = ()
+
+
+def explain(text: str, files: Sequence[str], codemods: Sequence[Codemod]) -> Explanation:
+    """Explain a pasted traceback by the files of a repository; reads them, runs and writes nothing."""
+    traceback = read(text)
+    kind = kind_of(traceback.message) or kind_of(text)
+    if kind is None:
+        return Explanation(traceback, None)
+    places = locate(traceback.frames, files)
+    return Explanation(traceback, kind, places, _causes(kind, places, codemods), _known(places))
+
+
+def _causes(kind: Kind, places: tuple[Located, ...], codemods: Sequence[Codemod]) -> tuple[Cause, ...]:
+    found: dict[tuple[str, PlacedFinding], Cause] = {}
+    for document in {place.document.path: place.document for place in places}.values():
+        result = process(document, codemods, Safety.UNSAFE, repair=False)
+        scopes = _scopes(document)
+        for finding in result.findings:
+            score = max(
+                _score(finding, kind, place, scopes, depth)
+                for depth, place in enumerate(reversed(places))
+                if place.document.path == document.path
+            )
+            if score >= _MAY_BE:
+                found[document.path, finding] = Cause(
+                    document.path, finding, score, _texts(document, finding)
+                )
+    ranked = sorted(
+        found.values(),
+        key=lambda cause: (-cause.score, cause.path, cause.finding.place, cause.finding.codemod),
+    )
+    # Far behind the likeliest one, a finding is true of the file but not the cause.
+    return tuple(cause for cause in ranked[:MOST] if cause.score >= ranked[0].score - 45)
+
+
+def _score(
+    finding: PlacedFinding, kind: Kind, place: Located, scopes: Sequence[tuple[int, int]], depth: int
+) -> int:
+    """How well a finding explains an error in a frame, `depth` frames out from the innermost one."""
+    if finding.codemod not in kind.codemods:
+        return 0
+    score = 40 - 3 * kind.codemods.index(finding.codemod) - min(2 * depth, 12)
+    first, last = _lines(finding)
+    line = shown_line(place.document, place.line)
+    if first <= line <= last:
+        score += 60
+    if any(other.line == line for other in finding.related):
+        score += 45
+    if any(a <= line <= b and a <= first <= b for a, b in scopes):
+        score += 25
+    score -= min(abs(first - line) // 20, 15)
+    return score if place.certain else score - 10
+
+
+def _lines(finding: PlacedFinding) -> tuple[int, int]:
+    return finding.place.line, finding.place.end_line
+
+
+def shown_line(document: Document, line: int) -> int:
+    """The line as findings count it: of a notebook, that of its file."""
+    return document.where(line)[0] if isinstance(document, Notebook) else line
+
+
+def _scopes(document: Document) -> tuple[tuple[int, int], ...]:
+    """First and last line of every function."""
+    try:
+        source = Source(document.text)
+    except (SyntaxError, ValueError):
+        return ()
+    return tuple(
+        (shown_line(document, node.lineno), shown_line(document, node.end_lineno or node.lineno))
+        for node in source.walk()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
+
+
+def _texts(document: Document, finding: PlacedFinding) -> tuple[str, str]:
+    if finding.fix is None or isinstance(document, Notebook):
+        return "", ""
+    starts = line_starts(document.text)
+
+    def offset(line: int, column: int) -> int:
+        return starts[line - 1] + column - 1
+
+    edits = tuple(
+        TextEdit(
+            Span(
+                offset(edit.place.line, edit.place.column), offset(edit.place.end_line, edit.place.end_column)
+            ),
+            edit.text,
+        )
+        for edit in finding.fix.edits
+        if not edit.path
+    )
+    return document.text, apply(document.text, edits)
+
+
+def _known(places: tuple[Located, ...]) -> tuple[Known, ...]:
+    """What is known of the values on the line where it happened, in the innermost frame that is here."""
+    for place in reversed(places):
+        if place.certain:
+            return known_at(place.document, place.line)
+    return ()

@@ -1,0 +1,138 @@
+"""The device errors of torch and its neighbours: how to know them, what they mean, who repairs them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of device error. `codemods` are those that repair it, the likeliest first."""
+
+    id: str
+    pattern: str
+    meaning: str
+    codemods: tuple[str, ...]
+
+
+_MEET = (
+    "move-inputs",
+    "place-factory",
+    "module-never-moved",
+    "reorder-to",
+    "register-buffer",
+    "register-modules",
+)
+
+# Of several that match, the first one counts. The texts are those of torch 1.x to 2.13; `tests/errors` has
+# each of them, the ones that the simulator raises are raised there.
+KINDS = (
+    Kind(
+        "weight-type",
+        r"Input type \(.*\) and (?:weight|bias) type \(.*\) should be the same",
+        "a module was run on an input that lives on another device than the module's weights",
+        ("move-inputs", "reorder-to", "register-modules", "module-never-moved", "list-in-modules"),
+    ),
+    Kind(
+        "rnn",
+        r"(?:Input and (?:hidden|parameter) tensors are not at the same device|"
+        r"Expected hidden.*to be on the same device)",
+        "the input, the hidden state and the weights of a recurrent layer are not on one device",
+        ("place-factory", "move-inputs", "reorder-to", "register-buffer"),
+    ),
+    Kind(
+        "index",
+        r"indices should be either on .* or on the same device as the indexed tensor",
+        "a tensor was indexed by one on another device (only an index on the CPU into any tensor is allowed)",
+        ("place-factory", "move-inputs", "register-buffer"),
+    ),
+    Kind(
+        "mixed",
+        r"Expected all tensors to be on the same device|"
+        r"Expected object of (?:device type|backend) \S+ but got (?:device type|backend)|"
+        r"Tensor for (?:argument #\d+ )?'?\w+'? is on (?:CPU|cpu), but expected|"
+        r"tensors? to be on the same device|found at least two devices|"
+        r"is on cpu, different from other tensors on|mat\d is on cpu|"
+        r"Expected tensor .* to have the same device as|"
+        r"All input tensors must be on the same device|"
+        r"Placeholder storage has not been allocated on MPS device|"
+        r"input\(device='\w+.*'\) and weight\(device=|"
+        r"expected device \S+ but got device|"
+        r"arguments are located on different GPUs",
+        "tensors on different devices met in one operation",
+        (*_MEET, "list-in-modules", "map-location", "one-device", "restore-after-move"),
+    ),
+    Kind(
+        "autocast",
+        r"unsupported autocast device_type|Unsupported device type.*autocast|"
+        r"Expected `?device_type`? of type `?str`?|User specified (?:an unsupported )?autocast device_type",
+        'autocast takes the type of a device ("cuda"), not a device or a name with an index',
+        ("normalize-device-type",),
+    ),
+    Kind(
+        "numpy",
+        r"can't convert \S+ device type tensor to numpy|"
+        r"Use Tensor\.cpu\(\) to copy the tensor to host memory",
+        "numpy reads the memory of the CPU; a tensor on another device has to be copied there first",
+        ("numpy-of-device",),
+    ),
+    Kind(
+        "generator",
+        r"Expected a '\w+' (?:device type for )?generator (?:device )?but found '\w+'|"
+        r"Expected a '\w+' device type for generator",
+        "a random generator makes numbers on its own device only",
+        ("default-device", "hard-coded-cuda", "place-factory"),
+    ),
+    Kind(
+        "collective",
+        r"Tensors must be CUDA and dense|No backend type associated with device type \w+|"
+        r"ProcessGroup\w* does not support|Tensors? must be on (?:GPU|CUDA)|"
+        r"Expected all tensors to be CUDA|NCCL.*(?:CPU|cpu) tensor",
+        "a collective operation of NCCL was given a tensor on the CPU",
+        ("place-factory", "one-device", "module-never-moved"),
+    ),
+    Kind(
+        "loading",
+        r"Attempting to deserialize object on (?:a )?CUDA device|"
+        r"torch\.load with map_location|don't know how to restore data location",
+        "a checkpoint remembers the device that its tensors were on, which this machine does not have",
+        ("map-location",),
+    ),
+    Kind(
+        "first-device",
+        r"module must have its parameters and buffers on device \S+ \(device_ids\[0\]\)",
+        "DataParallel wants the module on the first of its devices before it runs",
+        ("one-device", "reorder-to", "module-never-moved", "register-modules"),
+    ),
+    Kind(
+        "no-cuda",
+        r"Torch not compiled with CUDA enabled|Found no NVIDIA driver|No CUDA GPUs are available|"
+        r"CUDA (?:driver version is insufficient|unknown error)|"
+        r"torch\.cuda\.FloatTensor is not available",
+        "the program asks for CUDA on a machine that has none",
+        ("hard-coded-cuda", "map-location"),
+    ),
+    Kind(
+        "ordinal",
+        r"invalid device ordinal|Invalid device id|device ordinal out of range",
+        "a device was named that this machine, or this process, does not have",
+        ("one-device", "hard-coded-cuda", "map-location"),
+    ),
+    Kind(
+        "pinned",
+        r"cannot pin '.*' only dense CPU tensors can be pinned",
+        "only memory of the CPU can be pinned; the data set makes tensors on a device already",
+        ("default-device", "hard-coded-cuda"),
+    ),
+)
+
+_KNOWN = tuple((re.compile(kind.pattern), kind) for kind in KINDS)
+
+
+def kind_of(message: str) -> Kind | None:
+    """The kind of device error that a message is of, or None: it is about something else."""
+    for pattern, kind in _KNOWN:
+        if pattern.search(message):
+            return kind
+    return None

@@ -1,0 +1,101 @@
+"""What device flow knows of the values on one line, in words."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from devfix.documents import Document
+from devfix.flow import Flow, analyse
+from devfix.flow.events import What
+from devfix.flow.lattice import Kind, Place, Value, Where
+from devfix.source import Source
+
+_KINDS = {
+    Kind.DEVICE: "a device",
+    Kind.MODULE: "a module",
+    Kind.PART: "part of a module",
+    Kind.TENSOR: "a tensor",
+    Kind.BATCH: "a batch",
+    Kind.LOADER: "a data loader",
+    Kind.OPTIMIZER: "an optimizer",
+    Kind.ARRAY: "data of the host",
+    Kind.OWNER: "a framework's object",
+}
+
+
+@dataclass(frozen=True)
+class Known:
+    """An expression as written, what it is and where it lives, and the line (0: not known) that says so."""
+
+    expression: str
+    what: str
+    line: int = 0
+
+
+def known_at(document: Document, line: int) -> tuple[Known, ...]:
+    """The values on a line of a document, from left to right; empty where nothing is known.
+
+    Raises what `ast.parse` raises.
+    """
+    source = Source(document.text)
+    flow = analyse(source)
+    found: dict[str, Known] = {}
+    for node in _expressions(source, line):
+        known = describe(flow, node, line)
+        if known is not None:
+            found.setdefault(known.expression, known)
+    return tuple(found.values())
+
+
+def describe(flow: Flow, node: ast.expr, line: int) -> Known | None:
+    """One expression, as far as it is known; None for what has no place of its own."""
+    value = flow.value(node)
+    what = _KINDS.get(value.kind)
+    if what is None:
+        return None
+    place, origin = _now(flow, value, line)
+    where = words(place)
+    if not where:
+        return None
+    code = " ".join(flow.source.code(node).split())
+    return Known(code, f"{what} {where}", origin)
+
+
+def words(place: Place) -> str:
+    """Where a place is, in words; empty if it is not known."""
+    guarded = " on some paths" if place.guarded else ""
+    if place.where is Where.DEFAULT:
+        return "on the CPU: nothing moved it"
+    if place.where is Where.CPU:
+        return "on the CPU, put there" + guarded
+    if place.where is Where.OWNED:
+        return "placed by a framework"
+    if place.where is Where.UNKNOWN or not place.text:
+        return ""
+    if place.where is Where.OF:
+        return f"where {place.text.removesuffix('.device')} is{guarded}"
+    return f"on {place.text}{guarded}"
+
+
+def _now(flow: Flow, value: Value, line: int) -> tuple[Place, int]:
+    """The place of a value at a line, and the line that put it there."""
+    place, origin = value.place, getattr(value.place.node or value.node, "lineno", 0)
+    if value.identity:
+        for event in flow.events(What.MOVE):
+            at = event.statement.lineno
+            if event.value.identity == value.identity and at <= line and event.place is not None:
+                place, origin = event.place, at
+    return place, origin
+
+
+def _expressions(source: Source, line: int) -> list[ast.expr]:
+    """Names and attributes on a line, outermost first, in the order they stand in."""
+    found: list[ast.expr] = []
+    for node in source.walk():
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and node.lineno == line:
+            parent = source.parents.get(node)
+            if isinstance(parent, ast.Call) and parent.func is node and isinstance(node, ast.Attribute):
+                continue  # a method is not a value of its own
+            found.append(node)
+    return sorted(found, key=lambda node: (node.col_offset, -(node.end_col_offset or 0)))

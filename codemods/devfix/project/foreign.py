@@ -1,0 +1,126 @@
+"""Another file of the project, interpreted as far as somebody asks for it.
+
+What is asked for is found out the same way whatever was asked for before: the facts of a file must not
+depend on the files that are analysed before it, nor on the process it happens in. So calls between the
+functions of the file are not remembered, and what was found out while a recursion was cut is kept for the
+question at hand only.
+"""
+
+from __future__ import annotations
+
+from devfix.flow.events import Scope
+from devfix.flow.lattice import UNKNOWN, State, Value
+from devfix.flow.outside import Outside
+from devfix.flow.passing import ClassInfo, FunctionInfo
+from devfix.flow.program import MAX_DEPTH, Program
+from devfix.source import Source
+
+
+class ForeignProgram(Program):
+    """One other file. `names` is what its body leaves in its names."""
+
+    records = False
+
+    def __init__(self, path: str, source: Source, outside: Outside | None) -> None:
+        super().__init__(source, outside)
+        self.path = path
+        self._answers: dict[FunctionInfo, Scope | None] = {}
+        self._facts_of: dict[ClassInfo, dict[str, Value]] = {}
+        self._fresh: list[FunctionInfo] = []
+        self._heights: dict[FunctionInfo, int] = {}
+        self._height = 0
+        self._cut = False
+        self.state = self.run_module().state
+        self.top = {info.node.name: info for info in self.functions.values() if info.owner is None}
+        self.top_classes = dict(self.class_names)
+
+    # --- questions -----------------------------------------------------------------------
+
+    def function(self, name: str) -> FunctionInfo | None:
+        """A function of the top level by its name, or a method by `Class.method`."""
+        owner, _, method = name.rpartition(".")
+        if not owner:
+            return self.top.get(name)
+        info = self.top_classes.get(owner)
+        return self._info(info.methods[method], info) if info is not None and method in info.methods else None
+
+    def answer(self, info: FunctionInfo) -> Scope | None:
+        """The summary of a function; None if it cannot be found out."""
+        if info not in self._answers:
+            self._begin()
+            scope = self.summary(info)
+            self._end()
+            self._answers[info] = scope
+        return self._answers[info]
+
+    def facts(self, info: ClassInfo) -> dict[str, Value]:
+        """What `__init__` leaves in the attributes of an object: `self.name` and its value."""
+        if info not in self._facts_of:
+            init = info.methods.get("__init__")
+            self._begin()
+            facts = dict(self._facts(info, self._info(init, info))) if init is not None else {}
+            self._end()
+            self._facts_of[info] = facts
+        return self._facts_of[info]
+
+    def release(self) -> None:
+        super().release()
+        for scope in self._answers.values():
+            if scope is not None:
+                scope.events.clear()
+        self._answers.clear()
+        self._facts_of.clear()
+        self.values.clear()
+        self.scopes.clear()
+        self.outside = None
+
+    # --- the same answer whatever came before --------------------------------------------
+
+    def _begin(self) -> None:
+        self._fresh.clear()
+        self._cut = False
+
+    def _end(self) -> None:
+        """Forget what was found out on the way, if something was cut on it."""
+        if self._cut:
+            for info in self._fresh:
+                info.summary = info.final = None
+                info.end = State({}, {})
+                if info.owner is not None:
+                    info.owner.facts = info.owner.placed = None
+        self._fresh.clear()
+
+    def summary(self, info: FunctionInfo) -> Scope | None:
+        """As in any program, but a cut is noticed, and depth counts the same where summaries are kept."""
+        if info.summary is not None:
+            if self._depth + self._heights[info] > MAX_DEPTH:
+                self._cut = True
+                return None
+            self._height = max(self._height, self._heights[info])
+            return info.summary
+        if info.running or self._depth >= MAX_DEPTH:
+            self._cut = True
+            return None
+        above, self._height = self._height, 0
+        self._fresh.append(info)
+        scope = super().summary(info)
+        self._heights[info] = self._height + 1
+        self._height = max(above, self._height + 1)
+        return scope
+
+    def _facts(self, owner: ClassInfo, init: FunctionInfo) -> dict[str, Value]:
+        if init.running:
+            self._cut = True
+        return super()._facts(owner, init)
+
+    def add_class(self, node: object) -> None:  # type: ignore[override]
+        """A class of a function must not hide one of the top level from other functions."""
+        top = getattr(self, "top_classes", None)
+        super().add_class(node)  # type: ignore[arg-type]
+        if top is not None:
+            self.class_names = {**self.class_names, **top}
+
+
+def value_of(program: ForeignProgram, name: str) -> Value:
+    """What the body of a file leaves in a name, a module where it is at the end."""
+    return program.state.names.get(name, UNKNOWN)

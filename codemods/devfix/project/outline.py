@@ -1,0 +1,169 @@
+"""What a file defines and passes on, without interpreting it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field
+
+from devfix.flow import torch_api
+from devfix.source import Source
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+_MOVING = ("device", ".to(", ".cuda(")
+_CHANGING = (".to(", ".cuda(", ".cpu(", "setattr(", "_module(", "register_", "= nn.", ".append(", "Parameter(")
+# Bases that make a class neither a module nor anything else that flow should know of.
+_PLAIN = frozenset({"object", "ABC", "abc.ABC", "Protocol", "typing.Protocol", "Generic", "typing.Generic"})
+_HOLDS = re.compile(
+    r"register_(?:buffer|parameter)|self\.\w+\s*=\s*[A-Z]\w*\(|Parameter\(|"
+    r"models\.\w+\(|from_pretrained\(|create_model\(|hub\.load\("
+)
+
+
+@dataclass(frozen=True)
+class Method:
+    plain: bool  # no static method, property and the like
+    changes: bool  # may move its object, or attach something to it
+    moves: bool  # moves something
+
+
+@dataclass(frozen=True)
+class ClassOutline:
+    bases: tuple[str, ...]  # qualified where they are imported
+    methods: dict[str, Method]
+    moving: bool  # `__init__` does something about devices
+    holding: bool  # it has parameters, buffers or submodules, as far as its text shows
+
+
+@dataclass
+class Outline:
+    """Names of a file's top level.
+
+    - `names`: "def", "class" or "value"; "?" where the file says different things; imports have theirs
+      after a space, with leading dots where relative.
+    - `stars`: the modules of `from x import *`, in order.
+    """
+
+    names: dict[str, str] = field(default_factory=dict)
+    stars: list[str] = field(default_factory=list)
+    classes: dict[str, ClassOutline] = field(default_factory=dict)
+
+    def add(self, name: str, what: str) -> None:
+        known = self.names.setdefault(name, what)
+        if known != what:
+            self.names[name] = "?"
+
+
+def outline(source: Source) -> Outline:
+    """The outline of a file; of functions and classes only their headers are looked at, mostly."""
+    found = Outline()
+    todo: list[ast.AST] = list(reversed(source.tree.body))
+    while todo:
+        node = todo.pop()
+        if isinstance(node, _FUNCTIONS):
+            found.add(node.name, "def" if node.name not in found.names else "?")
+        elif isinstance(node, ast.ClassDef):
+            found.add(node.name, "class" if node.name not in found.names else "?")
+            found.classes[node.name] = _class(source, node)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.asname:
+                    found.add(alias.asname, f" {alias.name}")
+                else:
+                    root = alias.name.partition(".")[0]
+                    found.add(root, f" {root}")
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            joint = "" if module.endswith(".") else "."
+            for alias in node.names:
+                if alias.name == "*":
+                    found.stars.append(module)
+                else:
+                    found.add(alias.asname or alias.name, f" {module}{joint}{alias.name}")
+        elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            if not (isinstance(node.value, ast.Constant) and node.value.value is None):
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    for part in ast.walk(target):
+                        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                            found.add(part.id, "value")
+        else:
+            for block in _BLOCKS:
+                inner = getattr(node, block, None)
+                if inner.__class__ is list:
+                    todo.extend(reversed(inner))
+    return found
+
+
+def _class(source: Source, node: ast.ClassDef) -> ClassOutline:
+    bases = tuple(
+        source.qualified(base.value if isinstance(base, ast.Subscript) else base)
+        or ast.unparse(base).partition("[")[0]
+        for base in node.bases
+    )
+    methods: dict[str, Method] = {}
+    moving = False
+    for item in node.body:
+        if isinstance(item, _FUNCTIONS):
+            code = source.code(item)
+            moves = ".to(" in code or ".cuda(" in code
+            plain = not any(_special(decorator) for decorator in item.decorator_list)
+            methods[item.name] = Method(plain, any(word in code for word in _CHANGING), moves)
+            if item.name == "__init__":
+                moving = any(word in code for word in _MOVING)
+    holding = True
+    if len(bases) == 1 and bases[0] in torch_api.MODULE_BASES:
+        text = source.code(node)
+        rest = text.replace("nn.Module", "").replace("nn.functional", "")
+        holding = "nn." in rest or _HOLDS.search(text) is not None
+    return ClassOutline(bases, methods, moving, holding)
+
+
+def _special(decorator: ast.expr) -> bool:
+    name = decorator.id if isinstance(decorator, ast.Name) else getattr(decorator, "attr", "")
+    return name in ("staticmethod", "classmethod", "property", "cached_property", "setter", "contextmanager")
+
+
+def is_plain(base: str) -> bool:
+    return base in _PLAIN
+
+
+def rebound(tree: ast.Module) -> frozenset[str]:
+    """Names that statements anywhere in a file bind other than by importing them."""
+    found: set[str] = set()
+    methods: set[ast.AST] = set()
+    todo: list[ast.AST] = [tree]
+    while todo:
+        node = todo.pop()
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.For, ast.AsyncFor)):
+            targets = [node.target]
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            targets = [item.optional_vars for item in node.items if item.optional_vars is not None]
+        elif isinstance(node, ast.ClassDef):
+            found.add(node.name)
+            methods.update(item for item in node.body if isinstance(item, _FUNCTIONS))
+        elif isinstance(node, _FUNCTIONS):
+            if node not in methods:
+                found.add(node.name)
+            arguments = node.args
+            for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+                if isinstance(one.annotation, ast.Name) and one.annotation.id == "str":
+                    found.add(one.arg)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            found.add(node.name)
+        for target in targets:
+            if isinstance(target, ast.Name):
+                found.add(target.id)
+            else:
+                for part in ast.walk(target):
+                    if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                        found.add(part.id)
+        for block in _BLOCKS:
+            inner = getattr(node, block, None)
+            if inner.__class__ is list:
+                todo.extend(inner)
+    return frozenset(found)
+

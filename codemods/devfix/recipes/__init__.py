@@ -1,0 +1,1 @@
+"""HyperPyYAML recipes: a YAML file that says what there is, and the script whose Brain uses it."""

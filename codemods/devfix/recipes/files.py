@@ -1,0 +1,94 @@
+"""What may be read beside a recipe: files of its project, and the sources of an installed speechbrain."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from functools import cache
+
+from devfix.documents import Document, DocumentError, read_bytes
+
+_ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
+_LARGEST = 2_000_000  # bytes
+LIBRARY = "speechbrain"
+
+
+class Files:
+    """The files around one recipe. Nothing outside of the two places is opened, links followed."""
+
+    def __init__(self, path: str) -> None:
+        self.folder = os.path.dirname(os.path.abspath(path))
+        self.root = _project(self.folder)
+        self.installed = installed(self.root)
+        self._within = tuple(os.path.realpath(place) for place in (self.root, self.installed) if place)
+        self._documents: dict[str, Document | None] = {}
+
+    def document(self, path: str) -> Document | None:
+        """A file as a document, or None where it is not there, not readable or not ours to read."""
+        if path not in self._documents:
+            self._documents[path] = self._read(path)
+        return self._documents[path]
+
+    def _read(self, path: str) -> Document | None:
+        real = os.path.realpath(path)
+        if not any(real.startswith(place.rstrip(os.sep) + os.sep) for place in self._within):
+            return None
+        try:
+            if os.path.getsize(real) > _LARGEST:
+                return None
+            return Document.of(path, read_bytes(path))
+        except (DocumentError, OSError, ValueError):
+            return None
+
+    def names(self, folder: str, *suffixes: str) -> list[str]:
+        """The names of the files of a folder that end so, sorted."""
+        try:
+            return sorted(name for name in os.listdir(folder) if name.endswith(suffixes))
+        except OSError:
+            return []
+
+    def python_roots(self, *first: str) -> Iterator[str]:
+        """Folders that a dotted name may start in, as the script would find it."""
+        yield from dict.fromkeys((*first, self.folder, os.path.dirname(self.folder), self.root))
+        yield os.path.join(self.root, "src")
+        if self.installed:
+            yield os.path.dirname(self.installed)
+
+
+def _project(folder: str) -> str:
+    """The nearest folder above that is the top of a project; without one, where a recipe's script may be."""
+    at = folder
+    while True:
+        if any(os.path.exists(os.path.join(at, mark)) for mark in _ROOT_MARKS):
+            return at
+        up = os.path.dirname(at)
+        if up == at:
+            break
+        at = up
+    above = os.path.dirname(folder)
+    return above if os.path.basename(folder) in ("hparams", "hyperparams", "configs", "config") else folder
+
+
+def installed(root: str) -> str:
+    """The folder of an installed speechbrain, found without importing anything, or an empty string."""
+    homes = [os.environ.get("VIRTUAL_ENV", ""), os.path.join(root, ".venv"), os.path.join(root, "venv")]
+    return _installed(tuple(home for home in homes if home), tuple(sys.path))
+
+
+@cache
+def _installed(homes: tuple[str, ...], path: tuple[str, ...]) -> str:
+    places = list(path[1:])
+    for home in homes:
+        lib = os.path.join(home, "lib")
+        places.append(os.path.join(home, "Lib", "site-packages"))
+        try:
+            pythons = sorted(name for name in os.listdir(lib) if name.startswith("python"))
+        except OSError:
+            continue
+        places += [os.path.join(lib, name, "site-packages") for name in pythons]
+    for place in places:
+        folder = os.path.join(place, LIBRARY)
+        if place and os.path.isfile(os.path.join(folder, "core.py")):
+            return folder
+    return ""

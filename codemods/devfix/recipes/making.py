@@ -1,0 +1,350 @@
+"""What a constructor makes, as far as the source tells for these arguments: parameters, buffers, parts."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from devfix.flow import torch_api
+from devfix.recipes.constants import OBJECT, UNKNOWN, evaluate, truth
+from devfix.recipes.library import Class, Library
+
+# Modules of torch.nn that make parameters, or buffers that their forward reads, whatever they are given.
+_WEIGHTED = frozenset(
+    {
+        "Linear", "Bilinear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
+        "ConvTranspose3d", "RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell", "Embedding",
+        "EmbeddingBag", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "PReLU",
+        "MultiheadAttention", "Transformer", "TransformerEncoder", "TransformerDecoder",
+        "TransformerEncoderLayer", "TransformerDecoderLayer", "AdaptiveLogSoftmaxWithLoss",
+    }
+)  # fmt: skip
+# These do unless a flag says no.
+_AFFINE = {"LayerNorm": "elementwise_affine", "GroupNorm": "affine", "RMSNorm": "elementwise_affine"}
+_PARAMETER = (*torch_api.PARAMETERS, "torch.nn.parameter.UninitializedParameter")
+_BUFFER = ("torch.nn.Buffer", "torch.nn.parameter.Buffer")
+_APPENDS = ("append", "add_module", "register_module", "insert")
+DEEPEST = 10
+Constants = Mapping[str, Any]
+
+
+@dataclass
+class Made:
+    """An instance. `parameter`: it surely makes one. What may or may not be made is left out."""
+
+    cls: Class
+    parameter: bool = False
+    constants: dict[str, Any] = field(default_factory=dict)  # attributes
+    parts: dict[str, Made] = field(default_factory=dict)
+    buffers: set[str] = field(default_factory=set)
+
+
+def torch_weighted(dotted: str, constants: Constants) -> bool:
+    """Does a class of torch.nn make parameters when it is given these keyword arguments?"""
+    name = dotted.rpartition(".")[2]
+    if not dotted.startswith("torch.nn."):
+        return False
+    if name in _AFFINE:
+        return constants.get(_AFFINE[name], True) is True
+    return name.removeprefix("Lazy") in _WEIGHTED
+
+
+class Maker:
+    """Interprets constructors; what it finds out is kept for the recipe."""
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+        self._made: dict[tuple[ast.ClassDef, str], Made] = {}
+
+    def is_module(self, cls: Class) -> bool | None:
+        """Is a class a torch.nn.Module? None where bases are out of view."""
+        _, unknown = self.library.order(cls)
+        if any(name in torch_api.MODULE_BASES or name.startswith("torch.nn.") for name in unknown):
+            return True
+        plain = {"object", "ABC", "abc.ABC", "typing.Protocol", "Generic", "Exception"}
+        return False if unknown <= plain else None
+
+    def make(self, cls: Class, arguments: Constants, depth: int = 0) -> Made:
+        """What `cls(**arguments)` makes."""
+        key = (cls.node, repr(sorted(arguments.items(), key=lambda item: item[0])))
+        if key not in self._made:
+            made = self._made[key] = Made(cls)
+            if depth <= DEEPEST:
+                _Init(self, made, depth).run(cls, arguments)
+        return self._made[key]
+
+    def weighted(self, dotted: str, arguments: Constants) -> bool:
+        """Does the class of a dotted name surely make a parameter?"""
+        if dotted.startswith("torch."):
+            return torch_weighted(dotted, arguments)
+        cls = self.library.find(dotted)
+        return cls is not None and self.is_module(cls) is True and self.make(cls, arguments).parameter
+
+
+@dataclass
+class _Scope:
+    """One function that is being run: whose it is, and what its names are."""
+
+    owner: Class
+    names: dict[str, Any]
+    rest: dict[str, Any] = field(default_factory=dict)  # **kwargs
+    rest_name: str = ""
+
+
+class _Init:
+    """One constructor, with those of its bases and the methods that it calls."""
+
+    def __init__(self, maker: Maker, made: Made, depth: int) -> None:
+        self.maker, self.made, self.depth = maker, made, depth
+        self.library = maker.library
+        self.running: list[ast.FunctionDef] = []
+
+    def run(self, cls: Class, arguments: Constants) -> None:
+        method = self.library.method(cls, "__init__")
+        if method is not None:
+            self.made.parameter |= self._function(*method, (), arguments)
+
+    def _function(
+        self, owner: Class, node: ast.FunctionDef, positional: tuple[Any, ...], keywords: Constants
+    ) -> bool:
+        """Run a method; True if it surely makes a parameter."""
+        if node in self.running or len(self.running) > DEEPEST:
+            return False
+        self.running.append(node)
+        scope = _Scope(owner, dict.fromkeys(_parameters(node), UNKNOWN))
+        for name, default in _defaults(node):
+            scope.names[name] = evaluate(default, lambda _: UNKNOWN)
+        names = _parameters(node)[1:]
+        scope.names.update(zip(names, positional, strict=False))
+        for name, value in keywords.items():
+            if name in scope.names:
+                scope.names[name] = value
+            else:
+                scope.rest[name] = value
+        scope.rest_name = node.args.kwarg.arg if node.args.kwarg else ""
+        sure = self._block(node.body, scope)
+        self.running.pop()
+        return sure
+
+    # --- statements ----------------------------------------------------------------------------
+
+    def _block(self, body: Iterable[ast.stmt], scope: _Scope) -> bool:
+        sure = False
+        for statement in body:
+            sure |= self._statement(statement, scope)
+            if isinstance(statement, (ast.Return, ast.Raise)):
+                break
+        return sure
+
+    def _statement(self, node: ast.stmt, scope: _Scope) -> bool:
+        if isinstance(node, ast.If):
+            return self._if(node, scope)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            return False
+        if isinstance(node, (ast.For, ast.AsyncFor)):
+            self._assign(node.target, UNKNOWN, scope)
+            return self._expression(node.iter, scope) | self._block(node.body, scope)
+        if isinstance(node, (ast.With, ast.AsyncWith, ast.Try)):
+            return self._block(node.body, scope)
+        if isinstance(node, ast.While):
+            return False
+        sure = any([self._expression(child, scope) for child in _expressions(node)])
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                self._assign(target, node.value, scope)
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            self._assign(node.target, node.value, scope)
+        elif isinstance(node, ast.AugAssign):
+            self._assign(node.target, UNKNOWN, scope)
+        return sure
+
+    def _if(self, node: ast.If, scope: _Scope) -> bool:
+        holds = truth(node.test, self._lookup(scope))
+        if holds is not None:
+            return self._block(node.body if holds else node.orelse, scope)
+        before, parts = dict(scope.names), dict(self.made.parts)
+        constants, buffers = dict(self.made.constants), set(self.made.buffers)
+        first = self._block(node.body, scope)
+        after, kept = dict(scope.names), dict(self.made.constants)
+        scope.names, self.made.constants = before, constants
+        second = self._block(node.orelse, scope)
+        scope.names = _join(after, scope.names)
+        self.made.constants = _join(kept, self.made.constants)
+        self.made.buffers &= buffers | self.made.buffers if first and second else buffers
+        self.made.parts = {**self.made.parts, **parts}
+        return first and second
+
+    def _assign(self, target: ast.expr, value: ast.expr | object, scope: _Scope) -> None:
+        known = evaluate(value, self._lookup(scope)) if isinstance(value, ast.expr) else UNKNOWN
+        if isinstance(target, ast.Name):
+            scope.names[target.id] = known
+        elif _is_self(target):
+            assert isinstance(target, ast.Attribute)
+            self.made.constants[target.attr] = known
+            self.made.parts.pop(target.attr, None)
+            if isinstance(value, ast.Call):
+                if self._dotted(value.func, scope) in _BUFFER:
+                    self.made.buffers.add(target.attr)
+                elif (part := self._part(value, scope)) is not None:
+                    self.made.parts[target.attr] = part
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for item in target.elts:
+                self._assign(item, UNKNOWN, scope)
+
+    # --- expressions ---------------------------------------------------------------------------
+
+    def _expression(self, node: ast.expr, scope: _Scope) -> bool:
+        if isinstance(node, ast.Lambda):
+            return False
+        if isinstance(node, ast.IfExp):
+            holds = truth(node.test, self._lookup(scope))
+            if holds is not None:
+                return self._expression(node.body if holds else node.orelse, scope)
+            return self._expression(node.body, scope) and self._expression(node.orelse, scope)
+        sure = any([self._expression(child, scope) for child in _expressions(node)])
+        return sure | (isinstance(node, ast.Call) and self._call(node, scope))
+
+    def _call(self, node: ast.Call, scope: _Scope) -> bool:
+        function = node.func
+        dotted = self._dotted(function, scope)
+        if dotted in _PARAMETER:
+            return True
+        positional, keywords = self._arguments(node, scope)
+        if torch_weighted(dotted, keywords):
+            return True
+        if isinstance(function, ast.Attribute):
+            if function.attr == "__init__":
+                return self._base(function, positional, keywords, scope)
+            if _is_self(function) and (method := self.library.method(self.made.cls, function.attr)):
+                if function.attr not in _APPENDS:
+                    return self._function(*method, positional, keywords)
+            if function.attr == "register_parameter" and len(node.args) > 1:
+                return False  # what it registers is made in its argument
+            if function.attr == "register_buffer" and node.args:
+                first = evaluate(node.args[0], self._lookup(scope))
+                empty = len(node.args) > 1 and evaluate(node.args[1], self._lookup(scope)) is None
+                if isinstance(first, str) and not empty:
+                    self.made.buffers.add(first)
+                return False
+            if function.attr in _APPENDS:
+                return any([self._class(argument, keywords, scope) for argument in node.args])
+        return self._class(function, keywords, scope, positional)
+
+    def _base(
+        self, function: ast.Attribute, positional: tuple[Any, ...], keywords: Constants, scope: _Scope
+    ) -> bool:
+        above: list[Class] = []
+        if isinstance(function.value, ast.Call):
+            order = self.library.order(self.made.cls)[0]
+            index = next((i for i, item in enumerate(order) if item.node is scope.owner.node), len(order))
+            above = list(order[index + 1 :])
+        elif (base := self.library.named(scope.owner.module, function.value)) is not None:
+            above, positional = [base, *self.library.order(base)[0]], positional[1:]
+        for owner in above:
+            if "__init__" in owner.methods:
+                return self._function(owner, owner.methods["__init__"], positional, keywords)
+        return False
+
+    def _class(
+        self, node: ast.expr, keywords: Constants, scope: _Scope, positional: tuple[Any, ...] = ()
+    ) -> bool:
+        """Does an expression name a class whose instances surely have a parameter?"""
+        dotted = self._dotted(node, scope)
+        if not dotted or torch_weighted(dotted, keywords):
+            return bool(dotted)
+        made = self._instance(node, positional, keywords, scope)
+        return made is not None and made.parameter
+
+    def _part(self, node: ast.Call, scope: _Scope) -> Made | None:
+        positional, keywords = self._arguments(node, scope)
+        return self._instance(node.func, positional, keywords, scope)
+
+    def _instance(
+        self, node: ast.expr, positional: tuple[Any, ...], keywords: Constants, scope: _Scope
+    ) -> Made | None:
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            return None
+        cls = self.library.named(scope.owner.module, node)
+        if cls is None or self.maker.is_module(cls) is not True:
+            return None
+        init = self.library.method(cls, "__init__")
+        names = _parameters(init[1])[1:] if init is not None else []
+        arguments = {**dict(zip(names, positional, strict=False)), **keywords}
+        return self.maker.make(cls, arguments, self.depth + 1)
+
+    def _arguments(self, node: ast.Call, scope: _Scope) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        lookup = self._lookup(scope)
+        positional = []
+        for argument in node.args:
+            if isinstance(argument, ast.Starred):
+                break
+            positional.append(evaluate(argument, lookup))
+        keywords: dict[str, Any] = {}
+        for keyword in node.keywords:
+            if keyword.arg is not None:
+                keywords[keyword.arg] = evaluate(keyword.value, lookup)
+            elif isinstance(keyword.value, ast.Name) and keyword.value.id == scope.rest_name:
+                keywords.update(scope.rest)
+        return tuple(positional), keywords
+
+    def _dotted(self, node: ast.expr, scope: _Scope) -> str:
+        return scope.owner.module.dotted(node)
+
+    def _lookup(self, scope: _Scope) -> Any:
+        def look(node: ast.expr) -> Any:
+            if isinstance(node, ast.Name):
+                return scope.names.get(node.id, UNKNOWN)
+            if _is_self(node):
+                assert isinstance(node, ast.Attribute)
+                return self.made.constants.get(node.attr, UNKNOWN)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                return OBJECT if node.func.attr.startswith("register") else UNKNOWN
+            return UNKNOWN
+
+        return look
+
+
+# --- small things --------------------------------------------------------------------------------
+
+
+def _is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def _expressions(node: ast.AST) -> Iterator[ast.expr]:
+    """The expressions directly below; of a comprehension all, since it mostly has a round."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            yield child
+        elif isinstance(child, (ast.keyword, ast.comprehension, ast.withitem)):
+            yield from _expressions(child)
+
+
+def _parameters(node: ast.FunctionDef) -> list[str]:
+    arguments = node.args
+    return [item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+
+
+def _defaults(node: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
+    arguments = node.args
+    plain = [*arguments.posonlyargs, *arguments.args]
+    if arguments.defaults:
+        for item, value in zip(plain[-len(arguments.defaults) :], arguments.defaults, strict=True):
+            yield item.arg, value
+    for item, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if default is not None:
+            yield item.arg, default
+
+
+def _join(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value if name in other and _same(other[name], value) else UNKNOWN
+        for name, value in {**one, **other}.items()
+        if name in one or name in other
+    }
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)

@@ -1,0 +1,170 @@
+"""Process groups: collectives on simulated devices are gloo's, on the same memory.
+
+A group of NCCL becomes one that has gloo for cuda only, so that CPU tensors get torch's own "No
+backend type associated with device type cpu". It has a shadow that has the same gloo for the CPU,
+which the kernels below hand the tensors' CPU aliases to.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from functools import wraps
+from typing import Any
+
+import torch
+
+from devfix.simulate.alias import cpu_alias
+from devfix.simulate.kernels import Key
+from devfix.simulate.notes import note
+from devfix.simulate.vtable import keep
+
+_NAMES = (
+    "_allgather_base_",
+    "_reduce_scatter_base_",
+    "allgather_",
+    "allgather_coalesced_",
+    "allgather_into_tensor_coalesced_",
+    "allreduce_",
+    "allreduce_coalesced_",
+    "alltoall_",
+    "alltoall_base_",
+    "barrier",
+    "broadcast_",
+    "gather_",
+    "recv_",
+    "recv_any_source_",
+    "reduce_",
+    "reduce_scatter_",
+    "reduce_scatter_tensor_coalesced_",
+    "scatter_",
+    "send",
+)
+_shadows: dict[str, Any] = {}  # name of a group -> its shadow, boxed
+
+
+def install() -> None:
+    import torch.distributed as dist
+
+    if not dist.is_available() or not dist.is_gloo_available():
+        return
+    library = torch.library.Library("c10d", "IMPL", "CUDA")
+    keep(library)
+    override = {"allow_override": True}
+    if "allow_override" not in inspect.signature(library.impl).parameters:
+        override = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a CPU build has kernels there, too; these are in their place
+        for name in _NAMES:
+            packet = getattr(torch.ops.c10d, name, None)
+            if packet is not None:
+                library.impl(name, _kernel(packet.default), **override)
+    _install_backends(dist)
+    # DDP's statistics need a timer that only a CUDA build has.
+    torch._C._distributed_c10d.Logger.set_runtime_stats_and_log = lambda self: None
+
+
+def _kernel(operation: Any) -> Any:
+    run = operation._op_dk
+
+    def kernel(*arguments: Any, **named: Any) -> Any:
+        originals: dict[int, Any] = {}
+        aliases: list[Any] = []  # they must live, or their identities are given away again
+
+        def lower(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                if not value.is_cuda:
+                    return value
+                alias = cpu_alias(value)
+                aliases.append(alias)
+                originals[id(alias)] = value
+                return alias
+            if isinstance(value, (list, tuple)):
+                return [lower(item) for item in value]
+            if isinstance(value, torch.ScriptObject) and "ProcessGroup" in str(value._type()):
+                return _shadow(value)
+            return value
+
+        def lift(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return originals.get(id(value), value)
+            if isinstance(value, (list, tuple)):
+                return type(value)(lift(item) for item in value)
+            return value
+
+        with torch._C.DisableTorchFunction():
+            lowered = {name: lower(value) for name, value in named.items()}
+            return lift(run(Key.CPU, *map(lower, arguments), **lowered))
+
+    return kernel
+
+
+def _shadow(boxed: Any) -> Any:
+    """A group that has the CUDA backend of this one for the CPU."""
+    import torch.distributed as dist
+
+    group = dist.ProcessGroup.unbox(boxed)
+    name = group.group_name
+    if name not in _shadows:
+        backend = group._get_backend(torch.device("cuda"))
+        shadow = dist.ProcessGroup(group.rank(), group.size())
+        shadow._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, backend)
+        shadow._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
+        keep(shadow)
+        _shadows[name] = shadow.boxed()
+    return _shadows[name]
+
+
+def _install_backends(dist: Any) -> None:
+    c10d = dist.distributed_c10d
+    of_nccl: set[int] = set()  # groups that believe to be NCCL's
+
+    def translated(backend: Any) -> Any:
+        if backend is None:
+            return "cpu:gloo,cuda:gloo"
+        if str(backend) == "nccl":
+            return "cuda:gloo"
+        return str(backend).replace("nccl", "gloo")
+
+    def translate(function: Any, place: int) -> Any:
+        @wraps(function)
+        def inner(*arguments: Any, **named: Any) -> Any:
+            given = list(arguments)
+            backend = given[place] if len(given) > place else named.get("backend")
+            if "pg_options" in named and "nccl" in type(named["pg_options"]).__module__ + str(backend):
+                named["pg_options"] = None
+            if backend is not None or function.__name__ == "init_process_group":
+                if "nccl" in str(backend) or backend is None:
+                    note("NCCL is replaced by gloo")
+                if len(given) > place:
+                    given[place] = translated(backend)
+                else:
+                    named["backend"] = translated(backend)
+            if named.get("device_id") is not None:
+                named["device_id"] = None  # connects at once, which gloo cannot
+            group = function(*given, **named)
+            made = group if group is not None else c10d._get_default_group()
+            if str(backend) == "nccl":
+                of_nccl.add(id(made))
+            return group
+
+        return inner
+
+    dist.init_process_group = c10d.init_process_group = translate(dist.init_process_group, 0)
+    dist.new_group = c10d.new_group = translate(dist.new_group, 2)
+    torch._C._nccl_version = lambda: 22703
+    torch._C._nccl_version_suffix = lambda: b""
+    dist.is_nccl_available = c10d.is_nccl_available = lambda: True
+    original_backend, original_destroy = dist.get_backend, dist.destroy_process_group
+
+    def get_backend(group: Any = None) -> Any:
+        found = group if group is not None else c10d._get_default_group()
+        return "nccl" if id(found) in of_nccl else original_backend(group)
+
+    def destroy_process_group(group: Any = None) -> None:
+        _shadows.clear()
+        of_nccl.clear()
+        original_destroy(group)
+
+    dist.get_backend = get_backend
+    dist.destroy_process_group = c10d.destroy_process_group = destroy_process_group

@@ -1,0 +1,83 @@
+"""`pytest --simulate-cuda[=N]`: a test suite on simulated CUDA devices.
+
+Without the option nothing of devfix is loaded but this module, and torch never is. With it, `import
+torch` ends with simulated devices in this process and in all that it starts, the workers of
+pytest-xdist among them. A test that needs what the simulator cannot do is skipped: it says nothing.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from collections.abc import Generator
+from typing import Any, NoReturn
+
+import pytest  # which has loaded this module
+
+OPTION = "simulate_cuda"
+
+
+def pytest_addoption(parser: Any) -> None:
+    parser.getgroup("devfix").addoption(
+        "--simulate-cuda",
+        dest=OPTION,
+        nargs="?",
+        const=1,
+        default=None,
+        type=_devices,
+        metavar="N",
+        help="run on N (default: 1) CUDA devices that devfix simulates on the CPU; write --simulate-cuda=N",
+    )
+
+
+def _devices(text: str) -> int:
+    if text.isdigit() and 1 <= int(text) <= 64:
+        return int(text)
+    raise ArgumentTypeError(
+        f"{text!r} is no number of devices (1 to 64); the option stands after the paths, or as --simulate-cuda=N"
+    )
+
+
+def pytest_load_initial_conftests(early_config: Any) -> None:
+    """The first of all hooks: before a conftest.py can import torch."""
+    devices = getattr(early_config.known_args_namespace, OPTION, None)
+    if devices is None:
+        return
+    import os
+
+    from devfix.simulate import processes
+
+    def fail(error: Exception) -> NoReturn:
+        pytest.exit(f"devfix cannot simulate CUDA devices: {error}", returncode=4)
+
+    os.environ.update(processes.environment(devices, os.environ.get(processes.REPORTS, "")))
+    processes.arm(fail)
+    early_config.pluginmanager.register(_Simulation(devices), "devfix-simulation")
+
+
+class _Simulation:
+    """What is done in a session with simulated devices."""
+
+    def __init__(self, devices: int) -> None:
+        self.devices = devices
+
+    def pytest_report_header(self) -> str:
+        return f"devfix: {self.devices} CUDA device{'s' * (self.devices > 1)}, simulated where there is no GPU"
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, None]:
+        from devfix.simulate.errors import SimulationUnsupported
+
+        if call.excinfo is not None:
+            from devfix.simulate import ending
+
+            ending.hide(call.excinfo.value)
+            call.excinfo = type(call.excinfo).from_exception(call.excinfo.value)
+        outcome = yield
+        report: pytest.TestReport = outcome.get_result()
+        if call.excinfo is None or not report.failed:
+            return
+        said = [str(error) for error in ending.chain(call.excinfo.value)]
+        if any(SimulationUnsupported.TAIL in text for text in said):
+            path, line, _ = item.reportinfo()
+            report.outcome = "skipped"
+            report.longrepr = (str(path), (line or 0) + 1, f"not checked: {said[-1]}")
