@@ -179,9 +179,10 @@ def apply(form: str, smoke: bool, **options: Any) -> int:
         _write(report.changed[0].after if report.changed else run.stdin)
         run.errors(report)
         return _code(report, len(report.changed))
+    from devfix.documents.cache import cache_folder
     from devfix.writing import write
 
-    report = write(report)
+    report = write(report, cache_folder(os.getcwd()))
     run.errors(report)
     if form == "json":
         run.json(report)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from devfix.documents.notebook import Notebook
 
 
+_LONGEST = 500  # characters of a line of code that are kept
+
+
 def place(source: Source, span: Span) -> Place:
     return Place(*source.position(span.start), *source.position(span.end))
 
@@ -45,7 +48,33 @@ def place_finding(source: Source, finding: Finding, edits: tuple[TextEdit, ...] 
         tuple(related),
         fix,
         edits if isinstance(edits, str) else "",
+        code_line(source.text, source.line_starts, finding.span.start),
+        scope_at(source, finding.span.start),
     )
+
+
+def code_line(text: str, line_starts: Sequence[int], offset: int) -> str:
+    """The line that an offset is on, without its end, and cut where it is very long."""
+    line = bisect_right(line_starts, offset)
+    end = line_starts[line] if line < len(line_starts) else len(text)
+    return text[line_starts[line - 1] : min(end, line_starts[line - 1] + _LONGEST)].rstrip("\r\n")
+
+
+def scope_at(source: Source, offset: int) -> str:
+    """The qualified name of the function or class that an offset is in; empty at the top."""
+    line = source.position(offset)[0]
+    names: list[str] = []
+    todo: list[ast.AST] = [source.tree]
+    while todo:
+        for node in ast.iter_child_nodes(todo.pop()):
+            if not isinstance(node, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+                continue
+            first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", line)
+            if isinstance(node, ast.match_case) or first <= line <= last:
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                    names.append(node.name)
+                todo.append(node)
+    return ".".join(names)
 
 
 # --- git lines -------------------------------------------------------------------------------

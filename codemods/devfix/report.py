@@ -6,6 +6,7 @@ in the worker. "Git lines" are lines that end with LF only, 0-based: the lines o
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 from devfix.findings import Safety, TextEdit
@@ -74,6 +75,8 @@ class PlacedFinding:
     """A finding as it is shown.
 
     `refusal` says why a fix that the codemod had could not be turned into text; `fix` is None then.
+    `code` is the first line that it is on, without its end, and `scope` the function or class around
+    it ("Net.forward"; empty at the top of the file).
     """
 
     codemod: str
@@ -82,6 +85,17 @@ class PlacedFinding:
     related: tuple[PlacedRelated, ...] = ()
     fix: PlacedFix | None = None
     refusal: str = ""
+    code: str = ""
+    scope: str = ""
+
+    @property
+    def key(self) -> str:
+        """What stays the same when lines move: the codemod, the scope and the code, as 16 hex digits.
+
+        The path is not in it, and two findings of one file may share a key.
+        """
+        parts = "\0".join((self.codemod, self.scope, " ".join(self.code.split())))
+        return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

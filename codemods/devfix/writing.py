@@ -7,18 +7,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from devfix.documents import DocumentError, replace_files
+from devfix.documents.journal import record
 from devfix.report import FileError, FileResult, Report
 
 
-def write(report: Report) -> Report:
+def write(report: Report, cache: str = "") -> Report:
     """Write every changed file of the report, each whole or not at all; files that one fix spans, together.
 
+    With `cache`, the cache folder, what they were is kept there first, for `devfix undo`.
     Returns the report with `written`, and with an error for each file that could not be written.
     Ctrl-C ends it after the files at hand; the report says so.
     """
     written: list[str] = []
     errors: list[FileError] = []
     interrupted = False
+    if cache and report.changed:
+        try:
+            record(
+                cache,
+                [(one.path, None if one.made else one.before, one.after) for one in report.changed],
+            )
+        except DocumentError as error:
+            errors.append(FileError(cache, error.stage, f"{error.message}; this apply cannot be undone"))
     try:
         for unit in _units(report.changed):
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-NAMES = ("explain-error", "run", "smoke")
+NAMES = ("explain-error", "run", "smoke", "undo")
 
 
 def load(name: str) -> click.Command | None:
@@ -21,4 +21,8 @@ def load(name: str) -> click.Command | None:
         from devfix.commands.smoke import smoke
 
         return smoke
+    if name == "undo":
+        from devfix.commands.undo import undo
+
+        return undo
     return None

@@ -11,45 +11,30 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from devfix.codemod import Codemod, registry
+from devfix.codemod import registry
 from devfix.discover import Discovered
+from devfix.errors.messages import Kind, kind_of
 from devfix.findings import Safety
 from devfix.report import PlacedFinding
 from devfix.review.text import printable
-from devfix.simulate.supervise import Frame, Raised
+from devfix.simulate.supervise import Raised
 
 _MOST = 3  # findings
 _FILES = 200
-# What torch says where devices disagree, or where a device is not what an operation wants.
-_DEVICE_ERROR = re.compile(
-    r"(?:on|at) the same device|found at least two devices|device type for generator|be on same device"
-    r"|Input type \(.*\) and (?:weight|bias) type|device type tensor to numpy"
-    r"|indices should be either on|Attempting to deserialize object on"
-    r"|to have its parameters and buffers on device|must have its parameters and buffers on device"
-    r"|assign a gradient with device type|cannot pin '|Only dense CPU tensors can be pinned"
-    r"|Cannot re-initialize CUDA in forked subprocess|invalid device ordinal|unsupported autocast device_type"
-    r"|too many CPU scalars|cuda(?::\d+)? [!=]= (?:cuda|cpu)|cpu [!=]= cuda|not compiled with CUDA"
-    r"|No backend type associated with device type"
+# What the kinds of `errors/messages.py` do not have: devices disagree, but no codemod repairs it.
+_OTHERS = re.compile(
+    r"(?:on|at) the same device|device type for generator|assign a gradient with device type"
+    r"|dense CPU tensors can be pinned|Cannot re-initialize CUDA in forked subprocess"
+    r"|too many CPU scalars|\bcuda(?::\d+)? [!=]= (?:cuda|cpu)|\bcpu [!=]= cuda"
 )
-_INSIDE = re.compile(r'^\s*File "([^"\n]+)", line (\d+), in (.+)$', re.MULTILINE)
 
 
 def device_error(errors: Sequence[Raised]) -> Raised | None:
-    """The exception among these that is about devices; a process passes on another one's as text."""
-    kinds = tuple(registry().values())
-    for raised in reversed(errors):  # the first cause is the last one
-        if _DEVICE_ERROR.search(raised.error) or _explaining(raised.error, kinds):
+    """The exception among these that is about devices; of several, the first cause (the last one)."""
+    for raised in reversed(errors):
+        if kind_of(raised.error) is not None or _OTHERS.search(raised.error):
             return raised
     return None
-
-
-def _explaining(error: str, kinds: Sequence[type[Codemod]]) -> list[type[Codemod]]:
-    """The codemods one of whose examples raises such an error."""
-    return [
-        kind
-        for kind in kinds
-        if any(example.raises and re.search(example.raises, error) for example in kind.examples)
-    ]
 
 
 def advice(raised: Raised, loaded: Sequence[str]) -> Iterator[str]:
@@ -57,65 +42,46 @@ def advice(raised: Raised, loaded: Sequence[str]) -> Iterator[str]:
 
     `loaded` are the program's files; they are looked at where the frames' own show nothing.
     """
-    inner = [
-        Frame(os.path.realpath(path), int(line), name) for path, line, name in _INSIDE.findall(raised.error)
-    ]
-    frames = [*raised.frames, *(frame for frame in inner if frame.path in {*loaded, *_paths(raised.frames)})]
-    if raised.frames:
+    kind = kind_of(raised.error)
+    if kind is not None:
+        yield kind.meaning
+    if raised.frames and raised.values:
         at = raised.frames[-1]
-        places = ", ".join(f"{value} is on {where}" for value, where in raised.values)
-        yield printable(f"devices at {shown(at.path)}:{at.line}{f': {places}' if places else ''}")
-    kinds = _explaining(raised.error, tuple(registry().values()))
-    found = _ranked(_findings(_paths(frames), kinds), frames, raised)
+        places = ", ".join(f"`{value}` is on {where}" for value, where in raised.values)
+        yield printable(f"{shown(at.path)}:{at.line}: {places}")
+    found = _causes(raised, loaded, kind) if kind is not None else []
     if not found:
-        rest = [path for path in loaded if path not in _paths(frames) and _below(path)]
-        found = _ranked(_findings(rest[:_FILES], kinds), frames, raised)
-    if not found:
-        yield "the analysis of its files finds nothing that explains this error"
-    for path, finding in found[:_MOST]:
+        yield "no codemod of devfix explains this error"
+    for path, finding in found:
         yield from _lines(path, finding)
 
 
-def _paths(frames: Sequence[Frame]) -> list[str]:
-    return list(dict.fromkeys(frame.path for frame in reversed(frames)))
-
-
-def _below(path: str) -> bool:
-    return path.startswith(os.path.realpath(os.curdir) + os.sep)
-
-
-def _findings(paths: Sequence[str], kinds: Sequence[type[Codemod]]) -> list[tuple[str, PlacedFinding]]:
-    if not paths or not kinds:
-        return []
+def _causes(raised: Raised, loaded: Sequence[str], kind: Kind) -> list[tuple[str, PlacedFinding]]:
     from devfix import engine
+    from devfix.errors.causes import explain
 
+    codemods = [made for id, made in registry().items() if id in kind.codemods]
+    passed = tuple(dict.fromkeys([*(frame.path for frame in raised.frames), *loaded]))
+    explanation = explain(_traceback(raised), passed, [made() for made in codemods])
+    if explanation.causes:
+        return [(cause.path, cause.finding) for cause in explanation.causes]
+    near = [path for path in passed if path.startswith(os.path.realpath(os.curdir) + os.sep)]
     report = engine.run(
-        Discovered(tuple(paths)), tuple(kind() for kind in kinds), Safety.UNSAFE, repair=False, jobs=1
+        Discovered(tuple(near[:_FILES])), [made() for made in codemods], Safety.UNSAFE, repair=False, jobs=1
     )
-    return [(result.path, finding) for result in report.results for finding in result.findings]
+    found = [(result.path, finding) for result in report.results for finding in result.findings]
+    return sorted(found, key=lambda item: kind.codemods.index(item[1].codemod))[:_MOST]
 
 
-def _ranked(
-    found: list[tuple[str, PlacedFinding]], frames: Sequence[Frame], raised: Raised
-) -> list[tuple[str, PlacedFinding]]:
-    """Those that name a value of the failing line first, then those nearest to a frame."""
-    names = {name.rpartition(".")[2] for name, _ in raised.values} - {"self"}
-
-    def key(item: tuple[str, PlacedFinding]) -> tuple[bool, int]:
-        path, finding = item
-        lines = [finding.place.line, *(other.line for other in finding.related if not other.path)]
-        near = [abs(line - frame.line) for frame in frames if frame.path == path for line in lines]
-        words = set(re.findall(r"\w+", " ".join([finding.message, *(r.message for r in finding.related)])))
-        return not names & words, min(near, default=1 << 30)
-
-    return sorted(found, key=key)
+def _traceback(raised: Raised) -> str:
+    """As Python prints it; the frames of another process are in the error's own text."""
+    frames = [f'  File "{frame.path}", line {frame.line}, in {frame.function}' for frame in raised.frames]
+    return "\n".join(["Traceback (most recent call last):", *frames, raised.error])
 
 
 def _lines(path: str, finding: PlacedFinding) -> Iterator[str]:
     name = shown(path)
-    yield printable(
-        f"{name}:{finding.place.line}:{finding.place.column}: {finding.codemod}: {finding.message}"
-    )
+    yield printable(f"{name}:{finding.place.line}:{finding.place.column}: {finding.codemod}: {finding.message}")
     for other in finding.related:
         where = f"{shown(other.path or path)}:{other.line}: " if other.line else ""
         yield printable(f"  {where}{other.message}")

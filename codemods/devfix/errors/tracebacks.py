@@ -38,11 +38,11 @@ _CELL = re.compile(
 )
 _OLD_IPYTHON = re.compile(r"^(?P<path>\S+\.pyx?) in (?P<function>[\w<>]+)\(")
 _ARROW = re.compile(r"^-+>\s?(?P<line>\d+)\s?(?P<code>.*)$")
-_PYTEST = re.compile(r"^(?P<path>\S+\.py):(?P<line>\d+): (?P<function>in \w+|\w*(?:Error|Exception)\w*)?\s*$")
-_RICH = re.compile(r"^[│|]\s*(?P<path>\S+\.py):(?P<line>\d+) in (?P<function>[\w<>.]+)")
-_ERROR = re.compile(
-    r"^(?:E\s+)?(?:[\w.]+\.)?(?P<name>\w*(?:Error|Exception|Warning|Refused|Exit))(?::\s|:?$)(?P<text>.*)$"
+_PYTEST = re.compile(
+    r"^(?P<path>\S+\.py):(?P<line>\d+):(?: in (?P<function>\w+)| \w*Error| \w*Exception)?\s*$"
 )
+_RICH = re.compile(r"^[│|]\s*(?P<path>\S+\.py):(?P<line>\d+) in (?P<function>[\w<>.]+)")
+_ERROR = re.compile(r"^(?:E\s+)?(?:[\w.]+\.)?\w*(?:Error|Exception|Warning|Refused|Exit)(?::\s|:?$)")
 
 
 def read(text: str) -> Traceback:
@@ -75,8 +75,7 @@ def _frames(lines: list[str]) -> Iterator[Frame]:
             continue
         found = _PYTEST.match(line)
         if found:
-            function = (found["function"] or "").removeprefix("in ") if "in " in line else ""
-            yield Frame(found["path"], int(found["line"]), function, _before(lines[:at]))
+            yield _frame(found, _before(lines[:at]))
             continue
         found = _CELL.match(line)
         if found:

@@ -29,6 +29,11 @@ _TOKENS_NAME = re.compile(r"(?:^|_)(?:tokenize|text_to_(?:token_)?ids|to_token_i
 _LAYER_NAME = re.compile(
     r"^[A-Z]\w*(?:Layer|Linear|Head|Conv\dd|Embedding|Adapter|Classifier|Projection|Projector|MLP)$"
 )
+_NETWORK_NAME = re.compile(
+    r"^[A-Z]\w*(?:Net|Network|Model|Encoder|Decoder|Generator|Discriminator|Backbone|Critic|Actor|Classifier|"
+    r"Autoencoder|AutoEncoder|VAE|GPT|BERT|ViT|LSTM|GRU|RNN|CNN|MLP|GAN|GCN|GAT|VGG|LPIPS|(?<!Sentence)Transformer)"
+    r"(?:\d\w{0,3})?$|^(?:VGG|Vgg|ResNet|UNet|GPT|Bert|LPIPS)\w*$"
+)
 _SIZE_NAME = re.compile(
     r"(?:_features|_channels|_size|_dim|_dims|_heads|_embeddings|_classes|_layers)$|^(?:d_model|n_\w+|num_\w+|stride|"
     r"padding|dilation|groups|bias|config|cfg|eps|p|dim|training)$"
@@ -74,6 +79,12 @@ def looks_like_pipeline(path: str) -> bool:
 def looks_like_layer(name: str) -> bool:
     """The name of a class of layers: `LoRALinearLayer`, `ArcFaceHead`."""
     return bool(_LAYER_NAME.search(name))
+
+
+@_remembered
+def looks_like_network(name: str) -> bool:
+    """The name of a class of whole networks: `Vgg16`, `UNet`, `TextEncoder`."""
+    return bool(_NETWORK_NAME.search(name))
 
 
 @_remembered

@@ -16,6 +16,7 @@ from devfix.flow.evidence import (
     looks_like_device,
     looks_like_loader,
     looks_like_module,
+    looks_like_network,
     looks_like_pipeline,
     makes_device_batches,
 )
@@ -196,7 +197,8 @@ class Interpreter(Expressions):
             last = name.rpartition(".")[2]
             if looks_like_pipeline(path):
                 return UNKNOWN
-            if evidence.used_as_module(path) and not looks_like_loader(path):
+            known = evidence.used_as_module(path) or (looks_like_network(last) and name != "torch.Generator")
+            if known and not looks_like_loader(path):
                 place = self.device_argument(call)
                 if place is None:
                     made = last[:1].isupper() and not self.program.mentions_device(last)

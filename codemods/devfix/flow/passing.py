@@ -99,7 +99,7 @@ class Passing(ABC):
     ) -> Value:
         """Apply a function of this file to arguments: what it does to them, and what it returns."""
         info = self.functions.get(function) or self._info(function, None)
-        bound = self._bind(info, arguments, skip=1 if receiver is not None and info.owner else 0)
+        bound = self.bind(info, arguments, skip=1 if receiver is not None and info.owner else 0)
         given: list[Value] = []
         for pair in bound:
             value = pair[1] if pair is not None else UNKNOWN
@@ -146,7 +146,8 @@ class Passing(ABC):
                 self._replay_meeting(caller, node, event, mapping, name, None, event.value)
         return self._returned(caller, node, summary, mapping)
 
-    def _bind(self, info: FunctionInfo, arguments: Arguments, skip: int) -> Bound:
+    def bind(self, info: FunctionInfo, arguments: Arguments, skip: int) -> Bound:
+        """The arguments of a call by parameter; `skip` is 1 for a method, whose object is not among them."""
         parameters = self._parameters(info)
         bound: Bound = [None] * len(parameters)
         by_name = {parameter.arg: index for index, parameter in enumerate(parameters)}
@@ -341,7 +342,7 @@ class Passing(ABC):
         place = self.place_of_made(caller, node, arguments, self._places_itself(info))
         if init is not None and self.records:
             self._info(init, info).calls[node] = tuple(
-                pair[1] if pair else UNKNOWN for pair in self._bind(self._info(init, info), arguments, 1)
+                pair[1] if pair else UNKNOWN for pair in self.bind(self._info(init, info), arguments, 1)
             )
         return Value(Kind.MODULE, place, fresh_identity(), node, info.node.name, bare=self._bare(info))
 

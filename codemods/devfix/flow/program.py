@@ -48,7 +48,7 @@ _DEVICE_WORDS = (
     "setattr(",
     "_module(",
 )
-_MAX_DEPTH = 8  # of summaries that ask for summaries
+MAX_DEPTH = 8  # of summaries that ask for summaries
 _SELF_ATTRIBUTE = re.compile(r"self\.(\w+)(?:\s*,\s*self\.(\w+))?\s*(?::[^=\n]+)?=(?!=)")
 
 
@@ -281,7 +281,7 @@ class Program(Passing):
     def summary(self, info: FunctionInfo) -> Scope | None:
         """What a function does to its parameters; None while it is being found out."""
         if info.summary is None:
-            if info.running or self._depth >= _MAX_DEPTH:
+            if info.running or self._depth >= MAX_DEPTH:
                 return None
             info.running = True
             self._depth += 1

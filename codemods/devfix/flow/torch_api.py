@@ -235,6 +235,9 @@ LOADERS = frozenset(
         "torch.utils.data.DataLoader",
         "torch.utils.data.dataloader.DataLoader",
         "torchdata.stateful_dataloader.StatefulDataLoader",
+        "torch_geometric.loader.DataLoader",
+        "torch_geometric.data.DataLoader",
+        "torch_geometric.loader.dataloader.DataLoader",
     }
 )
 # torch.* functions that return no tensor.

@@ -68,6 +68,9 @@ class Files:
             self._kinds[path] = kind
         return kind
 
+    def is_file(self, path: str) -> bool:
+        return self._kind(path) == "file"
+
     def source(self, path: str) -> Source | None:
         """A file, parsed; None if that cannot be done."""
         if path in self._sources:
@@ -133,7 +136,7 @@ class Files:
         return found
 
     def _search(self, folder: str) -> tuple[str, ...]:
-        """Where an absolute import may begin, nearest first; inside of packages last, as for scripts there."""
+        """Where an absolute import may begin, nearest first; inside of packages, as for scripts, last."""
         bases = self._bases.get(folder)
         if bases is None:
             outer: list[str] = []

@@ -8,8 +8,12 @@ question at hand only.
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from devfix.flow.events import Scope
-from devfix.flow.lattice import UNKNOWN, State, Value
+from devfix.flow.lattice import State, Value
 from devfix.flow.outside import Outside
 from devfix.flow.passing import ClassInfo, FunctionInfo
 from devfix.flow.program import MAX_DEPTH, Program
@@ -24,14 +28,19 @@ class ForeignProgram(Program):
     def __init__(self, path: str, source: Source, outside: Outside | None) -> None:
         super().__init__(source, outside)
         self.path = path
+        self.top_classes: dict[str, ClassInfo] = {}
         self._answers: dict[FunctionInfo, Scope | None] = {}
         self._facts_of: dict[ClassInfo, dict[str, Value]] = {}
         self._fresh: list[FunctionInfo] = []
         self._heights: dict[FunctionInfo, int] = {}
         self._height = 0
         self._cut = False
+        self.busy = False
+        self.keys: dict[int, int] = {}  # of places at the devices that it defines: those of the project
         self.state = self.run_module().state
-        self.top = {info.node.name: info for info in self.functions.values() if info.owner is None}
+        self.top: dict[str, FunctionInfo] = {
+            info.node.name: info for info in self.functions.values() if info.owner is None
+        }
         self.top_classes = dict(self.class_names)
 
     # --- questions -----------------------------------------------------------------------
@@ -47,20 +56,17 @@ class ForeignProgram(Program):
     def answer(self, info: FunctionInfo) -> Scope | None:
         """The summary of a function; None if it cannot be found out."""
         if info not in self._answers:
-            self._begin()
-            scope = self.summary(info)
-            self._end()
-            self._answers[info] = scope
+            with self._question():
+                self._answers[info] = self.summary(info)
         return self._answers[info]
 
     def facts(self, info: ClassInfo) -> dict[str, Value]:
         """What `__init__` leaves in the attributes of an object: `self.name` and its value."""
         if info not in self._facts_of:
             init = info.methods.get("__init__")
-            self._begin()
-            facts = dict(self._facts(info, self._info(init, info))) if init is not None else {}
-            self._end()
-            self._facts_of[info] = facts
+            with self._question():
+                facts = self._facts(info, self._info(init, info)) if init is not None else {}
+                self._facts_of[info] = dict(facts)
         return self._facts_of[info]
 
     def release(self) -> None:
@@ -76,19 +82,23 @@ class ForeignProgram(Program):
 
     # --- the same answer whatever came before --------------------------------------------
 
-    def _begin(self) -> None:
+    @contextmanager
+    def _question(self) -> Iterator[None]:
+        """What was found out on the way to an answer is forgotten, if something was cut on it."""
         self._fresh.clear()
-        self._cut = False
-
-    def _end(self) -> None:
-        """Forget what was found out on the way, if something was cut on it."""
-        if self._cut:
-            for info in self._fresh:
-                info.summary = info.final = None
-                info.end = State({}, {})
-                if info.owner is not None:
-                    info.owner.facts = info.owner.placed = None
-        self._fresh.clear()
+        self._cut, complete = False, False
+        self.busy = True
+        try:
+            yield
+            complete = not self._cut
+        finally:
+            self.busy = False
+            if not complete:
+                for info in self._fresh:
+                    info.summary = info.final = None
+                    info.end = State({}, {})
+                    if info.owner is not None:
+                        info.owner.facts = info.owner.placed = None
 
     def summary(self, info: FunctionInfo) -> Scope | None:
         """As in any program, but a cut is noticed, and depth counts the same where summaries are kept."""
@@ -113,14 +123,7 @@ class ForeignProgram(Program):
             self._cut = True
         return super()._facts(owner, init)
 
-    def add_class(self, node: object) -> None:  # type: ignore[override]
-        """A class of a function must not hide one of the top level from other functions."""
-        top = getattr(self, "top_classes", None)
-        super().add_class(node)  # type: ignore[arg-type]
-        if top is not None:
-            self.class_names = {**self.class_names, **top}
-
-
-def value_of(program: ForeignProgram, name: str) -> Value:
-    """What the body of a file leaves in a name, a module where it is at the end."""
-    return program.state.names.get(name, UNKNOWN)
+    def add_class(self, node: ast.ClassDef) -> None:
+        """A class in a function must not hide one of the top level from other functions."""
+        super().add_class(node)
+        self.class_names.update(self.top_classes)

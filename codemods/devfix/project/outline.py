@@ -12,7 +12,7 @@ from devfix.source import Source
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 _MOVING = ("device", ".to(", ".cuda(")
-_CHANGING = (".to(", ".cuda(", ".cpu(", "setattr(", "_module(", "register_", "= nn.", ".append(", "Parameter(")
+_CHANGING = (".to(", ".cuda(", ".cpu(", "setattr(", "_module(", "register_", "= nn.", ".append(")
 # Bases that make a class neither a module nor anything else that flow should know of.
 _PLAIN = frozenset({"object", "ABC", "abc.ABC", "Protocol", "typing.Protocol", "Generic", "typing.Generic"})
 _HOLDS = re.compile(
@@ -166,4 +166,3 @@ def rebound(tree: ast.Module) -> frozenset[str]:
             if inner.__class__ is list:
                 todo.extend(inner)
     return frozenset(found)
-

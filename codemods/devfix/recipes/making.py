@@ -102,6 +102,8 @@ class _Init:
         self.running: list[ast.FunctionDef] = []
 
     def run(self, cls: Class, arguments: Constants) -> None:
+        _, unknown = self.library.order(cls)
+        self.made.parameter |= any(torch_weighted(name, arguments) for name in unknown)
         method = self.library.method(cls, "__init__")
         if method is not None:
             self.made.parameter |= self._function(*method, (), arguments)
@@ -115,7 +117,9 @@ class _Init:
         self.running.append(node)
         scope = _Scope(owner, dict.fromkeys(_parameters(node), UNKNOWN))
         for name, default in _defaults(node):
-            scope.names[name] = evaluate(default, lambda _: UNKNOWN)
+            named = isinstance(default, (ast.Name, ast.Attribute))
+            cls = self.library.named(owner.module, default) if named else None
+            scope.names[name] = cls or evaluate(default, lambda _: UNKNOWN)
         names = _parameters(node)[1:]
         scope.names.update(zip(names, positional, strict=False))
         for name, value in keywords.items():
@@ -266,7 +270,8 @@ class _Init:
     ) -> Made | None:
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return None
-        cls = self.library.named(scope.owner.module, node)
+        known = scope.names.get(node.id) if isinstance(node, ast.Name) else None
+        cls = known if isinstance(known, Class) else self.library.named(scope.owner.module, node)
         if cls is None or self.maker.is_module(cls) is not True:
             return None
         init = self.library.method(cls, "__init__")

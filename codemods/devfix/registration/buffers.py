@@ -69,11 +69,12 @@ def candidates(source: Source, classes: tuple[ModuleClass, ...], maker: Maker) -
 
 
 def _candidate(source: Source, maker: Maker, owner: ModuleClass, name: str) -> Candidate | None:
-    family = (owner, *owner.descendants)
-    if name in RESERVED or not any(name in each.loads for each in family):
+    if name in RESERVED or not any(_promising(maker.store(owner, s)) for s in owner.stores[name]):
         return None
-    stores = tuple(s for s in owner.stores[name] if s.method.name in owner.building)
-    later = tuple(s for s in owner.stores[name] if s.method.name not in owner.building)
+    if not any(name in each.loads for each in (owner, *owner.descendants)):
+        return None
+    stores = tuple(s for s in owner.stores[name] if owner.builds(s.method))
+    later = tuple(s for s in owner.stores[name] if not owner.builds(s.method))
     if not stores or any(store.form in ("other", "deleted") for store in (*stores, *later)):
         return None
     if stores[0].form == "augmented" or owner.class_level(name) or not _only_here(owner, name):
@@ -89,12 +90,18 @@ def _candidate(source: Source, maker: Maker, owner: ModuleClass, name: str) -> C
     if any(store.form == "chained" for store in stores):
         made = replace(made, shared=True)
     if made.kind is Kind.OTHER:
-        parts = made.items and all(m.kind is Kind.TENSOR and dims.solid(m.dim) for m in made.items)
-        if not parts or later or len(stores) > 1 or any(_changes_parts(source, owner, name)):
+        if not _promising(made) or later or len(stores) > 1 or any(_changes_parts(source, owner, name)):
             return None
     elif made.kind is not Kind.TENSOR or made.dim == 0:
         return None
     return Candidate(owner, name, stores, made, later)
+
+
+def _promising(made: Made) -> bool:
+    """A plain tensor, or a list or dict of some that all have dimensions."""
+    if made.kind is Kind.OTHER:
+        return bool(made.items) and all(m.kind is Kind.TENSOR and dims.solid(m.dim) for m in made.items)
+    return made.kind is Kind.TENSOR
 
 
 def _changes_parts(source: Source, owner: ModuleClass, name: str) -> Iterator[bool]:

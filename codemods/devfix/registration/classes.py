@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -13,7 +12,7 @@ from devfix.source import Source
 
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 _MODULE_ENDS = ("PreTrainedModel", "ModelMixin")
 _NOT_MODULES = frozenset({"object", "ABC", "Protocol", "Enum", "NamedTuple", "TypedDict", "Function"})
 # Methods that decide themselves what moves along, or what counts as registered.
@@ -70,6 +69,7 @@ class ModuleClass:
         self.certain = certain
         self.methods = {item.name: item for item in node.body if isinstance(item, _DEFINITIONS)}
         self.heirs: list[ModuleClass] = []
+        self._assigned: dict[Method, set[str]] = {}
 
     @property
     def init(self) -> Method | None:
@@ -96,6 +96,12 @@ class ModuleClass:
             if name in owner.methods:
                 return owner, owner.methods[name]
         return None
+
+    def assigned(self, method: Method) -> set[str]:
+        """The names that statements of a method bind."""
+        if method not in self._assigned:
+            self._assigned[method] = assigned(method)
+        return self._assigned[method]
 
     @cached_property
     def _own_nodes(self) -> dict[Method, list[ast.Attribute]]:
@@ -159,6 +165,10 @@ class ModuleClass:
                 called -= self._own_calls(method)
         return frozenset({"__init__", *called})
 
+    def builds(self, method: Method) -> bool:
+        """Does a method of the class run while an object is made, and only then?"""
+        return method is self.init or method.name in self.building
+
     def _own_calls(self, method: Method) -> set[str]:
         return {node.attr for node in self._own_nodes.get(method, ()) if node.attr in self.methods}
 
@@ -170,8 +180,15 @@ class ModuleClass:
     @cached_property
     def made_here(self) -> bool:
         """May the file make objects of the class? Examples in docstrings (`>>> ...`) aside."""
-        call = rf"^(?!\s*(?:>>>|\.\.\.|#)).*(?<!class )\b{self.node.name}\("
-        return re.search(call, self.source.text, re.MULTILINE) is not None
+        text, call = self.source.text, f"{self.node.name}("
+        at = text.find(call)
+        while at >= 0:
+            before = text[text.rfind("\n", 0, at) + 1 : at].lstrip()
+            named = before[-1:].isalnum() or before[-1:] == "_" or before == "class "
+            if not named and not before.startswith((">>>", "...", "#")):
+                return True
+            at = text.find(call, at + 1)
+        return False
 
     @cached_property
     def text(self) -> str:
@@ -270,8 +287,27 @@ def inner_statements(method: Method) -> Iterator[ast.stmt]:
         node = todo.pop()
         if isinstance(node, ast.stmt):
             yield node
-        for field in _BLOCKS:
+        for field in BLOCKS:
             todo.extend(getattr(node, field, ()))
+
+
+def assigned(function: Method) -> set[str]:
+    """The names that statements of a function bind."""
+    found: set[str] = set()
+    for statement in inner_statements(function):
+        targets: list[ast.expr] = []
+        if isinstance(statement, (ast.Assign, ast.Delete)):
+            targets = statement.targets
+        elif isinstance(statement, (ast.AugAssign, ast.AnnAssign, ast.For, ast.AsyncFor)):
+            targets = [statement.target]
+        elif isinstance(statement, (ast.With, ast.AsyncWith)):
+            targets = [item.optional_vars for item in statement.items if item.optional_vars is not None]
+        for target in targets:
+            if isinstance(target, ast.Name):
+                found.add(target.id)
+            elif isinstance(target, (ast.Tuple, ast.List, ast.Starred)):
+                found.update(node.id for node in ast.walk(target) if isinstance(node, ast.Name))
+    return found
 
 
 def _stores(method: Method, me: str) -> Iterator[Store]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from devfix.findings import Edit, EnsureImport, ReplaceExpression, WrapExpression
 from devfix.registration.classes import RESERVED, Method, ModuleClass, Store, self_name
 from devfix.registration.holding import NOTHING, Held, Holding, good_key
+from devfix.registration.quick import may_hold_modules
 from devfix.source import Source
 
 # The author registers, hides or gathers them in a way of their own.
@@ -69,9 +70,11 @@ class Containers:
         for owner in self.classes.values():
             if owner.own_ways or owner.init is None or owner.super_call is None:
                 continue
-            if _OWN_WAYS.search(owner.text):
+            names = [name for name, stores in owner.stores.items() if may_hold_modules(owner, stores)]
+            if not names or _OWN_WAYS.search(owner.text):
                 continue
-            for name, stores in owner.stores.items():
+            for name in names:
+                stores = owner.stores[name]
                 found = self._attribute(owner, name, stores)
                 if found is not None:
                     yield found
@@ -83,9 +86,7 @@ class Containers:
             return None
         added_later = tuple(s for s in stores if s.form == "augmented")
         stores = tuple(s for s in stores if s.form != "augmented")
-        if not stores or any(
-            s.method.name not in owner.building or s.form not in ("single", "typed") for s in stores
-        ):
+        if not stores or any(not owner.builds(s.method) or s.form not in ("single", "typed") for s in stores):
             return None
         relatives = [*owner.lineage[1:], *owner.descendants]
         if any(name in other.stores for other in relatives):
@@ -128,7 +129,7 @@ class Containers:
         found: list[Held] = []
         for store in augmented:
             held = self.holding.container(owner, store.value) if store.value is not None else NOTHING
-            if held is NOTHING or store.method.name not in owner.building:
+            if held is NOTHING or not owner.builds(store.method):
                 return None
             found.append(held)
         for load in owner.loads.get(name, ()):
@@ -205,9 +206,7 @@ class Containers:
             if use == "registers":
                 return None
             allowed = allowed and use != "other"
-            if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and (
-                method.name not in owner.building
-            ):
+            if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and not owner.builds(method):
                 run = self._calls(node, method)
                 if run == "handled":
                     return None

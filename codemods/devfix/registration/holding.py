@@ -217,7 +217,7 @@ class Holding:
         """The method of the class around a node, if it is one that builds the object."""
         around = self.source.enclosing(node, ast.FunctionDef)
         if isinstance(around, ast.FunctionDef) and owner.methods.get(around.name) is around:
-            return around if around.name in owner.building else None
+            return around if owner.builds(around) else None
         return None
 
     def _has_state(self, info: ModuleClass) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from functools import cached_property
 
 from devfix.names import Names
 from devfix.registration import dims
 from devfix.registration.classes import Method, ModuleClass
+from devfix.source import Source
 
 
 class Kind(Enum):
@@ -65,12 +67,28 @@ def join(values: list[Made]) -> Made:
     return joined
 
 
+class LazyNames:
+    """The names of a scope, looked up when the first is asked for."""
+
+    def __init__(self, source: Source, scope: Method | ast.Module) -> None:
+        self.source = source
+        self.scope = scope
+
+    @cached_property
+    def names(self) -> Names:
+        return Names(self.source, self.scope)
+
+
 @dataclass(eq=False)
 class Frame:
     """A function being looked at: its names, and the arguments that a call in sight gave it."""
 
     owner: ModuleClass | None
     scope: Method | ast.Module
-    names: Names
+    lazy: LazyNames
     arguments: dict[str, tuple[ast.expr, Frame]] = field(default_factory=dict)
     called: bool = False  # by a call in sight, so that missing arguments have their defaults
+
+    @property
+    def names(self) -> Names:
+        return self.lazy.names

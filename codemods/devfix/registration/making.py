@@ -8,11 +8,17 @@ from dataclasses import replace
 from functools import cached_property
 
 from devfix.flow import torch_api
-from devfix.names import Binding, Names
+from devfix.names import Binding
 from devfix.registration import dims
-from devfix.registration.classes import Method, ModuleClass, Store, self_name
-from devfix.registration.made import NO_TENSOR, NOT_KNOWN, NOTHING, Frame, Kind, Made, join
-from devfix.registration.signatures import arguments_of, default_of, returns_of, torch_name, yields
+from devfix.registration.classes import Method, ModuleClass, Store, assigned, self_name
+from devfix.registration.made import NO_TENSOR, NOT_KNOWN, NOTHING, Frame, Kind, LazyNames, Made, join
+from devfix.registration.signatures import (
+    arguments_of,
+    default_of,
+    parameters,
+    returns_of,
+    torch_name,
+)
 from devfix.registration.torch_making import TorchMaker
 from devfix.source import Source
 
@@ -23,7 +29,7 @@ _HELPER = re.compile(
 )
 _HELPER_NOT = re.compile(r"device|cuda|np\.|numpy|param", re.IGNORECASE)
 _BUILTINS = frozenset({"int", "float", "len", "range", "list", "dict", "str", "bool", "tuple", "set"})
-_DEPTH = 12
+_DEPTH = 40
 
 
 class Maker(TorchMaker):
@@ -38,7 +44,11 @@ class Maker(TorchMaker):
             if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
         }
         self._frames: dict[ast.AST, Frame] = {}
-        self._active: set[tuple[int, int]] = set()
+        self._given: dict[Method, set[str]] = {}
+        self._returns: dict[Method, tuple[ast.expr, ...]] = {}
+        self._active: set[tuple[ast.expr, Frame]] = set()
+        self._values: dict[tuple[ast.expr, Frame], Made] = {}
+        self._cuts = 0  # how often a value was not followed further
         self._attributes: dict[tuple[str, str], Made] = {}
         self._depth = 0
 
@@ -59,6 +69,7 @@ class Maker(TorchMaker):
         key = (owner.node.name, name)
         if key not in self._attributes:
             self._attributes[key] = NOT_KNOWN  # while it is being found out
+            self._cuts += 1
             stores = [(c, s) for c in owner.lineage for s in c.stores.get(name, ()) if s.form != "augmented"]
             # Of `self.x = self.x / 2`, what it was before decides.
             first = [(c, s) for c, s in stores if not _of_itself(s)]
@@ -73,22 +84,30 @@ class Maker(TorchMaker):
 
     def frame(self, owner: ModuleClass | None, scope: Method | ast.Module) -> Frame:
         if scope not in self._frames:
-            self._frames[scope] = Frame(owner, scope, Names(self.source, scope))
+            self._frames[scope] = Frame(owner, scope, LazyNames(self.source, scope))
         return self._frames[scope]
 
     # --- expressions ---------------------------------------------------------------------------
 
     def value(self, node: ast.expr, frame: Frame) -> Made:
-        key = (id(node), id(frame))
+        key = (node, frame)
+        known = self._values.get(key)
+        if known is not None:
+            return known
         if key in self._active or self._depth > _DEPTH:
+            self._cuts += 1
             return NOT_KNOWN
         self._active.add(key)
         self._depth += 1
+        cuts = self._cuts
         try:
-            return self._value(node, frame)
+            made = self._value(node, frame)
         finally:
             self._active.discard(key)
             self._depth -= 1
+        if cuts == self._cuts:
+            self._values[key] = made
+        return made
 
     def _value(self, node: ast.expr, frame: Frame) -> Made:
         if isinstance(node, ast.Constant):
@@ -174,6 +193,8 @@ class Maker(TorchMaker):
         return base if base.kind is Kind.PLACED else NOT_KNOWN
 
     def _name(self, node: ast.Name, frame: Frame) -> Made:
+        if self._only_given(node.id, frame):
+            return self._parameter(node.id, frame)
         bindings = frame.names.bindings.get(node.id)
         if not bindings:
             if isinstance(frame.scope, ast.Module):
@@ -194,10 +215,11 @@ class Maker(TorchMaker):
 
     def _binding(self, binding: Binding, frame: Frame) -> Made | None:
         if binding.statement is None:
-            return self._parameter(binding, frame)
+            return self._parameter(binding.name, frame)
         if binding.value is None:
             return NOT_KNOWN
-        if (id(binding.value), id(frame)) in self._active and _reads(binding):
+        if (binding.value, frame) in self._active and _reads(binding):
+            self._cuts += 1
             return None  # `x = x.unsqueeze(0)`: what it was before decides
         if isinstance(binding.value, ast.List) and not binding.value.elts:
             return Made(Kind.OTHER, items=self._appended(binding.name, frame))
@@ -220,15 +242,25 @@ class Maker(TorchMaker):
 
     # --- parameters and calls ------------------------------------------------------------------
 
-    def _parameter(self, binding: Binding, frame: Frame) -> Made:
-        given = frame.arguments.get(binding.name)
+    def _only_given(self, name: str, frame: Frame) -> bool:
+        """Is it a parameter that the function does not assign?"""
+        scope = frame.scope
+        if isinstance(scope, ast.Module):
+            return False
+        if scope not in self._given:
+            given = {argument.arg for argument in parameters(scope)}
+            self._given[scope] = given - (frame.owner.assigned(scope) if frame.owner else assigned(scope))
+        return name in self._given[scope]
+
+    def _parameter(self, name: str, frame: Frame) -> Made:
+        given = frame.arguments.get(name)
         if given is not None:
             return replace(self.value(*given), shared=True)
         scope = frame.scope
         if isinstance(scope, ast.Module):
             return NOT_KNOWN
         if frame.called:
-            default = default_of(scope, binding.name)
+            default = default_of(scope, name)
             return self.value(default, frame) if default is not None else NOT_KNOWN
         if scope.name == "__init__" and frame.owner is not None and frame.owner.made_here:
             if frame.owner.descendants:
@@ -236,9 +268,7 @@ class Maker(TorchMaker):
             calls = self._constructions.get(frame.owner.node.name, [])
             found: list[Made] = []
             for call in calls:
-                passed = arguments_of(scope, call, skip=1).get(binding.name) or default_of(
-                    scope, binding.name
-                )
+                passed = arguments_of(scope, call, skip=1).get(name) or default_of(scope, name)
                 if passed is None:
                     return NOT_KNOWN
                 found.append(self.value(passed, self._frame_around(call)))
@@ -249,12 +279,8 @@ class Maker(TorchMaker):
     @cached_property
     def _constructions(self) -> dict[str, list[ast.Call]]:
         found: dict[str, list[ast.Call]] = {}
-        for node in self.source.walk():
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Name)
-                and node.func.id in self.classes
-            ):
+        for node in self.source.calls:
+            if isinstance(node.func, ast.Name) and node.func.id in self.classes:
                 found.setdefault(node.func.id, []).append(node)
         return found
 
@@ -300,12 +326,14 @@ class Maker(TorchMaker):
     def _returned(
         self, owner: ModuleClass | None, function: Method, call: ast.Call, frame: Frame, skip: int
     ) -> Made:
-        if isinstance(function, ast.AsyncFunctionDef) or yields(function):
+        if function not in self._returns:
+            made = returns_of(self.source, function)
+            self._returns[function] = made
+        if not self._returns[function]:
             return NOT_KNOWN
         given = {name: (node, frame) for name, node in arguments_of(function, call, skip).items()}
-        inner = Frame(owner, function, self.frame(owner, function).names, given, called=True)
-        values = [self.value(node, inner) for node in returns_of(function)]
-        return join(values) if values else NOTHING
+        inner = Frame(owner, function, self.frame(owner, function).lazy, given, called=True)
+        return join([self.value(node, inner) for node in self._returns[function]])
 
 
 def _of_itself(store: Store) -> bool:

@@ -17,8 +17,7 @@ from devfix.registration.calling import Calling
 from devfix.registration.classes import Method, ModuleClass, self_name
 from devfix.registration.made import Kind
 from devfix.registration.making import Maker
-from devfix.registration.running import parameters
-from devfix.registration.signatures import default_of
+from devfix.registration.signatures import default_of, parameters
 from devfix.registration.values import (
     DEVICE,
     LAYER,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from devfix.registration.classes import Method, ModuleClass, Store, inner_statements, self_name
+from devfix.registration.classes import Method, ModuleClass, Store, self_name
 
 _NO_TENSORS = frozenset({"int", "float", "len", "range", "str", "bool", "set", "getattr", "super", "partial"})
 _NO_MAKERS = ("numpy.", "math.", "functools.", "random.", "os.")
@@ -101,14 +101,9 @@ def _given(owner: ModuleClass, node: ast.Name, method: Method, *, annotated: boo
     )
     given = next((a for a in every if a is not None and a.arg == node.id), None)
     if given is None:
-        return True
+        return node.id in owner.assigned(method) or f"\n{node.id}" in owner.source.text
     if annotated:
         return given.annotation is not None
-    if method.name != "__init__" or owner.made_here:
+    if method.name == "__init__" and owner.made_here and not owner.descendants:
         return True
-    return any(
-        isinstance(target, ast.Name) and target.id == node.id
-        for statement in inner_statements(method)
-        if isinstance(statement, ast.Assign)
-        for target in statement.targets
-    )
+    return node.id in owner.assigned(method)

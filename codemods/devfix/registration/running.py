@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from devfix.registration import dims
 from devfix.registration.classes import Method, ModuleClass
+from devfix.registration.signatures import parameters
 from devfix.registration.values import UNKNOWN, Attribute, Env, Is, Val, join, join_all, listed
 
 _DEPTH = 5
@@ -167,11 +168,6 @@ class Running(ABC):
         if isinstance(node, ast.Attribute):
             return self._eval(node)
         return self._run.env.get(node.id, UNKNOWN) if isinstance(node, ast.Name) else UNKNOWN
-
-
-def parameters(function: Method) -> list[ast.arg]:
-    arguments = function.args
-    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
 
 
 def _ends(body: list[ast.stmt]) -> bool:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from devfix.registration.classes import Method
+from devfix.registration.classes import BLOCKS, Method
 from devfix.source import Source
 
 _WHOLE_DTYPES = frozenset(
@@ -70,18 +69,36 @@ def arguments_of(function: Method, call: ast.Call, skip: int) -> dict[str, ast.e
     return given
 
 
-def _own(function: Method) -> Iterator[ast.AST]:
+def parameters(function: Method) -> list[ast.arg]:
+    arguments = function.args
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
+def returns_of(source: Source, function: Method) -> tuple[ast.expr, ...]:
+    """What a function returns, where it says so; nothing of generators and coroutines."""
+    if isinstance(function, ast.AsyncFunctionDef):
+        return ()
+    if "yield" in source.code(function) and _yields(function):
+        return ()
+    found: list[ast.expr] = []
     todo: list[ast.AST] = list(function.body)
     while todo:
         node = todo.pop()
-        yield node
+        if isinstance(node, ast.Return):
+            if node.value is not None:
+                found.append(node.value)
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            for field in BLOCKS:
+                todo.extend(getattr(node, field, ()))
+    return tuple(found)
+
+
+def _yields(function: Method) -> bool:
+    todo: list[ast.AST] = list(function.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, (ast.Yield, ast.YieldFrom)):
+            return True
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
             todo.extend(ast.iter_child_nodes(node))
-
-
-def returns_of(function: Method) -> list[ast.expr]:
-    return [node.value for node in _own(function) if isinstance(node, ast.Return) and node.value is not None]
-
-
-def yields(function: Method) -> bool:
-    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in _own(function))
+    return False

@@ -21,6 +21,7 @@ from devfix.simulate.errors import CannotSimulate
 DEVICES = "DEVFIX_SIMULATE"  # how many devices
 REPORTS = "DEVFIX_SIMULATE_REPORTS"  # a folder where every process leaves word of how it ended
 DEVICE = "DEVFIX_SIMULATE_ON"  # "cpu": the program sees no CUDA at all
+MOVED = "DEVFIX_SIMULATE_MOVED"  # "old:new": what sys.path has below `old` is taken from `new`
 CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child")
 CANNOT = 2  # exit code
 
@@ -52,10 +53,21 @@ def arm(fail: Callable[[CannotSimulate], object] | None = None) -> None:
     """
     if not os.environ.get(DEVICES, "").isdigit():
         return
+    _move_path()
     if "torch" in sys.modules:
         _begin(fail or _end)
     elif not any(isinstance(finder, _AfterTorch) for finder in sys.meta_path):
         sys.meta_path.insert(0, _AfterTorch(fail or _end))
+
+
+def _move_path() -> None:
+    """A repository that is installed from its own folder is to be imported from its copy."""
+    old, _, new = os.environ.get(MOVED, "").partition(os.pathsep)
+    if old and new:
+        for number, path in enumerate(sys.path):
+            if path == old or path.startswith(old + os.sep):
+                if "site-packages" not in path and not new.startswith(path):
+                    sys.path[number] = new + path[len(old) :]
 
 
 class _AfterTorch(importlib.abc.MetaPathFinder):

@@ -121,13 +121,14 @@ def run(
     env: Mapping[str, str] | None = None,
     seconds: float | None = None,
     capture: bool = False,
-    limits: Callable[[], object] | None = None,
+    limits: Callable[[str], object] | None = None,
 ) -> Ended:
     """Run a command whose Python processes have simulated devices; raises OSError if it cannot start.
 
     `cpu`: they see no CUDA at all instead. `capture` takes its output and gives it no input; otherwise
     it has ours, and Ctrl-C and SIGTERM are its affair. After `seconds` it is killed, with all that it has
-    started. `limits` is called in the new process before the command.
+    started. `limits` is called in the new process before the command, with the
+    folder of the reports.
     """
     folder = tempfile.mkdtemp(prefix="devfix-run-")
     try:
@@ -151,10 +152,11 @@ def _start(
     cwd: str | None,
     folder: str,
     capture: bool,
-    limits: Callable[[], object] | None,
+    limits: Callable[[str], object] | None,
 ) -> subprocess.Popen[bytes]:
+    before = None if limits is None else lambda: limits(folder)
     if not capture:
-        return subprocess.Popen(command, cwd=cwd, env=env, preexec_fn=limits)
+        return subprocess.Popen(command, cwd=cwd, env=env, preexec_fn=before)
     with open(os.path.join(folder, "output"), "wb") as output:
         return subprocess.Popen(
             command,
@@ -164,7 +166,7 @@ def _start(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=limits,
+            preexec_fn=before,
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from devfix.simulate.errors import SimulationUnsupported
 from devfix.simulate.machine import machine
 
 _LEGACY = {
@@ -92,7 +93,21 @@ def _install_storage() -> None:
             return torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
         return original(cls, *arguments, **named)
 
+    resize = storage.resize_
+
+    def resize_(self: Any, size: int) -> Any:
+        if self.device.type != "cuda":
+            return resize(self, size)
+        if size > self.nbytes():
+            raise SimulationUnsupported("a storage on cuda cannot grow")
+        return self  # memory that is given up early, as FSDP does, may as well be kept
+
+    def share(self: Any, *arguments: Any, **named: Any) -> Any:
+        raise SimulationUnsupported("cuda tensors cannot be sent to another process (CUDA IPC)")
+
     storage.__new__ = staticmethod(new)
+    storage.resize_ = resize_
+    storage._share_cuda_ = storage._new_shared_cuda = share
 
 
 def _install_pinning() -> None:

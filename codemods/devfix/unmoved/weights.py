@@ -6,7 +6,7 @@ import ast
 import re
 
 from devfix.flow import Flow, torch_api
-from devfix.flow.evidence import looks_like_loss
+from devfix.flow.evidence import looks_like_loss, looks_like_network
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
 
@@ -25,15 +25,11 @@ _WEIGHTLESS = re.compile(
     r"CrossEncoder|YOLO|Policy|Agent|Trainer|Runner|Env$|Config|Session|Client|Accelerator"
 )
 _MODEL = re.compile(r"(?:^|[._])(?:models?|nets?|networks?|encoder|decoder|backbone|modules?)$")
-# Classes out of sight that are networks by their name, and what is done with modules that have weights.
-_NETWORK = re.compile(
-    r"(?:Net|Network|Model|Encoder|Decoder|Generator|Discriminator|Backbone|Critic|Actor|Classifier|Autoencoder|"
-    r"VAE|GPT|BERT|ViT|LSTM|GRU|RNN|CNN|MLP|GAN|VGG|LPIPS|Transformer|Predictor|Segmentor|Detector)\w{0,4}$|"
-    r"^(?:VGG|ResNet|UNet|GPT|Bert|LPIPS)"
-)
+# What is done with modules that have weights.
 _WEIGHTED_USES = (
     "parameters(", "named_parameters(", "state_dict(", "load_state_dict(", "requires_grad_(", "train(", "eval("
 )  # fmt: skip
+_LAYER = re.compile(r"^[A-Z]\w*(?:Conv|Linear|Layer|Block|Attention|Embedding|Encoder|Decoder|Head|Net|MLP)s?\d*d?$")
 _HOLDING = ("register_buffer", "register_parameter", "Parameter", "UninitializedParameter", "Buffer")
 
 
@@ -90,7 +86,7 @@ def weighted(flow: Flow, made: ast.expr, path: str = "") -> bool:
     if name.startswith(("torchvision.models.", *torch_api.LIBRARY_MODULES)) or last.startswith("from_"):
         return True
     text = flow.source.text
-    return _NETWORK.search(last) is not None or any(f"{path}.{use}" in text for use in _WEIGHTED_USES if path)
+    return looks_like_network(last) or any(f"{path}.{use}" in text for use in _WEIGHTED_USES if path)
 
 
 def _class_weighted(flow: Flow, owner: ast.ClassDef, depth: int) -> bool:
@@ -109,6 +105,8 @@ def _class_weighted(flow: Flow, owner: ast.ClassDef, depth: int) -> bool:
         if last in _HOLDING or last in ("from_pretrained", "create_model"):
             return True
         if name.startswith(("torchvision.models.", "torch.hub.load", *torch_api.LIBRARY_MODULES)):
+            return True
+        if _LAYER.search(last) and not name.startswith("torch.") and last not in classes:
             return True
         if name.startswith("torch.nn.") and last[:1].isupper():
             if name in torch_api.BARE_MODULES or name in torch_api.WEIGHTED_LOSSES or "Loss" in last:

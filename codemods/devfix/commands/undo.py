@@ -1,0 +1,36 @@
+"""`devfix undo`: take the last apply back."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+
+@click.command()
+def undo() -> int:
+    """Take back what the last `devfix apply` wrote here, byte for byte.
+
+    Files that changed since are left alone and named. Run again, it takes back the apply before that.
+    Exit code: 1 if files were restored, 0 if there is nothing to undo, 2 if a file could not be.
+    """
+    from devfix.documents import DocumentError
+    from devfix.documents.cache import cache_folder
+    from devfix.documents.journal import last
+    from devfix.documents.journal import undo as take_back
+    from devfix.review.text import plural, printable
+
+    try:
+        journal = last(cache_folder(os.getcwd()))
+    except DocumentError as error:
+        raise click.ClickException(error.message) from error
+    if journal is None:
+        click.echo("nothing to undo: no apply has written anything here", err=True)
+        return 0
+    done = take_back(journal)
+    for path in done.restored:
+        click.echo(f"{printable(os.path.relpath(path))}: restored")
+    for path, why in done.refused:
+        click.echo(f"devfix: {printable(os.path.relpath(path))}: {why}", err=True)
+    click.echo(f"{plural(len(done.restored), 'file')} of the apply of {journal.when} restored", err=True)
+    return 2 if done.refused else 1

@@ -1,0 +1,255 @@
+"""The project that a file belongs to, and what each file sees of the others.
+
+A file asks for what it uses (pull), so its facts do not depend on which files are analysed with it. What it
+asks for is found out at a *depth*: an analysed file has depth 2, the files it asks 1, and those they ask 0,
+which know of themselves only. So files that import each other come to an end, in the same way wherever one
+begins.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from devfix.flow.lattice import Kind, fresh_identity
+from devfix.flow.outside import Bases, Outside, judged
+from devfix.project.files import Files, root_of
+from devfix.project.foreign import ForeignProgram
+from devfix.project.outline import ClassOutline, Outline, is_plain, outline
+from devfix.source import Source
+
+DEPTH = 2
+PROGRAMS = 48  # interpreted files that are kept
+OUTLINES = 4096
+PREFIX = "project:"  # of the names of functions and classes of other files
+
+
+@dataclass(frozen=True)
+class Definition:
+    """Something at the top level of a file: "def", "class" or "value"."""
+
+    path: str
+    name: str
+    what: str
+
+
+class Project:
+    """All files below one root."""
+
+    def __init__(self, root: str) -> None:
+        self.files = Files(root)
+        self._outlines: OrderedDict[str, Outline | None] = OrderedDict()
+        self._programs: OrderedDict[tuple[str, int], ForeignProgram | None] = OrderedDict()
+        self._definitions: dict[tuple[str, str], Definition | None] = {}
+        self._bases: dict[tuple[str, str], Bases | None] = {}
+        self._keys: dict[Definition, int] = {}
+        self._devices: set[int] = set()
+        self.known: dict[str, Definition] = {}  # by the project's names for functions and classes
+
+    # --- files ---------------------------------------------------------------------------
+
+    def outline(self, path: str) -> Outline | None:
+        if path in self._outlines:
+            self._outlines.move_to_end(path)
+            return self._outlines[path]
+        source = self.files.source(path)
+        found = self._outlines[path] = None if source is None else outline(source)
+        if len(self._outlines) > OUTLINES:
+            self._outlines.popitem(last=False)
+        return found
+
+    def program(self, path: str, depth: int) -> ForeignProgram | None:
+        """A file, interpreted with what it sees at that depth; None if that cannot be done."""
+        key = path, depth
+        if key in self._programs:
+            self._programs.move_to_end(key)
+            return self._programs[key]
+        made: ForeignProgram | None = None
+        source = self.files.source(path)
+        if source is not None:
+            try:
+                made = ForeignProgram(path, source, self.outside(path, source, depth))
+            except RecursionError:
+                made = None
+            else:
+                self._name_devices(made)
+        self._programs[key] = made
+        if len(self._programs) > PROGRAMS:
+            _, old = self._programs.popitem(last=False)
+            if old is not None and not old.busy:
+                old.release()
+        return made
+
+    def _name_devices(self, program: ForeignProgram) -> None:
+        """A device that a file defines is the same one in all files that import it."""
+        outline = self.outline(program.path)
+        for name, value in program.state.names.items():
+            key = value.place.key
+            if (
+                value.kind is Kind.DEVICE
+                and key
+                and outline is not None
+                and outline.names.get(name) == "value"
+            ):
+                if key not in self._devices:
+                    program.keys[key] = self.key(Definition(program.path, name, "value"))
+
+    def key(self, definition: Definition) -> int:
+        """The key of places at a device, the same for all files."""
+        key = self._keys.setdefault(definition, fresh_identity())
+        self._devices.add(key)
+        return key
+
+    def outside(self, path: str, source: Source, depth: int = DEPTH) -> Outside:
+        """What the file `path` with this text sees of the others."""
+        from devfix.project.view import View
+
+        return View(self, path, source, depth)
+
+    # --- names ---------------------------------------------------------------------------
+
+    def lookup(self, path: str, dotted: str) -> Definition | None:
+        """What `dotted`, imported by the file `path`, is in the end; None if that is not certain."""
+        key = path, dotted
+        if key not in self._definitions:
+            self._definitions[key] = self._lookup(path, dotted, set())
+        return self._definitions[key]
+
+    def _lookup(self, path: str, dotted: str, seen: set[tuple[str, str]]) -> Definition | None:
+        if (path, dotted) in seen:
+            return None
+        seen.add((path, dotted))
+        found = self.files.module(path, dotted)
+        if found is None:
+            return None
+        file, names = found
+        if len(names) == 1:
+            return self._defined(file, names[0], seen)
+        if names:
+            return None
+        # A submodule; its package may have given the name to something in it.
+        folder, name = os.path.split(file)
+        if name == "__init__.py":
+            folder, name = os.path.split(folder)
+        package = os.path.join(folder, "__init__.py")
+        outline = self.outline(package) if self.files.is_file(package) and package != path else None
+        name = name.removesuffix(".py")
+        if outline is None or name not in outline.names:
+            return None
+        return self._defined(package, name, seen)
+
+    def _defined(self, file: str, name: str, seen: set[tuple[str, str]]) -> Definition | None:
+        outline = self.outline(file)
+        if outline is None:
+            return None
+        what = outline.names.get(name, "")
+        if what.startswith(" "):
+            return self._lookup(file, what[1:], seen)
+        if what:
+            return Definition(file, name, what) if what != "?" else None
+        return None if name.startswith("_") else self.starred(file, outline.stars, name, seen)
+
+    def starred(
+        self, path: str, stars: list[str], name: str, seen: set[tuple[str, str]] | None = None
+    ) -> Definition | None:
+        """A name that comes from `from x import *`: of the last that has it."""
+        seen = set() if seen is None else seen
+        for star in reversed(stars):
+            module = self.files.module(path, star)
+            if module is None or module[1] or (module[0], f"*{name}") in seen:
+                continue
+            seen.add((module[0], f"*{name}"))
+            found = self._defined(module[0], name, seen)
+            if found is not None:
+                return found
+        return None
+
+    # --- classes -------------------------------------------------------------------------
+
+    def class_outline(self, definition: Definition) -> ClassOutline | None:
+        outline = self.outline(definition.path)
+        return outline.classes.get(definition.name) if outline is not None else None
+
+    def bases(self, definition: Definition) -> Bases | None:
+        """What a class is by its bases; None if not all of them are known and it is no module."""
+        key = definition.path, definition.name
+        if key not in self._bases:
+            self._bases[key] = self._judged(definition, set())
+        return self._bases[key]
+
+    def _judged(self, definition: Definition, seen: set[Definition]) -> Bases | None:
+        outline = self.class_outline(definition)
+        if outline is None or definition in seen:
+            return None
+        seen.add(definition)
+        known: dict[str, Bases] = {}
+        certain = True
+        for base in outline.bases:
+            parent = self.base(definition.path, base)
+            found = None if parent is None else self._judged(parent, seen)
+            if found is not None:
+                known[base] = found
+            elif not is_plain(base):
+                certain = False
+        made = judged(outline.bases, known)
+        return made if certain or made != Bases() else None
+
+    def base(self, path: str, base: str) -> Definition | None:
+        """A base class, as the outline of the file that derives from it writes it."""
+        outline = self.outline(path)
+        if outline is None or base.startswith("torch."):
+            return None
+        if base in outline.names and not outline.names[base].startswith(" "):
+            return Definition(path, base, "class") if outline.names[base] == "class" else None
+        found = self.lookup(path, base) if "." in base else self.starred(path, outline.stars, base)
+        return found if found is not None and found.what == "class" else None
+
+    def line(self, definition: Definition) -> list[tuple[Definition, ClassOutline]]:
+        """A class and those of the project that it derives from, nearest first, with their outlines."""
+        found: list[tuple[Definition, ClassOutline]] = []
+        todo, seen = [definition], {definition}
+        while todo:
+            one = todo.pop(0)
+            outline = self.class_outline(one)
+            if outline is None:
+                continue
+            found.append((one, outline))
+            for base in outline.bases:
+                parent = self.base(one.path, base)
+                if parent is not None and parent not in seen:
+                    seen.add(parent)
+                    todo.append(parent)
+        return found
+
+    def name(self, definition: Definition) -> str:
+        """The project's name of a function or class, under which it is known from now on."""
+        name = PREFIX + self.files.dotted(definition.path, definition.name)
+        self.known[name] = definition
+        return name
+
+
+class Projects:
+    """The projects of one run, one for each root."""
+
+    def __init__(self, root: str = "") -> None:
+        self._given = os.path.realpath(root) if root else ""
+        self._roots: dict[str, str] = {}
+        self._projects: dict[str, Project] = {}
+
+    def outside(self, path: str, source: Source) -> Outside | None:
+        """What an analysed file sees of the others of its project; None where it has none."""
+        real = os.path.realpath(path)
+        if self._given and not real.startswith(self._given.rstrip(os.sep) + os.sep):
+            return None
+        root = self._given or self._root(real)
+        project = self._projects.get(root)
+        if project is None:
+            project = self._projects[root] = Project(root)
+        return project.outside(real, source)
+
+    def _root(self, path: str) -> str:
+        folder = os.path.dirname(path)
+        if folder not in self._roots:
+            self._roots[folder] = root_of(path)
+        return self._roots[folder]

@@ -1,0 +1,200 @@
+"""What `modules:` reaches, and what a constructor does with something that it is handed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from devfix.documents.yaml import Node
+from devfix.recipes.library import Class, Library
+from devfix.recipes.making import Maker
+from devfix.recipes.recipe import APPLY, NAME, NEW, Recipe, class_of
+
+# Methods that do not run what they are called on.
+NEUTRAL = frozenset(
+    {
+        "parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children",
+        "named_children", "state_dict", "load_state_dict", "train", "eval", "requires_grad_", "zero_grad",
+        "apply", "register_forward_hook", "register_buffer", "register_parameter", "share_memory", "half",
+        "float", "double", "append", "extend", "insert", "add", "update", "items", "keys", "values", "get",
+        "pop", "copy", "index", "count", "setdefault", "add_module", "register_module", "to", "cuda", "cpu",
+        "load", "save", "split", "join", "format", "lower", "upper", "startswith", "endswith", "strip",
+    }
+)  # fmt: skip
+MOVES = ("to", "cuda", "to_empty")
+
+
+def registered(recipe: Recipe, maker: Maker) -> frozenset[str]:
+    """The entries that are moved with what is listed: those that modules hold, or may hold."""
+    found: set[str] = set()
+    if recipe.modules is None:
+        return frozenset()
+    todo = list(recipe.modules.pairs)
+    nodes = [value for _, value in todo]
+    while nodes:
+        for name in _handed_on(recipe, maker, nodes.pop()):
+            if name not in found:
+                found.add(name)
+                nodes.append(recipe.entries[name])
+    return frozenset(found)
+
+
+def _handed_on(recipe: Recipe, maker: Maker, root: Node) -> Iterator[str]:
+    """What a node refers to, but not through objects that are no modules."""
+    todo, seen = [root], {id(root)}
+    while todo:
+        node = todo.pop()
+        if node is not root or node.tag in ("!ref", "!copy"):
+            yield from recipe.referred(node)
+        cls = maker.library.find(class_of(node)) if node.tag.startswith(NEW) else None
+        if cls is not None and maker.is_module(cls) is False:
+            continue
+        todo.extend(child for child in node.children if id(child) not in seen)
+        seen.update(id(child) for child in node.children)
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """What a class does with an argument of its constructor."""
+
+    runs: bool = False
+    moves: bool = False
+
+
+class Holders:
+    """Classes and what they do with their arguments."""
+
+    def __init__(self, library: Library, maker: Maker) -> None:
+        self.library, self.maker = library, maker
+        self._known: dict[tuple[ast.ClassDef, str], Treatment] = {}
+
+    def ways(self, recipe: Recipe, name: str, used: Iterable[str]) -> tuple[str, ...]:
+        """The used entries that run an entry which they hold, and do not move it themselves."""
+        used = frozenset(used)
+        found: list[str] = []
+        todo, seen = [name], {name}
+        while todo:
+            for held in recipe.holders.get(todo.pop(), ()):
+                if held.entry in seen or not all(self._passes(node, at) for node, at in held.links):
+                    continue
+                seen.add(held.entry)
+                if held.entry in used:
+                    found.append(held.entry)
+                else:
+                    todo.append(held.entry)
+        return tuple(found)
+
+    def _passes(self, node: Node, argument: str) -> bool:
+        cls = self.library.find(class_of(node)) if node.tag.startswith(NEW) else None
+        if cls is None or node.tag.startswith((NAME, APPLY)):
+            return False
+        treatment = self.treatment(cls, argument)
+        return treatment.runs and not treatment.moves
+
+    def treatment(self, cls: Class, argument: str) -> Treatment:
+        """What a class does with the argument of that name, or of that position."""
+        key = (cls.node, argument)
+        if key not in self._known:
+            self._known[key] = _Taint(self.library, cls, argument).result()
+        return self._known[key]
+
+
+class _Taint:
+    """Follows an argument through the names and attributes of a class, order left aside."""
+
+    def __init__(self, library: Library, cls: Class, argument: str) -> None:
+        order = library.order(cls)[0]
+        self.methods = [(owner, node) for owner in order for node in owner.methods.values()]
+        self.attributes: set[str] = set()
+        self.names: dict[ast.FunctionDef, set[str]] = {node: set() for _, node in self.methods}
+        init = library.method(cls, "__init__")
+        parameters = [item.arg for item in init[1].args.args[1:]] if init is not None else []
+        if argument.isdigit() and int(argument) < len(parameters):
+            argument = parameters[int(argument)]
+        self.known = False
+        for _, node in self.methods:
+            arguments = node.args
+            names = {item.arg for item in (*arguments.args, *arguments.kwonlyargs)}
+            if node.name == "__init__" and argument in names:
+                self.names[node].add(argument)  # a base gets it by its name, mostly through **kwargs
+                self.known = True
+
+    def result(self) -> Treatment:
+        if not self.known:
+            return Treatment()
+        for _ in range(4):
+            before = len(self.attributes), sum(map(len, self.names.values()))
+            for _, node in self.methods:
+                self._spread(node)
+            if before == (len(self.attributes), sum(map(len, self.names.values()))):
+                break
+        runs = moves = False
+        for _, method in self.methods:
+            for node in ast.walk(method):
+                if not isinstance(node, ast.Call):
+                    continue
+                function = node.func
+                if isinstance(function, ast.Attribute) and function.attr in MOVES:
+                    moves |= self._is(function.value, method)
+                elif isinstance(function, ast.Attribute) and function.attr not in NEUTRAL:
+                    runs |= self._is(function, method) or self._is(function.value, method)
+                elif isinstance(function, (ast.Name, ast.Subscript)):
+                    runs |= self._is(function, method)
+        return Treatment(runs, moves)
+
+    def _spread(self, method: ast.FunctionDef) -> None:
+        for node in ast.walk(method):
+            if isinstance(node, ast.Assign) and self._has(node.value, method):
+                for target in node.targets:
+                    self._taint(target, method)
+            elif isinstance(node, (ast.For, ast.comprehension)) and self._has(node.iter, method):
+                self._taint(node.target, method)
+            elif isinstance(node, ast.Call):
+                function = node.func
+                if isinstance(function, ast.Attribute) and function.attr in ("append", "update", "extend"):
+                    if any(self._has(argument, method) for argument in node.args):
+                        self._taint(function.value, method)
+
+    def _taint(self, target: ast.expr, method: ast.FunctionDef) -> None:
+        for node in ast.walk(target):
+            if isinstance(node, ast.Name) and node.id != "self":
+                self.names[method].add(node.id)
+            elif isinstance(node, ast.Attribute) and _of_self(node):
+                self.attributes.add(node.attr)
+
+    def _has(self, node: ast.expr, method: ast.FunctionDef) -> bool:
+        """Does what an expression gives contain it? What a call of it returns does not."""
+        if self._is(node, method):
+            return True
+        if isinstance(node, ast.Call):
+            function = node.func
+            if isinstance(function, ast.Attribute):
+                if function.attr in ("items", "values", "get", "pop", "to", "eval", "train", "copy"):
+                    return self._has(function.value, method)
+                return any(self._has(argument, method) for argument in node.args) and not self._is(
+                    function.value, method
+                )
+            if isinstance(function, ast.Name) and self._is(function, method):
+                return False
+            return any(self._has(argument, method) for argument in node.args)
+        if isinstance(node, (ast.Attribute, ast.Constant, ast.Compare, ast.Lambda)):
+            return False
+        return any(
+            self._has(child, method)
+            for child in ast.iter_child_nodes(node)
+            if isinstance(child, ast.expr)
+        )
+
+    def _is(self, node: ast.expr, method: ast.FunctionDef) -> bool:
+        while isinstance(node, ast.Subscript):
+            node = node.value
+        if isinstance(node, ast.Name):
+            return node.id in self.names[method]
+        if isinstance(node, ast.Attribute):
+            return _of_self(node) and node.attr in self.attributes
+        return False
+
+
+def _of_self(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id == "self"

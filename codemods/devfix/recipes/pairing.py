@@ -1,0 +1,86 @@
+"""Which scripts run a recipe: those that a test table or a path in the script names, else neighbours that fit."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterator
+
+from devfix.recipes.files import Files
+from devfix.recipes.library import Library
+from devfix.recipes.recipe import Recipe
+from devfix.recipes.script import Script, read_script
+from devfix.recipes.usage import Usage, usage
+
+_NEAR = 40  # scripts of one folder that are looked at
+
+
+def paired(recipe: Recipe, files: Files) -> tuple[Usage, ...]:
+    """What each script that surely, or by all that is seen, runs the recipe does with it."""
+    named = [script for path in _tabled(recipe, files) if (script := _script(files, path))]
+    if named:
+        return tuple(usage(script, recipe) for script in named)
+    near = [script for path in _neighbours(files) if (script := _script(files, path))]
+    own = os.path.basename(recipe.path)
+    literal = [script for script in near if any(os.path.basename(name) == own for name in script.files)]
+    if literal:
+        near = literal
+    else:  # one that opens a file by name opens that one, unless it takes any from the command line
+        near = [script for script in near if not script.files or _takes_arguments(script)]
+    return tuple(found for script in near if (found := usage(script, recipe)).consistent)
+
+
+def siblings(script: Script, recipe: Recipe, files: Files) -> Iterator[Recipe]:
+    """The other recipes that the script may run: YAML files beside it and beside the recipe that fit it."""
+    from devfix.documents.yaml import YamlError
+    from devfix.recipes.recipe import may_be_recipe
+
+    folder = os.path.dirname(os.path.abspath(script.path))
+    own = os.path.realpath(recipe.path)
+    try:
+        below = [entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        below = []
+    for place in dict.fromkeys([folder, files.folder, *sorted(below)]):
+        for name in files.names(place, ".yaml", ".yml"):
+            path = os.path.join(place, name)
+            document = files.document(path) if os.path.realpath(path) != own else None
+            if document is None or not may_be_recipe(document.text):
+                continue
+            try:
+                other = Recipe(path, document.text)
+            except YamlError:
+                continue
+            if usage(script, other).consistent:
+                yield other
+
+
+def _script(files: Files, path: str) -> Script | None:
+    return read_script(Library(files, os.path.dirname(path)), path)
+
+
+def _neighbours(files: Files) -> Iterator[str]:
+    """Python files beside the recipe, and beside its folder."""
+    for folder in (files.folder, os.path.dirname(files.folder)):
+        for name in files.names(folder, ".py")[:_NEAR]:
+            yield os.path.join(folder, name)
+
+
+def _takes_arguments(script: Script) -> bool:
+    text = script.module.source.text
+    return "sys.argv" in text or "parse_arguments" in text or "argparse" in text
+
+
+def _tabled(recipe: Recipe, files: Files) -> Iterator[str]:
+    """The scripts that the project's own table of recipes (tests/recipes/*.csv) names for it."""
+    folder = os.path.join(files.root, "tests", "recipes")
+    own = os.path.relpath(os.path.abspath(recipe.path), files.root).replace(os.sep, "/")
+    for name in files.names(folder, ".csv"):
+        document = files.document(os.path.join(folder, name))
+        if document is None or own not in document.text:
+            continue
+        for row in csv.DictReader(io.StringIO(document.text)):
+            cells = {(key or "").strip(): (value or "") for key, value in row.items() if isinstance(value, str)}
+            if cells.get("Hparam_file", "").strip() == own and cells.get("Script_file"):
+                yield os.path.join(files.root, *cells["Script_file"].strip().split("/"))

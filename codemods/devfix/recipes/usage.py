@@ -1,0 +1,368 @@
+"""What a script does with the entries of one recipe: uses, requires, moves or hands them away."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from devfix.recipes.constants import UNKNOWN, truth
+from devfix.recipes.holding import MOVES, NEUTRAL
+from devfix.recipes.recipe import Recipe
+from devfix.recipes.script import Method, Script, module_key
+
+_LOOKS = frozenset(
+    {"print", "len", "isinstance", "hasattr", "type", "str", "repr", "id", "callable", "getattr", "issubclass"}
+)
+_NO_GRAD = ("no_grad", "inference_mode")
+EVERYTHING = "*"
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """`self.hparams.x` or `self.modules.x` where it is run. `sure`: no condition is open."""
+
+    name: str
+    node: ast.expr
+    method: Method
+    sure: bool
+    no_grad: bool
+
+
+@dataclass
+class Usage:
+    """What one script does with one recipe."""
+
+    script: Script
+    recipe: Recipe
+    uses: list[Use] = field(default_factory=list)  # of self.hparams, where it computes
+    listed_uses: list[Use] = field(default_factory=list)  # of self.modules, anywhere in a Brain
+    required: set[str] = field(default_factory=set)  # entries that must be there
+    required_modules: set[str] = field(default_factory=set)
+    given: set[str] = field(default_factory=set)  # entries that the script itself puts there
+    moved: set[str] = field(default_factory=set)
+    frozen: set[str] = field(default_factory=set)  # `eval()` or no gradients, by the script's word
+
+    def used(self) -> frozenset[str]:
+        return frozenset(use.name for use in self.uses)
+
+    def moves(self, name: str) -> bool:
+        """Does the script move an entry, or hand it to something that may?"""
+        return name in self.moved or EVERYTHING in self.moved
+
+    @property
+    def consistent(self) -> bool:
+        """Has the recipe everything that the script cannot do without?"""
+        have = set(self.recipe.entries) | self.given
+        return self.required <= have and self.required_modules <= have | set(self.recipe.listed)
+
+
+def usage(script: Script, recipe: Recipe) -> Usage:
+    """Read a script for one recipe."""
+    found = Usage(script, recipe)
+    _Moves(found).run()
+    for method in script.methods:
+        _Uses(found, method).block(method.node.body, True, False)
+    _requirements(found)
+    return found
+
+
+# --- conditions --------------------------------------------------------------------------------
+
+
+def holds(found: Usage, test: ast.expr) -> bool | None:
+    """Whether a condition on the recipe's values holds."""
+    script, recipe = found.script, found.recipe
+
+    def look(node: ast.expr) -> Any:
+        key = script.key_of(node)
+        if key and key in recipe.entries and key not in found.given:
+            return recipe.constant(key)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hasattr":
+            if len(node.args) == 2 and isinstance(node.args[1], ast.Constant):
+                name = str(node.args[1].value)
+                if script.is_hparams(node.args[0]):
+                    return True if name in recipe.entries else UNKNOWN if name in found.given else False
+                if isinstance(node.args[0], ast.Attribute) and node.args[0].attr == "modules":
+                    return name in recipe.listed
+        return UNKNOWN
+
+    for part in [test.operand] if isinstance(test, ast.UnaryOp) else [test]:
+        if isinstance(part, ast.Compare) and isinstance(part.ops[0], (ast.In, ast.NotIn)):
+            known = _contains(found, part)
+            if known is not None:
+                return known if part is test else not known
+    return truth(test, look)
+
+
+def _contains(found: Usage, test: ast.Compare) -> bool | None:
+    """`"x" in hparams`, `"x" in self.modules`."""
+    if not (isinstance(test.left, ast.Constant) and isinstance(test.left.value, str)):
+        return None
+    where, name = test.comparators[0], test.left.value
+    wanted = isinstance(test.ops[0], ast.In)
+    while isinstance(where, ast.Call) and isinstance(where.func, ast.Attribute):
+        where = where.func.value  # .keys()
+    if isinstance(where, ast.Attribute) and where.attr == "__dict__":
+        where = where.value
+    if isinstance(where, ast.Attribute) and where.attr == "modules":
+        return (name in found.recipe.listed) is wanted
+    if found.script.is_hparams(where) and name not in found.given:
+        return (name in found.recipe.entries) is wanted
+    return None
+
+
+# --- uses ----------------------------------------------------------------------------------------
+
+
+class _Uses:
+    """One method of a Brain, statement by statement, with what is known of the conditions around."""
+
+    def __init__(self, found: Usage, method: Method) -> None:
+        self.found, self.method = found, method
+        self.script = found.script
+        self.aliases: dict[str, tuple[str, ast.expr]] = {}
+        self.no_grad = any(_without_gradients(item) for item in method.node.decorator_list)
+
+    def block(self, body: Iterable[ast.stmt], sure: bool, no_grad: bool) -> None:
+        for statement in body:
+            self.statement(statement, sure, no_grad)
+            if isinstance(statement, ast.If) and _leaves(statement.body):
+                known = holds(self.found, statement.test)
+                if known is True:
+                    return
+                sure = sure and known is False
+            if isinstance(statement, (ast.Return, ast.Raise)):
+                return
+
+    def statement(self, node: ast.stmt, sure: bool, no_grad: bool) -> None:
+        if isinstance(node, ast.If):
+            self.expressions(node.test, sure, no_grad)
+            known = holds(self.found, node.test)
+            if known is not False:
+                self.block(node.body, sure and known is True, no_grad)
+            if known is not True:
+                self.block(node.orelse, sure and known is False, no_grad)
+            return
+        if isinstance(node, (ast.With, ast.AsyncWith)):
+            no_grad = no_grad or any(_without_gradients(item.context_expr) for item in node.items)
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            key = self.script.key_of(node.value)
+            if key:
+                self.aliases[node.targets[0].id] = key, node.value
+            else:
+                self.aliases.pop(node.targets[0].id, None)
+        inner = sure and not isinstance(node, (ast.Try, ast.While, ast.For, ast.AsyncFor))
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.stmt):
+                self.statement(child, inner, no_grad)
+            elif isinstance(child, (ast.ExceptHandler, ast.match_case)):
+                self.block(child.body, False, no_grad)
+            else:
+                self.expressions(child, sure, no_grad)
+
+    def expressions(self, node: ast.AST, sure: bool, no_grad: bool) -> None:
+        if isinstance(node, ast.IfExp):
+            known = holds(self.found, node.test)
+            self.expressions(node.test, sure, no_grad)
+            if known is not False:
+                self.expressions(node.body, sure and known is True, no_grad)
+            if known is not True:
+                self.expressions(node.orelse, sure and known is False, no_grad)
+            return
+        if isinstance(node, ast.BoolOp):
+            for index, value in enumerate(node.values):
+                self.expressions(value, sure and index == 0, no_grad)
+                known = holds(self.found, value)
+                if known is isinstance(node.op, ast.Or):
+                    break
+                sure = sure and known is not None
+            return
+        if isinstance(node, ast.Call):
+            self._call(node, sure, no_grad)
+        name = module_key(node)
+        if name and isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", None), ast.Load):
+            if name not in NEUTRAL:
+                self.found.listed_uses.append(self._use(name, node, sure, no_grad))
+        key = self.script.key_of(node)
+        if key and sure and isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            self.found.required.add(key)
+        for child in ast.iter_child_nodes(node):
+            self.expressions(child, sure, no_grad)
+
+    def _call(self, node: ast.Call, sure: bool, no_grad: bool) -> None:
+        if not self.method.computes or _on_host(node):
+            return
+        function: ast.expr = node.func
+        for _ in range(2):  # x(...) and x.method(...)
+            key, where = self.script.key_of(function), function
+            if isinstance(function, ast.Name) and function.id in self.aliases:
+                key, where = self.aliases[function.id]
+            if key:
+                self.found.uses.append(self._use(key, where, sure, no_grad))
+                return
+            if not isinstance(function, ast.Attribute) or function.attr in NEUTRAL:
+                return
+            function = function.value
+
+    def _use(self, name: str, node: ast.expr, sure: bool, no_grad: bool) -> Use:
+        return Use(name, node, self.method, sure, no_grad or self.no_grad)
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
+
+
+def _without_gradients(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call):
+        node = node.func
+    return isinstance(node, ast.Attribute) and node.attr in _NO_GRAD
+
+
+def _on_host(node: ast.Call) -> bool:
+    """Is what it gets put on the CPU on the spot?"""
+    for argument in node.args:
+        for inner in ast.walk(argument):
+            if isinstance(inner, ast.Attribute) and inner.attr in ("cpu", "numpy"):
+                return True
+            if isinstance(inner, ast.Constant) and inner.value == "cpu":
+                return True
+    return False
+
+
+# --- moves ---------------------------------------------------------------------------------------
+
+
+class _Moves:
+    """What the script moves or may move, anywhere in it and in order no matter."""
+
+    def __init__(self, found: Usage) -> None:
+        self.found, self.script = found, found.script
+        self.aliases: dict[str, set[str]] = {}
+        trees: dict[int, ast.AST] = {id(found.script.module.source.tree): found.script.module.source.tree}
+        for method in found.script.methods:  # those of files beside the script, too
+            tree = method.owner.module.source.tree
+            trees[id(tree)] = tree
+        self.nodes = [node for tree in trees.values() for node in ast.walk(tree)]
+        self.computing = {
+            inner for method in found.script.methods if method.computes for inner in ast.walk(method.node)
+        }
+
+    def run(self) -> None:
+        for _ in range(3):
+            for node in self.nodes:
+                self._alias(node)
+        for node in self.nodes:
+            if isinstance(node, ast.Call):
+                self._call(node)
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                key = self.script.key_of(node)
+                if key:
+                    self.found.given.add(key)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                if self.script.is_hparams(node.value):
+                    self.found.given.add(node.attr)
+
+    def _alias(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Assign):
+            meant = self.meant(node.value)
+            for target in node.targets:
+                self._bind(target, meant)
+        elif isinstance(node, (ast.For, ast.comprehension)):
+            self._bind(node.target, self.meant(node.iter))
+        elif isinstance(node, ast.NamedExpr):
+            self._bind(node.target, self.meant(node.value))
+
+    def _bind(self, target: ast.expr, meant: set[str]) -> None:
+        if meant:
+            for node in ast.walk(target):
+                if isinstance(node, ast.Name) and node.id not in self.script.loaded and node.id != "self":
+                    self.aliases.setdefault(node.id, set()).update(meant)
+                elif isinstance(node, ast.Attribute) and not self.script.is_hparams(node):
+                    self.aliases.setdefault(f".{node.attr}", set()).update(meant)
+
+    def meant(self, node: ast.expr) -> set[str]:
+        """The entries that an expression gives, or holds."""
+        key = self.script.key_of(node)
+        if key:
+            return {key}
+        if isinstance(node, ast.Name):
+            return self.aliases.get(node.id, set())
+        if isinstance(node, ast.Attribute):
+            return self.aliases.get(f".{node.attr}", set()) or self.meant(node.value)
+        if isinstance(node, ast.Call):
+            function = node.func
+            if isinstance(function, ast.Attribute):
+                if function.attr in ("values", "items") and self.script.is_hparams(function.value):
+                    return {EVERYTHING}
+                if function.attr in ("to", "cuda", "eval", "train", "values", "items", "requires_grad_", "half"):
+                    return self.meant(function.value)
+                return set()
+            if isinstance(function, ast.Name) and function.id == "vars" and node.args:
+                return {EVERYTHING} if self.script.is_hparams(node.args[0]) else set()
+            if isinstance(function, ast.Name) and function.id in ("enumerate", "zip", "list", "tuple", "reversed"):
+                return set().union(*(self.meant(argument) for argument in node.args))
+            return set()
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.Starred)):
+            parts = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+            return set().union(*(self.meant(child) for child in parts))
+        if isinstance(node, (ast.Subscript, ast.Await, ast.NamedExpr)):
+            return self.meant(node.value)
+        return set()
+
+    def _call(self, node: ast.Call) -> None:
+        function = node.func
+        if isinstance(function, ast.Attribute):
+            meant = self.meant(function.value)
+            if function.attr in MOVES:
+                self.found.moved |= meant
+            elif function.attr in ("eval", "requires_grad_", "freeze"):
+                self.found.frozen |= meant
+            elif function.attr == "apply" and meant:
+                self.found.moved |= meant
+        called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if called in _LOOKS or called in ("get", "append", "format", "join") or self.script.key_of(node):
+            if called != "append":
+                return
+        if node in self.computing:
+            return  # handed on where it computes: that is a use, and not yet a move
+        for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+            if not self.script.is_hparams(argument):
+                self.found.moved |= self.meant(argument) - {EVERYTHING}
+
+
+# --- what a script cannot do without ---------------------------------------------------------------
+
+
+def _requirements(found: Usage) -> None:
+    """Entries that are read with nothing around that asks for them first."""
+    script = found.script
+    asked = _asked(script)
+    for node in script.module.source.walk():
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            key = script.key_of(node)
+            if key and key not in asked and not _guarded(script, node):
+                found.required.add(key)
+    found.required -= asked
+    found.required_modules = {use.name for use in found.listed_uses if use.sure} - asked
+
+
+def _asked(script: Script) -> set[str]:
+    """The names that the script asks for with `in` or `hasattr`."""
+    found: set[str] = set()
+    for node in script.module.source.walk():
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            if isinstance(node.left, ast.Constant) and isinstance(node.left.value, str):
+                found.add(node.left.value)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hasattr":
+            if len(node.args) == 2 and isinstance(node.args[1], ast.Constant):
+                found.add(str(node.args[1].value))
+    return found
+
+
+def _guarded(script: Script, node: ast.AST) -> bool:
+    """Is it in a branch that need not be taken?"""
+    source = script.module.source
+    around = source.enclosing(node, ast.If, ast.IfExp, ast.Try, ast.ExceptHandler)
+    return around is not None

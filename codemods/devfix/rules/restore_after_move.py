@@ -1,0 +1,172 @@
+"""`restore-after-move`: optimizer state and averaged weights are made where the model will be."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from devfix.bindings import Bindings
+from devfix.codemod import Codemod, Example
+from devfix.findings import Edit, Finding, MoveStatement, Related, Safety
+from devfix.flow import Flow
+from devfix.flow.events import Event, Scope, What
+from devfix.flow.lattice import Kind
+from devfix.placing import bound_before, follows, only, rebound, siblings
+from devfix.restoring.examples import EXAMPLES
+from devfix.restoring.holders import Holder, candidates, holders
+
+_CHANGES = (What.ATTACH, What.WRAP)
+
+
+@dataclass(frozen=True)
+class RestoreAfterMove(Codemod):
+    """A model is moved before its optimizer's state is restored and before its weights are copied.
+
+    ## What it does
+    Finds `optimizer.load_state_dict(..)`, `Adagrad(model.parameters())` and copies of the weights for
+    averaging (`ModelEma(model)` of timm, `ExponentialMovingAverage` of torch_ema, `EMAModel` of
+    diffusers, classes of the file that clone in `__init__`, and `copy.deepcopy(model)` that a loop over
+    `zip(ema.parameters(), model.parameters())` keeps up to date) above the `model.to(device)` of the same
+    function, and puts the move first.
+
+    An optimizer that is only made before the move is right: parameters stay the same objects. Nothing is
+    said of optimizers without state, of code that moves the state itself, of copies that are moved or are
+    told a device, and of models that come from elsewhere and may be on a device already.
+
+    ## Why is this bad?
+    `load_state_dict` copies the state to where the parameters are *then*
+    (https://pytorch.org/docs/stable/generated/torch.optim.Optimizer.load_state_dict.html); a later
+    `model.to(device)` moves the parameters and leaves the state behind, so that the first step raises
+    "Expected all tensors to be on the same device". A copy of the weights stays behind the same way.
+
+    ## Fix safety
+    Safe where the model was made in view and nothing on the way rebinds it or changes its layers: on the
+    CPU the order makes no difference. Unsafe where a function out of sight has made the model, and for
+    classes that are known by their name only. No fix where the move cannot stand above.
+    """
+
+    id: ClassVar[str] = "restore-after-move"
+    words: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("torch",),
+        ("load_state_dict(", "Adagrad(", "EMA", "Ema", "ExponentialMovingAverage(", "deepcopy("),
+        (".to(", ".cuda("),
+    )
+    default: ClassVar[bool] = False
+    examples: ClassVar[tuple[Example, ...]] = EXAMPLES
+
+    def check(self, flow: Flow) -> Iterator[Finding]:
+        lines = candidates(flow.source)
+        scopes = [
+            scope
+            for scope in flow.scopes
+            if lines and not scope.host and not scope.owned and any(e.what is What.MOVE for e in scope.events)
+        ]
+        bindings = Bindings(flow.source) if scopes else None
+        for scope in scopes:
+            assert bindings is not None
+            for holder in holders(flow, scope, lines, bindings):
+                found = self._judge(flow, scope, holder, bindings)
+                if found is not None:
+                    yield found
+
+    def _judge(self, flow: Flow, scope: Scope, holder: Holder, bindings: Bindings) -> Finding | None:
+        source = flow.source
+        at = source.span(holder.node)
+        for module in holder.modules:
+            moves = [e for e in scope.events if e.what is What.MOVE and _is_of(e, module)]
+            if any(source.span(move.node).start < at.start for move in moves):
+                continue
+            move = next((one for one in moves if _after(flow, holder, one)), None)
+            if move is None:
+                continue
+            made = _made_here(flow, scope, module, bindings)
+            if made is None:
+                continue
+            edits = _first(flow, scope, holder, move)
+            safety = Safety.SAFE if made and holder.sure else Safety.UNSAFE
+            return self.finding(
+                at,
+                f"{holder.what} is made before `{source.code(move.node)}`, and stays on the CPU",
+                title=f"move `{move.path}` first" if edits else "",
+                edits=edits,
+                safety=safety,
+                related=(Related(source.span(move.node), f"`{move.path}` is moved here"),),
+            )
+        return None
+
+
+def _is_of(event: Event, module: str) -> bool:
+    """Does a move take a module along: is it that of the module, or of the one around it?"""
+    return bool(event.path) and (module == event.path or module.startswith(f"{event.path}."))
+
+
+def _after(flow: Flow, holder: Holder, move: Event) -> bool:
+    """Does a move to a device surely come later?"""
+    place = move.place
+    if place is None or not place.on_device or move.via or move.value.kind not in (Kind.MODULE, Kind.PART):
+        return False
+    start = flow.source.span(holder.node).end
+    return flow.source.span(move.node).start > start and follows(flow.source, holder.node, move.node)
+
+
+def _made_here(flow: Flow, scope: Scope, module: str, bindings: Bindings) -> bool | None:
+    """Is a module made in this scope, on the CPU for sure? None where it comes from elsewhere."""
+    root = module
+    found = bindings.within(scope.node, root)
+    while not found and "." in root:
+        root = root.rpartition(".")[0]
+        found = bindings.within(scope.node, root)
+    if not found or root == "self":
+        return None
+    sure = True
+    for binding in found:
+        value = binding.value
+        if binding.parameter or not isinstance(value, ast.Call):
+            return None
+        text = flow.source.code(value)
+        if any(word in text for word in (".to(", ".cuda(", "device", "prepare(", "DataParallel", "DDP(")):
+            return None
+        known = flow.value(value)
+        if known.place.on_device or known.kind is Kind.OWNER:
+            return None
+        sure = sure and known.kind is Kind.MODULE and known.place.on_host
+    return sure
+
+
+def _first(flow: Flow, scope: Scope, holder: Holder, move: Event) -> tuple[Edit, ...]:
+    """The move put above what it comes too late for, where it can stand there."""
+    source = flow.source
+    pair = siblings(source, holder.node, move.node)
+    if pair is None or pair[0] is pair[1]:
+        return ()
+    early, late = pair
+    statement = source.statement(move.node)
+    if late is not statement and not (isinstance(late, ast.If) and only(late, {statement})):
+        return ()
+    if not _is_plain(statement, move) or not bound_before(source, late, early):
+        return ()
+    if rebound(source, [late], early, late):
+        return ()
+    start, end = source.span(early).start, source.span(late).start
+    for event in scope.events:
+        if event.what in _CHANGES and event.value.identity == move.value.identity:
+            if start <= source.span(event.node).start < end:
+                return ()
+    block = source.block(early)
+    index = block.index(early)
+    if index == 0:
+        return ()
+    return (MoveStatement(source.span(late), source.span(block[index - 1])),)
+
+
+def _is_plain(statement: ast.stmt, move: Event) -> bool:
+    """`model.to(device)` or `model = model.to(device)`, and nothing else."""
+    if isinstance(statement, ast.Expr):
+        return statement.value is move.node
+    return (
+        isinstance(statement, ast.Assign)
+        and statement.value is move.node
+        and [ast.unparse(target) for target in statement.targets] == [move.path]
+    )

@@ -1,0 +1,197 @@
+"""A repository's own program, before and after a repair: does the device error go away?
+
+It runs in copies of the repository, with limits of time, memory and where it may write. Nothing
+here imports torch.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from devfix.simulate import landlock
+from devfix.simulate.copies import TooLarge, copy, top
+from devfix.simulate.processes import MOVED
+from devfix.simulate.supervise import Ended, Raised, run
+
+SECONDS = 300.0
+MEMORY = 8 << 30
+_PYTHONS = frozenset({"python", "python3", *(f"python3.{minor}" for minor in range(8, 20))})
+
+
+@dataclass(frozen=True)
+class Trial:
+    """`word` is the verdict, `ok` whether the repair can be made: None where nothing was learned.
+
+    `loaded` are the files of the repository that the program has imported after the repair.
+    """
+
+    word: str
+    ok: bool | None
+    loaded: frozenset[str] = frozenset()
+
+    def of(self, path: str) -> str:
+        """The verdict for the changes of one file."""
+        if self.ok is not True or os.path.realpath(path) in self.loaded:
+            return self.word
+        return "not run: because the program does not import this file"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What is to be tried: a command, and the new bytes of files by their real paths."""
+
+    command: str
+    changed: Mapping[str, bytes]
+    devices: int = 1
+    seconds: float = SECONDS
+    memory: int = MEMORY
+
+
+def try_out(attempt: Attempt, device_error: Callable[[Sequence[Raised]], Raised | None]) -> Trial:
+    """Run the command before and after, in copies of the repository that the working directory is in.
+
+    Raises nothing. `device_error` picks the exception that is one, if there is.
+    """
+    here = os.path.realpath(os.curdir)
+    root = top(here)
+    outside = [path for path in attempt.changed if not path.startswith(root + os.sep)]
+    if outside:
+        return _not_run(f"{outside[0]} lies outside of {root}")
+    try:
+        words = _command(attempt.command)
+        with tempfile.TemporaryDirectory(prefix="devfix-trial-", ignore_cleanup_errors=True) as folder:
+            return _Trying(attempt, words, root, os.path.relpath(here, root), folder, device_error).judge()
+    except (OSError, TooLarge, ValueError) as error:
+        return _not_run(str(error))
+
+
+def _not_run(why: str) -> Trial:
+    return Trial(f"not run: because {why}", None)
+
+
+def _command(text: str) -> list[str]:
+    words = shlex.split(text)
+    if not words:
+        raise ValueError("the command is empty")
+    if words[0] in _PYTHONS:
+        return [sys.executable, *words[1:]]
+    beside = os.path.join(os.path.dirname(sys.executable), words[0])  # torchrun, pytest, ...
+    if os.sep not in words[0] and os.path.isfile(beside):
+        return [beside, *words[1:]]
+    if os.sep not in words[0] and shutil.which(words[0]) is None:
+        raise ValueError(f"there is no command {words[0]!r}")
+    return words
+
+
+@dataclass(frozen=True)
+class _Trying:
+    attempt: Attempt
+    words: list[str]
+    root: str
+    inside: str  # the working directory, from the root
+    folder: str
+    device_error: Callable[[Sequence[Raised]], Raised | None]
+
+    def judge(self) -> Trial:
+        before = self.ended("before", {})
+        if any(told.cannot for told in before.told):
+            return self.on_the_cpu(before.unchecked)
+        if before.unchecked:
+            return _not_run(f"before the repair, {before.unchecked}")
+        if not any(told.place for told in before.told):
+            return _not_run(f"the program has not imported torch{_last(before)}")
+        raised = self.device_error(tuple(before.errors())) if before.code else None
+        if before.code and raised is None:
+            return _not_run(f"before the repair, the program ends with no device error{_last(before)}")
+        after = self.ended("after", self.attempt.changed)
+        if after.unchecked:
+            return _not_run(f"after the repair, {after.unchecked}")
+        if after.code:
+            return Trial(f"failed: after the repair, the program still fails{_last(after)}", False)
+        loaded = self.loaded(after)
+        strangers = [path for path in self.attempt.changed if path in _files(after)]
+        if strangers:
+            return _not_run(f"the program does not import {strangers[0]} from the copy that it runs in")
+        place = after.main.place
+        if raised is None:
+            return Trial(f"did not reproduce: on {place}, the program runs before and after", True, loaded)
+        return Trial(f"verified: {place}", True, loaded)
+
+    def on_the_cpu(self, why: str) -> Trial:
+        before, after = self.ended("before", {}, cpu=True), self.ended("after", self.attempt.changed, cpu=True)
+        if before.code or after.code != before.code:
+            return _not_run(why)
+        return Trial("verified: cpu only", True, self.loaded(after))
+
+    def ended(self, name: str, changed: Mapping[str, bytes], *, cpu: bool = False) -> Ended:
+        """The program's end in a fresh copy."""
+        base = os.path.join(self.folder, name)
+        shutil.rmtree(base, ignore_errors=True)
+        target, scratch = os.path.join(base, os.path.basename(self.root) or "root"), os.path.join(base, "tmp")
+        copy(self.root, target)
+        os.makedirs(scratch)
+        for path, data in changed.items():
+            to = os.path.join(target, os.path.relpath(path, self.root))
+            os.makedirs(os.path.dirname(to), exist_ok=True)
+            with open(to, "wb") as file:
+                file.write(data)
+        env = {**os.environ, "TMPDIR": scratch, MOVED: os.pathsep.join((self.root, target))}
+        path = env.get("PYTHONPATH")
+        if path:
+            env["PYTHONPATH"] = path.replace(self.root, target)
+        bounded = landlock.version() > 0
+        if not bounded:  # at least it finds nothing to write on
+            env["HOME"] = scratch
+
+        def limit(reports: str) -> None:
+            _limit(self.attempt.memory)
+            if bounded:
+                landlock.write_only_below([base, reports])
+
+        return run(
+            self.words,
+            self.attempt.devices,
+            cpu=cpu,
+            cwd=os.path.join(target, self.inside),
+            env=env,
+            seconds=self.attempt.seconds,
+            capture=True,
+            limits=limit,
+        )
+
+    def loaded(self, ended: Ended) -> frozenset[str]:
+        """The files of the copy that were imported, by their paths in the repository."""
+        copied = os.path.realpath(os.path.join(self.folder, "after", os.path.basename(self.root) or "root"))
+        return frozenset(
+            os.path.join(self.root, os.path.relpath(path, copied))
+            for path in _files(ended)
+            if path.startswith(copied + os.sep)
+        )
+
+
+def _files(ended: Ended) -> set[str]:
+    return {path for told in ended.told for path in told.files}
+
+
+def _last(ended: Ended) -> str:
+    """What is known of a failure, in brackets."""
+    for raised in ended.errors():
+        at = f"{os.path.basename(raised.frames[-1].path)}:{raised.frames[-1].line}: " if raised.frames else ""
+        return f" ({at}{raised.error})"
+    lines = ended.output.strip().splitlines()
+    return f" (exit code {ended.code}{': ' + lines[-1] if lines else ''})"
+
+
+def _limit(memory: int) -> None:
+    """RLIMIT_DATA: what is written to. A GPU's driver maps far more, and gets no limit."""
+    import resource
+
+    if not os.path.exists("/dev/nvidiactl"):
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
