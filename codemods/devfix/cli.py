@@ -6,7 +6,6 @@ not be done, whatever else was; 130 interrupted.
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -76,6 +75,8 @@ class _Group(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
+            import difflib
+
             near = difflib.get_close_matches(args[0], known, 1, 0.5)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
             ctx.fail(f"unknown command {args[0]!r}; {hint}")
@@ -109,6 +110,15 @@ def _options(command: _Command) -> _Command:
             "--jobs", type=click.IntRange(0), metavar="N", help="Processes; 0: one per core (default)."
         ),
         click.option(
+            "--project-root",
+            type=click.Path(exists=True, file_okay=False),
+            metavar="DIR",
+            help="The folder whose files see each other; default: the repository.",
+        ),
+        click.option(
+            "--project/--no-project", default=None, help="Look into imported files (default), or not."
+        ),
+        click.option(
             "--stdin-filename", default="stdin.py", metavar="PATH", help="The name of what - reads."
         ),
         click.option("--quiet", "-q", is_flag=True, help="No summary."),
@@ -125,19 +135,32 @@ _FORMAT = click.option("--format", "form", type=click.Choice(["text", "json"]), 
 
 @group.command()
 @_options
-@_FORMAT
-def check(form: str, **options: Any) -> int:
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "sarif", "github", "gitlab", "junit"]),
+    default="text",
+    help="For people, or for machines.",
+)
+@click.option("--statistics", is_flag=True, help="Count the findings instead of listing them.")
+def check(form: str, statistics: bool, **options: Any) -> int:
     """List device bugs. PATH is a file, a folder, or - for stdin."""
     run = _Run(**options)
     report = run.analyse(repair=False)
     run.errors(report)
-    if form == "json":
-        run.json(report)
+    if form != "text":
+        from importlib import import_module
+
+        click.echo(import_module(f"devfix.review.{form}").render(report))
     else:
+        from devfix.review import statistics as counts
         from devfix.review import text
 
-        for result in report.results:
-            run.lines(text.findings(result.path, result.findings, level=report.level))
+        if statistics:
+            run.lines(counts.lines(report))
+        else:
+            for result in report.results:
+                run.lines(text.findings(result.path, result.findings, level=report.level))
         run.summary(report, text.check_summary(report))
     return _code(report, report.findings)
 
@@ -165,15 +188,22 @@ def diff(explain: bool, **options: Any) -> int:
 @_options
 @_FORMAT
 @click.option("--smoke/--no-smoke", default=False, help="First run the smoke tests of the codemods used.")
-def apply(form: str, smoke: bool, **options: Any) -> int:
+@click.option("--smoke-cmd", metavar="COMMAND", help="First run this in copies, before and after the repair.")
+@click.option("--smoke-seconds", type=click.FloatRange(1), default=300.0, metavar="S", help="Its time limit.")
+def apply(form: str, smoke: bool, smoke_cmd: str | None, smoke_seconds: float, **options: Any) -> int:
     """Make the repairs: rewrite the files, or stdin to stdout."""
     run = _Run(**options)
-    if smoke:
-        _need_torch()
+    if smoke or smoke_cmd:
+        from devfix.commands.smoke import need_torch, prove
+
+        need_torch("--smoke")
     report = run.analyse(repair=True)
-    if smoke and report.changed and not _smoke_passes(report):
-        run.errors(report)
-        return 2
+    if (smoke or smoke_cmd) and report.changed:
+        proved = prove(report, run_examples=smoke, command=smoke_cmd, seconds=smoke_seconds)
+        if proved is None:
+            run.errors(report)
+            return 2
+        report = proved
     if run.stdin is not None:
         # What cannot be repaired comes out as it went in: a pipe must not lose it.
         _write(report.changed[0].after if report.changed else run.stdin)
@@ -249,6 +279,7 @@ class _Run:
     def analyse(self, *, repair: bool) -> Report:
         """Read the settings and process every file; raises click.UsageError for bad settings."""
         from devfix import config, engine
+        from devfix.around import Around
         from devfix.discover import discover
         from devfix.findings import Safety
         from devfix.globs import Globs
@@ -260,9 +291,10 @@ class _Run:
         except config.ConfigError as error:
             raise click.UsageError(str(error)) from error
         level = Safety.UNSAFE if settings.unsafe else Safety.SAFE
+        around = Around(settings.project_root) if settings.project else None
         if self.paths == (STDIN,):
             self.stdin = sys.stdin.buffer.read()
-            return engine.run_bytes(name, self.stdin, codemods, level, repair=repair)
+            return engine.run_bytes(name, self.stdin, codemods, level, repair=repair, around=around)
         here = os.getcwd()
         include = Globs(here if self.options["include"] else settings.base, settings.include)
         exclude = Globs(here if self.options["exclude"] else settings.base, settings.exclude)
@@ -271,7 +303,15 @@ class _Run:
         def may_change(path: str) -> bool:
             return not exclude.below(os.path.realpath(path))
 
-        return engine.run(found, codemods, level, repair=repair, jobs=settings.jobs, may_change=may_change)
+        return engine.run(
+            found,
+            codemods,
+            level,
+            repair=repair,
+            jobs=settings.jobs,
+            may_change=may_change,
+            around=around,
+        )
 
     def _settings(self, base: Config) -> Config:
         """The settings of the file, overridden by those of the command line."""
@@ -286,6 +326,10 @@ class _Run:
         }
         if self.options["jobs"] is not None:
             given["jobs"] = self.options["jobs"]
+        if self.options["project_root"] is not None:
+            given["project_root"] = self.options["project_root"]
+        if self.options["project"] is not None:
+            given["project"] = self.options["project"]
         if self.options["safe"] is not None:
             given["unsafe"] = not self.options["safe"]
         options = (*base.options, *(parse_option(text) for text in self.options["options"]))
@@ -337,28 +381,3 @@ def _write(data: bytes) -> None:
 
 def _code(report: Report, what: int) -> int:
     return 2 if report.errors else 1 if what else 0
-
-
-def _need_torch() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("torch") is None:
-        raise click.ClickException("--smoke runs torch, which is missing; pip install 'devfix[smoke]'")
-
-
-def _smoke_passes(report: Report) -> bool:
-    """Run the smoke tests of the codemods that changed something; a failure is said on stderr."""
-    try:
-        from devfix.smoke import smoke_codemods
-    except ImportError as error:
-        raise click.ClickException(f"--smoke cannot run: {error}; pip install 'devfix[smoke]'") from error
-    ids = sorted({change.codemod for result in report.changed for change in result.changes})
-    results = smoke_codemods(ids)
-    for result in results:
-        if result.ok:
-            where = f"{result.checked_on}; torch {result.torch}" if result.torch else result.checked_on
-            click.echo(f"devfix: smoke test of {result.codemod} passed on {where}", err=True)
-        else:
-            what = "failed" if result.ok is False else "could not be checked"
-            _complain(f"smoke test of {result.codemod} {what}: {result.detail}; nothing was written")
-    return all(result.ok for result in results)

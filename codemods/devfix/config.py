@@ -8,6 +8,7 @@ include = ["src/**"]               # as in .gitignore, relative to this file
 exclude = ["third_party/"]
 unsafe = true
 jobs = 4
+project-root = "."                 # whose files see each other, relative to this file
 
 [tool.devfix.options.assert-device]
 check = "all"
@@ -19,7 +20,6 @@ Nothing in here can name code to load: the analysed repository may be anybody's.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
 import os
 import sys
@@ -58,6 +58,8 @@ class Config:
     exclude: tuple[str, ...] = ()
     unsafe: bool = False
     jobs: int = 0  # 0: one per core
+    project: bool = True  # does a file see those that it imports?
+    project_root: str = ""  # empty: found for each file
     options: tuple[Option, ...] = ()
     base: str = ""  # folder that `include` and `exclude` are relative to
     file: str = ""  # where the settings come from, if from a file
@@ -113,7 +115,7 @@ def parse(table: object, path: str) -> Config:
     for key, value in table.items():
         if key not in keys:
             raise ConfigError(f"{where}.{key}: unknown setting{suggest(key, keys)}")
-        if key == "unsafe":
+        if key in ("unsafe", "project"):
             if not isinstance(value, bool):
                 raise ConfigError(f"{where}.{key}: must be true or false, not {value!r}")
             values[key] = value
@@ -121,6 +123,10 @@ def parse(table: object, path: str) -> Config:
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ConfigError(f"{where}.{key}: must be a whole number from 0, not {value!r}")
             values[key] = value
+        elif key == "project-root":
+            if not isinstance(value, str):
+                raise ConfigError(f"{where}.{key}: must be the path of a folder, not {value!r}")
+            values[key] = os.path.join(os.path.dirname(path), value)
         elif key == "options":
             values[key] = tuple(_options(value, f"{where}.options"))
         else:
@@ -275,6 +281,8 @@ def _quoted(value: object) -> str:
 
 def suggest(word: str, known: Iterable[str]) -> str:
     """`; did you mean "x"?` where something is near, else the whole choice."""
+    import difflib  # only where something is wrong
+
     names = sorted(known)
     near = difflib.get_close_matches(word, names, 1, 0.5)
     if near:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from devfix.around import Around
 from devfix.codemod import Codemod, wanting
 from devfix.discover import Discovered
 from devfix.documents import Document, digest_of, document_of, read_bytes
@@ -36,10 +37,12 @@ def process(
     *,
     repair: bool = True,
     begin: Begin | None = None,
+    around: Around | None = None,
 ) -> FileResult:
     """Analyse one document and, with `repair`, apply its fixes of at least `level`.
 
-    With `begin` the work goes on from that text, which fixes over several files have made of it.
+    With `around` its flow sees the files that it imports; without, it is alone. With `begin` the
+    work goes on from that text, which fixes over several files have made of it.
     Writes nothing and raises nothing: whatever goes wrong is the result's `error`, and then the
     result changes nothing.
     """
@@ -48,11 +51,16 @@ def process(
         work.begin = begin
         return work.document(document)
 
-    return _guarded(document.path, do, codemods, level, repair)
+    return _guarded(document.path, do, codemods, level, repair, around)
 
 
 def process_file(
-    path: str, codemods: Sequence[Codemod], level: Safety = Safety.SAFE, *, repair: bool = True
+    path: str,
+    codemods: Sequence[Codemod],
+    level: Safety = Safety.SAFE,
+    *,
+    repair: bool = True,
+    around: Around | None = None,
 ) -> FileResult:
     """`process` of a file that is still to be read."""
 
@@ -62,14 +70,21 @@ def process_file(
             return FileResult(path)  # taking a notebook apart costs more than a look at its bytes
         return work.document(document_of(path, data))
 
-    return _guarded(path, do, codemods, level, repair)
+    return _guarded(path, do, codemods, level, repair, around)
 
 
 def run_bytes(
-    path: str, data: bytes, codemods: Sequence[Codemod], level: Safety = Safety.SAFE, *, repair: bool = True
+    path: str,
+    data: bytes,
+    codemods: Sequence[Codemod],
+    level: Safety = Safety.SAFE,
+    *,
+    repair: bool = True,
+    around: Around | None = None,
 ) -> Report:
     """The report of one file that is not on disk; `path` only names it."""
-    result = _guarded(path, lambda work: work.document(document_of(path, data)), codemods, level, repair)
+    around = around and around.anew()
+    result = _guarded(path, lambda w: w.document(document_of(path, data)), codemods, level, repair, around)
     return _report(Discovered((path,)), [_Chunk.of([result])], level)
 
 
@@ -79,8 +94,9 @@ def _guarded(
     codemods: Sequence[Codemod],
     level: Safety,
     repair: bool,
+    around: Around | None,
 ) -> FileResult:
-    work = _Work(tuple(codemods), level, repair)
+    work = _Work(tuple(codemods), level, repair, path, around)
     start = time.perf_counter()
     try:
         with warnings.catch_warnings():
@@ -99,6 +115,8 @@ class _Work:
     codemods: tuple[Codemod, ...]
     level: Safety
     repair: bool
+    path: str
+    around: Around | None
     stage: str = "read"
     findings: tuple[PlacedFinding, ...] = ()
     history: list[tuple[TextEdit, ...]] = field(default_factory=list)
@@ -212,7 +230,12 @@ class _Work:
         wanted = wanting(self.codemods, source.text)
         if not wanted:
             return [], []
-        flow = analyse(source)
+        outside = None
+        if self.around is not None:
+            from devfix.project import outside as outside_of
+
+            outside = outside_of(self.around, self.path, source)
+        flow = analyse(source, outside)
         unique = dict.fromkeys(finding for codemod in wanted for finding in codemod.check(flow))
         found = sorted(
             unsuppressed(source, tuple(unique)),
@@ -302,8 +325,11 @@ def run(
     jobs: int = 0,
     seconds: float = SECONDS,
     may_change: Callable[[str], bool] = lambda path: True,
+    around: Around | None = None,
 ) -> Report:
     """Process every file; the report is the same whatever `jobs` is (0: one per core).
+
+    With `around` each file's flow sees the files that it imports, analysed themselves or not.
 
     A fix that reaches into other files is made only where `may_change` allows each of them.
 
@@ -311,7 +337,7 @@ def run(
     report. Few files, or `jobs=1`, are done in this process, without the time limit.
     """
     start = time.perf_counter()
-    task = _Task(tuple(codemods), level, repair)
+    task = _Task(tuple(codemods), level, repair, around and around.anew())
     chunks = tuple(spread(task, found.files, _lost, jobs=jobs, seconds=seconds))
     report = _report(found, chunks, level)
     if repair and any(result.joint for result in report.results):
@@ -324,7 +350,8 @@ def _settled(found: Discovered, report: Report, task: _Task, may_change: Callabl
     from devfix.joint import settle
 
     def again(document: Document, begin: Begin) -> FileResult:
-        return process(document, task.codemods, task.level, begin=begin)
+        around = task.around and task.around.anew()  # the texts that are read are others each time
+        return process(document, task.codemods, task.level, begin=begin, around=around)
 
     results = settle(report.results, task.level, again, may_change)
     return _report(found, [_Chunk(results, report.files_read)], task.level)
@@ -359,8 +386,12 @@ class _Task:
     codemods: tuple[Codemod, ...]
     level: Safety
     repair: bool
+    around: Around | None = None
 
     def __call__(self, paths: tuple[str, ...]) -> _Chunk:
         return _Chunk.of(
-            [process_file(path, self.codemods, self.level, repair=self.repair) for path in paths]
+            [
+                process_file(path, self.codemods, self.level, repair=self.repair, around=self.around)
+                for path in paths
+            ]
         )

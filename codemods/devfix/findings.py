@@ -167,12 +167,15 @@ class Fix:
 class Related:
     """Another place that belongs to a finding, such as where the other device comes from.
 
-    `path` is empty for the finding's own file.
+    `path` is empty for the finding's own file. In another file, whose text is not at hand when findings
+    are placed, `line` and `column` (from 1) say where, as far as that is known.
     """
 
     span: Span
     message: str
     path: str = ""
+    line: int = 0
+    column: int = 0
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from devfix.source import Source
+from devfix.source import Source, children
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 Loop = ast.For | ast.AsyncFor
@@ -135,14 +135,14 @@ def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
         return
     todo: list[ast.AST] = [
         child
-        for child in ast.iter_child_nodes(statement)
+        for child in children(statement)
         if not isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case))
     ]
     while todo:
         node = todo.pop()
         yield node
         if not isinstance(node, _NESTED):
-            todo.extend(ast.iter_child_nodes(node))
+            todo.extend(children(node))
 
 
 def _stored(target: ast.AST) -> Iterator[ast.Name]:

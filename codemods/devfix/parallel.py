@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 SERIAL = 50  # so few files are done before a pool of processes has started
 CHUNK = 16
@@ -84,6 +85,8 @@ def _pool(
 
 
 def _wait(future: Future[Result], seconds: float) -> Result | Lost:
+    from concurrent.futures import TimeoutError as FutureTimeout
+
     from pebble import ProcessExpired
 
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -38,9 +39,10 @@ def place_finding(source: Source, finding: Finding, edits: tuple[TextEdit, ...] 
         fix = PlacedFix(finding.fix.title, finding.fix.safety, placed)
     related = []
     for other in finding.related:
-        # The text of another file is not at hand.
-        line, column = (0, 0) if other.path else source.position(other.span.start)
-        related.append(PlacedRelated(other.path, line, column, other.message))
+        if other.path:  # its text is not at hand
+            related.append(PlacedRelated(_shown(other.path), other.line, other.column, other.message))
+        else:
+            related.append(PlacedRelated("", *source.position(other.span.start), other.message))
     return PlacedFinding(
         finding.codemod,
         finding.message,
@@ -75,6 +77,14 @@ def scope_at(source: Source, offset: int) -> str:
                     names.append(node.name)
                 todo.append(node)
     return ".".join(names)
+
+
+def _shown(path: str) -> str:
+    """A path of another file as those of the analysed files are shown."""
+    try:
+        return os.path.relpath(path)
+    except ValueError:  # another drive
+        return path
 
 
 # --- git lines -------------------------------------------------------------------------------

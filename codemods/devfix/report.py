@@ -103,7 +103,8 @@ class Change:
     """An applied fix, for the reader of a patch: the git lines of `before` that it touched.
 
     `also` names the other files of a fix that spans several; `home` is False in all but the
-    finding's own, so that a fix counts once.
+    finding's own, so that a fix counts once. `verdict` says on what the program has been run with it,
+    such as "verified: cuda (simulated)"; empty where nobody asked.
     """
 
     codemod: str
@@ -113,6 +114,7 @@ class Change:
     lines: tuple[tuple[int, int], ...]
     also: tuple[str, ...] = ()
     home: bool = True
+    verdict: str = ""
 
 
 @dataclass(frozen=True)

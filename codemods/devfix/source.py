@@ -13,8 +13,30 @@ from devfix.findings import Span
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-_SIMPLE = frozenset({ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Pass, ast.Raise})
-_SHARED = frozenset({"ctx", "op", "ops"})
+_SIMPLE = frozenset(
+    {
+        *(ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Pass, ast.Raise, ast.Assert),
+        *(ast.Delete, ast.Global, ast.Nonlocal, ast.Break, ast.Continue),
+    }
+)
+# Fields without nodes of their own: nodes share operators and contexts, the rest are texts and numbers.
+_PLAIN = frozenset(
+    {"ctx", "op", "ops", "id", "attr", "arg", "asname", "module", "level", "kind", "type_comment", "simple"}
+    | {"is_async", "conversion", "lineno", "tag", "rest", "kwd_attrs", "type_ignores"}
+)
+_LEAVES = frozenset({ast.Name, ast.Constant, ast.alias})
+
+
+class _Fields(dict[type[ast.AST], tuple[str, ...]]):
+    """Kind of node -> its fields that may hold nodes."""
+
+    def __missing__(self, kind: type[ast.AST]) -> tuple[str, ...]:
+        found = () if kind in _LEAVES else tuple(field for field in kind._fields if field not in _PLAIN)
+        self[kind] = found
+        return found
+
+
+_FIELDS = _Fields()
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
@@ -23,6 +45,18 @@ def line_starts(text: str) -> list[int]:
     if "\r" not in text:  # nearly always, and five times as fast
         return [0, *accumulate(len(line) + 1 for line in text.split("\n")[:-1])]
     return [0, *(m.end() for m in _NEWLINE.finditer(text))]
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """The nodes right below one, in order; operators and contexts, which nodes share, left out."""
+    found: list[ast.AST] = []
+    for field in _FIELDS[node.__class__]:
+        value = getattr(node, field, None)
+        if value.__class__ is list:
+            found += [item for item in value if isinstance(item, ast.AST)]
+        elif isinstance(value, ast.AST):
+            found.append(value)
+    return found
 
 
 class Source:
@@ -79,20 +113,21 @@ class Source:
         """Node -> the node around it; operators and contexts, which nodes share, are left out."""
         found: dict[ast.AST, ast.AST] = {}
         todo: list[ast.AST] = [self.tree]
+        known, leaves, kind = _FIELDS, _LEAVES, ast.AST
         while todo:
             node = todo.pop()
-            for field in node._fields:
-                if field in _SHARED:
-                    continue
+            for field in known[node.__class__]:
                 value = getattr(node, field, None)
                 if value.__class__ is list:
                     for item in value:
-                        if isinstance(item, ast.AST):
+                        if isinstance(item, kind):
                             found[item] = node
-                            todo.append(item)
-                elif isinstance(value, ast.AST):
+                            if item.__class__ not in leaves:
+                                todo.append(item)
+                elif isinstance(value, kind):
                     found[value] = node
-                    todo.append(value)
+                    if value.__class__ not in leaves:
+                        todo.append(value)
         return found
 
     def statement(self, node: ast.AST) -> ast.stmt:
@@ -118,7 +153,7 @@ class Source:
         raise LookupError("statement without a block")
 
     def walk(self, root: ast.AST | None = None) -> Iterator[ast.AST]:
-        """Every node below `root`, in no particular order; operators and contexts, which nodes share, left out."""
+        """Every node below `root`, in no particular order; operators and contexts left out."""
         return iter(self._nodes) if root is None or root is self.tree else _walk(root)
 
     @cached_property
@@ -198,11 +233,4 @@ def _walk(root: ast.AST) -> Iterator[ast.AST]:
     while todo:
         node = todo.pop()
         yield node
-        for field in node._fields:
-            if field in _SHARED:
-                continue
-            value = getattr(node, field, None)
-            if value.__class__ is list:
-                todo.extend(item for item in value if isinstance(item, ast.AST))
-            elif isinstance(value, ast.AST):
-                todo.append(value)
+        todo.extend(children(node))

@@ -9,6 +9,8 @@ from devfix.rules.hard_coded_cuda import HardCodedCuda
 
 RULE = HardCodedCuda()
 HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
+# Elsewhere in the file, devices are told apart: then a literal is an oversight.
+PORTABLE = "def pad(a, b):\n    return F.pad(a, (0, len(b))).to(b.device)\n\n\n"
 
 # name: (before, after)
 SAFE = {
@@ -96,11 +98,11 @@ UNSAFE = {
         'device = torch.device("cuda" if args.gpu else "cpu")\nx = torch.ones(3, device=device)\n',
     ),
     "a meeting that need not come": (
-        "def f(x: torch.Tensor, flag):\n    y = torch.zeros(x.size(0)).cuda()\n    if flag:\n"
+        f"{PORTABLE}def f(x: torch.Tensor, flag):\n    y = torch.zeros(x.size(0)).cuda()\n    if flag:\n"
         "        return x * y\n"
         "    return None\n",
-        "def f(x: torch.Tensor, flag):\n    y = torch.zeros(x.size(0), device=x.device)\n    if flag:\n"
-        "        return x * y\n    return None\n",
+        f"{PORTABLE}def f(x: torch.Tensor, flag):\n    y = torch.zeros(x.size(0), device=x.device)\n"
+        "    if flag:\n        return x * y\n    return None\n",
     ),
     "a parameter of the function": (
         "def f(rows, device):\n    y = torch.tensor(rows).cuda()\n    z = load(rows).to(device)\n"
@@ -133,8 +135,9 @@ UNSAFE = {
         "        return torch.tensor(0.0, device=self._execution_device), x.device\n",
     ),
     "inputs of a model by way of a helper": (
-        "def f(flow_model, a, b):\n    a, b = pad(a.cuda(), b)\n    return flow_model(a, b)\n",
-        "def f(flow_model, a, b):\n    a, b = pad(a.to(next(flow_model.parameters()).device), b)\n"
+        f"{PORTABLE}def f(flow_model, a, b):\n    a, b = pad(a.cuda(), b)\n    return flow_model(a, b)\n",
+        f"{PORTABLE}def f(flow_model, a, b):\n"
+        "    a, b = pad(a.to(next(flow_model.parameters()).device), b)\n"
         "    return flow_model(a, b)\n",
     ),
     "a legacy constructor by sizes": (
@@ -168,6 +171,15 @@ UNSAFE = {
     ),
 }
 SILENT = {
+    "a library for CUDA alone, and a meeting that need not come": (
+        "def f(x: torch.Tensor, flag):\n    y = torch.zeros(x.size(0)).cuda()\n    if flag:\n"
+        "        return x * y\n    return None\n"
+    ),
+    "a program for CUDA alone": (
+        'def step(model, rows, local_rank):\n    device = torch.device("cuda", local_rank)\n'
+        "    model.to(device)\n\n\ndef train(model, loader):\n    for x in loader:\n"
+        "        model(x.cuda())\n"
+    ),
     "a script for CUDA": "model = nn.Linear(2, 2).cuda()\nx = torch.ones(3, 2).cuda()\nmodel(x)\n",
     "a function of such a script": "def f(x):\n    m = nn.Linear(2, 2).cuda()\n    return m(x.cuda())\n",
     "the choice of the user": (

@@ -32,6 +32,8 @@ FIXED = [
      Safety.UNSAFE, "def f(ema, path):\n    ema.load_state_dict(LOAD)\n"),
     ("not copied", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
      "def f(model, path):\n    model.load_state_dict(LOAD, assign=True)\n"),
+    ("the best of some run", "torch.load(best_path)", 'torch.load(best_path, map_location="cpu")', Safety.SAFE,
+     "def f(model, best_path):\n    model.load_state_dict(LOAD)\n"),
     ("saved by another function", "torch.load(p)", 'torch.load(p, map_location="cpu")', Safety.SAFE,
      "def g(model, p):\n    torch.save(model.state_dict(), p)\n\n\ndef f(model, p):\n"
      "    model.load_state_dict(LOAD)\n"),
@@ -117,6 +119,8 @@ SILENT = {
     "    model.load_state_dict(torch.load(p))\n",
     "saved in a round of a loop": "def f(model, p, n, best):\n    for i in range(n):\n        if i > best:\n"
     "            torch.save(model.state_dict(), p)\n    model.load_state_dict(torch.load(p))\n",
+    "the best of this run": "def f(trainer, model, callback):\n    trainer.fit(model)\n"
+    "    model.load_state_dict(torch.load(callback.best_model_path))\n",
     "saved by the same script": "if __name__ == '__main__':\n    torch.save(model.state_dict(), 'm.pt')\n"
     "    model.load_state_dict(torch.load('m.pt'))\n",
     "metadata": "def f(folder, map_location=None):\n    metadata = torch.load(folder / 'm.pkl')\n"

@@ -1,9 +1,197 @@
-"""`devfix smoke`."""
+"""`devfix smoke`, and what `devfix apply --smoke` does before it writes: programs are run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from devfix.report import Report
+    from devfix.simulate.trial import Trial
+    from devfix.smoke import SmokeResult
+
+NO_COMMAND = "not run: because no command says how (--smoke-cmd)"
+_CANNOT = 2
+
 
 @click.command()
-def smoke() -> int:
-    """Run the examples of codemods."""
-    return 0
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("--codemod", "codemods", multiple=True, metavar="ID", help="Only this one; repeatable.")
+@click.option("--all", "everything", is_flag=True, help="The examples of all codemods.")
+@click.option("--smoke-cmd", "command", metavar="COMMAND", help="Run this in copies, before and after.")
+@click.option("--devices", type=click.IntRange(0, 64), default=0, metavar="N", help="CUDA devices for it.")
+@click.option("--seconds", type=click.FloatRange(1), default=300.0, metavar="S", help="Its time limit (300).")
+@click.option("--safe/--unsafe", "safe", default=None, help="Safe fixes (default), or unsafe ones too.")
+def smoke(
+    paths: tuple[str, ...],
+    codemods: tuple[str, ...],
+    everything: bool,
+    command: str | None,
+    devices: int,
+    seconds: float,
+    safe: bool | None,
+) -> int:
+    """Run codemods' examples, or a program before and after its repair; write nothing.
+
+    Without PATH, the examples of --codemod (or --all) run before and after on the CPU and on CUDA,
+    simulated where there is no GPU. With PATH, those of the codemods that would change something
+    there; and the COMMAND, such as "python train.py --max-steps 2", in copies of the repository,
+    before and after these changes. Exit code: 1 if something failed, 2 if something was not checked.
+    """
+    need_torch("smoke")
+    if not paths:
+        return _codemods(codemods, everything, command)
+    report = _analysed(paths, codemods, safe)
+    for error in report.errors:
+        _complain(f"{error.path}: {error.message}")
+    if not report.changed:
+        click.echo("nothing to change, so nothing to run", err=True)
+        return _CANNOT if report.errors else 0
+    results = examples(report)
+    for result in results:
+        click.echo(_line(result))
+    found: list[bool | None] = [result.ok for result in results]
+    report, trial = tried(report, command, devices=devices, seconds=seconds)
+    for changed in report.changed:
+        for change in changed.changes:
+            lines = ", ".join(str(first + 1) for first, _ in change.lines[:1])
+            click.echo(f"{changed.path}:{lines}: {change.codemod}: {change.verdict}")
+    if trial is not None:
+        found.append(trial.ok)
+    return 1 if False in found else _CANNOT if None in found or report.errors else 0
+
+
+def _codemods(codemods: tuple[str, ...], everything: bool, command: str | None) -> int:
+    from devfix.codemod import registry
+    from devfix.config import ConfigError, find
+    from devfix.smoke import smoke_codemods
+
+    if command or not (codemods or everything):
+        raise click.UsageError("name a PATH, or --codemod ID, or --all")
+    try:
+        ids = [find(id, registry()).id for id in codemods] or list(registry())
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    found = []
+    for id in ids:
+        (result,) = smoke_codemods([id])
+        click.echo(_line(result))
+        found.append(result.ok)
+    return 1 if False in found else _CANNOT if None in found else 0
+
+
+def _line(result: SmokeResult) -> str:
+    where = result.checked_on + (f"; torch {result.torch}" if result.torch else "")
+    if result.ok:
+        return f"{result.codemod}: examples pass on {where}"
+    what = "examples fail" if result.ok is False else "not checked"
+    return f"{result.codemod}: {what}: {result.detail}"
+
+
+def _analysed(paths: tuple[str, ...], codemods: tuple[str, ...], safe: bool | None) -> Report:
+    from devfix import config, engine
+    from devfix.discover import discover
+    from devfix.findings import Safety
+    from devfix.globs import Globs
+
+    try:
+        settings = config.load(paths[0])
+        if codemods:
+            settings = replace(settings, codemods=codemods)
+        chosen = config.choose(settings)
+    except config.ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    unsafe = settings.unsafe if safe is None else not safe
+    include, exclude = Globs(settings.base, settings.include), Globs(settings.base, settings.exclude)
+    level = Safety.UNSAFE if unsafe else Safety.SAFE
+    return engine.run(discover(paths, include, exclude), chosen, level, jobs=settings.jobs)
+
+
+# --- before something is written -----------------------------------------------------------------
+
+
+def need_torch(what: str) -> None:
+    """Raises click.ClickException where there is no torch."""
+    from importlib.util import find_spec
+
+    if find_spec("torch") is None:
+        raise click.ClickException(f"{what} runs torch, which is missing; pip install 'devfix[smoke]'")
+
+
+def prove(report: Report, *, run_examples: bool, command: str | None, seconds: float) -> Report | None:
+    """The report with a verdict on every change; None if it must not be written. Says why on stderr."""
+    if run_examples:
+        results = examples(report)
+        for result in results:
+            if result.ok:
+                where = f"{result.checked_on}; torch {result.torch}" if result.torch else result.checked_on
+                click.echo(f"devfix: smoke test of {result.codemod} passed on {where}", err=True)
+            else:
+                what = "failed" if result.ok is False else "could not be checked"
+                _complain(f"smoke test of {result.codemod} {what}: {result.detail}; nothing was written")
+        if not all(result.ok for result in results):
+            return None
+    report, trial = tried(report, command, seconds=seconds)
+    if trial is None:
+        return report
+    if not trial.ok:
+        _complain(f"{trial.word}; nothing was written")
+        return None
+    click.echo(f"devfix: {_printable(trial.word)}", err=True)
+    return report
+
+
+def examples(report: Report) -> tuple[SmokeResult, ...]:
+    """Run the examples of the codemods that change something."""
+    try:
+        from devfix.smoke import smoke_codemods
+    except ImportError as error:
+        raise click.ClickException(f"--smoke cannot run: {error}; pip install 'devfix[smoke]'") from error
+    ids = sorted({change.codemod for result in report.changed for change in result.changes})
+    return smoke_codemods(ids)
+
+
+def tried(
+    report: Report, command: str | None, *, devices: int = 0, seconds: float = 300.0
+) -> tuple[Report, Trial | None]:
+    """Run a command before and after the report's changes, and put the verdict on each of them."""
+    if command is None:
+        return _judged(report, lambda path: NO_COMMAND), None
+    from devfix.commands.advice import device_error
+    from devfix.simulate.trial import Attempt, try_out
+    from devfix.smoke import devices_named
+
+    texts = [result.before.decode("utf-8", "replace") for result in report.changed]
+    attempt = Attempt(
+        command,
+        {os.path.realpath(result.path): result.after for result in report.changed},
+        devices or max(map(devices_named, texts), default=1),
+        seconds,
+    )
+    trial = try_out(attempt, device_error)
+    return _judged(report, trial.of), trial
+
+
+def _judged(report: Report, verdict: Callable[[str], str]) -> Report:
+    results = tuple(
+        replace(
+            result,
+            changes=tuple(replace(change, verdict=verdict(result.path)) for change in result.changes),
+        )
+        for result in report.results
+    )
+    return replace(report, results=results)
+
+
+def _complain(message: str) -> None:
+    click.echo(f"devfix: {_printable(message)}", err=True)
+
+
+def _printable(text: str) -> str:
+    from devfix.review.text import printable
+
+    return printable(text)

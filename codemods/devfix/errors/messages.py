@@ -59,7 +59,8 @@ KINDS = (
         r"Placeholder storage has not been allocated on MPS device|"
         r"input\(device='\w+.*'\) and weight\(device=|"
         r"expected device \S+ but got device|"
-        r"arguments are located on different GPUs",
+        r"arguments are located on different GPUs|"
+        r"expected \w+ and \w+ to be on the same device",
         "tensors on different devices met in one operation",
         (*_MEET, "list-in-modules", "map-location", "one-device", "restore-after-move"),
     ),

@@ -13,7 +13,7 @@ from devfix.flow import torch_api
 from devfix.source import Source
 
 _DEVICE_NAME = re.compile(r"(?:^|[_.])(?:device|dev|gpu|device_id|local_rank)s?\d*$", re.IGNORECASE)
-_LOADER_NAME = re.compile(r"(?:data_?)?loader\w*$", re.IGNORECASE)
+_LOADER_NAME = re.compile(r"(?:data_?)?loader(?!s)\w*$", re.IGNORECASE)
 _MODULE_NAME = re.compile(
     r"(?:^|[_.])(?:model|net|network|encoder|decoder|generator|discriminator|classifier|backbone|unet|vae|"
     r"module|critic|actor|policy|net[dg])\d*$",
@@ -30,9 +30,8 @@ _LAYER_NAME = re.compile(
     r"^[A-Z]\w*(?:Layer|Linear|Head|Conv\dd|Embedding|Adapter|Classifier|Projection|Projector|MLP)$"
 )
 _NETWORK_NAME = re.compile(
-    r"^[A-Z]\w*(?:Net|Network|Model|Encoder|Decoder|Generator|Discriminator|Backbone|Critic|Actor|Classifier|"
-    r"Autoencoder|AutoEncoder|VAE|GPT|BERT|ViT|LSTM|GRU|RNN|CNN|MLP|GAN|GCN|GAT|VGG|LPIPS|(?<!Sentence)Transformer)"
-    r"(?:\d\w{0,3})?$|^(?:VGG|Vgg|ResNet|UNet|GPT|Bert|LPIPS)\w*$"
+    r"^[A-Z]\w*(?:Net|Network|Discriminator|Backbone|Critic|Actor|Autoencoder|AutoEncoder|VAE|GPT|BERT|ViT|LSTM|GRU|"
+    r"RNN|CNN|MLP|GAN|GCN|GAT|VGG|LPIPS)(?:\d\w{0,3})?$|^(?:VGG|Vgg|ResNet|UNet|GPT|Bert|LPIPS)\w*$"
 )
 _SIZE_NAME = re.compile(
     r"(?:_features|_channels|_size|_dim|_dims|_heads|_embeddings|_classes|_layers)$|^(?:d_model|n_\w+|num_\w+|stride|"

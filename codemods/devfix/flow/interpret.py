@@ -197,13 +197,14 @@ class Interpreter(Expressions):
             last = name.rpartition(".")[2]
             if looks_like_pipeline(path):
                 return UNKNOWN
-            known = evidence.used_as_module(path) or (looks_like_network(last) and name != "torch.Generator")
-            if known and not looks_like_loader(path):
+            used = evidence.used_as_module(path)
+            if (used or looks_like_network(last)) and not looks_like_loader(path):
                 place = self.device_argument(call)
                 if place is None:
                     made = last[:1].isupper() and not self.program.mentions_device(last)
                     place = Place(Where.DEFAULT, node=call) if made else UNPLACED
-                return Value(Kind.MODULE, place, fresh_identity(), call, name, sure=last[:1].isupper())
+                sure = used and last[:1].isupper()
+                return Value(Kind.MODULE, place, fresh_identity(), call, name, sure=sure)
             place = self.device_argument(call)
             if place is not None and place.on_device and looks_like_module(path):
                 return Value(Kind.MODULE, place, fresh_identity(), call, name, sure=False)

@@ -144,7 +144,7 @@ class Methods(Owners):
                 )
             return base if method not in ("pop", "index", "count") else UNKNOWN
         if kind is Kind.LOADER:
-            return base
+            return base if base.sure else UNKNOWN
         if method in torch_api.PROGRESS and arguments:
             return arguments[0][1]
         if may_be_module(base):

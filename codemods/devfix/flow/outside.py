@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from devfix.findings import Related, Span
 from devfix.flow import frameworks, torch_api
 from devfix.flow.lattice import Value
 
@@ -28,6 +29,13 @@ class Elsewhere(ast.expr):
     path = ""  # of the other file
     line = 0
     column = 0
+
+
+def came_from(node: ast.AST | None, message: str) -> tuple[Related, ...]:
+    """Where in another file something is that `node` stands for; nothing for a node of this file."""
+    if isinstance(node, Elsewhere) and node.line:
+        return (Related(Span(0, 0), message, node.path, node.line, node.column),)
+    return ()
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,7 @@ class Program(Passing):
             return Value(Kind.DEVICE, symbol, identity, argument, form=form, sure=bool(kind), parameter=index)
         if kind == "module" or (not kind and text.used_as_module(name)):
             return Value(Kind.MODULE, place, identity, argument, sure=True, parameter=index)
-        if kind == "loader" or (not kind and looks_like_loader(name)):
+        if kind == "loader" or (argument.annotation is None and looks_like_loader(name)):
             known = self.default_known and not self.prepared
             where = Place(Where.DEFAULT, node=argument) if known else UNPLACED
             source = f"`{name}`"
@@ -299,8 +299,9 @@ class Program(Passing):
             if word in code:
                 return True
         placed = self._placed if info.outer is None else _placed_names(info.outer.names, info.outer)
-        if any(name in code for name in placed):
-            return True
+        for name in placed:
+            if name in code:
+                return True
         owner = info.owner
         if owner is None or "self." not in code:
             return False

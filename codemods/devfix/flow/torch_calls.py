@@ -25,6 +25,7 @@ from devfix.flow.lattice import (
 from devfix.flow.meetings import Meetings
 
 _WEIGHTED = {"weight", "pos_weight"}
+_PLACED_DATASET = "a dataset that was moved"
 _NO_MODEL = ("Tokenizer", "Processor", "Config", "Extractor", "Scheduler", "Dataset", "Feature", "Cache")
 
 
@@ -78,6 +79,8 @@ class TorchCalls(Meetings):
             return Value(Kind.MODULE, default(node), fresh_identity(), node, name)
         if name.startswith("torchvision.transforms.") and last[:1].isupper():
             return Value(Kind.FUNCTION, node=None, name="transform")
+        if name == "torch.utils.data.TensorDataset":
+            return self._dataset(node, arguments)
         if name in torch_api.NOT_TENSOR_CALLS or name.startswith(
             ("torch.cuda.", "torch.backends.", "torch.utils.")
         ):
@@ -157,6 +160,8 @@ class TorchCalls(Meetings):
         return replace(value, place=place, identity=value.identity)
 
     def _loader(self, node: ast.Call) -> Value:
+        if not self._on_host(node):
+            return Value(Kind.LOADER, UNPLACED, node=node, source="a DataLoader", name="collate")
         if any(k.arg == "collate_fn" and self._moves_batches(k.value) for k in node.keywords):
             return Value(Kind.LOADER, UNPLACED, node=node, source="a DataLoader", name="collate")
         owned = any(k.arg == "collate_fn" for k in node.keywords)
@@ -167,6 +172,20 @@ class TorchCalls(Meetings):
             source="a DataLoader",
             name="collate" if owned else "",
         )
+
+    def _on_host(self, node: ast.Call) -> bool:
+        """Is a loader's dataset on the CPU, as far as can be seen? A small one may be moved as a whole."""
+        dataset = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "dataset"), None)
+        value = self.values.get(dataset, UNKNOWN) if dataset is not None else UNKNOWN
+        if value.kind is Kind.INSTANCE and isinstance(value.node, ast.ClassDef):
+            code = self.source.code(value.node)
+            return ".to(" not in code and ".cuda(" not in code and "device" not in code
+        return value.name != _PLACED_DATASET
+
+    def _dataset(self, node: ast.Call, arguments: Arguments) -> Value:
+        """`TensorDataset(x, y)`: where its tensors are."""
+        moved = any(v.kind is not Kind.UNKNOWN and v.place.where is not Where.DEFAULT for _, v, _ in arguments)
+        return Value(Kind.ARRAY, node=node, name=_PLACED_DATASET) if moved else UNKNOWN
 
     def _moves_batches(self, collate: ast.expr) -> bool:
         """Does a collate function put the batch on a device itself?"""

@@ -22,7 +22,8 @@ from devfix.literals.verdict import Verdict
 
 # Code that tells devices apart somewhere: then a literal next to it is an oversight.
 _AGNOSTIC = re.compile(
-    r"\.device\b(?!\()|\bis_available\(|\.is_cuda\b|\.type_as\(|\bdevice\s*=\s*(?!=|[\"'\s])"
+    r"\.device\b(?!\()|\bis_available\(|\.is_cuda\b|\.type_as\("
+    r"|\bdevice\s*=\s*(?!=|[\"'\s]|f[\"']cuda:|torch\.device\(\s*f?[\"']cuda[^\"']*[\"']\s*[,)])"
 )
 # Without one of these there is nothing to find.
 _SOMETHING = re.compile(r"\.cuda\(|cuda\.\w*Tensor\b|[\"']cuda(?::0)?[\"'](?!\s+if\b)")
@@ -296,7 +297,7 @@ class _Judge:
                     site, device.text, why, Safety.SAFE if device.sure else Safety.UNSAFE, device.node
                 )
             partner = partner or self.partners.sized_by(site)
-        if partner is None:
+        if partner is None or not (partner.sure or self.agnostic):
             return None
         safety = Safety.SAFE if partner.sure else Safety.UNSAFE
         return self._verdict(site, partner.device, self._meets(partner), safety, partner.node)

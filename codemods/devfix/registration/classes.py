@@ -55,6 +55,15 @@ class Store:
     value: ast.expr | None = None
     index: int = -1
 
+    @property
+    def part(self) -> ast.expr | None:
+        """What the attribute itself gets, where that is written out: of `self.a, self.b = [], []`, one list."""
+        if self.form == "unpack":
+            if isinstance(self.value, (ast.Tuple, ast.List)) and self.index < len(self.value.elts):
+                return self.value.elts[self.index]
+            return None
+        return self.value
+
 
 class ModuleClass:
     """One class of a file that is, surely or by strong signs, an `nn.Module`.

@@ -86,13 +86,19 @@ class Containers:
             return None
         added_later = tuple(s for s in stores if s.form == "augmented")
         stores = tuple(s for s in stores if s.form != "augmented")
-        if not stores or any(not owner.builds(s.method) or s.form not in ("single", "typed") for s in stores):
+        if not stores or any(
+            not owner.builds(s.method) or s.form not in ("single", "typed", "unpack") for s in stores
+        ):
             return None
         relatives = [*owner.lineage[1:], *owner.descendants]
         if any(name in other.stores for other in relatives):
             return None
-        values = [s.value for s in stores if s.value is not None]
-        if any(isinstance(v, ast.Constant) and v.value is None for v in values) or not owner.super_call:
+        values = [s.part for s in stores if s.part is not None]
+        if (
+            len(values) < len(stores)
+            or any(isinstance(v, ast.Constant) and v.value is None for v in values)
+            or not owner.super_call
+        ):
             return None
         if any(s.method is owner.init and s.statement.lineno < owner.super_call.lineno for s in stores):
             return None
@@ -105,7 +111,7 @@ class Containers:
         mapping = any(h.mapping for h in held)
         if any(h.mapping != mapping for h in held):
             return None
-        if self._hidden(owner, name, stores):
+        if self._hidden(owner, name, stores, bool(added)):
             return None
         use = self._used(owner, name, mapping)
         if use is None:
@@ -121,7 +127,10 @@ class Containers:
                 return None
         elif not sure and not _NAME.search(name) and called != "directly":
             return None
-        edits = self._edits(values, mapping) if allowed else ()
+        wraps = tuple(node for h in modules for node in h.wraps)
+        if wraps and (mapping or "isinstance(" in owner.text):
+            allowed = False
+        edits = self._edits(values, wraps, mapping) if allowed else ()
         return Container(owner, name, stores, mapping, sure, edits, node, method)
 
     def _added(self, owner: ModuleClass, name: str, augmented: tuple[Store, ...]) -> list[Held] | None:
@@ -161,7 +170,7 @@ class Containers:
 
     # --- uses ----------------------------------------------------------------------------------
 
-    def _hidden(self, owner: ModuleClass, name: str, stores: tuple[Store, ...]) -> bool:
+    def _hidden(self, owner: ModuleClass, name: str, stores: tuple[Store, ...], added: bool) -> bool:
         """Signs that somebody keeps these modules out of `parameters()` on purpose."""
         text = self.source.text
         for store in stores:
@@ -173,8 +182,9 @@ class Containers:
                 return True
             if any(_STILL.search(line) for line in near.splitlines() if name in line):
                 return True
-            value = store.value
-            if isinstance(value, (ast.List, ast.Tuple)) and len(value.elts) == 1 and len(stores) == 1:
+            value = store.part
+            alone = isinstance(value, (ast.List, ast.Tuple)) and len(value.elts) == 1 and len(stores) == 1
+            if alone and not added:
                 if not any(
                     isinstance(self.source.parents[n], ast.Attribute) for n in owner.loads.get(name, ())
                 ):
@@ -286,10 +296,10 @@ class Containers:
 
     # --- edits ---------------------------------------------------------------------------------
 
-    def _edits(self, values: list[ast.expr], mapping: bool) -> tuple[Edit, ...]:
+    def _edits(self, values: list[ast.expr], wraps: tuple[ast.expr, ...], mapping: bool) -> tuple[Edit, ...]:
         kind = "ModuleDict" if mapping else "ModuleList"
         written, imports = self._container(kind)
-        edits: list[Edit] = []
+        edits: list[Edit] = [WrapExpression(self.source.span(node), f"{written}(", ")") for node in wraps]
         for value in values:
             span = self.source.span(value)
             empty = (isinstance(value, (ast.List, ast.Tuple)) and not value.elts) or (
@@ -318,12 +328,26 @@ class Containers:
 def _calls_of(scope: ast.AST, names: set[str]) -> list[ast.Call]:
     """Calls of objects by their names, or of methods of theirs; `checkpoint(layer, x)` runs it, too."""
     found: list[ast.Call] = []
+    names = {*names, *_inner_names(scope, names)}
     for node in ast.walk(scope):
         if isinstance(node, ast.Call):
             base = node.func.value if isinstance(node.func, ast.Attribute) else node.func
             if isinstance(base, ast.Name) and base.id in names:
                 found.append(node)
     return found
+
+
+def _inner_names(scope: ast.AST, names: set[str]) -> set[str]:
+    """What loops over the named things bind: `for layer in block`."""
+    return {
+        name.id
+        for node in ast.walk(scope)
+        if isinstance(node, (ast.For, ast.comprehension))
+        and isinstance(node.iter, ast.Name)
+        and node.iter.id in names
+        for name in ast.walk(node.target)
+        if isinstance(name, ast.Name)
+    }
 
 
 def _string_key(node: ast.expr) -> bool:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from devfix.flow import torch_api
 from devfix.names import Names
-from devfix.registration.classes import RESERVED, Method, ModuleClass
+from devfix.registration.classes import RESERVED, Method, ModuleClass, self_name
+from devfix.registration.signatures import returns_of
 from devfix.source import Source
 
 # Classes from elsewhere whose names say that they are layers.
@@ -38,7 +39,7 @@ class Held:
     """How sure it is that something is a module, or modules.
 
     `bare`: of modules without parameters only. `guess`: that they are run like modules must speak
-    for it. `mapping`: in a dict.
+    for it. `mapping`: in a dict. `wraps`: lists of modules within, which have to be registered, too.
     """
 
     module: bool
@@ -47,6 +48,7 @@ class Held:
     mapping: bool = False
     guess: bool = False
     bare: bool = False
+    wraps: tuple[ast.expr, ...] = ()
 
 
 NOTHING = Held(False, False)
@@ -63,6 +65,7 @@ def together(held: Iterable[Held]) -> Held:
         all(part.sure for part in parts),
         guess=any(part.guess for part in parts),
         bare=all(part.bare for part in parts),
+        wraps=tuple(node for part in parts for node in part.wraps),
     )
 
 
@@ -72,7 +75,9 @@ class Holding:
     def __init__(self, source: Source, classes: tuple[ModuleClass, ...]) -> None:
         self.source = source
         self.classes = {info.node.name: info for info in classes}
+        self.functions = {item.name: item for item in source.tree.body if isinstance(item, ast.FunctionDef)}
         self._known: dict[Method, Names] = {}
+        self._followed: list[Method] = []
 
     def container(self, owner: ModuleClass, node: ast.expr, depth: int = 0) -> Held:
         """What is in a list, tuple, dict or comprehension; NOTHING where that is not known."""
@@ -98,10 +103,22 @@ class Holding:
                 return _EMPTY if node.func.id == "list" else NOTHING
             if isinstance(node.args[0], (ast.ListComp, ast.GeneratorExp, ast.List)):
                 return self.container(owner, node.args[0], depth + 1)
+        if isinstance(node, ast.Call):
+            return self._returned(owner, node, depth, whole=True)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.left, ast.List):
             return self.container(owner, node.left, depth + 1)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            held = [self.container(owner, part, depth + 1) for part in (node.left, node.right)]
+            if any(part.mapping or not (part.module or part.empty) for part in held):
+                return NOTHING
+            return together([part for part in held if part.module])
         if isinstance(node, ast.Dict):
             return self._dict(owner, node)
+        if isinstance(node, ast.DictComp):
+            bound = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+            inner = self.element(owner, node.value, frozenset(bound))
+            keys = inner.module and text_key(node.key, node.generators)
+            return replace(inner, mapping=True) if keys else NOTHING
         if isinstance(node, ast.Name):
             if self._annotated(owner, node):
                 return Held(True)
@@ -167,6 +184,9 @@ class Holding:
             return NOTHING
         if isinstance(node, ast.Name):
             return self._local_element(owner, node, depth)
+        if isinstance(node, (ast.List, ast.Tuple, ast.ListComp)):
+            inner = self.container(owner, node, depth + 1)
+            return replace(inner, wraps=(*inner.wraps, node)) if inner.module else NOTHING
         if isinstance(node, ast.IfExp):
             return together(
                 [self.element(owner, part, bound, depth + 1) for part in (node.body, node.orelse)]
@@ -181,6 +201,12 @@ class Holding:
                 return Held(True, False)
             return self.element(owner, base, bound, depth + 1)
         made = last or self.source.code(node.func).rpartition(".")[2]
+        if made == "deepcopy" and len(node.args) == 1:
+            copied = node.args[0]
+            known = (
+                self.element(owner, copied, bound, depth + 1) if not isinstance(copied, ast.Name) else NOTHING
+            )
+            return known if known.module else Held(True, False)  # what is run later and copied is a module
         if made in _NORMS and node.args:
             return self.element(owner, node.args[0], bound, depth + 1)
         if name.startswith("torch.nn.") and last[:1].isupper() and ".functional" not in name:
@@ -193,9 +219,37 @@ class Holding:
                 return Held(True, bare=not self._has_state(info))
             if name and _LAYER.match(last):
                 return Held(True, False)
+        made_here = self._returned(owner, node, depth, whole=False)
+        if made_here.module:
+            return made_here
         if (bound or made[:1].isupper()) and not name.startswith(_NO_MAKERS) and not _NO_MODULE.search(made):
             return Held(True, False, guess=True)
         return NOTHING
+
+    def _returned(self, owner: ModuleClass, node: ast.Call, depth: int, *, whole: bool) -> Held:
+        """What a function of the file, or a method of the class, returns: a list of modules, or one module."""
+        function: Method | None = None
+        if isinstance(node.func, ast.Name):
+            function = self.functions.get(node.func.id)
+        elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+            around = self.source.enclosing(node, ast.FunctionDef)
+            if isinstance(around, ast.FunctionDef) and node.func.value.id in (
+                self_name(around),
+                owner.node.name,
+            ):
+                found = owner.method(node.func.attr)
+                function = found[1] if found is not None else None
+        if function is None or function in self._followed or len(self._followed) > _DEPTH:
+            return NOTHING
+        self._followed.append(function)
+        try:
+            answer = self.container if whole else self.element
+            held = [answer(owner, value) for value in returns_of(self.source, function)]
+        finally:
+            self._followed.pop()
+        if any(part.wraps or part.guess for part in held):
+            return NOTHING
+        return together(held)
 
     def _local_element(self, owner: ModuleClass, node: ast.Name, depth: int) -> Held:
         """`layer = nn.Linear(...)` and then `self.layers.append(layer)`."""
@@ -216,6 +270,8 @@ class Holding:
     def _method(self, owner: ModuleClass, node: ast.AST) -> Method | None:
         """The method of the class around a node, if it is one that builds the object."""
         around = self.source.enclosing(node, ast.FunctionDef)
+        if around in self._followed:
+            return around
         if isinstance(around, ast.FunctionDef) and owner.methods.get(around.name) is around:
             return around if owner.builds(around) else None
         return None
@@ -228,3 +284,24 @@ class Holding:
 def good_key(key: object) -> bool:
     """May a ModuleDict have it?"""
     return isinstance(key, str) and bool(key) and "." not in key and key not in RESERVED | set(dir(dict))
+
+
+def text_key(node: ast.expr, generators: list[ast.comprehension]) -> bool:
+    """May the key of a comprehension be a string without dots, as far as can be seen?"""
+    if isinstance(node, ast.JoinedStr):
+        return not any(isinstance(v, ast.Constant) and "." in str(v.value) for v in node.values)
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id == "str"
+    if not isinstance(node, ast.Name):
+        return False
+    for generator in generators:
+        over = generator.iter
+        if any(isinstance(n, ast.Name) and n.id == node.id for n in ast.walk(generator.target)):
+            if isinstance(over, ast.Call):
+                items = isinstance(over.func, ast.Attribute) and over.func.attr in ("items", "keys")
+                first = isinstance(generator.target, ast.Tuple) and generator.target.elts[0]
+                return items and not (isinstance(first, ast.Name) and first.id != node.id)
+            if isinstance(over, (ast.List, ast.Tuple)):
+                return all(isinstance(e, ast.Constant) and good_key(e.value) for e in over.elts)
+            return isinstance(over, (ast.Name, ast.Attribute)) and isinstance(generator.target, ast.Name)
+    return False

@@ -48,6 +48,7 @@ class Maker(TorchMaker):
         self._returns: dict[Method, tuple[ast.expr, ...]] = {}
         self._active: set[tuple[ast.expr, Frame]] = set()
         self._values: dict[tuple[ast.expr, Frame], Made] = {}
+        self._open: set[tuple[str, str]] = set()
         self._cuts = 0  # how often a value was not followed further
         self._attributes: dict[tuple[str, str], Made] = {}
         self._depth = 0
@@ -67,15 +68,18 @@ class Maker(TorchMaker):
     def attribute(self, owner: ModuleClass, name: str) -> Made:
         """What all stores to `self.<name>` of a class and its ancestors leave there."""
         key = (owner.node.name, name)
+        if key in self._open:
+            self._cuts += 1
         if key not in self._attributes:
             self._attributes[key] = NOT_KNOWN  # while it is being found out
-            self._cuts += 1
+            self._open.add(key)
             stores = [(c, s) for c in owner.lineage for s in c.stores.get(name, ()) if s.form != "augmented"]
             # Of `self.x = self.x / 2`, what it was before decides.
             first = [(c, s) for c, s in stores if not _of_itself(s)]
             self._attributes[key] = join([self.store(c, s) for c, s in first])
             if len(first) < len(stores):
                 self._attributes[key] = join([self.store(c, s) for c, s in stores])
+            self._open.discard(key)
         return self._attributes[key]
 
     def joined(self, owner: ModuleClass, stores: tuple[Store, ...]) -> Made:

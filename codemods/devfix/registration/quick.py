@@ -22,7 +22,7 @@ def may_hold_tensors(owner: ModuleClass, stores: Iterable[Store]) -> bool:
 
 def may_hold_modules(owner: ModuleClass, stores: Iterable[Store]) -> bool:
     """May one of the stores leave a list, tuple or dict of modules? A no is certain."""
-    return any(store.value is not None and _container(owner, store.value, store.method) for store in stores)
+    return any(store.part is not None and _container(owner, store.part, store.method) for store in stores)
 
 
 def _container(owner: ModuleClass, node: ast.expr, method: Method) -> bool:

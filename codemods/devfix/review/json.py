@@ -4,6 +4,7 @@
 positions of `edits` are those of the file as it was read; they belong together. In `apply`,
 `summary.applied` counts the fixes that were written, and the findings are those from before.
 An edit with a `path` belongs to that other file: the fix is made in all its files or in none.
+With `--smoke`, `changes` has the verdict on each fix; `lines` are first and last lines of the file as read.
 In a notebook, `line` is a line of its JSON text; `cell` and `cell_line` (from 1) are there as well,
 and columns are those of the cell's own text.
 """
@@ -34,6 +35,7 @@ def document(report: Report) -> dict[str, Any]:
         "errors": [
             {"path": error.path, "stage": error.stage, "message": error.message} for error in report.errors
         ],
+        **_verdicts(report),
         "summary": {
             "files": report.files,
             "files_read": report.files_read,
@@ -42,6 +44,24 @@ def document(report: Report) -> dict[str, Any]:
             "applied": report.applied,
         },
     }
+
+
+def _verdicts(report: Report) -> dict[str, Any]:
+    """With `--smoke` only: what came of running the program with each change."""
+    judged = [
+        {
+            "path": result.path,
+            "codemod": change.codemod,
+            "title": change.title,
+            "safety": change.safety.label,
+            "lines": [[first + 1, last + 1] for first, last in change.lines],
+            "verdict": change.verdict,
+        }
+        for result in report.results
+        for change in result.changes
+        if change.verdict
+    ]
+    return {"changes": judged} if judged else {}
 
 
 def _finding(path: str, finding: PlacedFinding) -> dict[str, Any]:

@@ -166,7 +166,9 @@ def _explanation(changes: Sequence[Change], hunk: Hunk) -> bytes:
         if any(first <= hunk.last and last >= hunk.first for first, last in change.lines):
             said = printable(f"# {change.codemod} ({change.safety.label}): {change.message}")
             also = f" (together with {', '.join(change.also)})" if change.also else ""
-            out[f"{said}\n{printable(f'#   fix: {change.title}{also}')}\n"] = None
+            fix = printable(f"#   fix: {change.title}{also}")
+            verdict = f"{printable(f'#   {change.verdict}')}\n" if change.verdict else ""
+            out[f"{said}\n{fix}\n{verdict}"] = None
     return "".join(out).encode("utf-8", "backslashreplace")
 
 

@@ -49,7 +49,9 @@ def findings(path: str, found: tuple[PlacedFinding, ...], *, level: Safety) -> I
 def repaired(result: FileResult) -> str:
     """What was written into one file."""
     ids = ", ".join(sorted({change.codemod for change in result.changes}))
-    return f"{printable(result.path)}: {plural(result.applied, 'fix', 'es')} written ({ids})"
+    verdicts = "".join(sorted({f"; {change.verdict}" for change in result.changes if change.verdict}))
+    line = f"{printable(result.path)}: {plural(result.applied, 'fix', 'es')} written ({ids})"
+    return line + printable(verdicts)
 
 
 def coloured_patch(data: bytes) -> bytes:

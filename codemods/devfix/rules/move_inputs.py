@@ -13,6 +13,7 @@ from devfix.flow import Flow
 from devfix.flow.events import Event, What
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
+from devfix.flow.outside import came_from
 from devfix.inputs.edits import Mover
 from devfix.inputs.strays import Group, certain, groups_of
 from devfix.names import Names
@@ -298,7 +299,8 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
         moved = place.node if place is not None else None
         if place is not None and moved is not None and hasattr(moved, "lineno"):
             since = f", which is on `{place.text}` since line {moved.lineno}" if place.text else ""
-            related = (Related(source.span(moved), f"{other} gets its device here"), *related)
+            here = Related(source.span(moved), f"{other} gets its device here")
+            related = (here, *came_from(moved, "by this"), *related)
         origin = first.meeting.value.source
         if origin.startswith("`"):
             made = f"`{first.meeting.value.name}`" if first.meeting.value.name else origin

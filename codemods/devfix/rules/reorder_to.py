@@ -10,6 +10,7 @@ from typing import ClassVar
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding, Related, Safety
 from devfix.flow import Flow
+from devfix.flow.outside import came_from
 from devfix.source import Source
 from devfix.surgery.arrivals import Surgery, surgeries, surgery_path
 from devfix.surgery.late import late_moves
@@ -284,9 +285,19 @@ print(model(torch.ones(1, 4, device=device)).sum().item())
             title=title,
             edits=edits,
             safety=safety,
-            related=tuple(
-                Related(source.span(move.node), f"`{plan.path or 'the module'}` is moved here")
-                for move in plan.early
+            related=(
+                *(
+                    Related(source.span(move.node), f"`{plan.path or 'the module'}` is moved here")
+                    for move in plan.early
+                ),
+                *(
+                    related
+                    for arrival in surgery.arrivals
+                    if arrival.child is not None
+                    for related in came_from(
+                        arrival.child.node, f"what `{arrival.via}` attaches is made here"
+                    )
+                ),
             ),
         )
 

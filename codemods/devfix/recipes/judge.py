@@ -1,0 +1,122 @@
+"""The rule: which entries of a recipe does its Brain run where nobody has moved them?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from devfix.recipes.files import Files
+from devfix.recipes.holding import Holders, registered
+from devfix.recipes.library import Library
+from devfix.recipes.making import Maker
+from devfix.recipes.pairing import paired
+from devfix.recipes.recipe import Recipe, class_of
+from devfix.recipes.running import reads_raw
+from devfix.recipes.usage import Usage, Use
+
+_PLAIN = "forward"
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One entry that must be moved. `entry` is what is defined, `name` how it is to be listed."""
+
+    name: str
+    entry: str
+    usage: Usage
+    use: Use
+    holder: str = ""  # the used entry that runs it
+    unlisted: bool = False  # the script takes it from `self.modules`, where it is not
+    weighted: bool = True  # it has parameters, and not only buffers
+    known: bool = True  # its class was read
+
+
+class Judge:
+    """One recipe with everything around it."""
+
+    def __init__(self, recipe: Recipe, files: Files) -> None:
+        self.recipe, self.files = recipe, files
+        self.library = Library(files)
+        self.maker = Maker(self.library)
+        self.holders = Holders(self.library, self.maker)
+
+    def cases(self) -> Iterator[Case]:
+        """What is wrong, in the order of the file."""
+        if not self.recipe.clear:
+            return
+        usages = tuple(found for found in paired(self.recipe, self.files) if found.script.lists_modules)
+        if not usages:
+            return
+        folders = dict.fromkeys(_folder(found) for found in usages)
+        self.library = Library(self.files, *folders)
+        self.maker = Maker(self.library)
+        self.holders = Holders(self.library, self.maker)
+        reached = registered(self.recipe, self.maker)
+        found: dict[str, Case] = {}
+        for name in self.recipe.entries:
+            case = self._unlisted(name, usages) or self._unmoved(name, usages, reached)
+            if case is not None and name not in found:
+                found[name] = case
+        yield from found.values()
+
+    # --- self.modules.x, and no x there ---------------------------------------------------------
+
+    def _unlisted(self, name: str, usages: tuple[Usage, ...]) -> Case | None:
+        recipe = self.recipe
+        node = recipe.entries[recipe.target(name)]
+        if name in recipe.listed or not node.tag.startswith(("!new:", "!apply:")):
+            return None
+        cls = self.library.find(class_of(node))
+        if cls is not None and self.maker.is_module(cls) is False:
+            return None
+        for found in usages:
+            uses = [use for use in found.listed_uses if use.name == name]
+            if uses and name not in found.given:
+                sure = [use for use in uses if use.sure]
+                return Case(name, name, found, (sure or uses)[0], unlisted=True, known=cls is not None)
+        return None
+
+    # --- self.hparams.x, moved by nobody ---------------------------------------------------------
+
+    def _unmoved(self, name: str, usages: tuple[Usage, ...], reached: frozenset[str]) -> Case | None:
+        recipe = self.recipe
+        if not recipe.made(name) or name in recipe.listed or name in reached:
+            return None
+        case: Case | None = None
+        for found in usages:
+            if found.moves(name) or name in found.given:
+                return None
+            mine = self._used(name, found)
+            if mine is not None and case is None:
+                case = mine
+        return case
+
+    def _used(self, name: str, found: Usage) -> Case | None:
+        uses = [use for use in found.uses if self.recipe.target(use.name) == name]
+        weighted, raw = self._matters(name, uses)
+        if uses and (weighted or raw):
+            return Case(name, name, found, uses[0], weighted=weighted)
+        if not weighted:
+            return None
+        used = {self.recipe.target(use.name): use for use in found.uses}
+        for holder in self.holders.ways(self.recipe, name, used):
+            if not found.moves(holder):
+                return Case(name, name, found, used[holder], holder=holder)
+        return None
+
+    def _matters(self, name: str, uses: list[Use]) -> tuple[bool, bool]:
+        """Has it parameters for sure, and does running it read what only `to` moves?"""
+        node = self.recipe.entries[name]
+        dotted, arguments = class_of(node), self.recipe.arguments(node)
+        if self.maker.weighted(dotted, arguments):
+            return True, True
+        cls = self.library.find(dotted)
+        if cls is None or self.maker.is_module(cls) is not True or not uses:
+            return False, False
+        return False, reads_raw(self.library, self.maker.make(cls, arguments))
+
+
+def _folder(found: Usage) -> str:
+    import os
+
+    return os.path.dirname(found.script.path)

@@ -1,0 +1,59 @@
+"""Annotations of GitHub Actions: workflow commands that a job prints.
+
+https://docs.github.com/actions/reference/workflow-commands-for-github-actions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from devfix.report import PlacedFinding, Report
+from devfix.review.names import posix
+
+
+def render(report: Report) -> str:
+    """One line for each finding and each error; without the last line's end."""
+    return "\n".join(_lines(report))
+
+
+def _lines(report: Report) -> Iterator[str]:
+    for result in report.results:
+        for finding in result.findings:
+            yield _command("warning", _where(result.path, finding), _text(result.path, finding))
+    for error in report.errors:
+        yield _command("error", {"file": posix(error.path), "title": f"devfix: {error.stage}"}, error.message)
+
+
+def _where(path: str, finding: PlacedFinding) -> dict[str, str]:
+    place = finding.place
+    where = {"file": posix(path), "line": str(place.line)}
+    if not place.cell:
+        where["col"] = str(place.column)
+        where["endLine"] = str(place.end_line)
+        if place.end_line == place.line:
+            where["endColumn"] = str(place.end_column)
+    where["title"] = f"devfix {finding.codemod}"
+    return where
+
+
+def _text(path: str, finding: PlacedFinding) -> str:
+    lines = [finding.message]
+    for other in finding.related:
+        at = f"{posix(other.path or path)}:{other.line}: " if other.line else ""
+        lines.append(f"{at}{other.message}")
+    if finding.fix is not None:
+        lines.append(f"fix ({finding.fix.safety.label}): {finding.fix.title}")
+    return "\n".join(lines)
+
+
+def _command(name: str, properties: dict[str, str], text: str) -> str:
+    given = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
+    return f"::{name} {given}::{_data(text)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
