@@ -6,7 +6,6 @@ in the worker. "Git lines" are lines that end with LF only, 0-based: the lines o
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 from devfix.findings import Safety, TextEdit
@@ -94,6 +93,8 @@ class PlacedFinding:
 
         The path is not in it, and two findings of one file may share a key.
         """
+        import hashlib
+
         parts = "\0".join((self.codemod, self.scope, " ".join(self.code.split())))
         return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

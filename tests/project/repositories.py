@@ -83,8 +83,9 @@ def found(root: Path, *paths: str, **options: object) -> list[str]:
     """`file:line codemod` of every finding; errors raise."""
     made = report(root, paths, **options)  # type: ignore[arg-type]
     assert not made.errors, made.errors
+    top = root.resolve()
     return [
-        f"{Path(result.path).resolve().relative_to(root.resolve()).as_posix()}:{finding.place.line} {finding.codemod}"
+        f"{Path(result.path).resolve().relative_to(top).as_posix()}:{finding.place.line} {finding.codemod}"
         for result in made.results
         for finding in result.findings
     ]

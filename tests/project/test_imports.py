@@ -39,9 +39,9 @@ FOUND = {
     "stars in a circle": ({"a.py": "from b import *", "b.py": "from a import *\nfrom heads import *",
                            "heads.py": HEADS}, "from a import *"),
     "with a fallback": ({"heads.py": HEADS},
-                        "try:\n    from heads import attach_head\nexcept ImportError:\n    attach_head = None"),
+                        "try:\n    from heads import attach_head\nexcept OSError:\n    attach_head = None"),
     "inside of a function of the file": (
-        {"heads.py": HEADS}, "def attach_head(model):\n    from heads import attach_head as real\n    real(model)"
+        {"heads.py": HEADS}, "def attach_head(model):\n    from heads import attach_head as h\n    h(model)"
     ),
 }  # fmt: skip
 

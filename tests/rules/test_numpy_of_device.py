@@ -78,6 +78,8 @@ SILENT = {
     "cpu in place": "x = x.cpu()\nx.numpy()\n",
     "to cpu": "x.to('cpu').numpy()\nx.detach().to(torch.device('cpu')).numpy()\n",
     "a device named so": "def f(x, cpu_device):\n    x = x.to(cpu_device)\n    return x.numpy()\n",
+    "back to where it was": "def f(x, rows):\n    input_device = rows.where\n    y = x.to(input_device)\n"
+    "    return y.numpy()\n",
     "item and tolist": "np.mean(x.tolist())\nnp.sqrt(x[0, 0].item())\nplt.plot(x.tolist())\n",
     "forced": "x.numpy(force=True)\n",
     "sizes": "np.shape(x)\nnp.zeros(x.shape)\nnp.ndim(x)\nnp.random.permutation(x.shape[0])\n",

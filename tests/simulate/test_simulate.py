@@ -51,7 +51,8 @@ def test_a_device_that_is_not_there() -> None:
         "torch.eye(3, device='cuda').to_sparse()",
         "torch.cuda.CUDAGraph()",
         "torch.eye(3, device='cuda').histc()\ntorch.histogram(torch.ones(3, device='cuda'), bins=2)",
-        "torch.distributed.init_process_group('nccl', world_size=2, rank=0)",
+        "torch.ones(2, device='cuda').untyped_storage()._share_cuda_()",
+        "torch.ones(2, device='cuda').untyped_storage().resize_(64)",
     ],
 )
 def test_limits_are_refusals(code: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -125,6 +124,8 @@ def _write_beside(target: str, data: bytes) -> str:
     """A temporary file with `data` and the metadata of `target`; its name."""
     folder, name = os.path.split(target)
     try:
+        import tempfile
+
         descriptor, temporary = tempfile.mkstemp(prefix=f".{name[:40]}.", suffix=".devfix", dir=folder)
     except OSError as error:
         raise DocumentError(

@@ -78,6 +78,9 @@ class Calls(Methods):
         name = self.callee_name(func) if isinstance(func, (ast.Name, ast.Attribute)) else ""
         imported = bool(name) and not name.startswith(".") and self._imported(func)
         if isinstance(func, ast.Attribute) and not imported:
+            known = self.imported(path_of(func)) if name.startswith(".") else None
+            if known is not None:
+                return self._call_value(node, known, self._arguments(node), name)
             return self._method(node, func, self.ev(func.value))
         arguments = self._arguments(node)
         if looks_like_processor(name) and not imported and name not in self.state.names:

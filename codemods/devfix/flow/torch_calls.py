@@ -175,7 +175,9 @@ class TorchCalls(Meetings):
 
     def _on_host(self, node: ast.Call) -> bool:
         """Is a loader's dataset on the CPU, as far as can be seen? A small one may be moved as a whole."""
-        dataset = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "dataset"), None)
+        dataset = (
+            node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "dataset"), None)
+        )
         value = self.values.get(dataset, UNKNOWN) if dataset is not None else UNKNOWN
         if value.kind is Kind.INSTANCE and isinstance(value.node, ast.ClassDef):
             code = self.source.code(value.node)
@@ -184,7 +186,9 @@ class TorchCalls(Meetings):
 
     def _dataset(self, node: ast.Call, arguments: Arguments) -> Value:
         """`TensorDataset(x, y)`: where its tensors are."""
-        moved = any(v.kind is not Kind.UNKNOWN and v.place.where is not Where.DEFAULT for _, v, _ in arguments)
+        moved = any(
+            v.kind is not Kind.UNKNOWN and v.place.where is not Where.DEFAULT for _, v, _ in arguments
+        )
         return Value(Kind.ARRAY, node=node, name=_PLACED_DATASET) if moved else UNKNOWN
 
     def _moves_batches(self, collate: ast.expr) -> bool:

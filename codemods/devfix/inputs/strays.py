@@ -19,7 +19,9 @@ _RUNS = re.compile(
     r"compute|loss|__call__)(?:_\w+)?$|inference|get_\w*(?:features?|embeddings?|logits|latents?|indices|codes)$"
 )
 # Names of what is a tensor in about every program; a batch may hold lists of strings under others.
-_TENSOR_NAME = re.compile(r"(?:x|xb|data|inputs?|images?|imgs?|(?:batch_|b_)?[xX]|input_ids|pixel_values|features?)$")
+_TENSOR_NAME = re.compile(
+    r"(?:x|xb|data|inputs?|images?|imgs?|(?:batch_|b_)?[xX]|input_ids|pixel_values|features?)$"
+)
 
 
 @dataclass(eq=False)
@@ -66,7 +68,9 @@ def groups_of(flow: Flow, names: Names, scope: Scope, handled: set[str]) -> Iter
             device, safe = _device(flow, event, meeting)
             stray = Stray(event, meeting, device, safe)
             run = event.value.kind in (Kind.MODULE, Kind.PART)
-            doubtful = run and not certain(flow, stray) and not _TENSOR_NAME.match(base.id if whole and base else "")
+            doubtful = (
+                run and not certain(flow, stray) and not _TENSOR_NAME.match(base.id if whole and base else "")
+            )
             if not device or (doubtful and _left_on_purpose(binding, moved)):
                 continue
             held = isinstance(meeting.node, ast.Attribute) and isinstance(meeting.node.value, ast.Name)

@@ -137,7 +137,8 @@ def rebound(tree: ast.Module) -> frozenset[str]:
         node = todo.pop()
         targets: list[ast.expr] = []
         if isinstance(node, ast.Assign):
-            targets = node.targets
+            if not (isinstance(node.value, ast.Constant) and node.value.value is None):
+                targets = node.targets
         elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.For, ast.AsyncFor)):
             targets = [node.target]
         elif isinstance(node, (ast.With, ast.AsyncWith)):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from devfix.documents.yaml import Node
+from devfix.flow import torch_api
 from devfix.recipes.library import Class, Library
 from devfix.recipes.making import Maker
 from devfix.recipes.recipe import APPLY, NAME, NEW, Recipe, class_of
@@ -86,6 +87,8 @@ class Holders:
         return tuple(found)
 
     def _passes(self, node: Node, argument: str) -> bool:
+        if class_of(node) in torch_api.CONTAINERS:
+            return True
         cls = self.library.find(class_of(node)) if node.tag.startswith(NEW) else None
         if cls is None or node.tag.startswith((NAME, APPLY)):
             return False

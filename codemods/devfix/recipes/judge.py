@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from devfix.recipes.constants import UNKNOWN
 from devfix.recipes.files import Files
 from devfix.recipes.holding import Holders, registered
 from devfix.recipes.library import Library
@@ -113,6 +114,9 @@ class Judge:
         cls = self.library.find(dotted)
         if cls is None or self.maker.is_module(cls) is not True or not uses:
             return False, False
+        # A value that is `!ref` is a setting, which the command line may change.
+        settings = {key.value for key, value in node.pairs if value.tag == "!ref"}
+        arguments = {key: UNKNOWN if key in settings else value for key, value in arguments.items()}
         return False, reads_raw(self.library, self.maker.make(cls, arguments))
 
 

@@ -14,6 +14,7 @@ from devfix.recipes.script import Script, read_script
 from devfix.recipes.usage import Usage, usage
 
 _NEAR = 40  # scripts of one folder that are looked at
+_MAY_MISS = 0.15  # of what the only script beside a recipe asks for: some of it is for other recipes
 
 
 def paired(recipe: Recipe, files: Files) -> tuple[Usage, ...]:
@@ -28,7 +29,12 @@ def paired(recipe: Recipe, files: Files) -> tuple[Usage, ...]:
         near = literal
     else:  # one that opens a file by name opens that one, unless it takes any from the command line
         near = [script for script in near if not script.files or _takes_arguments(script)]
-    return tuple(found for script in near if (found := usage(script, recipe)).consistent)
+    found = tuple(usage(script, recipe) for script in near)
+    fits = tuple(item for item in found if not item.missing)
+    if len(found) == 1:
+        return found if found[0].missing <= _MAY_MISS else ()
+    best = max((item.fit for item in fits), default=0)
+    return tuple(item for item in fits if item.fit == best)
 
 
 def siblings(script: Script, recipe: Recipe, files: Files) -> Iterator[Recipe]:
@@ -52,7 +58,7 @@ def siblings(script: Script, recipe: Recipe, files: Files) -> Iterator[Recipe]:
                 other = Recipe(path, document.text)
             except YamlError:
                 continue
-            if usage(script, other).consistent:
+            if not usage(script, other).missing:
                 yield other
 
 

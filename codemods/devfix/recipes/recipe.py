@@ -27,7 +27,7 @@ def may_be_recipe(text: str | bytes) -> bool:
 @dataclass(frozen=True, eq=False)
 class Held:
     """A place where something is handed to constructors: the `!new:` around it, outermost first, each
-    with the name of the argument that leads on (a number where it has none)."""
+    with the name of the argument that leads on (a number where it has none). Without any it is an element."""
 
     entry: str
     links: tuple[tuple[Node, str], ...]
@@ -70,7 +70,7 @@ class Recipe:
     def clear(self) -> bool:
         """Is there a `modules:` whose entries are all in view?"""
         node = self.modules
-        if node is None or "!include:" in self.text and any(n.tag.startswith("!include:") for n in self.top):
+        if node is None or ("!include:" in self.text and any(n.tag.startswith("!include:") for n in self.top)):
             return False
         if node.kind == "mapping":
             return not node.tag and all(key.value != "<<" for key, _ in node.pairs)
@@ -129,7 +129,7 @@ class Recipe:
         found: dict[str, list[Held]] = {}
         for entry, node in self.entries.items():
             for name, links in self._links(node):
-                if name != entry and links:
+                if name != entry and (links or not node.tag) and entry != "modules":
                     found.setdefault(name, []).append(Held(entry, links))
         return {name: tuple(held) for name, held in found.items()}
 

@@ -37,13 +37,13 @@ class _Running:
             return False
         node = found[1]
         self.seen.add(node)
-        # A method that puts `self.x = self.x.to(x.device)` looks after it.
+        # What a method assigns itself, it moves there, or it follows the input.
         self.moved |= {
             target.attr
             for item in ast.walk(node)
             if isinstance(item, ast.Assign)
             for target in item.targets
-            if isinstance(target, ast.Attribute) and _is_self(target) and _moves(item.value)
+            if isinstance(target, ast.Attribute) and _is_self(target)
         }
         return self._block(node.body)
 

@@ -52,10 +52,17 @@ class Usage:
         return name in self.moved or EVERYTHING in self.moved
 
     @property
-    def consistent(self) -> bool:
-        """Has the recipe everything that the script cannot do without?"""
+    def fit(self) -> int:
+        """How many of the listed modules it uses, less those that it takes for listed and are not."""
+        used = {use.name for use in self.listed_uses}
+        return len(used & self.recipe.listed) - len(used - self.recipe.listed)
+
+    @property
+    def missing(self) -> float:
+        """The part of what the script cannot do without that the recipe does not have."""
         have = set(self.recipe.entries) | self.given
-        return self.required <= have and self.required_modules <= have | set(self.recipe.listed)
+        absent = self.required - have, self.required_modules - have - set(self.recipe.listed)
+        return len(absent[0] | absent[1]) / (len(self.required | self.required_modules) or 1)
 
 
 def usage(script: Script, recipe: Recipe) -> Usage:
@@ -76,9 +83,7 @@ def holds(found: Usage, test: ast.expr) -> bool | None:
     script, recipe = found.script, found.recipe
 
     def look(node: ast.expr) -> Any:
-        key = script.key_of(node)
-        if key and key in recipe.entries and key not in found.given:
-            return recipe.constant(key)
+        # Values are left open: the command line may set any of them.
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hasattr":
             if len(node.args) == 2 and isinstance(node.args[1], ast.Constant):
                 name = str(node.args[1].value)
@@ -148,11 +153,9 @@ class _Uses:
         if isinstance(node, (ast.With, ast.AsyncWith)):
             no_grad = no_grad or any(_without_gradients(item.context_expr) for item in node.items)
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            key = self.script.key_of(node.value)
-            if key:
-                self.aliases[node.targets[0].id] = key, node.value
-            else:
-                self.aliases.pop(node.targets[0].id, None)
+            self._alias(node.targets[0].id, node.value)
+        if isinstance(node, (ast.For, ast.AsyncFor)) and isinstance(node.target, ast.Name):
+            self._alias(node.target.id, node.iter)
         inner = sure and not isinstance(node, (ast.Try, ast.While, ast.For, ast.AsyncFor))
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.stmt):
@@ -161,6 +164,16 @@ class _Uses:
                 self.block(child.body, False, no_grad)
             else:
                 self.expressions(child, sure, no_grad)
+
+    def _alias(self, name: str, value: ast.expr) -> None:
+        inner = _container(value)
+        key = self.script.key_of(inner)
+        if key:
+            self.aliases[name] = key, inner
+        elif isinstance(inner, ast.Name) and inner.id in self.aliases:
+            self.aliases[name] = self.aliases[inner.id]
+        else:
+            self.aliases.pop(name, None)
 
     def expressions(self, node: ast.AST, sure: bool, no_grad: bool) -> None:
         if isinstance(node, ast.IfExp):
@@ -196,6 +209,7 @@ class _Uses:
             return
         function: ast.expr = node.func
         for _ in range(2):  # x(...) and x.method(...)
+            function = _container(function)
             key, where = self.script.key_of(function), function
             if isinstance(function, ast.Name) and function.id in self.aliases:
                 key, where = self.aliases[function.id]
@@ -208,6 +222,19 @@ class _Uses:
 
     def _use(self, name: str, node: ast.expr, sure: bool, no_grad: bool) -> Use:
         return Use(name, node, self.method, sure, no_grad or self.no_grad)
+
+
+def _container(node: ast.expr) -> ast.expr:
+    """What an element is taken from; `hparams["x"]` is no such thing."""
+    while isinstance(node, ast.Subscript) and not (
+        isinstance(node.slice, ast.Constant)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr in ("hparams", "modules")
+    ):
+        if isinstance(node.value, ast.Name):
+            break
+        node = node.value
+    return node
 
 
 def _leaves(body: list[ast.stmt]) -> bool:

@@ -23,6 +23,8 @@ _BY_NAME = frozenset(
 _TENSOR_METHODS = frozenset(
     {"unsqueeze", "expand", "type_as", "masked_fill", "bool", "long", "float", "contiguous", "to", "permute"}
 )
+# Libraries whose programs run on the default device: torch.set_default_device(...).
+_DEFAULT_DEVICE = frozenset({"pyro"})
 _CASTS = re.compile(r"\.half\(|\.double\(|\.bfloat16\(|float16|float64")
 
 
@@ -52,6 +54,8 @@ class Candidate:
 def candidates(source: Source, classes: tuple[ModuleClass, ...], maker: Maker) -> list[Candidate]:
     """Every attribute of the file's module classes that `register_buffer` would suit."""
     if any(call in source.text for call in torch_api.DEFAULT_DEVICE_CALLS):
+        return []
+    if any(name.partition(".")[0] in _DEFAULT_DEVICE for name in source.imports.values()):
         return []
     found: list[Candidate] = []
     for owner in classes:

@@ -18,6 +18,7 @@ from devfix.registration.values import (
     MAKES,
     NUMBER,
     STRICT_METHODS,
+    TENSOR_MEMBERS,
     UNKNOWN,
     Attribute,
     Is,
@@ -34,6 +35,7 @@ class Calling(Running):
     maker: Maker
     classes: dict[str, ModuleClass]
     moved: dict[Attribute, Meet]
+    _needed: set[str]
 
     @abstractmethod
     def _own(self, owner: ModuleClass, name: str) -> Val:
@@ -96,6 +98,8 @@ class Calling(Running):
         base = self._eval(base_node)
         if base.kind is Is.MODULE:
             return UNKNOWN
+        if base.kind is Is.GIVEN:
+            return self._given_call(name, base)
         if base.kind not in (Is.DEVICE, Is.PLAIN):
             return UNKNOWN
         if name in torch_api.TO_HOST or name in torch_api.NOT_TENSOR:
@@ -119,6 +123,18 @@ class Calling(Running):
         if name in STRICT_METHODS:
             return self._meet(node, [base, *values])
         return UNKNOWN if name in ("to", "type_as") and self._to_host(node, values) else DEVICE
+
+    def _given_call(self, name: str, base: Val) -> Val:
+        """A method of a parameter: a tensor's own ones keep the place."""
+        if name in torch_api.TO_HOST or name in torch_api.NOT_TENSOR:
+            return NUMBER
+        return base if name in TENSOR_MEMBERS or name in STRICT_METHODS else UNKNOWN
+
+    def _need(self, values: list[Val]) -> None:
+        """A layer is run on values: if they come from one parameter, it is on the device."""
+        for value in values[:1]:
+            if value.kind is Is.GIVEN and len(value.given) == 1:
+                self._needed |= value.given
 
     def _to_host(self, node: ast.Call, values: list[Val]) -> bool:
         """Is it moved to the CPU, or to where a plain attribute is?"""
@@ -174,6 +190,7 @@ class Calling(Running):
 
     def _module_call(self, node: ast.Call, module: Val, args: list[Val], values: list[Val]) -> Val:
         if self._strict(module):
+            self._need(args)
             self._meet(node, [*values, DEVICE])
             return DEVICE
         made = module.node
@@ -186,4 +203,6 @@ class Calling(Running):
                 forward = info.method("forward")
                 if forward is not None:
                     return self._inline(forward[0], forward[1], node, args, 1)
+            elif not name.startswith("torch.nn.") or name in torch_api.CONTAINERS:
+                self._need(args)
         return DEVICE if any(value.kind is Is.DEVICE for value in values) else UNKNOWN

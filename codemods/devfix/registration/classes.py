@@ -15,6 +15,10 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 _MODULE_ENDS = ("PreTrainedModel", "ModelMixin")
 _NOT_MODULES = frozenset({"object", "ABC", "Protocol", "Enum", "NamedTuple", "TypedDict", "Function"})
+# Libraries whose layers look like torch's.
+_OTHER_LIBRARIES = frozenset(
+    {"paddle", "jittor", "mindspore", "tensorflow", "keras", "flax", "mxnet", "oneflow", "tinygrad", "mlx"}
+)
 # Methods that decide themselves what moves along, or what counts as registered.
 _OWN_WAYS = frozenset(
     {
@@ -57,7 +61,7 @@ class Store:
 
     @property
     def part(self) -> ast.expr | None:
-        """What the attribute itself gets, where that is written out: of `self.a, self.b = [], []`, one list."""
+        """What the attribute itself gets, where that is written out: a list of `self.a, self.b = [], []`."""
         if self.form == "unpack":
             if isinstance(self.value, (ast.Tuple, ast.List)) and self.index < len(self.value.elts):
                 return self.value.elts[self.index]
@@ -187,6 +191,15 @@ class ModuleClass:
         return any(not _OWN_WAYS.isdisjoint(owner.methods) for owner in self.lineage)
 
     @cached_property
+    def is_container(self) -> bool:
+        """Is it a list, dict or sequence of modules, in which each module that is registered has a place?"""
+        return any(
+            self.source.code(base).rpartition(".")[2] in ("Sequential", "ModuleList", "ModuleDict")
+            for owner in self.lineage
+            for base in owner.node.bases
+        )
+
+    @cached_property
     def made_here(self) -> bool:
         """May the file make objects of the class? Examples in docstrings (`>>> ...`) aside."""
         text, call = self.source.text, f"{self.node.name}("
@@ -259,6 +272,8 @@ def module_classes(source: Source) -> tuple[ModuleClass, ...]:
                 or last.endswith(_MODULE_ENDS)
             ):
                 certain = True
+            elif name.partition(".")[0] in _OTHER_LIBRARIES:
+                refused = True
             elif last.endswith(frameworks.HOST_BASES) or "autograd" in name or last in _NOT_MODULES:
                 refused = refused or last not in ("ABC", "Protocol")
             else:

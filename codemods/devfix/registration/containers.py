@@ -68,7 +68,7 @@ class Containers:
 
     def find(self) -> Iterator[Container]:
         for owner in self.classes.values():
-            if owner.own_ways or owner.init is None or owner.super_call is None:
+            if owner.own_ways or owner.is_container or owner.init is None or owner.super_call is None:
                 continue
             names = [name for name, stores in owner.stores.items() if may_hold_modules(owner, stores)]
             if not names or _OWN_WAYS.search(owner.text):
@@ -209,6 +209,10 @@ class Containers:
             if not mine:
                 if self.source.enclosing(node, ast.ClassDef) in {o.node for o in self.classes.values()}:
                     continue  # of another class, by the same name
+                parent = self.source.parents[node]
+                methods = _DICT_METHODS if mapping else _LIST_METHODS
+                if isinstance(parent, ast.Attribute) and parent.attr not in methods:
+                    continue  # no list has that: it is something else by the same name
                 if self._use(node, mapping) != "fine":
                     return None
                 continue
@@ -266,20 +270,27 @@ class Containers:
         """
         parent = self.source.parents[node]
         if isinstance(parent, ast.Subscript) and not isinstance(parent.slice, ast.Slice):
-            around = self.source.parents[parent]
-            function: ast.AST = around if isinstance(around, ast.Attribute) else parent
-            call = self.source.parents[function]
-            calls = [call] if isinstance(call, ast.Call) and call.func is function else []
+            function: ast.AST = parent
+            around = up = self.source.parents[parent]
+            while isinstance(up, ast.Attribute) or (isinstance(up, ast.Subscript) and up.value is function):
+                function, up = up, self.source.parents[up]
+            if isinstance(up, ast.Call) and up.func is not function:
+                return "directly" if _checkpoints(up) and up.args[0] is function else ""
+            calls = [up] if isinstance(up, ast.Call) else []
+            if calls and isinstance(function, ast.Subscript) and function is not parent:
+                return "directly"  # `self.levels[i].blocks[j](x)`
             if isinstance(around, ast.Assign) and isinstance(around.targets[0], ast.Name):
                 calls = _calls_of(method, {around.targets[0].id})
         else:
-            up: ast.AST = node
-            while up in self.source.parents and not isinstance(up, (ast.For, ast.comprehension, ast.stmt)):
-                up = self.source.parents[up]
-            if not isinstance(up, (ast.For, ast.comprehension)):
+            loop: ast.AST = node
+            while loop in self.source.parents and not isinstance(
+                loop, (ast.For, ast.comprehension, ast.stmt)
+            ):
+                loop = self.source.parents[loop]
+            if not isinstance(loop, (ast.For, ast.comprehension)):
                 return ""
-            targets = {n.id for n in ast.walk(up.target) if isinstance(n, ast.Name)}
-            scope = up if isinstance(up, ast.For) else self.source.parents[up]
+            targets = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+            scope = loop if isinstance(loop, ast.For) else self.source.parents[loop]
             calls = _calls_of(scope, targets)
         run = ""
         for call in calls:
@@ -332,9 +343,17 @@ def _calls_of(scope: ast.AST, names: set[str]) -> list[ast.Call]:
     for node in ast.walk(scope):
         if isinstance(node, ast.Call):
             base = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+            if _checkpoints(node) and isinstance(node.args[0], ast.Name):
+                base = node.args[0]
             if isinstance(base, ast.Name) and base.id in names:
                 found.append(node)
     return found
+
+
+def _checkpoints(call: ast.Call) -> bool:
+    """`checkpoint(layer, x)` runs the layer."""
+    last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return "checkpoint" in last and bool(call.args)
 
 
 def _inner_names(scope: ast.AST, names: set[str]) -> set[str]:

@@ -21,7 +21,7 @@ _LAYER = re.compile(
 _NO_MAKERS = ("torch.", "numpy.", "math.", "functools.")
 _NO_MODULE = re.compile(
     r"^(?:int|float|str|bool|len|list|dict|tuple|set|range|zip|copy|partial|compose|open|type|getattr)$|act|func|fn|"
-    r"transform|augment|token|metric|sampl|loss|optim|sched|param|path|config|size|dim|shape|format|split|hook|"
+    r"transform|augment|token|metric|accuracy|measure|score|sampl|loss|optim|sched|param|path|config|size|dim|shape|format|split|hook|"
     r"Path|tensor|array|join|dropout|drop_?path|relu|pool|identity|upsampl|interpol|pad",
     re.IGNORECASE,
 )
@@ -101,7 +101,7 @@ class Holding:
         ):
             if not node.args:
                 return _EMPTY if node.func.id == "list" else NOTHING
-            if isinstance(node.args[0], (ast.ListComp, ast.GeneratorExp, ast.List)):
+            if isinstance(node.args[0], (ast.ListComp, ast.GeneratorExp, ast.List, ast.Name)):
                 return self.container(owner, node.args[0], depth + 1)
         if isinstance(node, ast.Call):
             return self._returned(owner, node, depth, whole=True)
@@ -227,7 +227,7 @@ class Holding:
         return NOTHING
 
     def _returned(self, owner: ModuleClass, node: ast.Call, depth: int, *, whole: bool) -> Held:
-        """What a function of the file, or a method of the class, returns: a list of modules, or one module."""
+        """What a function of the file or a method of the class returns: a list of modules, or one."""
         function: Method | None = None
         if isinstance(node.func, ast.Name):
             function = self.functions.get(node.func.id)

@@ -57,6 +57,7 @@ class Meetings(Calling):
         self.moved: dict[Attribute, Meet] = {}
         self._noted: dict[Attribute, Meet] = {}  # of the method that is run now
         self._kept: dict[Attribute, list[Val]] = {}
+        self._needed: set[str] = set()  # parameters that must be on the device
         self._modules: dict[tuple[str, str], Val] = {}
         self._fresh = {key: _plain(key, candidate) for key, candidate in candidates.items()}
         with_plain = {name for name, _ in candidates}
@@ -77,12 +78,18 @@ class Meetings(Calling):
         env: Env = {}
         for index, argument in enumerate(parameters(method)[1:]):
             env[argument.arg] = self._symbolic(owner, method, argument, index)
-        self._held, self._noted, self._kept = dict(self._fresh), {}, {}
-        self._visited.clear()
-        self._execute(owner, method, env)
+        self._needed = set()
+        self._run_through(owner, method, dict(env))
+        if self._needed:
+            self._run_through(owner, method, {**env, **dict.fromkeys(self._needed, DEVICE)})
         for key, meet in self._noted.items():
             if self._first_sight(key):
                 self.found.setdefault(key, meet)
+
+    def _run_through(self, owner: ModuleClass, method: Method, env: Env) -> None:
+        self._held, self._noted, self._kept = dict(self._fresh), {}, {}
+        self._visited.clear()
+        self._execute(owner, method, env)
 
     def _first_sight(self, key: Attribute) -> bool:
         """Is it what the constructor left that a method met, and are only tensors stored there later?
@@ -95,8 +102,9 @@ class Meetings(Calling):
         return all(value.kind in (Is.DEVICE, Is.PLAIN) for value in self._kept.get(key, ()))
 
     def _symbolic(self, owner: ModuleClass, method: Method, argument: ast.arg, index: int) -> Val:
+        given = Val(Is.GIVEN, given=frozenset({argument.arg}))
         if method.name != "forward":
-            return UNKNOWN  # it may prepare data on the CPU
+            return given  # it may prepare data on the CPU
         if argument.annotation is not None:
             return DEVICE if annotated_kind(argument.annotation) == "tensor" else UNKNOWN
         optional = False
@@ -117,7 +125,7 @@ class Meetings(Calling):
                         module = self._own(owner, parent.func.attr)
                         if module.kind is Is.MODULE and (index == 0 or self._strict(module)):
                             return DEVICE
-        return UNKNOWN
+        return given
 
     # --- expressions ---------------------------------------------------------------------------
 
@@ -183,9 +191,14 @@ class Meetings(Calling):
             dim = dims.broadcast(value.dim for value in plain)
             if not dims.solid(dim) and any(value.kind is Is.UNKNOWN for value in flat):
                 return UNKNOWN
+            given = [value for value in flat if value.kind is Is.GIVEN]
+            if given:
+                return Val(Is.GIVEN, given=frozenset[str]().union(*(value.given for value in given)))
             return Val(Is.PLAIN, frozenset[Attribute]().union(*(value.of for value in plain)), dim)
         if flat and all(value.kind is Is.NUMBER for value in flat):
             return NUMBER
+        if flat and all(value.kind in (Is.NUMBER, Is.GIVEN) for value in flat):
+            return Val(Is.GIVEN, given=frozenset[str]().union(*(value.given for value in flat)))
         return UNKNOWN
 
     def _note(self, value: Val, node: ast.expr) -> None:
@@ -216,7 +229,7 @@ class Meetings(Calling):
             if node.attr in ("weight", "bias") and self._strict(base):
                 return DEVICE
             return UNKNOWN
-        if base.kind in (Is.DEVICE, Is.PLAIN):
+        if base.kind in (Is.DEVICE, Is.PLAIN, Is.GIVEN):
             if node.attr in torch_api.NOT_TENSOR or node.attr == "device":
                 return Val(Is.NUMBER, node=node) if base.kind is Is.DEVICE else NUMBER
             return base
@@ -253,9 +266,14 @@ class Meetings(Calling):
                 return base.items[index] if -len(base.items) <= index < len(base.items) else UNKNOWN
             return join_all(list(base.items))
         if base.kind is Is.PLAIN:
-            if any(value.kind is Is.DEVICE for value in values):
-                self._note(base, node)  # a CUDA index into a CPU tensor
-                return DEVICE
+            strict = [p for p, v in zip(parts, values, strict=True) if v.kind is Is.DEVICE]
+            if strict:
+                if any(not _perhaps_number(part) for part in strict):
+                    self._note(base, node)  # a CUDA index into a CPU tensor
+                    return DEVICE
+                return UNKNOWN
+            if any(value.kind is Is.GIVEN for value in values):
+                return UNKNOWN
             whole = [
                 p for p, v in zip(parts, values, strict=True) if v.kind is Is.PLAIN and dims.solid(v.dim)
             ]
@@ -271,3 +289,11 @@ def _plain(key: Attribute, candidate: Candidate) -> Val:
     if candidate.parts:
         return Val(Is.UNKNOWN, items=tuple(Val(Is.PLAIN, of, item.dim) for item in made.items))
     return Val(Is.PLAIN, of, made.dim)
+
+
+def _perhaps_number(index: ast.expr) -> bool:
+    """`table[x[0][i]]`: an index without dimensions is a number, wherever it is."""
+    if not isinstance(index, ast.Subscript):
+        return False
+    parts = index.slice.elts if isinstance(index.slice, ast.Tuple) else [index.slice]
+    return not any(isinstance(part, (ast.Slice, ast.List)) for part in parts)

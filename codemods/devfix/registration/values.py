@@ -18,6 +18,7 @@ Attribute = tuple[str, str]  # class name, attribute name
 class Is(Enum):
     UNKNOWN = auto()
     PLAIN = auto()  # comes from plain attributes and from nothing that is on a device
+    GIVEN = auto()  # comes from a parameter of the method that is looked at, of which nothing is known
     DEVICE = auto()  # a tensor, or tensors, where the module is
     MODULE = auto()  # a submodule, or a container of some
     NUMBER = auto()  # host data that is no tensor
@@ -30,6 +31,7 @@ class Val:
     dim: int = dims.ANY
     items: tuple[Val, ...] = ()
     node: ast.AST | None = None  # of a MODULE: the call that made it
+    given: frozenset[str] = frozenset()  # of GIVEN: the parameters
 
 
 UNKNOWN = Val(Is.UNKNOWN)
@@ -119,6 +121,8 @@ def join(a: Val, b: Val) -> Val:
         return UNKNOWN
     if a.kind is Is.PLAIN:
         return Val(Is.PLAIN, a.of | b.of, dims.either(a.dim, b.dim))
+    if a.kind is Is.GIVEN:
+        return Val(Is.GIVEN, given=a.given | b.given)
     if len(a.items) == len(b.items):
         return Val(a.kind, items=tuple(join(x, y) for x, y in zip(a.items, b.items, strict=True)))
     return Val(a.kind)

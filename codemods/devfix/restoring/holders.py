@@ -146,7 +146,9 @@ def _averaged(flow: Flow, scope: Scope, call: ast.Call) -> Holder | None:
     """`ema = ModelEma(model)`: a copy of the weights, which no later move of the model reaches."""
     source = flow.source
     parent = source.parents.get(call)
-    if not isinstance(parent, (ast.Assign, ast.AnnAssign)) or any(k.arg in ("device", None) for k in call.keywords):
+    if not isinstance(parent, (ast.Assign, ast.AnnAssign)) or any(
+        k.arg in ("device", None) for k in call.keywords
+    ):
         return None
     target = parent.targets[0] if isinstance(parent, ast.Assign) else parent.target
     path, name = path_of(target), path_of(call.func)
@@ -165,7 +167,11 @@ def _averaged(flow: Flow, scope: Scope, call: ast.Call) -> Holder | None:
         return None
     model = path_of(call.args[0])
     inner = call.args[0]
-    if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == "parameters":
+    if (
+        isinstance(inner, ast.Call)
+        and isinstance(inner.func, ast.Attribute)
+        and inner.func.attr == "parameters"
+    ):
         model = path_of(inner.func.value)
     return Holder(call, path, f"the copy in `{path}`", (model,), sure) if model else None
 
@@ -184,9 +190,7 @@ def _copies(source: Source, name: str) -> bool:
     for node in source.definitions:
         if isinstance(node, ast.ClassDef) and node.name == name:
             starts = [
-                item
-                for item in node.body
-                if isinstance(item, ast.FunctionDef) and item.name == "__init__"
+                item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"
             ]
             text = source.code(starts[0]) if starts else ""
             moves = re.search(r"\.to\(|\.cuda\(|\bdevice\b", source.code(node))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from devfix.report import PlacedFinding, Report
-from devfix.review.names import posix
+from devfix.selection import posix
 
 
 def render(report: Report) -> str:

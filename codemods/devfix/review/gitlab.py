@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from devfix.report import Report
-from devfix.review.names import fingerprints, posix
+from devfix.selection import fingerprints, posix
 
 
 def render(report: Report) -> str:

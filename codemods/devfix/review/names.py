@@ -1,37 +1,11 @@
-"""Findings by names that outlive moved lines, and paths as machines want them."""
+"""Paths as machines want them."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections import Counter
-from collections.abc import Iterator
 from urllib.parse import quote
 
-from devfix.report import PlacedFinding, Report
-
-
-def fingerprints(report: Report) -> Iterator[tuple[str, PlacedFinding, str]]:
-    """Path, finding and fingerprint of every finding, in the report's order.
-
-    A fingerprint is made of the path, the codemod, the function and the code of the line; of equal ones
-    in a file the second one is told apart by its number.
-    """
-    for result in report.results:
-        seen: Counter[str] = Counter()
-        for finding in result.findings:
-            seen[finding.key] += 1
-            parts = f"{posix(result.path)}\0{finding.key}\0{seen[finding.key]}"
-            digest = hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-            yield result.path, finding, digest
-
-
-def posix(path: str) -> str:
-    """A path with forward slashes, relative to the working directory where it is below it."""
-    if os.path.isabs(path):
-        relative = os.path.relpath(path)
-        path = path if relative.startswith("..") else relative
-    return path.replace(os.sep, "/")
+from devfix.selection import posix
 
 
 def uri(path: str) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from devfix.findings import Safety
 from devfix.report import Report
-from devfix.review.names import posix
 from devfix.review.text import plural, printable
+from devfix.selection import posix
 
 _FOLDERS = 15
 

@@ -15,6 +15,7 @@ from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
 from devfix.flow.outside import came_from
 from devfix.inputs.edits import Mover
+from devfix.inputs.siblings import Forgotten, forgotten
 from devfix.inputs.strays import Group, certain, groups_of
 from devfix.names import Names
 
@@ -259,6 +260,20 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
             mover = Mover(flow, names, ", non_blocking=True" if self.non_blocking else "")
             for group in groups_of(flow, names, scope, handled):
                 yield self._report(mover, group)
+        for found in forgotten(flow):
+            yield self._forgotten(flow, found)
+
+    def _forgotten(self, flow: Flow, found: Forgotten) -> Finding:
+        source = flow.source
+        return self.finding(
+            source.span(found.node),
+            f"`{found.name}` is run as it comes, while `{found.mover}` moves its `{found.name}` to "
+            f"`{found.device}` first",
+            title=f"move `{found.name}` to `{found.device}`",
+            edits=found.edits,
+            safety=Safety.UNSAFE,
+            related=(Related(source.span(found.move), f"`{found.mover}` moves it here"),),
+        )
 
     def _dropped(self, flow: Flow, names: Names, event: Event, meetings: list[Event]) -> Finding | None:
         path, value = event.path, event.value

@@ -13,7 +13,7 @@ from devfix.findings import AppendCall, Edit, Finding, Related, Safety, WrapExpr
 from devfix.flow import Flow
 from devfix.flow.events import Scope, What
 from devfix.flow.frame import path_of
-from devfix.flow.lattice import UNKNOWN, Kind, Value
+from devfix.flow.lattice import UNKNOWN, Kind, Value, Where
 from devfix.names import Names
 from devfix.source import Source
 from devfix.spotting import lines_with, on_lines
@@ -38,6 +38,12 @@ _RETURNS_ANYTHING = re.compile(
 )
 
 
+# How a variable is called that says where the program computes.
+_CHOSEN = re.compile(
+    r"(?:^|[.\"'])_?(?:torch_|target_|compute_|cuda_|gpu_|model_)?(?:device|dev|gpu)s?(?:_\d|\d)?(?:\(\))?"
+    r"(?:$|[\"'\])])|cuda|gpu|accelerator|fabric",
+    re.IGNORECASE,
+)
 _OUTPUT = re.compile(r"the output of `(.*)`")
 # Methods that numpy arrays and images do not have.
 _TORCH_ONLY = frozenset(
@@ -273,8 +279,8 @@ class _Known:
         place = value.place
         if value.kind not in (Kind.TENSOR, Kind.ANY) or not place.on_device or place.guarded:
             return False
-        if "cpu" in place.text.lower():  # `self.cpu_device`
-            return False
+        if place.where is Where.SYMBOL and place.text and not _CHOSEN.search(place.text):
+            return False  # `self.cpu_device`, `input_device`: may well be the CPU
         output = _OUTPUT.match(value.source)
         if output is None:
             return True

@@ -141,9 +141,11 @@ class _Server:
         _close_all_but(requests, replies)
         server = _Server("cuda (simulated)", count, simulated=True, torch=self.torch)
         from devfix.simulate import CannotSimulate, enable
+        from devfix.simulate.processes import environment
 
         try:
             enable(count)
+            os.environ.update(environment(count))  # for what programs start
         except CannotSimulate as error:
             server.problem = f"CUDA devices cannot be simulated: {error}"
         server.serve(_Line(requests), _Line(replies))

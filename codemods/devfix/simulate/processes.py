@@ -75,14 +75,18 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
 
     def __init__(self, fail: Callable[[CannotSimulate], object]) -> None:
         self.fail = fail
+        self.busy = False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != "torch":
+        if fullname != "torch" or self.busy:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("torch")
+        self.busy = True
+        try:
+            spec = importlib.util.find_spec("torch")
+        finally:
+            self.busy = False
         if spec is None or spec.loader is None or spec.origin is None:
             return spec  # a folder that happens to have that name
         loader = spec.loader
@@ -90,7 +94,9 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            _begin(self.fail)
+            if self in sys.meta_path:  # libraries ask for the spec of torch without importing it
+                sys.meta_path.remove(self)
+                _begin(self.fail)
 
         loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

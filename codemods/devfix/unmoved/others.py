@@ -20,7 +20,6 @@ from devfix.unmoved.plan import made_at
 from devfix.unmoved.uses import Use, reads, use_of
 from devfix.unmoved.weights import maker, weighted
 
-
 _TRAINS = ("train", "fit", "finetune", "fine_tune")
 
 

@@ -29,7 +29,9 @@ _MODEL = re.compile(r"(?:^|[._])(?:models?|nets?|networks?|encoder|decoder|backb
 _WEIGHTED_USES = (
     "parameters(", "named_parameters(", "state_dict(", "load_state_dict(", "requires_grad_(", "train(", "eval("
 )  # fmt: skip
-_LAYER = re.compile(r"^[A-Z]\w*(?:Conv|Linear|Layer|Block|Attention|Embedding|Encoder|Decoder|Head|Net|MLP)s?\d*d?$")
+_LAYER = re.compile(
+    r"^[A-Z]\w*(?:Conv|Linear|Layer|Block|Attention|Embedding|Encoder|Decoder|Head|Net|MLP)s?\d*d?$"
+)
 _HOLDING = ("register_buffer", "register_parameter", "Parameter", "UninitializedParameter", "Buffer")
 
 

@@ -1,0 +1,307 @@
+"""One file: read, parsed, checked, rewritten until nothing applies. Catches every exception of it."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from devfix.around import Around
+from devfix.codemod import Codemod, wanting
+from devfix.documents import Document, digest_of, document_of, read_bytes
+from devfix.findings import Finding, Safety, TextEdit
+from devfix.place import back, git_lines, git_scopes, line_feeds, place_finding
+from devfix.report import Change, FileError, FileResult, Joint, PlacedFinding, Scope
+from devfix.selection import Selection
+from devfix.source import Source
+from devfix.suppress import skips_file, unsuppressed
+from devfix.trouble import BUG, Refused, explained
+
+if TYPE_CHECKING:
+    from devfix.joint import Begin
+
+PASSES = 10
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be done with every file of a run; goes to the workers.
+
+    With `repair`, fixes of at least `level` are applied, with a `selection` those of its findings only.
+    With `around`, a file's flow sees the files that it imports.
+    """
+
+    codemods: tuple[Codemod, ...]
+    level: Safety = Safety.SAFE
+    repair: bool = True
+    around: Around | None = None
+    selection: Selection | None = None
+
+    def file(self, path: str) -> FileResult:
+        """The result of a file that is still to be read.
+
+        This, `document` and `data` write nothing and raise nothing: whatever goes wrong is the
+        result's `error`, and then the result changes nothing.
+        """
+
+        def do(work: _Work) -> FileResult:
+            data = read_bytes(path)
+            if path.endswith(".ipynb") and not work.may_want(data):
+                return FileResult(path)  # taking a notebook apart costs more than a look at its bytes
+            return work.document(document_of(path, data))
+
+        return self._guarded(path, do)
+
+    def data(self, path: str, data: bytes) -> FileResult:
+        """The result of a file's bytes; `path` only names it."""
+        return self._guarded(path, lambda work: work.document(document_of(path, data)))
+
+    def document(self, document: Document, begin: Begin | None = None) -> FileResult:
+        """The result of one document; with `begin` from the text that joint fixes have made of it."""
+
+        def do(work: _Work) -> FileResult:
+            work.begin = begin
+            return work.document(document)
+
+        return self._guarded(document.path, do)
+
+    def _guarded(self, path: str, do: Callable[[_Work], FileResult]) -> FileResult:
+        work = _Work(self, path)
+        start = time.perf_counter()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # SyntaxWarnings of the analysed file are not ours
+                result = do(work)
+        except Exception as error:
+            stage, message = explained(error, work.stage)
+            result = FileResult(path, work.findings, error=FileError(path, stage, message))
+        return replace(result, seconds=time.perf_counter() - start)
+
+
+@dataclass
+class _Work:
+    """The work on one file; `stage` and `findings` outlive an exception."""
+
+    task: Task
+    path: str
+    stage: str = "read"
+    findings: tuple[PlacedFinding, ...] = ()
+    history: list[tuple[TextEdit, ...]] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    scopes: tuple[Scope, ...] = ()
+    feeds: list[int] = field(default_factory=list)
+    begin: Begin | None = None
+    joint: list[Joint] = field(default_factory=list)
+    selected: set[tuple[str, int]] | None = None  # codemod and start, in the text as it was read
+    asked: tuple[str, tuple[Codemod, ...]] = ("", ())  # a text, and which codemods want it
+
+    def may_want(self, data: bytes) -> bool:
+        """Has a notebook the words of a codemod at all? JSON writes them as Python does."""
+        text = data.decode("utf-8", "replace")
+        return bool(wanting(self.task.codemods, text))
+
+    def document(self, document: Document) -> FileResult:
+        """The result of one document; that of a notebook in the lines and cells of its file."""
+        result = self.python(document)
+        if not document.path.endswith(".ipynb"):
+            return result
+        from devfix.documents.notebook import Notebook
+        from devfix.place import change_in_notebook, finding_in_notebook
+
+        assert isinstance(document, Notebook)
+        problems = "; ".join(document.problems)
+        self.findings = tuple(finding_in_notebook(finding, document) for finding in result.findings)
+        return replace(
+            result,
+            findings=self.findings,
+            remaining=tuple(finding_in_notebook(finding, document) for finding in result.remaining),
+            changes=tuple(change_in_notebook(change, document) for change in result.changes),
+            scopes=(),
+            skipped=result.skipped or (f"cells that do not parse: {problems}" if problems else ""),
+        )
+
+    def python(self, document: Document) -> FileResult:
+        path, text = document.path, document.text
+        if self.begin is None:
+            self.asked = (text, wanting(self.task.codemods, text))
+            if not self.asked[1]:
+                return FileResult(path)
+            if skips_file(text):
+                return FileResult(path, skipped="devfix: skip-file")
+            source = self.parse(text)
+        else:
+            source = self.continued(document, self.begin)
+        seen = {text, source.text}
+        for number in range(PASSES + 1):
+            found, edits = self.check(source)
+            placed = tuple(place_finding(source, *pair) for pair in zip(found, edits, strict=True))
+            if number == 0:
+                self.select(document, source, found, edits)
+                placed = self.with_joint(document, found, edits, placed)
+                self.findings = placed
+            after = self.rewrite(source, found, edits) if self.task.repair else None
+            if after is None:
+                break
+            if after.text in seen or number == PASSES:
+                self.stage = "rewrite"
+                ids = ", ".join(sorted({change.codemod for change in self.changes}))
+                raise Refused(f"the fixes of {ids} come to no end, so none was applied; {BUG}")
+            seen.add(after.text)
+            source = after
+        if source.text == text:
+            return FileResult(path, self.findings, placed, joint=tuple(self.joint))
+        self.stage = "write"
+        return FileResult(
+            path,
+            self.findings,
+            placed,
+            before=document.data,
+            after=document.encode(source.text),
+            digest=document.digest,
+            changes=tuple(self.changes),
+            scopes=self.scopes,
+            joint=tuple(self.joint),
+        )
+
+    def continued(self, document: Document, begin: Begin) -> Source:
+        """The source that fixes over several files have made of a document."""
+        original = self.parse(document.text)
+        self.scopes, self.feeds = git_scopes(original), line_feeds(document.text)
+        if self.task.selection is not None:
+            self.select(document, original, *self.check(original))
+        self.history.extend(begin.history)
+        self.changes.extend(begin.changes)
+        return self.parse(begin.text)
+
+    def with_joint(
+        self,
+        document: Document,
+        found: list[Finding],
+        edits: list[tuple[TextEdit, ...] | str],
+        placed: tuple[PlacedFinding, ...],
+    ) -> tuple[PlacedFinding, ...]:
+        """The findings with what their fixes do in other files; those fixes are kept for later."""
+        if not any(finding.fix is not None and finding.fix.elsewhere for finding in found):
+            return placed
+        from devfix.joint import placed_joint
+
+        digest = digest_of(document.encode(self.begin.text)) if self.begin else document.digest
+        return tuple(
+            placed_joint(
+                one, finding, document.path, digest, edit, self.joint if self.is_selected(finding) else []
+            )
+            for one, finding, edit in zip(placed, found, edits, strict=True)
+        )
+
+    def select(
+        self,
+        document: Document,
+        source: Source,
+        found: list[Finding],
+        edits: list[tuple[TextEdit, ...] | str],
+    ) -> None:
+        """Note which findings of a document are to be repaired; later ones stem from those places."""
+        if self.task.selection is None or self.selected is not None:
+            return
+        placed = tuple(place_finding(source, *pair) for pair in zip(found, edits, strict=True))
+        if document.path.endswith(".ipynb"):
+            from devfix.documents.notebook import Notebook
+            from devfix.place import finding_in_notebook
+
+            assert isinstance(document, Notebook)
+            placed = tuple(finding_in_notebook(finding, document) for finding in placed)
+        keep = self.task.selection.keep(document.path, placed)
+        self.selected = {
+            (finding.codemod, finding.span.start) for finding, kept in zip(found, keep, strict=True) if kept
+        }
+
+    def is_selected(self, finding: Finding) -> bool:
+        return (
+            self.selected is None
+            or (finding.codemod, back(finding.span, self.history).start) in self.selected
+        )
+
+    def parse(self, text: str) -> Source:
+        self.stage = "parse"
+        return Source(text)
+
+    def check(self, source: Source) -> tuple[list[Finding], list[tuple[TextEdit, ...] | str]]:
+        """What the codemods say, in order, and the text edits of each fix (or why there are none)."""
+        from devfix.flow import analyse
+
+        self.stage = "check"
+        known, wanted = self.asked
+        wanted = wanted if known is source.text else wanting(self.task.codemods, source.text)
+        if not wanted:
+            return [], []
+        outside = None
+        if self.task.around is not None:
+            from devfix.project import outside as outside_of
+
+            outside = outside_of(self.task.around, self.path, source)
+        flow = analyse(source, outside)
+        unique = dict.fromkeys(finding for codemod in wanted for finding in codemod.check(flow))
+        found = sorted(
+            unsuppressed(source, tuple(unique)),
+            key=lambda finding: (finding.span, finding.codemod, finding.message),
+        )
+        flow.release()
+        self.stage = "rewrite"
+        return found, [self.edits(source, finding) for finding in found]
+
+    def edits(self, source: Source, finding: Finding) -> tuple[TextEdit, ...] | str:
+        if finding.fix is None:
+            return ()
+        from devfix.rewrite import CannotRewrite, text_edits  # libcst: only if there is a fix
+
+        try:
+            return text_edits(source, finding.fix)
+        except CannotRewrite as error:
+            return str(error) or "the code around it cannot be rewritten"
+
+    def rewrite(
+        self, source: Source, found: list[Finding], edits: list[tuple[TextEdit, ...] | str]
+    ) -> Source | None:
+        """The source with the fixes of this pass, or None if there is nothing to apply."""
+        wanted: list[tuple[Finding, tuple[TextEdit, ...]]] = [
+            (finding, edit)
+            for finding, edit in zip(found, edits, strict=True)
+            if finding.fix is not None
+            and not finding.fix.elsewhere
+            and self.is_selected(finding)
+            and finding.fix.safety >= self.task.level
+            and not isinstance(edit, str)
+            and edit
+        ]
+        if not wanted:
+            return None
+        from devfix import rewrite
+
+        if not self.history:
+            self.scopes, self.feeds = git_scopes(source), line_feeds(source.text)
+        chosen = [wanted[index] for index in rewrite.select([edit for _, edit in wanted], source)]
+        merged = rewrite.merge([edit for _, edit in chosen])
+        text = rewrite.apply(source.text, merged)
+        self.stage = "verify"
+        try:
+            rewrite.verify(source.text, merged, text)
+        except rewrite.CannotRewrite as error:
+            ids = ", ".join(sorted({finding.codemod for finding, _ in chosen}))
+            raise Refused(f"the fixes of {ids} were not applied: {error}; {BUG}") from error
+        after = self.parse(text)
+        self.changes.extend(self.change(*pair) for pair in chosen)
+        self.history.append(merged)
+        return after
+
+    def change(self, finding: Finding, edits: tuple[TextEdit, ...]) -> Change:
+        """A fix of this pass in the git lines of the file as it was read."""
+        assert finding.fix is not None
+        return Change(
+            finding.codemod,
+            finding.message,
+            finding.fix.title,
+            finding.fix.safety,
+            tuple(git_lines(self.feeds, back(edit.span, self.history)) for edit in edits),
+        )

@@ -1,0 +1,297 @@
+"""What is known of the functions, classes and constants of other files, and what comes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from repositories import HEADS, NET, found, report, training, write
+
+DEVICE = """
+import torch
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+"""
+MAKE = """
+from net import Net
+from config import DEVICE
+
+
+def on_device():
+    return Net().to(DEVICE)
+"""
+DATA = """
+from torch.utils.data import DataLoader
+
+
+def batches(data):
+    return DataLoader(data)
+"""
+RUNNER = """
+class Runner:
+    def __init__(self, model, device):
+        self.model = model.to(device)
+        self.device = device
+
+    def step(self, x):
+        return self.model(x.to(self.device))
+"""
+GROW = "\n    def grow(self):\n        self.more = nn.Linear(2, 2)\n"
+
+
+def scripts(body: str, *imports: str) -> str:
+    """A script; `body` begins on line 10."""
+    head = ["import torch", "from torch import nn", "from torch.utils.data import DataLoader", *imports]
+    return "\n".join([*head, *[""] * (9 - len(head)), body.strip("\n"), ""])
+
+
+# Name: files beside the script, its imports, its body, and the lines that are wrong, with the codemod.
+CASES: dict[str, tuple[dict[str, str], list[str], str, list[str]]] = {
+    "a head that is ready": (
+        {"heads.py": HEADS},
+        ["from heads import ready_head"],
+        """
+model = nn.Linear(2, 2)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model.to(device)
+ready_head(model, device)
+print(model(torch.ones(1, 2, device=device)))
+""",
+        [],
+    ),
+    "a function that moves what it is given": (
+        {"moves.py": "def place(model, device):\n    model.to(device)\n", "heads.py": HEADS},
+        ["from moves import place", "from heads import attach_head"],
+        """
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(2, 2)
+place(model, device)
+attach_head(model)
+place(model, device)
+print(model(torch.ones(1, 2, device=device)))
+""",
+        [],
+    ),
+    "a model that its maker moves": (
+        {"config.py": DEVICE, "net.py": NET,
+         "make.py": MAKE},
+        ["from make import on_device"],
+        """
+model = on_device()
+for x in DataLoader([torch.ones(4)]):
+    model(x)
+""",
+        ["11 move-inputs"],
+    ),
+    "a model that its maker leaves": (
+        {"net.py": NET, "make.py": "from net import Net\n\n\ndef make():\n    return Net()\n"},
+        ["from make import make"],
+        """
+model = make()
+for x in DataLoader([torch.ones(4)]):
+    model(x)
+""",
+        [],
+    ),
+    "a loader of another file": (
+        {"data.py": DATA},
+        ["from data import batches"],
+        """
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(2, 2).to(device)
+for x in batches([torch.ones(2)]):
+    model(x)
+""",
+        ["12 move-inputs"],
+    ),
+    "a loader whose batches are moved": (
+        {"data.py": "from torch.utils.data import DataLoader\n\n\ndef batches(data, device):\n"
+                    "    for x in DataLoader(data):\n        yield x.to(device)\n"},
+        ["from data import batches"],
+        """
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(2, 2).to(device)
+for x in batches([torch.ones(2)], device):
+    model(x)
+""",
+        [],
+    ),
+    "a class of modules": (
+        {"net.py": NET, "heads.py": HEADS, "config.py": DEVICE},
+        ["from net import Net", "from heads import attach_head", "from config import DEVICE"],
+        """
+model = Net()
+model.to(DEVICE)
+attach_head(model)
+print(model(torch.ones(1, 4, device=DEVICE)))
+""",
+        ["12 reorder-to"],
+    ),
+    "a method that attaches": (
+        {"net.py": NET + GROW, "config.py": DEVICE},
+        ["from net import Net", "from config import DEVICE"],
+        """
+model = Net()
+model.to(DEVICE)
+model.grow()
+print(model(torch.ones(1, 4, device=DEVICE)))
+""",
+        ["12 reorder-to"],
+    ),
+    "a method of a parent in a third file": (
+        {"base.py": NET.replace("Net", "Base") + GROW,
+         "net.py": "from base import Base\n\n\nclass Net(Base):\n    pass\n", "config.py": DEVICE},
+        ["from net import Net", "from config import DEVICE"],
+        """
+model = Net()
+model.to(DEVICE)
+model.grow()
+print(model(torch.ones(1, 4, device=DEVICE)))
+""",
+        ["12 reorder-to"],
+    ),
+    "a parent in another file": (
+        {"base.py": NET.replace("Net", "Base"), "heads.py": HEADS},
+        ["from base import Base", "from heads import attach_head"],
+        """
+class Net(Base):
+    pass
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Net()
+model.to(device)
+attach_head(model)
+print(model(torch.ones(1, 4, device=device)))
+""",
+        ["17 reorder-to"],
+    ),
+    "a class that places itself": (
+        {"net.py": NET.replace("nn.Linear(4, 2)", "nn.Linear(4, 2).to('cuda')")},
+        ["from net import Net"],
+        """
+model = Net()
+for x in DataLoader([torch.ones(4)]):
+    model(x)
+""",
+        [],
+    ),
+    "a device of another module, by its path": (
+        {"config.py": DEVICE},
+        ["import config"],
+        """
+model = nn.Linear(2, 2).to(config.DEVICE)
+for x in DataLoader([torch.ones(2)]):
+    model(x)
+""",
+        ["11 move-inputs"],
+    ),
+    "a device that is the CPU": (
+        {"config.py": "import torch\n\nDEVICE = torch.device('cpu')\n"},
+        ["from config import DEVICE"],
+        """
+model = nn.Linear(2, 2).to(DEVICE)
+for x in DataLoader([torch.ones(2)]):
+    model(x)
+""",
+        [],
+    ),
+    "a function that gives a device": (
+        {"config.py": "import torch\n\n\ndef pick():\n    return torch.device('cuda')\n"},
+        ["from config import pick"],
+        """
+where = pick()
+model = nn.Linear(2, 2).to(where)
+for x in DataLoader([torch.ones(2)]):
+    model(x)
+""",
+        ["12 move-inputs"],
+    ),
+    "a device-less world elsewhere": (
+        {"net.py": "import torch\n\ntorch.set_default_device('cuda')\n" + NET, "heads.py": HEADS},
+        ["from net import Net", "from heads import attach_head"],
+        """
+torch.set_default_device("cuda")
+model = Net()
+model.to("cuda")
+attach_head(model)
+print(model(torch.ones(1, 4)))
+""",
+        [],
+    ),
+    "an object that runs a model": (
+        {"runner.py": RUNNER},
+        ["from runner import Runner"],
+        """
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(2, 2)
+runner = Runner(model, device)
+for x in DataLoader([torch.ones(2)]):
+    runner.step(x)
+""",
+        [],
+    ),
+    "an object that moves a model which is run afterwards": (
+        {"runner.py": "class Runner:\n    def __init__(self, model, device):\n        model.to(device)\n"},
+        ["from runner import Runner"],
+        """
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(2, 2)
+runner = Runner(model, device)
+for x in DataLoader([torch.ones(2)]):
+    model(x)
+""",
+        ["13 move-inputs"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_facts(name: str, tmp_path: Path) -> None:
+    files, imports, body, wrong = CASES[name]
+    write(tmp_path, {"setup.py": "", **files, "train.py": scripts(body, *imports)})
+    assert found(tmp_path, "train.py") == [f"train.py:{line}" for line in wrong]
+
+
+def test_what_happens_at_two_removes_is_known_and_at_three_is_not(tmp_path: Path) -> None:
+    passing = "from {0} import attach_head as inner\n\n\ndef attach_head(model):\n    inner(model)\n"
+    write(
+        tmp_path,
+        {
+            "setup.py": "",
+            "heads.py": HEADS,
+            "second.py": passing.format("heads"),
+            "third.py": passing.format("second"),
+            "train.py": training("from second import attach_head"),
+            "train3.py": training("from third import attach_head"),
+        },
+    )
+    assert found(tmp_path, "train.py", "train3.py") == ["train.py:9 reorder-to"]
+
+
+def test_findings_name_the_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(
+        tmp_path,
+        {"setup.py": "", "pkg/heads.py": HEADS, "train.py": training("from pkg.heads import attach_head")},
+    )
+    monkeypatch.chdir(tmp_path)
+    (result,) = report(tmp_path, ["train.py"]).results
+    (finding,) = result.findings
+    places = [(related.path, related.line, related.column) for related in finding.related]
+    assert places == [("", 8, 1), ("pkg/heads.py", 6, 18)]
+
+    from devfix.findings import Safety
+    from devfix.review import text
+
+    lines = list(text.findings("train.py", result.findings, level=Safety.SAFE))
+    assert any("pkg/heads.py:6:18: what `attach_head` attaches is made here" in line for line in lines)
+
+
+def test_fixes_name_the_device_as_it_is_imported(tmp_path: Path) -> None:
+    body = "model = on_device()\nfor x in DataLoader([torch.ones(4)]):\n    model(x)\n"
+    imports = ["from make import on_device", "from config import DEVICE as device"]
+    write(tmp_path, {"setup.py": "", "config.py": DEVICE, "net.py": NET, "make.py": MAKE})
+    write(tmp_path, {"train.py": scripts(body, *imports)})
+    (result,) = report(tmp_path, ["train.py"]).results
+    (finding,) = result.findings
+    assert finding.fix is not None and finding.fix.title == "move `x` to `device`"

@@ -1,0 +1,224 @@
+"""The facts of a file depend on its project, not on what is analysed with it, in which order or process."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import pytest
+from devfix.codemod import registry
+from devfix.flow import analyse
+from devfix.flow.outside import Elsewhere
+from devfix.project import Projects
+from devfix.source import Source
+from repositories import HEADS, NET, found, training, write
+from test_facts import CASES, scripts
+
+# Three files that import each other, whose functions call each other, some of them in circles.
+CIRCLE = {
+    "setup.py": "",
+    "one.py": """
+        from torch import nn
+        from two import back, grow
+
+
+        def attach_head(model, depth=0):
+            model.head = nn.Linear(2, 2)
+            return ping(model)
+
+
+        def ping(model):
+            pong(model)
+            return back(model)
+
+
+        def pong(model):
+            ping(model)
+            grow(model)
+            return model
+        """,
+    "two.py": """
+        from torch import nn
+        from one import attach_head, ping
+        from three import Base
+
+
+        class Derived(Base):
+            pass
+
+
+        def grow(model):
+            model.extra = nn.Linear(2, 2)
+
+
+        def back(model):
+            ping(model)
+            attach_head(model)
+            return model
+        """,
+    "three.py": """
+        from torch import nn
+        from two import Derived, back
+
+
+        class Base(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(4, 2)
+
+
+        class Last(Derived):
+            def deepen(self):
+                back(self)
+                self.deep = nn.Linear(2, 2)
+        """,
+}
+LAST = "model = Last().to(device)\nmodel.deepen()"
+CALLS = ("from one import ping", "ping(model)"), ("from one import pong", "pong(model)"), (
+    "from one import attach_head", "attach_head(model)"), ("from two import back", "back(model)"), (
+    "from two import grow", "grow(model)"), ("from three import Last", LAST),  # fmt: skip
+
+
+def circle(root: Path) -> list[str]:
+    """The repository, and its scripts."""
+    write(root, CIRCLE)
+    names = []
+    for number, (imported, call) in enumerate(CALLS):
+        names.append(f"train{number}.py")
+        write(root, {names[-1]: training(imported, call)})
+    return names
+
+
+def messages(projects: Projects, path: Path) -> tuple[str, ...]:
+    source = Source(path.read_text())
+    flow = analyse(source, projects.outside(str(path), source))
+    codemods = [kind() for kind in registry().values()]
+    made = [f"{f.span} {f.codemod} {f.message} {f.fix}" for codemod in codemods for f in codemod.check(flow)]
+    flow.release()
+    return tuple(made)
+
+
+def test_the_order_of_questions_changes_nothing(tmp_path: Path) -> None:
+    names = circle(tmp_path)
+    alone = {name: messages(Projects(), tmp_path / name) for name in names}
+    assert sum(map(bool, alone.values())) >= 4
+    for order in itertools.permutations(names, 3):
+        projects = Projects()
+        assert {name: messages(projects, tmp_path / name) for name in order} == {n: alone[n] for n in order}
+
+
+def test_long_chains_end_at_the_same_place_wherever_one_begins(tmp_path: Path) -> None:
+    chain = "".join(f"def f{n}(model):\n    f{n + 1}(model)\n\n\n" for n in range(12))
+    chain += "def f12(model):\n    model.head = nn.Linear(2, 2)\n"
+    write(tmp_path, {"setup.py": "", "chain.py": f"from torch import nn\n\n\n{chain}"})
+    names = []
+    for n in range(13):
+        names.append(f"train{n}.py")
+        write(tmp_path, {names[-1]: training(f"from chain import f{n}", f"f{n}(model)")})
+    alone = [messages(Projects(), tmp_path / name) for name in names]
+    assert {"reorder-to" in str(made) for made in alone} == {True, False}
+    for order in (names, names[::-1], names[6:] + names[:6]):
+        projects = Projects()
+        made = {name: messages(projects, tmp_path / name) for name in order}
+        assert [made[name] for name in names] == alone
+
+
+def test_one_file_many_files_and_many_processes(tmp_path: Path) -> None:
+    names = circle(tmp_path)
+    for number in range(60):
+        imported, call = CALLS[number % len(CALLS)]
+        write(tmp_path, {f"more/t{number}.py": training(imported, call)})
+    whole = found(tmp_path)
+    assert whole == found(tmp_path, jobs=2)
+    alone = [line for name in sorted(tmp_path.rglob("*.py")) for line in found(tmp_path, str(name))]
+    assert sorted(whole) == sorted(alone)
+    assert {line.partition(":")[0] for line in whole} >= set(names[:4])
+
+
+def test_a_forgotten_file_is_found_out_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = circle(tmp_path)
+    alone = [messages(Projects(), tmp_path / name) for name in names]
+    monkeypatch.setattr("devfix.project.project.PROGRAMS", 1)
+    monkeypatch.setattr("devfix.project.project.OUTLINES", 1)
+    monkeypatch.setattr("devfix.project.files.SOURCES", 1)
+    projects = Projects()
+    for _ in range(2):
+        assert [messages(projects, tmp_path / name) for name in names] == alone
+
+
+def test_a_new_run_reads_anew(tmp_path: Path) -> None:
+    write(
+        tmp_path, {"setup.py": "", "heads.py": HEADS, "train.py": training("from heads import attach_head")}
+    )
+    assert found(tmp_path) == ["train.py:9 reorder-to"]
+    write(tmp_path, {"heads.py": "def attach_head(model):\n    pass\n"})
+    assert found(tmp_path) == []
+
+
+# --- the border --------------------------------------------------------------------------------
+
+
+def nodes(root: object) -> Iterator[ast.AST]:
+    """Every node that can be reached from a value, a place or an event."""
+    todo, seen = [root], set()
+    while todo:
+        one = todo.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, ast.AST):
+            yield one
+        elif isinstance(one, (list, tuple)):
+            todo.extend(one)
+        elif isinstance(one, dict):
+            todo.extend(one.values())
+        elif is_dataclass(one) and type(one).__name__ != "State":
+            todo.extend(getattr(one, field.name) for field in fields(one))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_node_of_another_file_comes_over(name: str, tmp_path: Path) -> None:
+    files, imports, body, _ = CASES[name]
+    write(tmp_path, {"setup.py": "", **files, "train.py": scripts(body, *imports)})
+    check_border(Projects(), tmp_path / "train.py")
+
+
+def test_no_node_of_another_file_comes_over_in_circles(tmp_path: Path) -> None:
+    projects = Projects()
+    for name in circle(tmp_path):
+        check_border(projects, tmp_path / name)
+
+
+def check_border(projects: Projects, path: Path) -> None:
+    source = Source(path.read_text())
+    flow = analyse(source, projects.outside(str(path), source))
+    own = set(ast.walk(source.tree))
+    reached = [*nodes(flow.scopes), *nodes(flow._values)]
+    assert reached
+    for node in reached:
+        assert node in own or isinstance(node, Elsewhere), ast.dump(node)
+        if isinstance(node, Elsewhere):
+            source.span(node)
+    flow.release()
+
+
+def test_classes_of_other_files_are_known_by_their_file_and_name(tmp_path: Path) -> None:
+    """Two classes of one name are two."""
+    write(
+        tmp_path,
+        {
+            "setup.py": "",
+            "a.py": NET,
+            "b.py": NET + "\n    def grow(self):\n        self.more = nn.Linear(2, 2)\n",
+            "train.py": training(
+                "from a import Net\nfrom b import Net as Other", "model = Net().to(device)\nmodel.grow()"
+            ),
+            "other.py": training(
+                "from a import Net\nfrom b import Net as Other", "model = Other().to(device)\nmodel.grow()"
+            ),
+        },
+    )
+    assert found(tmp_path) == ["other.py:11 reorder-to"]

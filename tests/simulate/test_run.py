@@ -1,0 +1,282 @@
+"""`devfix run`: programs of all kinds on simulated devices, and what is said of how they end."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., Ran]:
+    """Write a program and `devfix run` it in its folder."""
+
+    def start(program: str, *arguments: str, options: tuple[str, ...] = (), **environment: str) -> Ran:
+        (tmp_path / "program.py").write_text(program)
+        command = [sys.executable, "-m", "devfix", "run", *options]
+        if "-m" not in options:
+            command.append("program.py")
+        done = subprocess.run(
+            [*command, *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+            timeout=300,
+        )
+        real = "build for GPUs" in done.stderr and not environment
+        if real or "nothing was simulated" in done.stderr:
+            pytest.skip(done.stderr)
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return start
+
+
+def test_the_program_is_run_as_python_runs_it(run: Callable[..., Ran], tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("FACTOR = 3.0\n")
+    ran = run(
+        "import sys, beside, torch\n"
+        "x = torch.ones(2, device='cuda:1') * beside.FACTOR\n"
+        "print(__name__, __file__, sys.argv, x.tolist(), torch.cuda.device_count())\n"
+        "print(any('simulate' in path for path in sys.path), 'sitecustomize' in sys.modules)\n"
+        "sys.exit(int(sys.argv[2]))\n",
+        "--devices",
+        "7",
+        options=("--devices", "2"),
+    )
+    first, second = ran.out.splitlines()
+    assert first == f"__main__ {tmp_path / 'program.py'} ['program.py', '--devices', '7'] [3.0, 3.0] 2"
+    assert second == "False True"
+    assert (ran.code, ran.err) == (7, "")
+
+
+def test_a_module(run: Callable[..., Ran], tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__main__.py").write_text("import sys, torch\nprint(torch.ones(1).cuda().device, sys.argv[1:])\n")
+    assert run("", "package", "-m", "x", options=("-m",)).out == "cuda:0 ['-m', 'x']\n"
+
+
+def test_a_program_without_torch_pays_nothing(run: Callable[..., Ran]) -> None:
+    ran = run("import sys\nprint([name for name in sys.modules if name in ('torch', 'numpy', 'ctypes')])\n1 / 0\n")
+    assert (ran.code, ran.out) == (1, "[]\n")
+    assert ran.err.endswith("ZeroDivisionError: division by zero\n")
+
+
+def test_libraries_ask_whether_there_is_torch(run: Callable[..., Ran]) -> None:
+    program = "import importlib.util\nassert importlib.util.find_spec('torch')\nassert importlib.util.find_spec('torch')\n"
+    assert run(program + "import torch\nprint(torch.cuda.device_count())\n").out == "1\n"
+
+
+def test_a_sitecustomize_is_not_lost(run: Callable[..., Ran], tmp_path: Path) -> None:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text("print('custom', __file__)\n")
+    ran = run("import sitecustomize, torch\nprint(torch.cuda.device_count())\n", PYTHONPATH=str(folder))
+    line = f"custom {folder / 'sitecustomize.py'}\n"
+    assert ran.out == f"{line}{line}1\n"  # once in devfix's own process, once in the program's
+
+
+BUG = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(4, 4)
+        self.head = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Net()
+model.to(device)
+model.head = torch.nn.Linear(4, 3)
+model(torch.randn(2, 4).to(device))
+"""
+
+
+def test_a_device_error_is_explained(run: Callable[..., Ran]) -> None:
+    ran = run(BUG)
+    assert ran.code == 1
+    traceback, told = ran.err.split("devfix: this is a device error, raised on cuda (simulated)\n")
+    assert traceback.startswith("Traceback (most recent call last):\n")
+    assert "devfix" not in traceback and "_ops.py" not in traceback
+    assert "RuntimeError: Expected all tensors to be on the same device" in traceback
+    assert "program.py:11: `self.head` is on cpu, `self.body` is on cuda:0, `x` is on cuda:0\n" in told
+    assert "program.py:16:1: reorder-to: " in told or "program.py:15:1: reorder-to: " in told
+    assert "program.py:15: `model` is moved here" in told
+    assert told.rstrip().endswith("devfix apply --codemod reorder-to program.py")
+
+
+def test_an_error_that_is_not_about_devices(run: Callable[..., Ran]) -> None:
+    ran = run("import torch\ntorch.ones(2, 3, device='cuda') @ torch.ones(2, 3, device='cuda')\n")
+    assert ran.code == 1
+    assert "shapes cannot be multiplied" in ran.err and "devfix:" not in ran.err
+
+
+def test_causes_are_looked_at(run: Callable[..., Ran]) -> None:
+    program = BUG.replace("model(torch.randn", "try:\n    model(torch.randn")
+    ran = run(program + "except RuntimeError as error:\n    raise ValueError('training failed') from error\n")
+    assert "training failed" in ran.err and "simulate" not in ran.err.split("devfix: ")[0]
+    assert "devfix apply --codemod reorder-to program.py" in ran.err
+
+
+def test_a_crash_is_not_checked(run: Callable[..., Ran]) -> None:
+    ran = run("import ctypes, torch\nctypes.string_at(0)\n")
+    assert (ran.code, ran.err) == (2, "devfix: not checked: the simulated process crashed (SIGSEGV)\n")
+
+
+def test_limits_are_not_checked(run: Callable[..., Ran]) -> None:
+    ran = run("import torch\ntorch.eye(3, device='cuda').to_sparse()\n")
+    assert ran.code == 2
+    assert "devfix: not checked: " in ran.err and "limit of the simulator, not a bug" in ran.err
+    program = "import torch\ntry:\n    torch.eye(3, device='cuda').to_sparse()\nexcept RuntimeError:\n    print(1)\n"
+    ran = run(program)
+    assert (ran.code, ran.out) == (0, "1\n")
+    assert ran.err.startswith("devfix: not everything was checked: ")
+
+
+def test_refusals_end_the_process(run: Callable[..., Ran], tmp_path: Path) -> None:
+    """A torch that is laid out otherwise: a build for GPUs, here."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    # Runs after torch itself and before the devices are made: torch/version.py is what tells builds apart.
+    (folder / "sitecustomize.py").write_text(
+        "import importlib.machinery as machinery\n"
+        "real = machinery.SourceFileLoader.exec_module\n"
+        "def execute(self, module):\n"
+        "    real(self, module)\n"
+        "    if module.__name__ == 'torch.version':\n"
+        "        module.cuda = '12.8'\n"
+        "machinery.SourceFileLoader.exec_module = execute\n"
+    )
+    ran = run("import torch\nprint('on')\n", PYTHONPATH=str(folder))
+    assert (ran.code, ran.out) == (2, "")
+    assert re.search(r"devfix: cannot simulate CUDA devices: torch \S+ is a build for GPUs", ran.err)
+
+
+def test_no_such_program(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "devfix", "run", "none.py"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (2, "devfix: none.py: no such file\n")
+
+
+def test_compile_says_one_line(run: Callable[..., Ran]) -> None:
+    program = (
+        "import torch\n"
+        "net = torch.compile(torch.nn.Linear(2, 2).cuda())\n"
+        "@torch.compile(mode='reduce-overhead')\n"
+        "def twice(x):\n    return x + x\n"
+        "print(twice(net(torch.ones(1, 2, device='cuda'))).device)\n"
+    )
+    ran = run(program)
+    assert (ran.code, ran.out) == (0, "cuda:0\n")
+    assert ran.err == "devfix: torch.compile is replaced by eager execution (no GPU code generation)\n"
+
+
+# --- processes that the program starts -------------------------------------------------------------
+
+
+def test_subprocesses(run: Callable[..., Ran]) -> None:
+    ran = run(
+        "import subprocess, sys\n"
+        "code = 'import torch; print(torch.cuda.device_count(), torch.ones(1).cuda().device)'\n"
+        "subprocess.run([sys.executable, '-c', code], check=True)\n",
+        options=("--devices", "2"),
+    )
+    assert ran.out == "2 cuda:0\n"
+
+
+SPAWN = """
+import sys, torch, torch.multiprocessing as mp
+
+def work(rank):
+    if "bug" in sys.argv:
+        weight = torch.ones(2, 2, device="cuda")
+        torch.nn.functional.linear(torch.ones(1, 2), weight)
+    print(rank, torch.ones(1, device=f"cuda:{rank}").device, flush=True)
+
+if __name__ == "__main__":
+    mp.spawn(work, nprocs=2)
+"""
+
+
+def test_spawn(run: Callable[..., Ran]) -> None:
+    ran = run(SPAWN, options=("--devices", "2"))
+    assert sorted(ran.out.splitlines()) == ["0 cuda:0", "1 cuda:1"]
+    ran = run(SPAWN, "bug", options=("--devices", "2"))
+    assert ran.code == 1
+    assert "devfix: this is a device error" in ran.err
+
+
+GROUP = """
+import os, sys, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group(sys.argv[1])
+rank, device = dist.get_rank(), torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+torch.cuda.set_device(device)
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1)).to(device)
+net = DistributedDataParallel(net, device_ids=[device.index])
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(2):
+    torch.manual_seed(step + rank)
+    loss = net(torch.randn(6, 4, device=device)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+total = torch.ones(2, device=device) * (rank + 1)
+dist.all_reduce(total)
+parts = [torch.zeros(1, device=device) for _ in range(dist.get_world_size())]
+dist.all_gather(parts, torch.full((1,), rank + 5.0, device=device))
+objects = [None] * dist.get_world_size()
+dist.all_gather_object(objects, {"rank": rank})
+weights = [torch.zeros_like(net.module[0].weight) for _ in parts]
+dist.all_gather(weights, net.module[0].weight.detach())
+dist.barrier()
+try:
+    dist.all_reduce(torch.ones(1))
+    refused = "no"
+except RuntimeError as error:
+    refused = str(error)
+if rank == 0:
+    same = all(torch.equal(weights[0], other) for other in weights)
+    print(total.tolist(), [part.item() for part in parts], objects, same, total.device, flush=True)
+    print(dist.get_backend(), refused, flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(
+    "backend, processes, said",
+    [
+        ("nccl", 2, "nccl No backend type associated with device type cpu"),
+        ("gloo", 1, "gloo no"),
+    ],
+)
+def test_torchrun(run: Callable[..., Ran], backend: str, processes: int, said: str) -> None:
+    options = ("--devices", str(processes), "-m")
+    launcher = ("torch.distributed.run", "--standalone", f"--nproc_per_node={processes}", "program.py", backend)
+    ran = run(GROUP, *launcher, options=options)
+    assert ran.code == 0, ran.err
+    first, second = ran.out.splitlines()
+    total, parts = [float(sum(range(1, processes + 1)))] * 2, [5.0, 6.0][:processes]
+    objects = [{"rank": 0}, {"rank": 1}][:processes]
+    assert first == f"{total} {parts} {objects} True cuda:0"
+    assert second == said
