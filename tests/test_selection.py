@@ -12,6 +12,7 @@ from devfix.codemod import registry
 from devfix.discover import discover
 from devfix.documents.changed_lines import GitError, changed_lines
 from devfix.engine import run
+from devfix.findings import Safety
 from devfix.report import Report
 from devfix.selection import Selection, fingerprints
 from devfix.writing import write
@@ -37,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def analysed(*, repair: bool = False, selection: Selection | None = None, jobs: int = 1) -> Report:
     codemods = [registry()["move-inputs"]()]
-    return run(discover(["."]), codemods, repair=repair, selection=selection, jobs=jobs)
+    return run(discover(["."]), codemods, Safety.UNSAFE, repair=repair, selection=selection, jobs=jobs)
 
 
 def prints(report: Report) -> list[str]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from devfix.findings import AppendCall, Edit, Related
+from devfix.findings import AppendCall, Edit, Related, ReplaceExpression
 from devfix.flow import Flow
 from devfix.flow.events import Event, What
 from devfix.flow.lattice import Kind, Place
@@ -121,7 +121,14 @@ def _operands(known: _Gpus) -> Iterator[Remark]:
 
 
 def _moved(flow: Flow, node: ast.expr, gpu: Gpu) -> Edit:
-    return AppendCall(flow.source.span(node), f'.to("{gpu.name}")')
+    """A value on another GPU: where it is moved right there, by the other number."""
+    source = flow.source
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
+        told = node.args[0]
+        if node.func.attr in ("to", "cuda") and isinstance(told, ast.Constant):
+            number = isinstance(told.value, int) and gpu.index is not None
+            return ReplaceExpression(source.span(told), str(gpu.index) if number else f'"{gpu.name}"')
+    return AppendCall(source.span(node), f'.to("{gpu.name}")')
 
 
 def gpu_of(flow: Flow, place: Place) -> Gpu | None:

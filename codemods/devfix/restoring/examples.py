@@ -22,7 +22,7 @@ def checkpoint():
 torch.manual_seed(0)
 weights, state = checkpoint()
 model = nn.Linear(4, 2)
-{first}optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
 model.load_state_dict(weights)
 {second}optimizer.load_state_dict(state)
 {third}loss = model(torch.ones(3, 4, device=device)).pow(2).mean()
@@ -53,8 +53,8 @@ _MOVE = "model.to(device)\n"
 EXAMPLES: tuple[Example, ...] = (
     Example(
         "The optimizer's state is restored while the model is on the CPU",
-        _OPTIMIZER.format(first="", second="", third=_MOVE),
-        _OPTIMIZER.format(first="", second=_MOVE, third=""),
+        _OPTIMIZER.format(second="", third=_MOVE),
+        _OPTIMIZER.format(second=_MOVE, third=""),
         raises="same device|Expected all tensors",
     ),
     Example(
@@ -65,6 +65,6 @@ EXAMPLES: tuple[Example, ...] = (
     ),
     Example(
         "Trap: an optimizer that is made before the move, and restored after it",
-        _OPTIMIZER.replace("first}", "x}").format(x="", second=_MOVE, third=""),
+        _OPTIMIZER.format(second=_MOVE, third=""),
     ),
 )

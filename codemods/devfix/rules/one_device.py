@@ -46,7 +46,10 @@ class OneDevice(Codemod):
 
     default: ClassVar[bool] = False
     id: ClassVar[str] = "one-device"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (("cuda",), ("torch",))
+    words: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("cuda", "nccl", "DistributedDataParallel", "DDP("),
+        ("torch",),
+    )
     examples: ClassVar[tuple[Example, ...]] = (
         Example(
             "The visible devices are set before CUDA starts",
