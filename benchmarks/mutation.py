@@ -1,6 +1,6 @@
 """How many planted device bugs devfix finds and repairs.
 
-    python benchmarks/mutation.py [FOLDER...] [--planted N] [--seed N] [--limit N] [--run] [--all] [-v]
+    python benchmarks/mutation.py [FOLDER...] [--planted N] [--seed N] [--programs N] [--limit N] [--run] [--all] [-v]
 
 Takes programs that are right, plants one device bug at a time (`mutations/`), and asks devfix about
 each mutant. Without a folder, the programs are the repaired `examples/` and the `after` of every
@@ -10,9 +10,9 @@ example of a codemod. Nothing is written into a folder.
   that was changed (for `__init__` and buffers the class, for code of a module the file);
 - *fix*: one of them has a fix;
 - *equal*: `apply --unsafe` gives back what it makes of the right program, white space and comments aside;
-- *repaired*: equal or, with `--run` and for programs that run by themselves, the mutant raises on
-  CUDA (real or simulated) and the repaired one runs there, and prints the numbers that the right
-  program prints on the CPU.
+- *repaired*: of programs that run by themselves, with `--run`: the mutant raises on CUDA (real or
+  simulated), and the repaired one runs there and prints the numbers that the right program prints on
+  the CPU. Of the others: the repair is the right program in other words (`mutations/alike.py`).
 
 With `--run`, mutants of programs that run by themselves are in a table of their own, whose
 percentages are of those that raise; the others are harmless (or only slow), and counted apart.
@@ -39,6 +39,7 @@ from devfix.report import FileResult, Place, PlacedFinding
 from devfix.smoke import Runner, same_numbers
 from devfix.source import Source
 from mutations import moves, others
+from mutations.alike import alike
 from mutations.edits import Mutant
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -120,12 +121,14 @@ class Programs:
 
     codemods: tuple[Codemod, ...]
     texts: dict[str, str] = field(default_factory=dict)
+    _seen: set[str] = field(default_factory=set)
     results: dict[str, FileResult] = field(default_factory=dict)
     scripts: dict[str, Script] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)  # on the CPU, of those that run by themselves
 
     def add(self, name: str, text: str) -> None:
-        if text not in self.texts.values():
+        if text not in self._seen:
+            self._seen.add(text)
             self.texts[name] = text
 
     def source(self, name: str, text: str) -> str:
@@ -185,14 +188,16 @@ def planted_programs(number: int, programs: Programs) -> None:
         programs.add(f"planted program {seed}", plant(seed).text)
 
 
-def programs_of(folder: str, programs: Programs) -> None:
-    """The Python files of a folder that parse."""
-    for path in discover([folder]).files:
-        if path.endswith(".py"):
-            try:
-                programs.add(path, Document.read(path).text)
-            except DocumentError as error:
-                print(f"{path}: {error.message}", file=sys.stderr)
+def read_programs(paths: Iterable[str], programs: Programs) -> None:
+    """The files that could be broken: those that mention torch."""
+    for path in paths:
+        try:
+            text = Document.read(path).text
+        except DocumentError as error:
+            print(f"{path}: {error.message}", file=sys.stderr)
+        else:
+            if "torch" in text:
+                programs.add(path, text)
 
 
 def run_right_ones(programs: Programs, runner: Runner) -> None:
@@ -251,9 +256,10 @@ def judge(programs: Programs, runner: Runner | None, mutant: Mutant) -> Outcome 
     after = repaired_text(result, mutant.text)
     wanted = (programs.texts[mutant.program], repaired_text(right, programs.texts[mutant.program]))
     equal = any(same_code(after, text) for text in wanted)
+    like = equal or (bool(hits) and any(alike(mutant.kind, after, text) for text in wanted))
     output = programs.outputs.get(mutant.program)
     raised: bool | None = None
-    repaired = equal
+    repaired = like
     error = result.error.message if result.error else ""
     if runner is not None and output is not None:
         text = programs.source(mutant.program, mutant.text)
@@ -262,6 +268,8 @@ def judge(programs: Programs, runner: Runner | None, mutant: Mutant) -> Outcome 
         before = runner.run(text, "cuda")
         raised = before.status == "raised" if before.checked else None
         error = error or before.error
+        if not equal:
+            repaired = False
         if not equal and after != mutant.text:
             run = runner.run(programs.source(mutant.program, after), "cuda")
             repaired = run.status == "ok" and same_numbers(run.output, output)
@@ -326,6 +334,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", default="", help="of the examples, those whose name starts like this")
     parser.add_argument("--planted", type=int, default=0, help="random programs of the tests besides")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--programs", type=int, default=0, help="so many files, drawn by the seed; 0: all")
     parser.add_argument("--limit", type=int, default=0, help="mutants of each kind; 0: all")
     parser.add_argument("--run", action="store_true", help="run what runs by itself, on the CPU and on CUDA")
     parser.add_argument("--all", action="store_true", help="every codemod, not only those on by default")
@@ -342,8 +351,12 @@ def main(argv: Sequence[str] | None = None) -> list[Outcome]:
         own_programs(programs)
     programs.texts = {name: text for name, text in programs.texts.items() if name.startswith(arguments.only)}
     planted_programs(arguments.planted, programs)
-    for folder in arguments.folders:
-        programs_of(folder, programs)
+    paths = [
+        path for folder in arguments.folders for path in discover([folder]).files if path.endswith(".py")
+    ]
+    if 0 < arguments.programs < len(paths):
+        paths = sorted(random.Random(arguments.seed).sample(paths, arguments.programs))
+    read_programs(paths, programs)
     with Runner() as runner:
         if arguments.run:
             run_right_ones(programs, runner)
@@ -356,7 +369,7 @@ def main(argv: Sequence[str] | None = None) -> list[Outcome]:
     if arguments.run:
         print(f"\nRun: {len(programs.outputs)} programs that run by themselves")
         print("\n".join(table(ran, run=True)))
-        print("\nNot run: the others, repaired only where equal")
+        print("\nNot run: the others, repaired where alike")
     print("\n".join(table((one for one in outcomes if one.raised is None), run=False)))
     if arguments.v:
         for one in outcomes:

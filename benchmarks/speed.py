@@ -6,7 +6,8 @@ Timed are processes as a user starts them, interpreter start included: user + sy
 the process and of all its children, as the kernel counts it. The rounds are interleaved, so that
 a slow spell of the machine hits everybody. What is compared:
 
-- `devfix check` with the codemods that are on by default, in one process and in one per core;
+- `devfix check` with the codemods that are on by default, or those of `--codemod`, in one process and
+  in one per core;
 - TorchFix, a linter of PyTorch code on LibCST, with its default rules (other bugs than devfix's);
 - `libcst.tool codemod` with a command that does nothing: what parsing with LibCST costs at least;
 - `ast.parse` of all files, and of those only that pass devfix's pre-filter (what devfix parses);
@@ -14,6 +15,9 @@ a slow spell of the machine hits everybody. What is compared:
 
 With `--sample N`, TorchFix and LibCST, and devfix beside them, see N files of the folder, drawn by
 `--seed`; `ast.parse` and devfix are compared on all of it as well.
+
+Only files named .py are measured, by everybody: devfix reads notebooks, too, but `ast.parse` and the
+others do not.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from devfix.codemod import registry
+from devfix.codemod import Codemod, registry, wanting
 from devfix.discover import discover
 from devfix.documents import Document, DocumentError
 
@@ -113,21 +117,20 @@ class Files:
     wanted_size: int
 
     @classmethod
-    def of(cls, paths: Sequence[str]) -> Files:
-        codemods = [kind() for kind in registry().values() if kind.default]
+    def of(cls, paths: Sequence[str], codemods: Sequence[Codemod]) -> Files:
         wanted = []
         for path in paths:
             try:
                 text = Document.read(path).text
             except DocumentError:
                 continue
-            if any(codemod.wants(text) for codemod in codemods):
+            if wanting(codemods, text):
                 wanted.append(path)
         return cls(tuple(paths), tuple(wanted), _size(paths), _size(wanted))
 
     def __str__(self) -> str:
         return (
-            f"{len(self.paths)} files, {self.size / 1e6:.2f} MB; "
+            f"{len(self.paths)} .py files, {self.size / 1e6:.2f} MB; "
             f"{len(self.wanted)} of them, {self.wanted_size / 1e6:.2f} MB, pass the pre-filter"
         )
 
@@ -146,12 +149,16 @@ class Bench:
         self.libcst: str = arguments.libcst_python if _has_libcst(arguments.libcst_python) else ""
         (scratch / "parse.py").write_text(_PARSE, encoding="utf-8")
         (scratch / "nothing.py").write_text(_NOTHING, encoding="utf-8")
+        self.codemods = _codemods(arguments.codemod)
+        self.named = bool(arguments.codemod)
         found = discover([os.path.abspath(arguments.folder)]).files
-        self.all = Files.of([os.path.abspath(path) for path in found])
+        python = [os.path.abspath(path) for path in found if path.endswith(".py")]
+        self.left_out = len(found) - len(python)
+        self.all = Files.of(python, self.codemods)
         self.sample = self.all
-        if 0 < arguments.sample < len(found):
+        if 0 < arguments.sample < len(python):
             chosen = random.Random(arguments.seed).sample(self.all.paths, arguments.sample)
-            self.sample = Files.of(sorted(chosen))
+            self.sample = Files.of(sorted(chosen), self.codemods)
 
     @property
     def sampled(self) -> bool:
@@ -176,7 +183,8 @@ class Bench:
     def own(self, name: str, files: Files) -> list[Contender]:
         """devfix and `ast.parse`."""
         folder = str(self.copy(name, files))
-        check = [self.python, "-m", "devfix", "check", folder]
+        chosen = [f"--codemod={codemod.id}" for codemod in self.codemods] if self.named else []
+        check = [self.python, "-m", "devfix", "check", *chosen, folder]
         codes = frozenset({0, 1, 2})  # 2: a file with a syntax error, which is fine here
         says = rf"findings? in .*\b{len(files.paths)} files?"
         return [
@@ -217,6 +225,15 @@ class Bench:
                 )
             )
         return found
+
+
+def _codemods(ids: Sequence[str]) -> list[Codemod]:
+    """The codemods of those ids; without any, those that are on by default."""
+    known = registry()
+    for id in ids:
+        if id not in known:
+            sys.exit(f"unknown codemod {id}; known are {', '.join(known)}")
+    return [kind() for id, kind in known.items() if (id in ids if ids else kind.default)]
 
 
 def _has_libcst(python: str) -> bool:
@@ -261,6 +278,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("folder")
     parser.add_argument("--torchfix", default="", help="command line; default: torchfix on PATH")
     parser.add_argument("--libcst-python", default=sys.executable, help="a Python that has LibCST")
+    parser.add_argument(
+        "--codemod", action="append", default=[], metavar="ID", help="only these; default: those that are on"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sample", type=int, default=0, help="files for TorchFix and LibCST; 0: all")
     parser.add_argument("--seed", type=int, default=0)
@@ -284,6 +304,10 @@ def main() -> None:
     missing = [name for name, command in tools.items() if not command]
     print(f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores")
     print(f"{arguments.folder}; {arguments.rounds} rounds")
+    chosen = "" if bench.named else " (those that are on by default)"
+    print(f"devfix with {', '.join(codemod.id for codemod in bench.codemods)}{chosen}")
+    if bench.left_out:
+        print(f"{bench.left_out} files that are not named .py (notebooks, stubs) are left out")
     _table("Start", start, start[0], [])
     if bench.sampled:
         _table(f"All: {bench.all}", own, own[0], [])

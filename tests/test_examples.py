@@ -35,7 +35,7 @@ class Program:
 TWO_DEVICES = r"RuntimeError: Expected all tensors to be on the same device"
 PROGRAMS = [
     Program("brain_recipe", "train.py", "device_type", ("--epochs", "2"), same_on_cuda=False),
-    Program("ctc_recipe", "train.py", TWO_DEVICES, found=False),  # its bug is in the YAML
+    Program("ctc_recipe", "train.py", TWO_DEVICES),
     Program("embedding_service", "service.py", TWO_DEVICES, devices=2),
     Program("gpt_classifier", "train.py", TWO_DEVICES, ("--epochs", "2")),
     Program("image_toolkit", "toolkit.py", TWO_DEVICES, ("--epochs", "2")),

@@ -56,8 +56,20 @@ def unregistered_buffers(program: str, source: Source) -> Iterator[Mutant | None
         given = function.args.args if isinstance(function, ast.FunctionDef) else []
         if isinstance(values[0], ast.Name) and values[0].id in {argument.arg for argument in given}:
             continue  # anything, and often None
+        if not _read_outside(source, call, attribute) or source.text.count(f'"{attribute}"') > 1:
+            continue
         edit = (source.span(call), f"self.{attribute} = {source.code(values[0])}")
         yield mutant("un-register a buffer", program, source, call, [edit])
+
+
+def _read_outside(source: Source, node: ast.AST, attribute: str) -> bool:
+    """Is an attribute read in other functions than the one that sets it? Else nobody can see the bug."""
+    home = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
+    return any(
+        source.enclosing(read, ast.FunctionDef, ast.AsyncFunctionDef) is not home
+        for read in source.walk()
+        if isinstance(read, ast.Attribute) and read.attr == attribute and isinstance(read.ctx, ast.Load)
+    )
 
 
 def plain_containers(program: str, source: Source) -> Iterator[Mutant | None]:
@@ -67,6 +79,10 @@ def plain_containers(program: str, source: Source) -> Iterator[Mutant | None]:
         if kind is None or call.keywords or len(call.args) > 1:
             continue
         if not isinstance(source.parents[call], (ast.Assign, ast.AnnAssign)):
+            continue
+        statement = source.parents[call]
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else statement
+        if isinstance(target, ast.Attribute) and not _read_outside(source, call, target.attr):
             continue
         is_list = kind == "ModuleList -> list"
         empty, plain = ("[]", "list") if is_list else ("{}", "dict")

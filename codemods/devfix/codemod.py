@@ -13,6 +13,7 @@ from devfix.findings import Edit, Finding, Fix, Related, Safety, Span
 
 if TYPE_CHECKING:
     from devfix.flow import Flow
+    from devfix.recipes.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,14 @@ class Example:
     raises: str = ""
     safety: Safety = Safety.SAFE
     options: tuple[tuple[str, str], ...] = ()
+    # A HyperPyYAML file beside the program, `hyperparams.yaml`, before and after.
+    recipe: str = ""
+    recipe_after: str = ""
+
+    def program(self, after: bool = False) -> str:
+        """What is to be run; it writes its recipe first."""
+        text, recipe = (self.after or "", self.recipe_after) if after else (self.before, self.recipe)
+        return f"open('hyperparams.yaml', 'w').write({recipe!r})\n{text}" if recipe else text
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,18 @@ class Codemod(ABC):
     ) -> Finding:
         fix = Fix(title, edits, safety) if edits else None
         return Finding(self.id, span, message, fix, related)
+
+
+@dataclass(frozen=True)
+class RecipeCodemod(Codemod):
+    """One that looks at HyperPyYAML recipes instead of Python files."""
+
+    def check(self, flow: Flow) -> Iterator[Finding]:
+        return iter(())
+
+    @abstractmethod
+    def check_recipe(self, recipe: Recipe) -> Iterator[Finding]:
+        """Yield what is wrong in one recipe, together with the files around it."""
 
 
 def wanting(codemods: Sequence[Codemod], text: str) -> tuple[Codemod, ...]:

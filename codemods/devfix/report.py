@@ -6,7 +6,8 @@ in the worker. "Git lines" are lines that end with LF only, 0-based: the lines o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from devfix.findings import Safety, TextEdit
 
@@ -210,6 +211,15 @@ class Report:
     @property
     def findings(self) -> int:
         return sum(len(result.findings) for result in self.results)
+
+    def only(self, keep: Callable[[str, Sequence[PlacedFinding]], Sequence[bool]]) -> Report:
+        """The report with those findings that `keep` selects from each file's."""
+        results = []
+        for result in self.results:
+            kept = keep(result.path, result.findings)
+            found = tuple(one for one, wanted in zip(result.findings, kept, strict=True) if wanted)
+            results.append(replace(result, findings=found))
+        return replace(self, results=tuple(result for result in results if result.noteworthy))
 
     @property
     def fixable(self) -> int:

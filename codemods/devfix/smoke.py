@@ -245,19 +245,19 @@ def smoke_examples(codemod: str, examples: Iterable[Example], runner: Runner | N
 def check_example(example: Example, runner: Runner | None = None) -> Iterator[Verdict]:
     """The verdicts on one example, on the CPU and then on CUDA."""
     runner = runner or _runner
-    cpu_before = runner.run(example.before, "cpu")
+    cpu_before = runner.run(example.program(), "cpu")
     yield _runs("before, on the CPU,", cpu_before)
     last = cpu_before
     if example.after is not None:
-        last = runner.run(example.after, "cpu")
+        last = runner.run(example.program(after=True), "cpu")
         yield _prints("after, on the CPU,", last, cpu_before, exact=True)
-    cuda_before = runner.run(example.before, "cuda")
+    cuda_before = runner.run(example.program(), "cuda")
     if example.raises:
         yield _raises(f"before, on {cuda_before.device},", cuda_before, example.raises)
     else:
         yield _prints(f"before, on {cuda_before.device},", cuda_before, cpu_before)
     if example.after is not None:
-        cuda_after = runner.run(example.after, "cuda")
+        cuda_after = runner.run(example.program(after=True), "cuda")
         yield _prints(f"after, on {cuda_after.device},", cuda_after, last)
 
 

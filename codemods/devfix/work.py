@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from devfix.around import Around
 from devfix.codemod import Codemod, wanting
-from devfix.documents import Document, digest_of, document_of, read_bytes
+from devfix.documents import RECIPES, Document, digest_of, document_of, read_bytes
 from devfix.findings import Finding, Safety, TextEdit
 from devfix.place import back, git_lines, git_scopes, line_feeds, place_finding
 from devfix.report import Change, FileError, FileResult, Joint, PlacedFinding, Scope
@@ -46,8 +46,10 @@ class Task:
         result's `error`, and then the result changes nothing.
         """
 
-        def do(work: _Work) -> FileResult:
+        def do(work: Work) -> FileResult:
             data = read_bytes(path)
+            if path.endswith(RECIPES) and not (b"!new:" in data and b"modules" in data):
+                return FileResult(path)  # most YAML files are no recipes
             if path.endswith(".ipynb") and not work.may_want(data):
                 return FileResult(path)  # taking a notebook apart costs more than a look at its bytes
             return work.document(document_of(path, data))
@@ -61,14 +63,14 @@ class Task:
     def document(self, document: Document, begin: Begin | None = None) -> FileResult:
         """The result of one document; with `begin` from the text that joint fixes have made of it."""
 
-        def do(work: _Work) -> FileResult:
+        def do(work: Work) -> FileResult:
             work.begin = begin
             return work.document(document)
 
         return self._guarded(document.path, do)
 
-    def _guarded(self, path: str, do: Callable[[_Work], FileResult]) -> FileResult:
-        work = _Work(self, path)
+    def _guarded(self, path: str, do: Callable[[Work], FileResult]) -> FileResult:
+        work = _work_of(path)(self, path)
         start = time.perf_counter()
         try:
             with warnings.catch_warnings():
@@ -80,8 +82,16 @@ class Task:
         return replace(result, seconds=time.perf_counter() - start)
 
 
+def _work_of(path: str) -> type[Work]:
+    if not path.endswith(RECIPES):
+        return Work
+    from devfix.recipes.work import RecipeWork
+
+    return RecipeWork
+
+
 @dataclass
-class _Work:
+class Work:
     """The work on one file; `stage` and `findings` outlive an exception."""
 
     task: Task
@@ -100,7 +110,18 @@ class _Work:
     def may_want(self, data: bytes) -> bool:
         """Has a notebook the words of a codemod at all? JSON writes them as Python does."""
         text = data.decode("utf-8", "replace")
-        return bool(wanting(self.task.codemods, text))
+        return bool(self.wanting(text))
+
+    def wanting(self, text: str) -> tuple[Codemod, ...]:
+        return wanting(self.task.codemods, text)
+
+    def skips(self, text: str) -> bool:
+        return skips_file(text)
+
+    def verify(self, before: str, edits: Sequence[TextEdit], after: str) -> None:
+        from devfix.rewrite import verify
+
+        verify(before, edits, after)
 
     def document(self, document: Document) -> FileResult:
         """The result of one document; that of a notebook in the lines and cells of its file."""
@@ -125,10 +146,10 @@ class _Work:
     def python(self, document: Document) -> FileResult:
         path, text = document.path, document.text
         if self.begin is None:
-            self.asked = (text, wanting(self.task.codemods, text))
+            self.asked = (text, self.wanting(text))
             if not self.asked[1]:
                 return FileResult(path)
-            if skips_file(text):
+            if self.skips(text):
                 return FileResult(path, skipped="devfix: skip-file")
             source = self.parse(text)
         else:
@@ -233,7 +254,7 @@ class _Work:
 
         self.stage = "check"
         known, wanted = self.asked
-        wanted = wanted if known is source.text else wanting(self.task.codemods, source.text)
+        wanted = wanted if known is source.text else self.wanting(source.text)
         if not wanted:
             return [], []
         outside = None
@@ -286,7 +307,7 @@ class _Work:
         text = rewrite.apply(source.text, merged)
         self.stage = "verify"
         try:
-            rewrite.verify(source.text, merged, text)
+            self.verify(source.text, merged, text)
         except rewrite.CannotRewrite as error:
             ids = ", ".join(sorted({finding.codemod for finding, _ in chosen}))
             raise Refused(f"the fixes of {ids} were not applied: {error}; {BUG}") from error

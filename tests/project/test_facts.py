@@ -219,6 +219,44 @@ print(model(torch.ones(1, 4)))
 """,
         [],
     ),
+    "a forward that moves its inputs": (
+        {"net.py": NET.replace("return self.fc(x)", "x = x.to(self.fc.weight.device)\n        return self.fc(x)")},
+        ["from net import Net"],
+        """
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Net().to(device)
+for x in DataLoader([torch.ones(4)]):
+    model(x)
+""",
+        [],
+    ),
+    "a forward of this file that moves its inputs": (
+        {},
+        [],
+        """
+class Net(nn.Module):
+    def forward(self, batch):
+        batch = {key: value.to("cuda") for key, value in batch.items()}
+        return batch["x"]
+
+
+model = Net().to("cuda")
+for x in DataLoader([torch.ones(4)]):
+    model(x)
+""",
+        [],
+    ),
+    "a forward that moves a mask to its input": (
+        {"net.py": NET.replace("return self.fc(x)", "return self.fc(x) * self.mask.to(x.device)")},
+        ["from net import Net"],
+        """
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Net().to(device)
+for x in DataLoader([torch.ones(4)]):
+    model(x)
+""",
+        ["12 move-inputs"],
+    ),
     "an object that runs a model": (
         {"runner.py": RUNNER},
         ["from runner import Runner"],

@@ -126,6 +126,32 @@ def test_long_chains_end_at_the_same_place_wherever_one_begins(tmp_path: Path) -
         assert [made[name] for name in names] == alone
 
 
+def test_calls_of_another_file_say_nothing_of_mine(tmp_path: Path) -> None:
+    """What one function of the file passes to a class is not what others pass to it."""
+    holder = """
+        from torch import nn
+
+
+        class Holder:
+            def __init__(self, net):
+                self.net = net
+
+        def make():
+            return Holder(nn.Linear(4, 2).to("cuda"))
+        """
+    write(
+        tmp_path, {"setup.py": "", "holder.py": holder, "a.py": training("from holder import make", "make()")}
+    )
+    mine = "held = Holder(net).net\nfor x in DataLoader([torch.ones(4)]):\n    held(x)"
+    write(
+        tmp_path, {"b.py": scripts(f"net = nn.Linear(4, 2)  # device\n{mine}", "from holder import Holder")}
+    )
+    alone = messages(Projects(), tmp_path / "b.py")
+    projects = Projects()
+    messages(projects, tmp_path / "a.py")
+    assert messages(projects, tmp_path / "b.py") == alone
+
+
 def test_one_file_many_files_and_many_processes(tmp_path: Path) -> None:
     names = circle(tmp_path)
     for number in range(60):

@@ -65,12 +65,16 @@ def test_the_program_is_run_as_python_runs_it(run: Callable[..., Ran], tmp_path:
 
 def test_a_module(run: Callable[..., Ran], tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "__main__.py").write_text("import sys, torch\nprint(torch.ones(1).cuda().device, sys.argv[1:])\n")
+    (tmp_path / "package" / "__main__.py").write_text(
+        "import sys, torch\nprint(torch.ones(1).cuda().device, sys.argv[1:])\n"
+    )
     assert run("", "package", "-m", "x", options=("-m",)).out == "cuda:0 ['-m', 'x']\n"
 
 
 def test_a_program_without_torch_pays_nothing(run: Callable[..., Ran]) -> None:
-    ran = run("import sys\nprint([name for name in sys.modules if name in ('torch', 'numpy', 'ctypes')])\n1 / 0\n")
+    ran = run(
+        "import sys\nprint([name for name in sys.modules if name in ('torch', 'numpy', 'ctypes')])\n1 / 0\n"
+    )
     assert (ran.code, ran.out) == (1, "[]\n")
     assert ran.err.endswith("ZeroDivisionError: division by zero\n")
 
@@ -272,7 +276,13 @@ dist.destroy_process_group()
 )
 def test_torchrun(run: Callable[..., Ran], backend: str, processes: int, said: str) -> None:
     options = ("--devices", str(processes), "-m")
-    launcher = ("torch.distributed.run", "--standalone", f"--nproc_per_node={processes}", "program.py", backend)
+    launcher = (
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc_per_node={processes}",
+        "program.py",
+        backend,
+    )
     ran = run(GROUP, *launcher, options=options)
     assert ran.code == 0, ran.err
     first, second = ran.out.splitlines()

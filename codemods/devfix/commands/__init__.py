@@ -1,28 +1,31 @@
-"""Commands that are loaded only when they are used, or listed in the help; each a module of its own."""
+"""The commands, a module each. They are loaded when they are used; what they need to work, when they work."""
 
 from __future__ import annotations
 
+import importlib
+
 import click
 
-NAMES = ("explain-error", "run", "smoke", "undo")
+# In the order of the help: name of the command -> module, and function in it.
+_HOMES = {
+    "check": ("check", "check"),
+    "diff": ("diff", "diff"),
+    "apply": ("apply", "apply"),
+    "undo": ("undo", "undo"),
+    "list": ("codemods", "list_"),
+    "explain": ("codemods", "explain"),
+    "explain-error": ("explain_error", "explain_error"),
+    "run": ("run", "run"),
+    "smoke": ("smoke", "smoke"),
+}
+NAMES = tuple(_HOMES)
 
 
 def load(name: str) -> click.Command | None:
-    """The command of that name; what it needs to work is loaded when it works."""
-    if name == "explain-error":
-        from devfix.commands.explain_error import explain_error
-
-        return explain_error
-    if name == "run":
-        from devfix.commands.run import run
-
-        return run
-    if name == "smoke":
-        from devfix.commands.smoke import smoke
-
-        return smoke
-    if name == "undo":
-        from devfix.commands.undo import undo
-
-        return undo
-    return None
+    """The command of that name, or None."""
+    if name not in _HOMES:
+        return None
+    module, function = _HOMES[name]
+    command = getattr(importlib.import_module(f"devfix.commands.{module}"), function)
+    assert isinstance(command, click.Command)
+    return command

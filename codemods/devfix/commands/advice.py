@@ -81,7 +81,9 @@ def _traceback(raised: Raised) -> str:
 
 def _lines(path: str, finding: PlacedFinding) -> Iterator[str]:
     name = shown(path)
-    yield printable(f"{name}:{finding.place.line}:{finding.place.column}: {finding.codemod}: {finding.message}")
+    yield printable(
+        f"{name}:{finding.place.line}:{finding.place.column}: {finding.codemod}: {finding.message}"
+    )
     for other in finding.related:
         where = f"{shown(other.path or path)}:{other.line}: " if other.line else ""
         yield printable(f"  {where}{other.message}")

@@ -6,9 +6,10 @@ A document is bytes that were read once, and the Python text in them. What a doc
 
 from devfix.documents.overlay import overlaid
 from devfix.documents.python import Document, DocumentError, digest_of, read_bytes
-from devfix.documents.replace import replace_file, replace_files
+from devfix.documents.replace import replace_file, replace_files, write_new
 
 __all__ = [
+    "RECIPES",
     "SUFFIXES",
     "Document",
     "DocumentError",
@@ -18,10 +19,12 @@ __all__ = [
     "read_bytes",
     "replace_file",
     "replace_files",
+    "write_new",
 ]
 
 # What a folder is searched for.
-SUFFIXES = (".py", ".ipynb")
+RECIPES = (".yaml", ".yml")
+SUFFIXES = (".py", ".ipynb", *RECIPES)
 
 
 def document_of(path: str, data: bytes) -> Document:

@@ -18,6 +18,16 @@ def replace_file(path: str, digest: str, data: bytes) -> None:
     replace_files([(path, digest, data)])
 
 
+def write_new(path: str, data: bytes) -> None:
+    """Write a file that a user named, whole or not at all, whatever was there. Raises DocumentError."""
+    with _naming(path):
+        target = os.path.realpath(path)
+        if os.path.isdir(target):
+            raise DocumentError("write", "is a folder; name a file")
+        temporary = _write_beside(target, data)
+        os.replace(temporary, target)
+
+
 def replace_files(files: Sequence[tuple[str, str, bytes]]) -> None:
     """Put new bytes in the place of files: (path, SHA-256 of what is there now, new bytes).
 

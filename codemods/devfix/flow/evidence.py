@@ -109,6 +109,21 @@ def makes_device_batches(name: str) -> bool:
     return "prefetch" in name.lower() or name == "create_loader" or name[:1].isupper()
 
 
+def moves_inputs(code: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Does a method move something that it is given, so that callers need not? `code` is its text."""
+    if ".to(" not in code and ".cuda(" not in code:
+        return False
+    arguments = node.args
+    given = [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    given += [one.arg for one in (arguments.vararg, arguments.kwarg) if one is not None]
+    names = "|".join(re.escape(name) for name in given if name != "self")
+    if not names:
+        return False
+    moved = rf"(?<![\w.])(?:{names})(?:\.\w+|\[[^\]\n]*\])*\.(?:to|cuda)\("
+    looped = rf"\bfor\b[^\n]*\bin\b[^\n]*(?<![\w.])(?:{names})\b"
+    return bool(re.search(moved, code) or re.search(looped, code))
+
+
 def annotation_text(node: ast.expr | None) -> str:
     """The name an annotation comes down to: `Optional[torch.Tensor]`, `"nn.Module" | None` included."""
     while node is not None:

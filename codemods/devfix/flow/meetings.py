@@ -7,6 +7,7 @@ import ast
 from devfix.flow.events import Meeting, What
 from devfix.flow.evidence import (
     looks_like_layer,
+    moves_inputs,
 )
 from devfix.flow.frame import Arguments, Frame, path_of
 from devfix.flow.lattice import (
@@ -45,6 +46,8 @@ class Meetings(Frame):
             place = replace(place, where=Where.UNKNOWN) if not place.on_device else place
             return Value(Kind.TENSOR, place, node=node, source=f"the output of `{path}`", sure=False)
         carriers = [(a, v, k) for a, v, k in arguments if v.kind in CARRIERS or v.kind is Kind.ANY]
+        if carriers and self._settles(callee, method or "forward"):
+            carriers = []
         unknown = place.where in (Where.UNKNOWN, Where.OF)
         # With a module at an unknown place, and parameters as inputs, callers decide.
         strays = tuple(
@@ -75,6 +78,15 @@ class Meetings(Frame):
         if known and (place.where is Where.DEFAULT or known[0].where is Where.OF):
             return Value(Kind.TENSOR, known[0], node=node, sure=False)
         return Value(Kind.TENSOR, UNPLACED, node=node, sure=False)
+
+    def _settles(self, callee: Value, method: str) -> bool:
+        """Does a module of a class in view move its inputs by itself?"""
+        info = self.program.class_names.get(callee.name)
+        if info is not None:
+            node = info.methods.get(method)
+            return node is not None and moves_inputs(self.source.code(node), node)
+        outside = self.program.outside
+        return outside is not None and outside.settles(callee, method)
 
     def _left_behind(
         self,

@@ -93,6 +93,10 @@ class Outside(ABC):
         """A method of a module, if it attaches or moves something of the module."""
 
     @abstractmethod
+    def settles(self, base: Value, name: str) -> bool:
+        """Does a method of a module move what it is given by itself?"""
+
+    @abstractmethod
     def attribute(self, base: Value, name: str, node: ast.expr) -> Value | None:
         """An attribute of an instance, as `__init__` leaves it."""
 

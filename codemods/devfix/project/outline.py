@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 
 from devfix.flow import torch_api
+from devfix.flow.evidence import moves_inputs
 from devfix.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -25,7 +26,7 @@ _HOLDS = re.compile(
 class Method:
     plain: bool  # no static method, property and the like
     changes: bool  # may move its object, or attach something to it
-    moves: bool  # moves something
+    moves: bool  # moves what it is given
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def _class(source: Source, node: ast.ClassDef) -> ClassOutline:
     for item in node.body:
         if isinstance(item, _FUNCTIONS):
             code = source.code(item)
-            moves = ".to(" in code or ".cuda(" in code
+            moves = moves_inputs(code, item)
             plain = not any(_special(decorator) for decorator in item.decorator_list)
             methods[item.name] = Method(plain, any(word in code for word in _CHANGING), moves)
             if item.name == "__init__":

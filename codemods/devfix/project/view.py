@@ -196,6 +196,14 @@ class View(Outside):
                 return Value(Kind.FUNCTION, name=self.project.name(found), form=OUTSIDE)
         return None
 
+    def settles(self, base: Value, name: str) -> bool:
+        found = self._method(base.name, name) if base.name.startswith(PREFIX) else None
+        if found is None:
+            return False
+        owner, _, method = found.name.rpartition(".")
+        holder = self.project.class_outline(Definition(found.path, owner, "class"))
+        return holder is not None and holder.methods[method].moves
+
     def attribute(self, base: Value, name: str, node: ast.expr) -> Value | None:
         definition = self.project.known.get(base.name)
         if definition is None:

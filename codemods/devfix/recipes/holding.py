@@ -116,11 +116,11 @@ class _Taint:
         if argument.isdigit() and int(argument) < len(parameters):
             argument = parameters[int(argument)]
         self.known = False
-        for _, node in self.methods:
-            arguments = node.args
+        for _, method in self.methods:
+            arguments = method.args
             names = {item.arg for item in (*arguments.args, *arguments.kwonlyargs)}
-            if node.name == "__init__" and argument in names:
-                self.names[node].add(argument)  # a base gets it by its name, mostly through **kwargs
+            if method.name == "__init__" and argument in names:
+                self.names[method].add(argument)  # a base gets it by its name, mostly through **kwargs
                 self.known = True
 
     def result(self) -> Treatment:
@@ -128,8 +128,8 @@ class _Taint:
             return Treatment()
         for _ in range(4):
             before = len(self.attributes), sum(map(len, self.names.values()))
-            for _, node in self.methods:
-                self._spread(node)
+            for _, method in self.methods:
+                self._spread(method)
             if before == (len(self.attributes), sum(map(len, self.names.values()))):
                 break
         runs = moves = False
@@ -184,9 +184,7 @@ class _Taint:
         if isinstance(node, (ast.Attribute, ast.Constant, ast.Compare, ast.Lambda)):
             return False
         return any(
-            self._has(child, method)
-            for child in ast.iter_child_nodes(node)
-            if isinstance(child, ast.expr)
+            self._has(child, method) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)
         )
 
     def _is(self, node: ast.expr, method: ast.FunctionDef) -> bool:

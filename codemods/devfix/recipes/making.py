@@ -68,6 +68,11 @@ class Maker:
 
     def make(self, cls: Class, arguments: Constants, depth: int = 0) -> Made:
         """What `cls(**arguments)` makes."""
+        if any(name.isdigit() for name in arguments):  # `!new:X [a, b]`
+            init = self.library.method(cls, "__init__")
+            names = _parameters(init[1])[1:] if init is not None else []
+            numbers = {str(index): name for index, name in enumerate(names)}
+            arguments = {numbers.get(name, name): value for name, value in arguments.items()}
         key = (cls.node, repr(sorted(arguments.items(), key=lambda item: item[0])))
         if key not in self._made:
             made = self._made[key] = Made(cls)
@@ -154,7 +159,7 @@ class _Init:
             return self._block(node.body, scope)
         if isinstance(node, ast.While):
             return False
-        sure = any([self._expression(child, scope) for child in _expressions(node)])
+        sure = True in [self._expression(child, scope) for child in _expressions(node)]
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 self._assign(target, node.value, scope)
@@ -207,7 +212,7 @@ class _Init:
             if holds is not None:
                 return self._expression(node.body if holds else node.orelse, scope)
             return self._expression(node.body, scope) and self._expression(node.orelse, scope)
-        sure = any([self._expression(child, scope) for child in _expressions(node)])
+        sure = True in [self._expression(child, scope) for child in _expressions(node)]
         return sure | (isinstance(node, ast.Call) and self._call(node, scope))
 
     def _call(self, node: ast.Call, scope: _Scope) -> bool:
@@ -233,7 +238,7 @@ class _Init:
                     self.made.buffers.add(first)
                 return False
             if function.attr in _APPENDS:
-                return any([self._class(argument, keywords, scope) for argument in node.args])
+                return True in [self._class(argument, keywords, scope) for argument in node.args]
         return self._class(function, keywords, scope, positional)
 
     def _base(

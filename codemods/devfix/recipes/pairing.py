@@ -87,6 +87,8 @@ def _tabled(recipe: Recipe, files: Files) -> Iterator[str]:
         if document is None or own not in document.text:
             continue
         for row in csv.DictReader(io.StringIO(document.text)):
-            cells = {(key or "").strip(): (value or "") for key, value in row.items() if isinstance(value, str)}
+            cells = {
+                (key or "").strip(): (value or "") for key, value in row.items() if isinstance(value, str)
+            }
             if cells.get("Hparam_file", "").strip() == own and cells.get("Script_file"):
                 yield os.path.join(files.root, *cells["Script_file"].strip().split("/"))

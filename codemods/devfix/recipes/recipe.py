@@ -17,10 +17,8 @@ _WHOLE = re.compile(r"\s*<([^<>\[\].\s]+)>\s*")
 WORDS = (("!new:",), ("modules",))
 
 
-def may_be_recipe(text: str | bytes) -> bool:
+def may_be_recipe(text: str) -> bool:
     """A look at a YAML file that costs nearly nothing."""
-    if isinstance(text, bytes):
-        return b"!new:" in text and b"modules" in text
     return "!new:" in text and "modules" in text
 
 
@@ -70,7 +68,9 @@ class Recipe:
     def clear(self) -> bool:
         """Is there a `modules:` whose entries are all in view?"""
         node = self.modules
-        if node is None or ("!include:" in self.text and any(n.tag.startswith("!include:") for n in self.top)):
+        if node is None or (
+            "!include:" in self.text and any(n.tag.startswith("!include:") for n in self.top)
+        ):
             return False
         if node.kind == "mapping":
             return not node.tag and all(key.value != "<<" for key, _ in node.pairs)
@@ -100,8 +100,9 @@ class Recipe:
         return class_of(self.entries[name]) if name in self.entries else ""
 
     def arguments(self, node: Node) -> dict[str, Any]:
-        """The keyword arguments of a `!new:`, as far as they are constants."""
-        return {key.value: self.value(value) for key, value in node.pairs}
+        """The arguments of a `!new:` by name or number, as far as they are constants."""
+        numbered = {str(index): self.value(item) for index, item in enumerate(node.items)}
+        return numbered or {key.value: self.value(value) for key, value in node.pairs}
 
     def value(self, node: Node) -> Any:
         whole = _WHOLE.fullmatch(node.value) if node.tag == "!ref" else None

@@ -12,7 +12,21 @@ from devfix.recipes.making import DEEPEST, Made
 
 # What may be asked of a tensor wherever it is.
 _HARMLESS = frozenset(
-    {"to", "cuda", "cpu", "device", "dtype", "shape", "size", "dim", "ndim", "item", "tolist", "numel", "type_as"}
+    {
+        "to",
+        "cuda",
+        "cpu",
+        "device",
+        "dtype",
+        "shape",
+        "size",
+        "dim",
+        "ndim",
+        "item",
+        "tolist",
+        "numel",
+        "type_as",
+    }
 )
 
 
@@ -48,7 +62,7 @@ class _Running:
         return self._block(node.body)
 
     def _block(self, body: Iterable[ast.stmt]) -> bool:
-        return any([self._statement(statement) for statement in body])
+        return True in [self._statement(statement) for statement in body]
 
     def _statement(self, node: ast.stmt) -> bool:
         if isinstance(node, ast.If):
@@ -76,7 +90,7 @@ class _Running:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if self._calls(node.func):
                 return True
-        return any([self._reads(child) for child in ast.iter_child_nodes(node)])
+        return True in [self._reads(child) for child in ast.iter_child_nodes(node)]
 
     def _calls(self, function: ast.Attribute) -> bool:
         """A part that is run, or a method of its own."""
@@ -88,7 +102,9 @@ class _Running:
         base = function.value
         if isinstance(base, ast.Attribute) and _is_self(base) and base.attr in self.made.parts:
             if function.attr not in _HARMLESS:
-                return _Running(self.library, self.made.parts[base.attr], self.depth + 1).method(function.attr)
+                return _Running(self.library, self.made.parts[base.attr], self.depth + 1).method(
+                    function.attr
+                )
         if isinstance(base, ast.Call) and isinstance(base.func, ast.Name) and base.func.id == "super":
             for owner in self.library.order(self.made.cls)[0][1:]:
                 if function.attr in owner.methods:

@@ -79,9 +79,11 @@ class Script:
     def lists_modules(self) -> bool:
         """Do its Brains get what is under `modules:`, as it is?"""
         given = [self.handed(call, "modules", 0) for call in self.constructions]
-        return bool(given) and all(
-            node is not None and self.key_of(node) == "modules" for node in given
-        ) and not self._changes_modules
+        return (
+            bool(given)
+            and all(node is not None and self.key_of(node) == "modules" for node in given)
+            and not self._changes_modules
+        )
 
     @cached_property
     def _changes_modules(self) -> bool:
@@ -119,9 +121,7 @@ class Script:
                 return ""
             name = node.args[1]
         elif not (
-            isinstance(function, ast.Attribute)
-            and function.attr == "get"
-            and self.is_hparams(function.value)
+            isinstance(function, ast.Attribute) and function.attr == "get" and self.is_hparams(function.value)
         ):
             return ""
         return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else ""

@@ -13,7 +13,19 @@ from devfix.recipes.recipe import Recipe
 from devfix.recipes.script import Method, Script, module_key
 
 _LOOKS = frozenset(
-    {"print", "len", "isinstance", "hasattr", "type", "str", "repr", "id", "callable", "getattr", "issubclass"}
+    {
+        "print",
+        "len",
+        "isinstance",
+        "hasattr",
+        "type",
+        "str",
+        "repr",
+        "id",
+        "callable",
+        "getattr",
+        "issubclass",
+    }
 )
 _NO_GRAD = ("no_grad", "inference_mode")
 EVERYTHING = "*"
@@ -323,12 +335,27 @@ class _Moves:
             if isinstance(function, ast.Attribute):
                 if function.attr in ("values", "items") and self.script.is_hparams(function.value):
                     return {EVERYTHING}
-                if function.attr in ("to", "cuda", "eval", "train", "values", "items", "requires_grad_", "half"):
+                if function.attr in (
+                    "to",
+                    "cuda",
+                    "eval",
+                    "train",
+                    "values",
+                    "items",
+                    "requires_grad_",
+                    "half",
+                ):
                     return self.meant(function.value)
                 return set()
             if isinstance(function, ast.Name) and function.id == "vars" and node.args:
                 return {EVERYTHING} if self.script.is_hparams(node.args[0]) else set()
-            if isinstance(function, ast.Name) and function.id in ("enumerate", "zip", "list", "tuple", "reversed"):
+            if isinstance(function, ast.Name) and function.id in (
+                "enumerate",
+                "zip",
+                "list",
+                "tuple",
+                "reversed",
+            ):
                 return set().union(*(self.meant(argument) for argument in node.args))
             return set()
         if isinstance(node, (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.Starred)):

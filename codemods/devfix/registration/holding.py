@@ -40,6 +40,7 @@ class Held:
 
     `bare`: of modules without parameters only. `guess`: that they are run like modules must speak
     for it. `mapping`: in a dict. `wraps`: lists of modules within, which have to be registered, too.
+    `odd_keys`: of a dict, keys that a ModuleDict may refuse.
     """
 
     module: bool
@@ -49,6 +50,7 @@ class Held:
     guess: bool = False
     bare: bool = False
     wraps: tuple[ast.expr, ...] = ()
+    odd_keys: bool = False
 
 
 NOTHING = Held(False, False)
@@ -66,6 +68,7 @@ def together(held: Iterable[Held]) -> Held:
         guess=any(part.guess for part in parts),
         bare=all(part.bare for part in parts),
         wraps=tuple(node for part in parts for node in part.wraps),
+        odd_keys=any(part.odd_keys for part in parts),
     )
 
 
@@ -117,8 +120,8 @@ class Holding:
         if isinstance(node, ast.DictComp):
             bound = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
             inner = self.element(owner, node.value, frozenset(bound))
-            keys = inner.module and text_key(node.key, node.generators)
-            return replace(inner, mapping=True) if keys else NOTHING
+            odd = not text_key(node.key, node.generators)
+            return replace(inner, mapping=True, odd_keys=odd) if inner.module else NOTHING
         if isinstance(node, ast.Name):
             if self._annotated(owner, node):
                 return Held(True)
@@ -144,10 +147,9 @@ class Holding:
         if not node.keys:
             return replace(_EMPTY, mapping=True)
         keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
-        if len(keys) < len(node.keys) or any(not good_key(key) for key in keys):
-            return NOTHING
+        odd = len(keys) < len(node.keys) or any(not good_key(key) for key in keys)
         inner = together([self.element(owner, value) for value in node.values])
-        return replace(inner, mapping=True) if inner.module else NOTHING
+        return replace(inner, mapping=True, odd_keys=odd) if inner.module else NOTHING
 
     def _local(self, owner: ModuleClass, node: ast.Name, depth: int) -> Held:
         """A list that `__init__` builds under a local name before it stores it."""

@@ -54,7 +54,10 @@ class MoveInputs(Codemod):
     non_blocking: bool = False
 
     id: ClassVar[str] = "move-inputs"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = ((".to(", ".cuda(", "device"), ("torch",))
+    words: ClassVar[tuple[tuple[str, ...], ...]] = (
+        (".to(", ".cuda(", "device", "_processor("),
+        ("torch",),
+    )
     examples: ClassVar[tuple[Example, ...]] = (
         Example(
             "The batches of a loader, one statement at the top of the loop",

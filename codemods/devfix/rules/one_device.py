@@ -16,6 +16,17 @@ from devfix.ranks.remark import Remark
 
 _PARALLEL = ("DataParallel",)
 _DISTRIBUTED = ("DistributedDataParallel", "DDP")
+_TWO = """\
+import torch
+from torch import nn
+
+missing = 0
+if torch.cuda.device_count() > 1:
+    head = nn.Linear(4, 2).to("cuda:1")
+    x = torch.ones(3, 4).to("cuda:0")
+    missing = 3 - len(head({0}))
+print(missing)
+"""
 
 
 @dataclass(frozen=True)
@@ -52,28 +63,31 @@ class OneDevice(Codemod):
     )
     examples: ClassVar[tuple[Example, ...]] = (
         Example(
+            "A module and its input are on two GPUs",
+            _TWO.format("x"),
+            _TWO.format('x.to("cuda:1")'),
+            raises="same device|Expected all tensors",
+            safety=Safety.UNSAFE,
+        ),
+        Example(
             "The visible devices are set before CUDA starts",
             """\
 import os
 
 import torch
 
-x = torch.ones(3)
-if torch.cuda.is_available():
-    x = x.cuda()
-    os.environ["CUDA_VISIBLE_DEVICES"] = "0"
-print(x.sum().item())
+device = "cuda" if torch.cuda.is_available() else "cpu"
+os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+print(torch.ones(3).to(device).sum().item())
 """,
             """\
 import os
 
 import torch
 
-x = torch.ones(3)
-if torch.cuda.is_available():
-    os.environ["CUDA_VISIBLE_DEVICES"] = "0"
-    x = x.cuda()
-print(x.sum().item())
+os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+device = "cuda" if torch.cuda.is_available() else "cpu"
+print(torch.ones(3).to(device).sum().item())
 """,
             safety=Safety.UNSAFE,
         ),

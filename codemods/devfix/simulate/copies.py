@@ -6,7 +6,9 @@ import os
 import shutil
 import stat
 
-_SKIPPED = frozenset({".git", ".hg", "__pycache__", "node_modules", ".tox", ".nox", ".mypy_cache", ".ruff_cache"})
+_SKIPPED = frozenset(
+    {".git", ".hg", "__pycache__", "node_modules", ".tox", ".nox", ".mypy_cache", ".ruff_cache"}
+)
 BYTES = 2 << 30
 FILES = 100_000
 

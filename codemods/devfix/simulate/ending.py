@@ -86,9 +86,7 @@ def of_program(path: str) -> bool:
     if path.endswith((".so", ".pyc")) or not os.path.isfile(real):
         return False
     parts = real.split(os.sep)
-    return not (
-        real.startswith((_OWN, *_LIBRARY)) or "site-packages" in parts or "dist-packages" in parts
-    )
+    return not (real.startswith((_OWN, *_LIBRARY)) or "site-packages" in parts or "dist-packages" in parts)
 
 
 # --- uncaught exceptions ---------------------------------------------------------------------
@@ -156,4 +154,3 @@ def _described(error: BaseException) -> dict[str, Any]:
         "frames": frames[-_FRAMES:],
         "values": at_line(last) if last is not None else [],
     }
-

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
+
+_NO_KERNEL = re.compile(r"Could not run '\S+' with arguments from the '\w*CUDA' backend")
+
+
+def is_refusal(error: str) -> bool:
+    """Is the text of an error the simulator's own no? A worker process passes it on as text."""
+    return SimulationUnsupported.TAIL in error or _NO_KERNEL.search(error) is not None
+
 
 class CannotSimulate(RuntimeError):
     """No CUDA devices can be simulated here: real CUDA, a CUDA build, or a torch laid out otherwise."""

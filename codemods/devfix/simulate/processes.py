@@ -130,7 +130,9 @@ def start(devices: int) -> str:
         if torch.cuda.is_available():
             found = torch.cuda.device_count()
             if found < devices:
-                raise CannotSimulate(f"{devices} devices were asked for, and this machine has {found} real ones")
+                raise CannotSimulate(
+                    f"{devices} devices were asked for, and this machine has {found} real ones"
+                )
             return "cuda"
         raise CannotSimulate(
             f"torch {torch.__version__} is a build for GPUs, and there is no GPU; "

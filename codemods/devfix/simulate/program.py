@@ -51,11 +51,12 @@ def run_program(source: str, path: str) -> Report:
 
 def _judged(report: Report) -> Report:
     """A program that the simulator refused anything has not been checked, however it went on."""
-    from devfix.simulate.machine import stats
+    from devfix.simulate.errors import is_refusal
+    from devfix.simulate.machine import machine, stats
 
     if stats.refusals:
         return Report("unsupported", stats.last_refusal, report.line)
-    if "SimulationUnsupported" in report.error:  # raised in a worker process, and passed on as text
+    if machine.devices and is_refusal(report.error):
         return Report("unsupported", report.error, report.line)
     return report
 

@@ -61,11 +61,13 @@ class _Simulation:
         self.devices = devices
 
     def pytest_report_header(self) -> str:
-        return f"devfix: {self.devices} CUDA device{'s' * (self.devices > 1)}, simulated where there is no GPU"
+        return (
+            f"devfix: {self.devices} CUDA device{'s' * (self.devices > 1)}, simulated where there is no GPU"
+        )
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, None]:
-        from devfix.simulate.errors import SimulationUnsupported
+        from devfix.simulate.errors import is_refusal
 
         if call.excinfo is not None:
             from devfix.simulate import ending
@@ -77,7 +79,7 @@ class _Simulation:
         if call.excinfo is None or not report.failed:
             return
         said = [str(error) for error in ending.chain(call.excinfo.value)]
-        if any(SimulationUnsupported.TAIL in text for text in said):
+        if any(map(is_refusal, said)):
             path, line, _ = item.reportinfo()
             report.outcome = "skipped"
             report.longrepr = (str(path), (line or 0) + 1, f"not checked: {said[-1]}")

@@ -20,12 +20,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 
-from devfix.simulate.errors import SimulationUnsupported
+from devfix.simulate.errors import is_refusal
 from devfix.simulate.processes import environment
 
 # What a broken process dies of; other signals come from outside.
 CRASHES = tuple(
-    getattr(signal, name) for name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE") if hasattr(signal, name)
+    getattr(signal, name)
+    for name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE")
+    if hasattr(signal, name)
 )
 _TICK = 0.05
 _OUTPUT = 1 << 20
@@ -102,7 +104,7 @@ class Ended:
             if told.refusal:
                 return told.refusal
             for raised in told.errors:
-                if SimulationUnsupported.TAIL in raised.error:  # in a worker, and passed on as text
+                if "simulated" in told.place and is_refusal(raised.error):
                     return raised.error
         return ""
 
@@ -132,7 +134,9 @@ def run(
     """
     folder = tempfile.mkdtemp(prefix="devfix-run-")
     try:
-        started = _start(command, environment(devices, folder, cpu=cpu, base=env), cwd, folder, capture, limits)
+        started = _start(
+            command, environment(devices, folder, cpu=cpu, base=env), cwd, folder, capture, limits
+        )
         with contextlib.nullcontext() if capture else _signals_to(started):
             code = _wait(started, seconds)
         if capture:

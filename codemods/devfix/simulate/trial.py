@@ -124,7 +124,10 @@ class _Trying:
         return Trial(f"verified: {place}", True, loaded)
 
     def on_the_cpu(self, why: str) -> Trial:
-        before, after = self.ended("before", {}, cpu=True), self.ended("after", self.attempt.changed, cpu=True)
+        before, after = (
+            self.ended("before", {}, cpu=True),
+            self.ended("after", self.attempt.changed, cpu=True),
+        )
         if before.code or after.code != before.code:
             return _not_run(why)
         return Trial("verified: cpu only", True, self.loaded(after))

@@ -1,0 +1,78 @@
+"""`devfix check`: list findings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from devfix.commands.running import Run, arguments, code
+
+if TYPE_CHECKING:
+    from devfix.report import Report
+
+
+@click.command()
+@arguments
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "sarif", "github", "gitlab", "junit"]),
+    default="text",
+    help="For people, or for machines.",
+)
+@click.option("--baseline", type=click.Path(), metavar="FILE", help="Leave out the findings that FILE has.")
+@click.option("--write-baseline", type=click.Path(), metavar="FILE", help="Write all findings into FILE.")
+@click.option("--diff-only", metavar="REV", help="Only findings on lines changed since REV.")
+@click.option("--statistics", is_flag=True, help="Count the findings instead of listing them.")
+def check(
+    form: str,
+    statistics: bool,
+    baseline: str | None,
+    write_baseline: str | None,
+    diff_only: str | None,
+    **options: Any,
+) -> int:
+    """List device bugs. PATH is a file, a folder, or - for stdin."""
+    run = Run(**options)
+    selection = run.selection(baseline, diff_only)
+    report = run.analyse(repair=False)
+    run.errors(report)
+    if write_baseline is not None:
+        return _write_baseline(run, report, write_baseline)
+    if selection is not None:
+        left = report.findings
+        report = report.only(selection.keep)
+        left -= report.findings
+        if left and not run.quiet:
+            run.note(f"{left} of the findings left out: in the baseline, or not on changed lines")
+    if form != "text":
+        from importlib import import_module
+
+        click.echo(import_module(f"devfix.review.{form}").render(report))
+    else:
+        from devfix.review import statistics as counts
+        from devfix.review import text
+
+        if statistics:
+            run.lines(counts.lines(report))
+        else:
+            for result in report.results:
+                run.lines(text.findings(result.path, result.findings, level=report.level))
+        run.summary(report, text.check_summary(report))
+    return code(report, report.findings)
+
+
+def _write_baseline(run: Run, report: Report, path: str) -> int:
+    from devfix.baseline import text_of
+    from devfix.documents import DocumentError, write_new
+    from devfix.review.text import plural
+
+    try:
+        write_new(path, text_of(report).encode("utf-8", "surrogatepass"))
+    except DocumentError as error:
+        raise click.ClickException(f"{path}: {error}") from error
+    run.note(
+        f"{plural(report.findings, 'finding')} written into {path}; commit it, and check with --baseline"
+    )
+    return 2 if report.errors else 0

@@ -1,0 +1,210 @@
+"""What check, diff and apply share: their arguments, the analysis, and where the output goes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from devfix.config import Config
+    from devfix.report import Report
+    from devfix.selection import Selection
+
+STDIN = "-"
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def arguments(command: _Command) -> _Command:
+    """The arguments that `check`, `diff` and `apply` share."""
+    shared = [
+        click.argument("paths", nargs=-1, required=True, metavar="PATH..."),
+        click.option("--codemod", "codemods", multiple=True, metavar="ID", help="Only this one; repeatable."),
+        click.option(
+            "--exclude-codemod", "exclude_codemods", multiple=True, metavar="ID", help="Not this one."
+        ),
+        click.option(
+            "--safe/--unsafe", "safe", default=None, help="Safe fixes (default), or unsafe ones too."
+        ),
+        click.option("--option", "options", multiple=True, metavar="ID.NAME=VALUE", help="Set up a codemod."),
+        click.option("--include", multiple=True, metavar="GLOB", help="In folders, only what matches."),
+        click.option("--exclude", multiple=True, metavar="GLOB", help="In folders, nothing that matches."),
+        click.option(
+            "--jobs", type=click.IntRange(0), metavar="N", help="Processes; 0: one per core (default)."
+        ),
+        click.option(
+            "--project-root",
+            type=click.Path(exists=True, file_okay=False),
+            metavar="DIR",
+            help="The folder whose files see each other; default: the repository.",
+        ),
+        click.option(
+            "--project/--no-project", default=None, help="Look into imported files (default), or not."
+        ),
+        click.option(
+            "--stdin-filename", default="stdin.py", metavar="PATH", help="The name of what - reads."
+        ),
+        click.option("--quiet", "-q", is_flag=True, help="No summary."),
+        click.option("--verbose", "-v", is_flag=True, help="Also what was skipped and why, and the time."),
+        click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto"),
+    ]
+    for decorate in reversed(shared):
+        command = decorate(command)
+    return command
+
+
+class Run:
+    """The options of one run, and where its output goes."""
+
+    def __init__(self, paths: tuple[str, ...], **options: Any) -> None:
+        self.paths = paths
+        self.options = options
+        self.quiet: bool = options["quiet"]
+        self.verbose: bool = options["verbose"]
+        self.color = {"always": True, "never": False}.get(options["color"])
+        if self.color is None and os.environ.get("NO_COLOR"):
+            self.color = False
+        self.stdin: bytes | None = None
+        if STDIN in paths and len(paths) > 1:
+            raise click.UsageError("- (stdin) must be the only PATH")
+
+    def selection(self, baseline: str | None, diff_only: str | None) -> Selection | None:
+        """The findings that a baseline and the changed lines leave over; None: all."""
+        if baseline is None and diff_only is None:
+            return None
+        from devfix.baseline import BaselineError, read
+        from devfix.documents import DocumentError, read_bytes
+        from devfix.documents.changed_lines import GitError, changed_lines
+        from devfix.selection import Selection
+
+        try:
+            known = read(read_bytes(baseline).decode("utf-8", "replace")) if baseline else frozenset()
+            lines = changed_lines(diff_only) if diff_only is not None else None
+        except (BaselineError, DocumentError) as error:
+            raise click.ClickException(f"{baseline}: {error}") from error
+        except GitError as error:
+            raise click.ClickException(f"--diff-only {diff_only}: {error}") from error
+        return Selection(but=known, lines=lines)
+
+    # --- analysis --------------------------------------------------------------------------
+
+    def analyse(self, *, repair: bool, selection: Selection | None = None) -> Report:
+        """Read the settings and process every file; raises click.UsageError for bad settings."""
+        from devfix import config, engine
+        from devfix.around import Around
+        from devfix.discover import discover
+        from devfix.findings import Safety
+        from devfix.globs import Globs
+
+        name = self.options["stdin_filename"]
+        try:
+            settings = self._settings(config.load(name if self.paths == (STDIN,) else self.paths[0]))
+            codemods = config.choose(settings)
+        except config.ConfigError as error:
+            raise click.UsageError(str(error)) from error
+        level = Safety.UNSAFE if settings.unsafe else Safety.SAFE
+        around = Around(settings.project_root) if settings.project else None
+        if self.paths == (STDIN,):
+            self.stdin = sys.stdin.buffer.read()
+            return engine.run_bytes(
+                name, self.stdin, codemods, level, repair=repair, around=around, selection=selection
+            )
+        here = os.getcwd()
+        include = Globs(here if self.options["include"] else settings.base, settings.include)
+        exclude = Globs(here if self.options["exclude"] else settings.base, settings.exclude)
+        found = discover(self.paths, include, exclude)
+
+        def may_change(path: str) -> bool:
+            return not exclude.below(os.path.realpath(path))
+
+        return engine.run(
+            found,
+            codemods,
+            level,
+            repair=repair,
+            jobs=settings.jobs,
+            may_change=may_change,
+            around=around,
+            selection=selection,
+        )
+
+    def _settings(self, base: Config) -> Config:
+        """The settings of the file, overridden by those of the command line."""
+        from dataclasses import replace
+
+        from devfix.config import parse_option
+
+        given = {
+            name: self.options[name]
+            for name in ("codemods", "exclude_codemods", "include", "exclude")
+            if self.options[name]
+        }
+        if self.options["jobs"] is not None:
+            given["jobs"] = self.options["jobs"]
+        if self.options["project_root"] is not None:
+            given["project_root"] = self.options["project_root"]
+        if self.options["project"] is not None:
+            given["project"] = self.options["project"]
+        if self.options["safe"] is not None:
+            given["unsafe"] = not self.options["safe"]
+        options = (*base.options, *(parse_option(text) for text in self.options["options"]))
+        return replace(base, **given, options=options)
+
+    # --- output ----------------------------------------------------------------------------
+
+    def lines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            click.echo(line, color=self.color)
+
+    def note(self, line: str) -> None:
+        click.echo(line, err=True, color=self.color)
+
+    def errors(self, report: Report) -> None:
+        from devfix.review.text import error_line
+
+        for error in report.errors:
+            self.note(error_line(error))
+
+    def summary(self, report: Report, line: str) -> None:
+        """On stderr: stdout holds findings or a patch, and nothing else."""
+        if self.verbose:
+            from devfix.review.text import details
+
+            for detail in details(report):
+                self.note(detail)
+        if not self.quiet:
+            self.note(line)
+
+    def json(self, report: Report) -> None:
+        from devfix.review.json import render
+
+        click.echo(render(report))
+
+    def patch(self, data: bytes) -> None:
+        if self.color or (self.color is None and sys.stdout.isatty()):
+            from devfix.review.text import coloured_patch
+
+            data = coloured_patch(data)
+        write_out(data)
+
+
+def write_out(data: bytes) -> None:
+    """Bytes as they are, on stdout."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def code(report: Report, what: int) -> int:
+    """The exit code of a run that found or changed so many."""
+    return 2 if report.errors else 1 if what else 0
+
+
+def complain(message: str) -> None:
+    """One line on stderr, in devfix's name."""
+    from devfix.review.text import printable
+
+    click.echo(f"devfix: {printable(message)}", err=True)

@@ -1,0 +1,210 @@
+"""What is done about a case: listed in the recipe and taken from there, or moved where the Brain is made."""
+
+from __future__ import annotations
+
+import ast
+import os
+from dataclasses import dataclass
+
+from devfix.findings import Edit, Elsewhere, Fix, InsertStatement, ReplaceExpression, Safety
+from devfix.recipes.inserting import listing
+from devfix.recipes.judge import Case, Judge
+from devfix.recipes.library import Class, Library
+from devfix.recipes.making import Made
+from devfix.recipes.pairing import siblings
+from devfix.recipes.recipe import Recipe
+from devfix.recipes.script import Script
+
+_MODES = ("Dropout", "dropout", "BatchNorm", "training")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A fix, and the assumption that it makes (empty: none)."""
+
+    fix: Fix
+    unless: str = ""
+
+
+def plan(case: Case, judge: Judge) -> Plan | None:
+    """The fix of a case, or None where there is none that is surely right."""
+    if is_frozen(case, judge.recipe):
+        return _moved(case, judge)
+    edit = listing(judge.recipe, case.name)
+    if edit is None:
+        return None
+    title = f"list `{case.name}` under `modules:`"
+    unless = _assumption(case, judge)
+    safety = Safety.UNSAFE if unless else Safety.SAFE
+    elsewhere: tuple[Elsewhere, ...] = ()
+    if not case.unlisted and not case.holder and _may_change(case, judge):
+        elsewhere = _taken_from_there(case, judge)
+        if elsewhere:
+            title += f" and call it as `self.modules.{case.name}`"
+    return Plan(Fix(title, (edit,), safety, elsewhere), unless)
+
+
+# --- self.hparams.x -> self.modules.x ------------------------------------------------------------
+
+
+def _may_change(case: Case, judge: Judge) -> bool:
+    """Has every other recipe that the script may run the entry under `modules:`?"""
+    others = siblings(case.usage.script, judge.recipe, judge.files)
+    return all(case.name in other.listed for other in others)
+
+
+def _taken_from_there(case: Case, judge: Judge) -> tuple[Elsewhere, ...]:
+    """Every call of it in the Brain, by file."""
+    by_file: dict[str, list[ReplaceExpression]] = {}
+    for use in case.usage.uses:
+        node = use.node
+        if use.name != case.name or not isinstance(node, ast.Attribute):
+            continue
+        if not (isinstance(node.value, ast.Attribute) and isinstance(node.value.value, ast.Name)):
+            return ()
+        module = use.method.owner.module
+        target = f"{node.value.value.id}.modules.{case.name}"
+        by_file.setdefault(module.path, [])
+        edit = ReplaceExpression(module.source.span(node), target)
+        if edit not in by_file[module.path]:
+            by_file[module.path].append(edit)
+    found = []
+    for path, edits in sorted(by_file.items()):
+        document = judge.files.document(path)
+        if document is None:
+            return ()
+        found.append(Elsewhere(_shown(path, judge.recipe), tuple(edits), document.digest))
+    return tuple(found)
+
+
+def _shown(path: str, recipe: Recipe) -> str:
+    """A path as the recipe's is given: relative to the working directory, or absolute."""
+    return path if os.path.isabs(recipe.path) else os.path.relpath(path)
+
+
+# --- frozen networks -------------------------------------------------------------------------------
+
+
+def is_frozen(case: Case, recipe: Recipe) -> bool:
+    """Is it a network that is only run? Training, DDP and the optimizer go over all that is listed."""
+    name = case.entry
+    if case.unlisted or not case.weighted:
+        return False
+    if name in _below(recipe, "recoverables") or _in_lists(recipe, name):
+        return False
+    node = recipe.entries[name]
+    freeze = any(
+        key.value in ("freeze", "frozen") and recipe.value(value) is True for key, value in node.pairs
+    )
+    uses = [use for use in case.usage.uses if recipe.target(use.name) == name]
+    by_script = name in case.usage.frozen or (bool(uses) and all(use.no_grad for use in uses))
+    return freeze or by_script or name in _below(recipe, "loadables")
+
+
+def _below(recipe: Recipe, key: str) -> set[str]:
+    """The entries that something named so, such as a checkpointer's `recoverables`, refers to."""
+    found: set[str] = set()
+    for node in recipe.root.walk():
+        for name, value in node.pairs:
+            if name.value == key:
+                found.update(recipe.references(value))
+    return found
+
+
+def _in_lists(recipe: Recipe, name: str) -> set[str]:
+    """The entries that are a `torch.nn.ModuleList` with it."""
+    return {
+        entry
+        for entry, node in recipe.entries.items()
+        if node.tag == "!new:torch.nn.ModuleList" and name in set(recipe.references(node))
+    }
+
+
+def _moved(case: Case, judge: Judge) -> Plan | None:
+    """`hparams["x"].to(brain.device)` behind the making of the Brain."""
+    script = case.usage.script
+    if len(script.constructions) != 1:
+        return None
+    call = script.constructions[0]
+    statement = script.module.source.parents.get(call)
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    target, hparams = statement.targets[0], script.handed(call, "hparams", 2)
+    document = judge.files.document(script.path)
+    if not isinstance(target, ast.Name) or not isinstance(hparams, ast.Name) or document is None:
+        return None
+    line = f'{hparams.id}["{case.entry}"].to({target.id}.device)'
+    edits: tuple[Edit, ...] = (InsertStatement(script.module.source.span(statement), line),)
+    other = Elsewhere(_shown(script.path, judge.recipe), edits, document.digest)
+    fix = Fix(f"move `{case.entry}` where the Brain is made", (), Safety.UNSAFE, (other,))
+    return Plan(fix, f"`{case.entry}` is only run and not trained")
+
+
+# --- how safe it is ----------------------------------------------------------------------------------
+
+
+def _assumption(case: Case, judge: Judge) -> str:
+    """What must hold for the CPU's results to stay as they are; empty where it does."""
+    if case.unlisted:
+        return (
+            "" if case.use.sure else f"it is to be trained with the rest wherever line {_line(case)} is run"
+        )
+    made = _made(case, judge)
+    if made is None or _has_modes(made, judge.library):
+        return f"`{case.entry}` is to be switched between training and evaluation with the rest"
+    if case.weighted and not _trained_already(case, judge):
+        return f"`{case.entry}` is to be trained with the rest"
+    return ""
+
+
+def _line(case: Case) -> str:
+    return f"{case.use.node.lineno} of {os.path.basename(case.use.method.owner.module.path)}"
+
+
+def _made(case: Case, judge: Judge) -> Made | None:
+    node = judge.recipe.entries[case.entry]
+    cls = judge.library.find(judge.recipe.made(case.entry))
+    return judge.maker.make(cls, judge.recipe.arguments(node)) if cls is not None else None
+
+
+def _has_modes(made: Made, library: Library) -> bool:
+    """Does it behave otherwise in training? True where that cannot be told."""
+    order, unknown = library.order(made.cls)
+    if any(mode in name for name in unknown for mode in _MODES):
+        return True
+    if any(mode in cls.module.source.code(cls.node) for cls in order for mode in _MODES):
+        return True
+    return any(_has_modes(part, library) for part in made.parts.values() if part is not made)
+
+
+def _trained_already(case: Case, judge: Judge) -> bool:
+    """Does the optimizer get it from a list, and does nothing else go over all that is listed?"""
+    lists = _in_lists(judge.recipe, case.entry)
+    script = case.usage.script
+    return (
+        bool(lists)
+        and bool(script.brains)
+        and all(_optimizes(script, judge.library, brain, lists) for brain in script.brains)
+    )
+
+
+def _optimizes(script: Script, library: Library, brain: Class, lists: set[str]) -> bool:
+    order, unknown = library.order(brain)
+    if unknown - {"object", "ABC", "abc.ABC"}:
+        return False
+    methods: dict[str, ast.FunctionDef] = {}
+    for cls in order:
+        for name, own in cls.methods.items():
+            methods.setdefault(name, own)
+    gets_list = False
+    for method in methods.values():
+        for node in ast.walk(method):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            if node.func.attr not in ("parameters", "named_parameters"):
+                continue
+            owner = node.func.value
+            if isinstance(owner, ast.Attribute) and owner.attr == "modules":
+                return False
+            gets_list |= script.key_of(owner) in lists
+    return gets_list

@@ -1,0 +1,92 @@
+"""Codemod `list-in-modules`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from devfix.codemod import Example, RecipeCodemod
+from devfix.findings import Finding, Related, Span
+from devfix.recipes.examples import EXAMPLES
+from devfix.recipes.recipe import WORDS, Recipe
+
+if TYPE_CHECKING:
+    from devfix.recipes.judge import Case
+
+
+@dataclass(frozen=True)
+class ListInModules(RecipeCodemod):
+    """A recipe's module is used by the Brain but is not listed under `modules:`.
+
+    ## What it does
+    Finds what a HyperPyYAML recipe defines (`!new:`) and the Brain of its script runs, although it is not under
+    `modules:`, nothing that is listed holds it, and the script does not move it. It is listed, and
+    `self.hparams.x` becomes `self.modules.x` in the script where all of the script's recipes list it. A network that
+    is only run is moved in the script instead, as `hparams["x"].to(brain.device)`.
+    Which classes have parameters or buffers is read from the source of the speechbrain that the project contains or
+    that is installed beside it, and from Python files beside the recipe; without it devfix says less. The script is
+    the one that the project's table of recipes names, or a neighbour that fits.
+
+    ## Why is this bad?
+    `Brain` moves what is listed and nothing else. The rest stays on the CPU, and the first batch stops with
+    *Expected all tensors to be on the same device*; or, where the script asks `self.modules` for it, with an
+    AttributeError.
+
+    ## Fix safety
+    Safe where the script cannot do without the entry under `modules:`, where it has buffers only, or where the
+    optimizer has it already and it behaves the same in training and evaluation. Else unsafe: what is listed is
+    trained, and switched to evaluation, with the rest, and the message says what is assumed.
+    """
+
+    id: ClassVar[str] = "list-in-modules"
+    words: ClassVar[tuple[tuple[str, ...], ...]] = WORDS
+    examples: ClassVar[tuple[Example, ...]] = EXAMPLES
+
+    def check_recipe(self, recipe: Recipe) -> Iterator[Finding]:
+        from devfix.recipes.files import Files
+        from devfix.recipes.fixing import plan
+        from devfix.recipes.judge import Judge
+
+        judge = Judge(recipe, Files(recipe.path))
+        block = recipe.modules
+        for case in judge.cases():
+            assert block is not None
+            planned = plan(case, judge)
+            message = _message(case, planned.unless if planned is not None else "")
+            span = Span(recipe.keys["modules"].start, max(block.end, recipe.keys["modules"].end))
+            if block.kind == "mapping" and block is not recipe.entries["modules"]:
+                span = Span(block.start, block.end)
+            yield Finding(
+                self.id,
+                Span(span.start, span.start + len(recipe.text[span.start : span.end].rstrip())),
+                message,
+                planned.fix if planned is not None else None,
+                _related(case, recipe),
+            )
+
+
+def _message(case: Case, unless: str) -> str:
+    script = os.path.basename(case.use.method.owner.module.path)
+    where = f"{script}, line {case.use.node.lineno}"
+    if case.unlisted:
+        text = f"`{case.name}` is not listed under `modules:`, where {where}, takes it from"
+    elif case.holder:
+        text = (
+            f"`{case.entry}` is not under `modules:`, so it stays on the CPU, and `{case.holder}`, "
+            f"which {where}, runs, does not move it"
+        )
+    else:
+        text = f"`{case.entry}` is not under `modules:`, so it stays on the CPU, and {where}, runs it there"
+    return f"{text}; the fix assumes that {unless}" if unless else text
+
+
+def _related(case: Case, recipe: Recipe) -> tuple[Related, ...]:
+    key = recipe.keys[case.entry]
+    module = case.use.method.owner.module
+    line, column = module.source.position(module.source.span(case.use.node).start)
+    return (
+        Related(Span(key.start, key.end), f"`{case.entry}` is defined here"),
+        Related(module.source.span(case.use.node), "and used here", module.path, line, column),
+    )
