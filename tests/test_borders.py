@@ -83,6 +83,7 @@ def test_torch_is_imported_where_programs_run_and_nowhere_else(module: str) -> N
     ("library", "homes"),
     [
         ("libcst", ("rewrite/",)),
+        ("yaml", ("documents/",)),
         ("pebble", ("parallel.py",)),
         ("click", ("cli.py", "commands/", "review/")),
         ("rich", ("review/",)),

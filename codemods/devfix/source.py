@@ -230,7 +230,15 @@ class Source:
 
 def _walk(root: ast.AST) -> Iterator[ast.AST]:
     todo: list[ast.AST] = [root]
+    known, kind = _FIELDS, ast.AST
     while todo:
         node = todo.pop()
         yield node
-        todo.extend(children(node))
+        for field in known[node.__class__]:
+            value = getattr(node, field, None)
+            if value.__class__ is list:
+                for item in value:
+                    if isinstance(item, kind):
+                        todo.append(item)
+            elif isinstance(value, kind):
+                todo.append(value)

@@ -30,7 +30,7 @@ def write(report: Report, cache: str = "") -> Report:
         except DocumentError as error:
             errors.append(FileError(cache, error.stage, f"{error.message}; this apply cannot be undone"))
     try:
-        for unit in _units(report.changed):
+        for unit in units(report.changed):
             try:
                 replace_files([(result.path, result.digest, result.after) for result in unit])
                 written.extend(result.path for result in unit)
@@ -47,7 +47,7 @@ def write(report: Report, cache: str = "") -> Report:
     return replace(report, written=tuple(written), errors=tuple(everything), interrupted=interrupted)
 
 
-def _units(changed: Sequence[FileResult]) -> list[list[FileResult]]:
+def units(changed: Sequence[FileResult]) -> list[list[FileResult]]:
     """The files that have to be written together, in the order of the first of each."""
     unit_of: dict[str, list[FileResult]] = {}
     for result in changed:

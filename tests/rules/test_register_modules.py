@@ -150,8 +150,6 @@ SILENT = {
     ),
     "never run": (f"self.layers = [{LINEAR}, {LINEAR}]", "return x"),
     "a name of nn.Module": (f"self.modules = [{LINEAR}, {LINEAR}]", "return self.modules[0](x)"),
-    "a key with a dot": (f"self.layers = {{'a.b': {LINEAR}}}", "return self.layers['a.b'](x)"),
-    "keys that are no strings": (f"self.layers = {{1: {LINEAR}}}", "return self.layers[1](x)"),
     "numbers": ("self.layers = [1, 2]", "return self.layers[0] + x"),
     "unknown things of unknown use": ("self.layers = [make(i) for i in given]", "return self.layers[0].a"),
 }
@@ -170,6 +168,9 @@ def test_what_is_left_alone(name: str) -> None:
 
 
 SHOWN = {
+    "a key with a dot": (f"self.layers = {{'a.b': {LINEAR}}}", "return self.layers['a.b'](x)"),
+    "keys that are no strings": (f"self.layers = {{1: {LINEAR}}}", "return self.layers[1](x)"),
+    "numbers as keys": (f"self.layers = {{i: {LINEAR} for i in range(n)}}", "return self.layers[1](x)"),
     "concatenated": "return sum(layer(x) for layer in self.layers + [self.a])",
     "passed on": "helper(self.layers)\nreturn self.layers[0](x)",
     "isinstance": "assert isinstance(self.layers, list)\nreturn self.layers[0](x)",

@@ -1,24 +1,59 @@
-"""`devfix diff`: print the repairs as a patch."""
+"""`devfix diff`: print the repairs as a patch, or as several."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import re
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from devfix.commands.running import Run, arguments, code
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from devfix.series import By, Step
+
+_BY = click.Choice(["codemod", "file", "fix"])
+
 
 @click.command()
 @arguments
 @click.option("--explain", is_flag=True, help="Say before each hunk which codemod made it, and why.")
-def diff(explain: bool, **options: Any) -> int:
-    """Print the repairs as a patch for `git apply`; write nothing."""
+@click.option(
+    "--format", "form", type=click.Choice(["patch", "mbox"]), default="patch", help="mbox: for `git am`."
+)
+@click.option("--by", type=_BY, help="One patch or commit for each (default for mbox: codemod).")
+@click.option("--output", "-o", type=click.Path(), metavar="FILE", help="Write into FILE, not on stdout.")
+@click.option("--split", type=click.Path(), metavar="DIR", help="Write one patch for each into DIR.")
+def diff(
+    explain: bool, form: str, by: By | None, output: str | None, split: str | None, **options: Any
+) -> int:
+    """Print the repairs as a patch for `git apply`; change nothing.
+
+    With --split the patches are numbered; each applies after those before it.
+    """
     run = Run(**options)
+    if split is not None and output is not None:
+        raise click.UsageError(
+            "--split names a folder for the patches and --output one file; give one of them"
+        )
     report = run.analyse(repair=True)
     from devfix.review import patch, text
 
-    run.patch(patch.patch(report, explain=explain))
+    if by is None and split is None and form == "patch":
+        run.patch(patch.patch(report, explain=explain), output)
+    else:
+        steps = run.steps(report, by or "codemod")
+        if split is not None:
+            _split(run, steps, split, form, explain)
+        elif form == "mbox":
+            from devfix.review.mbox import render
+
+            run.patch(render(steps), output)
+        else:
+            run.patch(b"".join(patch.patch(step.report, explain=explain) for step in steps), output)
     run.errors(report)
     for result in report.changed:
         if patch.outside(result.path):
@@ -26,3 +61,19 @@ def diff(explain: bool, **options: Any) -> int:
             run.note(f"devfix: {name}: outside the working directory, where `git apply` writes nothing")
     run.summary(report, text.change_summary(report))
     return code(report, len(report.changed))
+
+
+def _split(run: Run, steps: Sequence[Step], folder: str, form: str, explain: bool) -> None:
+    from devfix.documents import DocumentError, write_new
+    from devfix.review import patch
+    from devfix.review.mbox import render
+
+    for number, step in enumerate(steps, 1):
+        data = render([step]) if form == "mbox" else patch.patch(step.report, explain=explain)
+        name = re.sub(r"[^\w.-]+", "-", step.name).strip("-")[:60] or "repair"
+        path = os.path.join(folder, f"{number:04}-{name}.patch")
+        try:
+            write_new(path, data, folder=True)
+        except DocumentError as error:
+            raise click.ClickException(f"{path}: {error}") from error
+        run.note(path)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from devfix.config import Config
     from devfix.report import Report
     from devfix.selection import Selection
+    from devfix.series import By, Step
+    from devfix.work import Task
 
 STDIN = "-"
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -68,6 +70,7 @@ class Run:
         if self.color is None and os.environ.get("NO_COLOR"):
             self.color = False
         self.stdin: bytes | None = None
+        self.task: Task | None = None  # of the last analysis
         if STDIN in paths and len(paths) > 1:
             raise click.UsageError("- (stdin) must be the only PATH")
 
@@ -91,6 +94,14 @@ class Run:
 
     # --- analysis --------------------------------------------------------------------------
 
+    def steps(self, report: Report, by: By) -> list[Step]:
+        """The repairs of a report of this run as steps; see `devfix.series`."""
+        from devfix import series
+
+        if self.task is None or self.stdin is not None:
+            raise click.UsageError("what comes from stdin has no files to make several patches of")
+        return list(series.steps(report, self.task, by))
+
     def analyse(self, *, repair: bool, selection: Selection | None = None) -> Report:
         """Read the settings and process every file; raises click.UsageError for bad settings."""
         from devfix import config, engine
@@ -98,6 +109,7 @@ class Run:
         from devfix.discover import discover
         from devfix.findings import Safety
         from devfix.globs import Globs
+        from devfix.work import Task
 
         name = self.options["stdin_filename"]
         try:
@@ -107,6 +119,7 @@ class Run:
             raise click.UsageError(str(error)) from error
         level = Safety.UNSAFE if settings.unsafe else Safety.SAFE
         around = Around(settings.project_root) if settings.project else None
+        self.task = Task(tuple(codemods), level, repair, around)
         if self.paths == (STDIN,):
             self.stdin = sys.stdin.buffer.read()
             return engine.run_bytes(
@@ -183,7 +196,16 @@ class Run:
 
         click.echo(render(report))
 
-    def patch(self, data: bytes) -> None:
+    def patch(self, data: bytes, path: str | None = None) -> None:
+        """A patch on stdout, in colour for a terminal, or as it is into a file."""
+        if path is not None:
+            from devfix.documents import DocumentError, write_new
+
+            try:
+                write_new(path, data)
+            except DocumentError as error:
+                raise click.ClickException(f"{path}: {error}") from error
+            return
         if self.color or (self.color is None and sys.stdout.isatty()):
             from devfix.review.text import coloured_patch
 

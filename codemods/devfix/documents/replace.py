@@ -18,10 +18,15 @@ def replace_file(path: str, digest: str, data: bytes) -> None:
     replace_files([(path, digest, data)])
 
 
-def write_new(path: str, data: bytes) -> None:
-    """Write a file that a user named, whole or not at all, whatever was there. Raises DocumentError."""
+def write_new(path: str, data: bytes, *, folder: bool = False) -> None:
+    """Write a file that a user named, whole or not at all, whatever was there; with `folder` its folder, too.
+
+    Raises DocumentError.
+    """
     with _naming(path):
         target = os.path.realpath(path)
+        if folder:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
         if os.path.isdir(target):
             raise DocumentError("write", "is a folder; name a file")
         temporary = _write_beside(target, data)

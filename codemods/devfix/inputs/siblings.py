@@ -8,6 +8,7 @@ its own parameter.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from devfix.source import Source
 
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 _MOVES = ("to", "cuda")
+_TO = re.compile(r"\.[\s\\]*to\b")
 # Called by others with inputs in place, or before there is a device.
 _NOT_MEANT = frozenset({"__init__", "__call__", "__getitem__", "forward", "to", "loss", "training_step"})
 # What an object holds besides networks.
@@ -52,6 +54,7 @@ def forgotten(flow: Flow) -> Iterator[Forgotten]:
         moves = {
             (method.name, name): found
             for method in _methods(owner)
+            if _TO.search(source.text, *_range(source, method))  # few methods move anything
             for name in _parameters(method)
             if (found := _move(source, method, name)) is not None
         }
@@ -61,6 +64,11 @@ def forgotten(flow: Flow) -> Iterator[Forgotten]:
             parent = classes.get(dotted(base))
             if parent is not None and parent is not owner:
                 yield from _overriding(source, owner, parent)
+
+
+def _range(source: Source, node: ast.AST) -> tuple[int, int]:
+    span = source.span(node)
+    return span.start, span.end
 
 
 def _owned(source: Source, owner: ast.ClassDef) -> bool:

@@ -129,6 +129,12 @@ def is_plain(base: str) -> bool:
     return base in _PLAIN
 
 
+_BINDS_NOTHING = frozenset(
+    {ast.Expr, ast.Return, ast.Raise, ast.Assert, ast.Pass, ast.Import, ast.ImportFrom, ast.Delete}
+    | {ast.Break, ast.Continue, ast.Global, ast.Nonlocal}
+)
+
+
 def rebound(tree: ast.Module) -> frozenset[str]:
     """Names that statements anywhere in a file bind other than by importing them."""
     found: set[str] = set()
@@ -136,6 +142,8 @@ def rebound(tree: ast.Module) -> frozenset[str]:
     todo: list[ast.AST] = [tree]
     while todo:
         node = todo.pop()
+        if node.__class__ in _BINDS_NOTHING:
+            continue
         targets: list[ast.expr] = []
         if isinstance(node, ast.Assign):
             if not (isinstance(node.value, ast.Constant) and node.value.value is None):

@@ -7,8 +7,12 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from devfix.recipes.library import Class, Library, Module
+
+if TYPE_CHECKING:
+    from devfix.recipes.moving import Moves
 
 LOADER = "load_hyperpyyaml"
 _BRAINS = ("speechbrain.Brain", "speechbrain.core.Brain")
@@ -84,6 +88,12 @@ class Script:
             and all(node is not None and self.key_of(node) == "modules" for node in given)
             and not self._changes_modules
         )
+
+    @cached_property
+    def moves(self) -> Moves:
+        from devfix.recipes.moving import Moves
+
+        return Moves(self)
 
     @cached_property
     def _changes_modules(self) -> bool:

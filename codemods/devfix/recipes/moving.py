@@ -1,0 +1,143 @@
+"""What a script moves of a recipe, or may move: by `to`, in loops, under other names, or by handing it on."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.recipes.holding import MOVES
+from devfix.recipes.script import Script
+
+_LOOKS = frozenset(
+    {
+        "print",
+        "len",
+        "isinstance",
+        "hasattr",
+        "type",
+        "str",
+        "repr",
+        "id",
+        "callable",
+        "getattr",
+        "issubclass",
+    }
+)
+EVERYTHING = "*"
+
+
+class Moves:
+    """What a script moves or may move, anywhere in it and in order no matter."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.moved: set[str] = set()
+        self.frozen: set[str] = set()  # `eval()` or no gradients
+        self.given: set[str] = set()  # put there by the script itself
+        self.aliases: dict[str, set[str]] = {}
+        trees: dict[int, ast.AST] = {id(script.module.source.tree): script.module.source.tree}
+        for method in script.methods:  # those of files beside the script, too
+            tree = method.owner.module.source.tree
+            trees[id(tree)] = tree
+        self.nodes = [node for tree in trees.values() for node in ast.walk(tree)]
+        self.computing = {
+            inner for method in script.methods if method.computes for inner in ast.walk(method.node)
+        }
+
+        self._run()
+
+    def _run(self) -> None:
+        for _ in range(3):
+            for node in self.nodes:
+                self._alias(node)
+        for node in self.nodes:
+            if isinstance(node, ast.Call):
+                self._call(node)
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                key = self.script.key_of(node)
+                if key:
+                    self.given.add(key)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                if self.script.is_hparams(node.value):
+                    self.given.add(node.attr)
+
+    def _alias(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Assign):
+            meant = self.meant(node.value)
+            for target in node.targets:
+                self._bind(target, meant)
+        elif isinstance(node, (ast.For, ast.comprehension)):
+            self._bind(node.target, self.meant(node.iter))
+        elif isinstance(node, ast.NamedExpr):
+            self._bind(node.target, self.meant(node.value))
+
+    def _bind(self, target: ast.expr, meant: set[str]) -> None:
+        if meant:
+            for node in ast.walk(target):
+                if isinstance(node, ast.Name) and node.id not in self.script.loaded and node.id != "self":
+                    self.aliases.setdefault(node.id, set()).update(meant)
+                elif isinstance(node, ast.Attribute) and not self.script.is_hparams(node):
+                    self.aliases.setdefault(f".{node.attr}", set()).update(meant)
+
+    def meant(self, node: ast.expr) -> set[str]:
+        """The entries that an expression gives, or holds."""
+        key = self.script.key_of(node)
+        if key:
+            return {key}
+        if isinstance(node, ast.Name):
+            return self.aliases.get(node.id, set())
+        if isinstance(node, ast.Attribute):
+            return self.aliases.get(f".{node.attr}", set()) or self.meant(node.value)
+        if isinstance(node, ast.Call):
+            function = node.func
+            if isinstance(function, ast.Attribute):
+                if function.attr in ("values", "items") and self.script.is_hparams(function.value):
+                    return {EVERYTHING}
+                if function.attr in (
+                    "to",
+                    "cuda",
+                    "eval",
+                    "train",
+                    "values",
+                    "items",
+                    "requires_grad_",
+                    "half",
+                ):
+                    return self.meant(function.value)
+                return set()
+            if isinstance(function, ast.Name) and function.id == "vars" and node.args:
+                return {EVERYTHING} if self.script.is_hparams(node.args[0]) else set()
+            if isinstance(function, ast.Name) and function.id in (
+                "enumerate",
+                "zip",
+                "list",
+                "tuple",
+                "reversed",
+            ):
+                return set().union(*(self.meant(argument) for argument in node.args))
+            return set()
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.Starred)):
+            parts = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+            return set().union(*(self.meant(child) for child in parts))
+        if isinstance(node, (ast.Subscript, ast.Await, ast.NamedExpr)):
+            return self.meant(node.value)
+        return set()
+
+    def _call(self, node: ast.Call) -> None:
+        function = node.func
+        if isinstance(function, ast.Attribute):
+            meant = self.meant(function.value)
+            if function.attr in MOVES:
+                self.moved |= meant
+            elif function.attr in ("eval", "requires_grad_", "freeze"):
+                self.frozen |= meant
+            elif function.attr == "apply" and meant:
+                self.moved |= meant
+        called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if called in _LOOKS or called in ("get", "append", "format", "join") or self.script.key_of(node):
+            if called != "append":
+                return
+        if node in self.computing:
+            return  # handed on where it computes: that is a use, and not yet a move
+        for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+            if not self.script.is_hparams(argument):
+                self.moved |= self.meant(argument) - {EVERYTHING}

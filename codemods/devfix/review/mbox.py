@@ -1,0 +1,95 @@
+"""Repairs as commits: a mailbox that `git am` takes, one message for each step.
+
+https://git-scm.com/docs/git-format-patch describes the form.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from email.header import Header
+from email.utils import formataddr, formatdate
+
+from devfix import __version__
+from devfix.report import Change, Report
+from devfix.review.patch import patch
+from devfix.review.text import plural, printable
+from devfix.series import Step
+
+_MARK = "From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\n"
+_WIDTH = 72
+
+
+def render(steps: Sequence[Step]) -> bytes:
+    """The messages, in order; the author is git's own `user.name` and `user.email`."""
+    author = _author()
+    date = formatdate(float(os.environ.get("SOURCE_DATE_EPOCH") or time.time()))
+    return b"".join(_message(step, number, len(steps), author, date) for number, step in enumerate(steps, 1))
+
+
+def _message(step: Step, number: int, count: int, author: str, date: str) -> bytes:
+    diff = patch(step.report)
+    subject = _subject(step.report)
+    body = f"{_body(step.report)}---\n\n".encode("utf-8", "replace") + diff
+    body += f"-- \ndevfix {__version__}\n\n".encode()
+    encoding = "8bit"
+    if b"\r" in diff:  # git strips a CR at the end of a line that is sent as it is
+        body = base64.encodebytes(body)
+        encoding = "base64"
+    tag = "[PATCH]" if count == 1 else f"[PATCH {number}/{count}]"
+    head = (
+        f"From: {author}\nDate: {date}\nSubject: {_header(f'{tag} {subject}')}\n"
+        f"MIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\n"
+        f"Content-Transfer-Encoding: {encoding}\n\n"
+    )
+    return (_MARK + head).encode() + body + (b"\n" if encoding == "base64" else b"")
+
+
+def _subject(report: Report) -> str:
+    changes = [change for result in report.changed for change in result.changes if change.home]
+    titles = list(dict.fromkeys(change.title for change in changes))
+    files = [printable(result.path) for result in report.changed]
+    where = files[0] if len(files) == 1 else plural(len(files), "file")
+    if len(titles) == 1:
+        return f"Fix device placement: {printable(titles[0])} ({where})"
+    ids = ", ".join(sorted({change.codemod for change in changes}))
+    return f"Fix device placement in {where} ({ids})"
+
+
+def _body(report: Report) -> str:
+    """What was wrong and what was done, from the findings."""
+    out: list[str] = []
+    for result in report.changed:
+        out.append(f"{printable(result.path)}:\n")
+        seen: dict[str, None] = {}
+        for change in result.changes:
+            seen[_paragraph(change)] = None
+        out.extend(seen)
+    return "\n".join(out) + "\n"
+
+
+def _paragraph(change: Change) -> str:
+    import textwrap
+
+    said = f"{change.codemod}: {printable(change.message)}. Repair ({change.safety.label}): {printable(change.title)}."
+    return textwrap.fill(said, _WIDTH, initial_indent="- ", subsequent_indent="  ") + "\n"
+
+
+def _header(text: str) -> str:
+    return text if text.isascii() else Header(text, "utf-8", maxlinelen=200).encode()
+
+
+def _author() -> str:
+    name, mail = _git("user.name") or "devfix", _git("user.email") or "devfix@localhost"
+    return formataddr((name, mail))
+
+
+def _git(key: str) -> str:
+    try:
+        done = subprocess.run(["git", "config", key], capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode("utf-8", "replace").strip()

@@ -1,0 +1,105 @@
+"""Repairs in several patches and commits, taken by real git."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from devfix.cli import main
+
+LOOP = """\
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.zeros(8, 4)))
+
+
+def run() -> None:
+    model = nn.Sequential(nn.Linear(4, 4))
+    model.to(device)
+    model.head = nn.Linear(4, 2)
+    for (x,) in loader:
+        print(model(x))
+
+
+def run_again() -> None:
+    model = nn.Linear(4, 2).to(device)
+    for (x,) in loader:
+        with torch.autocast(device_type=device):
+            print(model(x))
+"""
+Git = Callable[..., str]
+
+
+@pytest.fixture
+def git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Git:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    for name in ("GIT_AUTHOR", "GIT_COMMITTER"):
+        monkeypatch.setenv(f"{name}_NAME", "Ann Ödman")
+        monkeypatch.setenv(f"{name}_EMAIL", "ann@example.org")
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    (tmp_path / "a.py").write_text(LOOP)
+    (tmp_path / "dos.py").write_bytes(LOOP.replace("\n", "\r\n").encode())
+    (tmp_path / "sub dir").mkdir()
+    (tmp_path / "sub dir" / "ö.py").write_text(LOOP)
+    git("init", "-q")
+    git("config", "user.name", "Ann Ödman")
+    git("config", "user.email", "ann@example.org")
+    git("config", "core.autocrlf", "false")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    return git
+
+
+def applied(tmp_path: Path, git: Git) -> dict[str, bytes]:
+    """What `devfix apply` makes of the files, which are then as they were again."""
+    assert main(["apply", "-q", "."]) == 1
+    found = {path.name: path.read_bytes() for path in tmp_path.rglob("*.py")}
+    git("checkout", "-q", ".")
+    return found
+
+
+def now(tmp_path: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in tmp_path.rglob("*.py")}
+
+
+@pytest.mark.parametrize("by", ["codemod", "file", "fix"])
+def test_patches_one_after_the_other(tmp_path: Path, git: Git, by: str) -> None:
+    wanted = applied(tmp_path, git)
+    assert main(["diff", "-q", "--by", by, "--split", "out/patches", "."]) == 1
+    patches = sorted((tmp_path / "out" / "patches").iterdir())
+    assert len(patches) == {"codemod": 3, "file": 3, "fix": 12}[by]
+    for path in patches:
+        git("apply", str(path))
+    assert now(tmp_path) == wanted
+
+
+@pytest.mark.parametrize("by", ["codemod", "file", "fix"])
+def test_git_am(tmp_path: Path, git: Git, by: str) -> None:
+    wanted = applied(tmp_path, git)
+    assert main(["diff", "-q", "--format", "mbox", "--by", by, "-o", "series.mbox", "."]) == 1
+    git("am", "-q", "series.mbox")
+    assert now(tmp_path) == wanted
+    log = git("log", "--format=%an|%s|%b", "-1")
+    assert log.startswith("Ann Ödman|Fix device placement")
+    assert "Repair (safe)" in log
+    assert len(git("log", "--format=%h").split()) == 1 + {"codemod": 3, "file": 3, "fix": 12}[by]
+
+
+def test_one_file(tmp_path: Path, git: Git, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["diff", "-q", "."]) == 1
+    printed = capfdbinary.readouterr().out
+    assert main(["diff", "-q", "-o", "all.patch", "."]) == 1
+    assert (tmp_path / "all.patch").read_bytes() == printed
+    assert capfdbinary.readouterr().out == b""
+    assert main(["diff", "-q", "-o", "no/such/all.patch", "."]) == 2
+    assert main(["diff", "-q", "-o", "x", "--split", "y", "."]) == 2

@@ -1,0 +1,209 @@
+"""A repository's own program before and after a repair, in copies of the repository."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from devfix.commands.advice import device_error
+from devfix.simulate import landlock
+from devfix.simulate.copies import TooLarge, copy
+from devfix.simulate.trial import Attempt, Trial, try_out
+
+BUG = """
+import torch
+from parts import Net
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Net()
+model.to(device)
+model.head = torch.nn.Linear(4, 3)
+print(model(torch.randn(2, 4).to(device)).sum().item())
+"""
+PARTS = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(x)
+"""
+# The same bug in a file that the program does not import.
+OTHER = BUG.replace("from parts import Net", "from parts import Net  # other")
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    (folder / ".git").mkdir()
+    (folder / "train.py").write_text(BUG)
+    (folder / "parts.py").write_text(PARTS)
+    (folder / "other.py").write_text(OTHER)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def trial(after: str, *, command: str = "python train.py", file: str = "train.py", seconds: float = 120) -> Trial:
+    path = os.path.realpath(file)
+    done = try_out(Attempt(command, {path: after.encode()}, seconds=seconds), device_error)
+    if "build for GPUs" in done.word:
+        pytest.skip(done.word)
+    return done
+
+
+REPAIRED = BUG.replace("model.to(device)\n", "").replace("print(", "model.to(device)\nprint(")
+
+
+def test_a_repair_is_verified(repository: Path) -> None:
+    done = trial(REPAIRED)
+    assert done.ok and done.word.startswith("verified: cuda (")
+    assert done.of("train.py") == done.word
+    assert done.of("other.py") == "not run: because the program does not import this file"
+    assert sorted(os.listdir()) == [".git", "other.py", "parts.py", "train.py"]
+    assert (repository / "train.py").read_text() == BUG
+
+
+@pytest.mark.parametrize(
+    "before, after, ok, word",
+    [
+        (BUG, BUG + "print(1)\n", False, "failed: after the repair, the program still fails (parts.py:10: RuntimeE"),
+        (REPAIRED, REPAIRED + "\n", True, "did not reproduce: on cuda ("),
+        (REPAIRED, REPAIRED + "1 / 0\n", False, "failed: after the repair, the program still fails (train.py:10: Z"),
+        ("import torch\n1 / 0\n", REPAIRED, None, "not run: because before the repair, the program ends with no dev"),
+        ("print(1)\n", REPAIRED, None, "not run: because the program has not imported torch (exit code 0: 1)"),
+        (BUG, "import time\ntime.sleep(60)\n", None, "not run: because after the repair, it took too long"),
+        (BUG, "import os, torch\nos.abort()\n", None, "not run: because after the repair, the simulated process cra"),
+        (
+            BUG,
+            "import torch\nx = torch.eye(3, device='cuda').to_sparse()\n",
+            None,
+            "not run: because after the repair, devfix: result with layout torch.sparse_coo",
+        ),
+    ],
+    ids=["still", "no bug", "broken", "other error", "no torch", "slow", "crash", "limit"],
+)
+def test_what_is_not_verified(repository: Path, before: str, after: str, ok: bool | None, word: str) -> None:
+    (repository / "train.py").write_text(before)
+    done = trial(after, seconds=20 if "sleep" in after else 120)
+    assert done.ok is ok
+    assert done.word.startswith(word), done.word
+
+
+@pytest.mark.parametrize(
+    "command, word",
+    [
+        ("", "not run: because the command is empty"),
+        ("no-such-command-here", "not run: because there is no command 'no-such-command-here'"),
+        ("python 'train.py", "not run: because No closing quotation"),
+    ],
+)
+def test_commands_that_cannot_be_run(repository: Path, command: str, word: str) -> None:
+    assert trial(REPAIRED, command=command) == Trial(word, None)
+
+
+def test_the_command_may_start_python_itself(repository: Path) -> None:
+    (repository / "run.sh").write_text(f"cd {'.'} && exec '{sys.executable}' train.py\n")
+    assert trial(REPAIRED, command="sh run.sh").ok
+
+
+@pytest.mark.skipif(not landlock.version(), reason="no Landlock in this kernel")
+def test_nothing_is_written_outside_of_the_copy(repository: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    program = f"""
+import os, tempfile, torch
+refused = 0
+for write in (lambda: open({str(outside)!r}, "w"), lambda: torch.save(torch.ones(2), {str(outside)!r}),
+              lambda: os.mkdir({str(outside)!r}), lambda: os.remove({str(repository / "parts.py")!r})):
+    try:
+        write()
+    except (OSError, RuntimeError):
+        refused += 1
+tempfile.TemporaryFile().write(b"x")
+torch.save(torch.ones(2), "inside.pt")
+if torch.cuda.is_available() and refused == 4:
+    torch.nn.Linear(2, 2).cuda()(torch.ones(1, 2))
+"""
+    (repository / "train.py").write_text(program)
+    assert trial(program.replace("torch.ones(1, 2)", "torch.ones(1, 2).cuda()")).ok
+    assert not outside.exists() and (repository / "parts.py").exists()
+
+
+def test_an_installed_repository_is_imported_from_its_copy(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(repository))
+    (repository / "sub").mkdir()
+    (repository / "sub" / "main.py").write_text("import train\n")
+    monkeypatch.chdir(repository / "sub")
+    done = trial(REPAIRED, command="python main.py", file="../train.py")
+    assert done.ok, done.word
+    assert done.of("../train.py").startswith("verified: cuda (")
+
+
+def test_copies_have_limits(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for name in ("kept", ".git", "__pycache__", "env"):
+        (source / name).mkdir(parents=True)
+        (source / name / "file").write_text("x" * 100)
+    (source / "env" / "pyvenv.cfg").write_text("")
+    (source / "link").symlink_to("kept/file")
+    os.mkfifo(source / "pipe")
+    copy(str(source), str(tmp_path / "copy"))
+    found = sorted(path.relative_to(tmp_path / "copy").as_posix() for path in (tmp_path / "copy").rglob("*"))
+    assert found == ["kept", "kept/file", "link"]
+    with pytest.raises(TooLarge):
+        copy(str(source), str(tmp_path / "second"), most=50)
+
+
+# --- the commands --------------------------------------------------------------------------------
+
+
+def devfix(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "devfix", *arguments], capture_output=True, text=True, timeout=300)
+
+
+def test_apply_with_a_command(repository: Path) -> None:
+    done = devfix("apply", "--smoke-cmd", "python train.py", "--codemod", "reorder-to", ".", "--format", "json")
+    assert done.returncode == 1, done.stderr
+    changes = json.loads(done.stdout)["changes"]
+    assert {change["path"]: change["verdict"] for change in changes} == {
+        "train.py": "verified: cuda (simulated)",
+        "other.py": "not run: because the program does not import this file",
+    }
+    assert "devfix: verified: cuda (simulated)\n" in done.stderr
+    assert (repository / "train.py").read_text() != BUG
+
+
+def test_apply_writes_nothing_that_fails(repository: Path) -> None:
+    (repository / "train.py").write_text(BUG + "model(torch.ones(1, 4).cpu())\n")
+    before = (repository / "train.py").read_text()
+    done = devfix("apply", "--smoke-cmd", "python train.py", "--codemod", "reorder-to", ".")
+    assert done.returncode == 2
+    assert "devfix: failed: after the repair, the program still fails" in done.stderr
+    assert done.stderr.rstrip().endswith("nothing was written")
+    assert (repository / "train.py").read_text() == before
+
+
+def test_smoke_writes_nothing(repository: Path) -> None:
+    done = devfix("smoke", "train.py", "--codemod", "reorder-to", "--smoke-cmd", "python train.py")
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first.startswith("reorder-to: examples pass on cpu, cuda (simulated); torch ")
+    assert second == "train.py:7: reorder-to: verified: cuda (simulated)"
+    assert (repository / "train.py").read_text() == BUG
+
+
+def test_smoke_of_codemods(repository: Path) -> None:
+    done = devfix("smoke", "--codemod", "normalize-device-type")
+    assert done.returncode == 0
+    assert done.stdout.startswith("normalize-device-type: examples pass on cpu, cuda (")
+    assert devfix("smoke").returncode == 2
+    assert "did you mean" in devfix("smoke", "--codemod", "reorder-too").stderr
