@@ -53,7 +53,9 @@ def check(path: str, text: str) -> list[Finding]:
 
 
 def meaning(recipe: Recipe) -> tuple[object, ...]:
-    listed = sorted((key.value, shape(value)) for key, value in recipe.modules.pairs) if recipe.modules else []
+    listed = (
+        sorted((key.value, shape(value)) for key, value in recipe.modules.pairs) if recipe.modules else []
+    )
     rest = [(name, shape(node)) for name, node in recipe.entries.items() if node is not recipe.modules]
     return listed, rest
 
@@ -74,7 +76,9 @@ def fixed(text: str, findings: list[Finding]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("-v", action="store_true", help="every entry that is not found or not brought back")
     options = parser.parse_args()

@@ -63,6 +63,10 @@ class _Normal(ast.NodeTransformer):
         if value is not None:
             self.found.add((self._function, ast.unparse(value)))
             return self.visit(value)  # type: ignore[no-any-return]
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "ModuleList" and node.args:
+            held = node.args[0]
+            if isinstance(held, ast.GeneratorExp):
+                node.args[0] = ast.ListComp(elt=held.elt, generators=held.generators)
         return self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from devfix.flow.torch_api import FACTORIES
@@ -56,10 +57,36 @@ def unregistered_buffers(program: str, source: Source) -> Iterator[Mutant | None
         given = function.args.args if isinstance(function, ast.FunctionDef) else []
         if isinstance(values[0], ast.Name) and values[0].id in {argument.arg for argument in given}:
             continue  # anything, and often None
-        if not _read_outside(source, call, attribute) or source.text.count(f'"{attribute}"') > 1:
+        if _made_elsewhere(source, values[0], given) or not _plainly_read(source, call, attribute):
             continue
         edit = (source.span(call), f"self.{attribute} = {source.code(values[0])}")
         yield mutant("un-register a buffer", program, source, call, [edit])
+
+
+def _made_elsewhere(source: Source, value: ast.expr, given: list[ast.arg]) -> bool:
+    """Is a buffer's value told a device, or made of an argument that may be on any?"""
+    if "device" in source.code(value):
+        return True
+    root = value
+    while isinstance(root, (ast.Call, ast.Attribute, ast.Subscript)):
+        root = root.func if isinstance(root, ast.Call) else root.value
+    return isinstance(root, ast.Name) and root.id in {argument.arg for argument in given}
+
+
+def _plainly_read(source: Source, node: ast.AST, attribute: str) -> bool:
+    """Is an attribute read in other functions, nowhere moved or asked for its device, and registered once?"""
+    text = source.text
+    if text.count(f'"{attribute}"') + text.count(f"'{attribute}'") > 1:
+        return False
+    if re.search(rf"\.{attribute}\b[^\n=]*\.(?:to|type_as|device|cuda)\b", text):
+        return False
+    return _read_outside(source, node, attribute)
+
+
+def _is_module(source: Source, attribute: str) -> bool:
+    """Is an attribute used as no list or dict could be: `self.layers.parameters()`?"""
+    words = "|".join(sorted({*dir(list), *dir(dict)} - set(dir(object))))
+    return re.search(rf"\.{attribute}\.(?!(?:{words})\b)", source.text) is not None
 
 
 def _read_outside(source: Source, node: ast.AST, attribute: str) -> bool:
@@ -82,8 +109,10 @@ def plain_containers(program: str, source: Source) -> Iterator[Mutant | None]:
             continue
         statement = source.parents[call]
         target = statement.targets[0] if isinstance(statement, ast.Assign) else statement
-        if isinstance(target, ast.Attribute) and not _read_outside(source, call, target.attr):
-            continue
+        if isinstance(target, ast.Attribute):
+            name = target.attr
+            if not _read_outside(source, call, name) or _is_module(source, name):
+                continue
         is_list = kind == "ModuleList -> list"
         empty, plain = ("[]", "list") if is_list else ("{}", "dict")
         text = source.code(call.args[0]) if call.args else empty

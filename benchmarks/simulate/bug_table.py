@@ -17,8 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "codemods"), str(ROOT / "tests" / "simulate")]
 
-from device_bugs import BUGS, DeviceBug  # noqa: E402
 from devfix.simulate.forkserver import Request, _Server  # noqa: E402
+from device_bugs import BUGS, DeviceBug  # noqa: E402
 
 SECONDS = 600.0
 SAVE = "import torch, torch.nn as nn\ntorch.save(nn.Linear(3, 2).to('cuda:1').state_dict(), {path!r})\n"

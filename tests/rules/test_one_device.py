@@ -135,6 +135,14 @@ SILENT = {
         "    net = nn.Linear(2, 2)\n    net.cuda()\n    return DDP(net, device_ids=[local_rank])\n"
     ),
     "DDP on the CPU": "def run(rank):\n    net = nn.Linear(2, 2)\n    return DDP(net)\n",
+    "visible devices for others": (
+        "def run(n):\n    print(torch.cuda.is_available())\n"
+        '    os.environ["CUDA_VISIBLE_DEVICES"] = str(n)\n    subprocess.run(["train"])\n'
+    ),
+    "objects are gathered by a group of its own": (
+        'def run(x, group):\n    dist.init_process_group("nccl")\n'
+        "    dist.all_gather_object([None], x, group=group)\n"
+    ),
     "visible devices above the look": (
         'os.environ["CUDA_VISIBLE_DEVICES"] = "1"\ndevice = "cuda" if torch.cuda.is_available() else "cpu"\n'
     ),

@@ -168,9 +168,6 @@ def test_what_is_left_alone(name: str) -> None:
 
 
 SHOWN = {
-    "a key with a dot": (f"self.layers = {{'a.b': {LINEAR}}}", "return self.layers['a.b'](x)"),
-    "keys that are no strings": (f"self.layers = {{1: {LINEAR}}}", "return self.layers[1](x)"),
-    "numbers as keys": (f"self.layers = {{i: {LINEAR} for i in range(n)}}", "return self.layers[1](x)"),
     "concatenated": "return sum(layer(x) for layer in self.layers + [self.a])",
     "passed on": "helper(self.layers)\nreturn self.layers[0](x)",
     "isinstance": "assert isinstance(self.layers, list)\nreturn self.layers[0](x)",
@@ -184,6 +181,19 @@ def test_shown_without_a_fix(name: str) -> None:
     text = program(f"self.a = nn.ReLU()\nself.layers = [{LINEAR}, {LINEAR}]", SHOWN[name] + f"\n{FORWARD}")
     (finding,) = findings(RULE, text)
     assert finding.fix is None
+
+
+ODD_KEYS = {
+    "a key with a dot": (f"self.layers = {{'a.b': {LINEAR}}}", "return self.layers['a.b'](x)"),
+    "keys that are no strings": (f"self.layers = {{1: {LINEAR}}}", "return self.layers[1](x)"),
+    "numbers as keys": (f"self.layers = {{i: {LINEAR} for i in range(n)}}", "return self.layers[1](x)"),
+}
+
+
+@pytest.mark.parametrize("name", ODD_KEYS)
+def test_keys_that_a_module_dict_refuses(name: str) -> None:
+    (found,) = findings(RULE, program(*ODD_KEYS[name]))
+    assert found.fix is None
 
 
 def test_a_dict_with_get_is_shown_only() -> None:

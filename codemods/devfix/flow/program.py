@@ -47,6 +47,7 @@ _DEVICE_WORDS = (
     "from_numpy",
     "setattr(",
     "_module(",
+    "_processor(",
 )
 MAX_DEPTH = 8  # of summaries that ask for summaries
 _SELF_ATTRIBUTE = re.compile(r"self\.(\w+)(?:\s*,\s*self\.(\w+))?\s*(?::[^=\n]+)?=(?!=)")

@@ -104,16 +104,23 @@ def _without_index(move: ast.Call) -> bool:
 def objects(flow: Flow) -> Iterator[Remark]:
     """`all_gather_object` by NCCL, which goes over the current GPU: that of every process is the first."""
     source = flow.source
-    if _is_set(source.text) or not _OWN_INIT.search(source.text) or "nccl" not in source.text:
+    if _is_set(source.text) or not any(_starts_nccl(call) for call in source.calls):
         return
     for call in source.calls:
-        if source.qualified(call.func) in _OBJECTS:
+        if source.qualified(call.func) in _OBJECTS and all(k.arg != "group" for k in call.keywords):
             yield Remark(
                 source.span(call),
                 f"`{source.code(call.func)}` goes over the current GPU, and nothing sets that of a process: "
                 "call `torch.cuda.set_device` first",
             )
             return
+
+
+def _starts_nccl(call: ast.Call) -> bool:
+    """`init_process_group("nccl")`"""
+    if not path_of(call.func).endswith("init_process_group"):
+        return False
+    return any(ast.unparse(one) == "'nccl'" for one in (*call.args[:1], *(k.value for k in call.keywords)))
 
 
 def set_late(flow: Flow) -> Iterator[Remark]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from devfix.bindings import function_around
@@ -14,6 +15,7 @@ from devfix.ranks.remark import Remark
 from devfix.source import Source
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+_CHILDREN = re.compile(r"subprocess|Popen|Process\(|\bspawn\(|system\(|\.start\(\)|\bexec[lv]p?e?\(")
 # Calls after which the driver no longer looks at the environment.
 _STARTS = frozenset(
     f"torch.cuda.{name}"
@@ -31,7 +33,7 @@ def set_late(flow: Flow) -> Iterator[Remark]:
         if not isinstance(statement, (ast.Assign, ast.Expr)) or not _sets(source, statement):
             continue
         start = next(_started_before(flow, statement), None)
-        if start is None:
+        if start is None or _for_others(source, statement):
             continue
         code = source.code(start)
         yield Remark(
@@ -59,6 +61,15 @@ def _sets(source: Source, statement: ast.Assign | ast.Expr) -> bool:
         and isinstance(value.args[0] if value.args else None, ast.Constant)
         and ast.unparse(value.args[0])[1:-1] == VISIBLE
     )
+
+
+def _for_others(source: Source, statement: ast.stmt) -> bool:
+    """Is it meant for processes that are started below, or made of what CUDA said?"""
+    if "torch.cuda" in source.code(statement):
+        return True
+    scope = function_around(source, statement)
+    end = source.span(scope).end if scope is not None else len(source.text)
+    return bool(_CHILDREN.search(source.text, source.span(statement).end, end))
 
 
 def _started_before(flow: Flow, statement: ast.stmt) -> Iterator[ast.Call]:

@@ -59,7 +59,7 @@ def candidates(source: Source, classes: tuple[ModuleClass, ...], maker: Maker) -
         return []
     found: list[Candidate] = []
     for owner in classes:
-        if owner.init is None or owner.own_ways:
+        if owner.init is None:
             continue
         names = [name for name, stores in owner.stores.items() if may_hold_tensors(owner, stores)]
         if not names or any(word in owner.text for word in _ELSEWHERE):
@@ -73,7 +73,11 @@ def candidates(source: Source, classes: tuple[ModuleClass, ...], maker: Maker) -
 
 
 def _candidate(source: Source, maker: Maker, owner: ModuleClass, name: str) -> Candidate | None:
-    if name in RESERVED or not any(_promising(maker.store(owner, s)) for s in owner.stores[name]):
+    if (
+        name in RESERVED
+        or owner.handles(name)
+        or not any(_promising(maker.store(owner, s)) for s in owner.stores[name])
+    ):
         return None
     if not any(name in each.loads for each in (owner, *owner.descendants)):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -27,6 +28,8 @@ _OWN_WAYS = frozenset(
         "register_buffer",
     }
 )  # fmt: skip
+# In such a method: it may reach every attribute.
+_ANYTHING = re.compile(r"__dict__|vars\(|getattr\(|setattr\(|dir\(")
 # Attributes of every nn.Module; nothing can be registered under these names.
 RESERVED = frozenset(
     {
@@ -186,9 +189,21 @@ class ModuleClass:
         return {node.attr for node in self._own_nodes.get(method, ()) if node.attr in self.methods}
 
     @cached_property
-    def own_ways(self) -> bool:
-        """Does the class, or one that it inherits from, decide by itself what moves?"""
-        return any(not _OWN_WAYS.isdisjoint(owner.methods) for owner in self.lineage)
+    def _ways(self) -> str | None:
+        """The text of the methods by which the class, or a base, decides itself what moves; None for all."""
+        texts = [
+            self.source.code(method)
+            for owner in self.lineage
+            for name, method in owner.methods.items()
+            if name in _OWN_WAYS
+        ]
+        if any("super()" not in text or _ANYTHING.search(text) for text in texts):
+            return None
+        return "\n".join(texts)
+
+    def handles(self, name: str) -> bool:
+        """May the class move, or count as registered, an attribute by that name in a way of its own?"""
+        return self._ways is None or re.search(rf"\b{name}\b", self._ways) is not None
 
     @cached_property
     def is_container(self) -> bool:

@@ -68,7 +68,7 @@ class Containers:
 
     def find(self) -> Iterator[Container]:
         for owner in self.classes.values():
-            if owner.own_ways or owner.is_container or owner.init is None or owner.super_call is None:
+            if owner.is_container or owner.init is None or owner.super_call is None:
                 continue
             names = [name for name, stores in owner.stores.items() if may_hold_modules(owner, stores)]
             if not names or _OWN_WAYS.search(owner.text):
@@ -82,7 +82,7 @@ class Containers:
     # --- one attribute -------------------------------------------------------------------------
 
     def _attribute(self, owner: ModuleClass, name: str, stores: tuple[Store, ...]) -> Container | None:
-        if name in RESERVED or owner.class_level(name) or _HIDDEN.search(name):
+        if name in RESERVED or owner.handles(name) or owner.class_level(name) or _HIDDEN.search(name):
             return None
         added_later = tuple(s for s in stores if s.form == "augmented")
         stores = tuple(s for s in stores if s.form != "augmented")
@@ -100,7 +100,11 @@ class Containers:
             or not owner.super_call
         ):
             return None
-        if any(s.method is owner.init and s.statement.lineno < owner.super_call.lineno for s in stores):
+        registered = [v for v in values if self._registered(v)]
+        values = [v for v in values if v not in registered]
+        if not values or any(
+            s.method is owner.init and s.statement.lineno < owner.super_call.lineno for s in stores
+        ):
             return None
         held = [self.holding.container(owner, value) for value in values]
         added = self._added(owner, name, added_later)
@@ -132,6 +136,13 @@ class Containers:
             allowed = False
         edits = self._edits(values, wraps, mapping) if allowed else ()
         return Container(owner, name, stores, mapping, sure, edits, node, method)
+
+    def _registered(self, value: ast.expr) -> bool:
+        """Is it a ModuleList or ModuleDict already, as in the other branch?"""
+        return isinstance(value, ast.Call) and self.source.qualified(value.func) in (
+            "torch.nn.ModuleList",
+            "torch.nn.ModuleDict",
+        )
 
     def _added(self, owner: ModuleClass, name: str, augmented: tuple[Store, ...]) -> list[Held] | None:
         """What is appended to the attribute or stored under its keys later; None where that is not known."""

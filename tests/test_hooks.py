@@ -1,0 +1,88 @@
+"""The hooks for pre-commit, run by pre-commit, and the action for GitHub."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+BUG = """\
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Sequential(nn.Linear(4, 4))
+model.to(device)
+model.head = nn.Linear(4, 2)
+print(model(torch.zeros(1, 4, device=device)))
+"""
+
+
+def hooks() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    return found
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with the hooks, run by the devfix of this environment, since tests have no network."""
+    if shutil.which("pre-commit") is None and not (Path(sys.executable).parent / "pre-commit").exists():
+        pytest.fail("pre-commit is missing; it is one of the requirements of the tests")
+    bin = Path(sys.executable).parent
+    monkeypatch.setenv("PRE_COMMIT_HOME", str(tmp_path / "home"))
+    local = [{**hook, "language": "system", "entry": f"{bin}/{hook['entry']}"} for hook in hooks()]
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    config = {"repos": [{"repo": "local", "hooks": local}]}
+    (folder / ".pre-commit-config.yaml").write_text(yaml.safe_dump(config))
+    subprocess.run(["git", "init", "-q"], check=True)
+    return folder
+
+
+def run(hook: str) -> tuple[int, str]:
+    subprocess.run(["git", "add", "."], check=True)
+    command = [sys.executable, "-m", "pre_commit", "run", hook, "--color", "never"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_check(repository: Path) -> None:
+    (repository / "a b.py").write_text(BUG)
+    (repository / "other.txt").write_text("x = alpha")
+    code, said = run("devfix-check")
+    assert code == 1
+    assert "a b.py:7:1: reorder-to" in said
+    (repository / "a b.py").write_text("x = 1\n")
+    code, said = run("devfix-check")
+    assert (code, "Passed" in said) == (0, True)
+
+
+def test_apply(repository: Path) -> None:
+    (repository / "a.py").write_text(BUG)
+    code, said = run("devfix-apply")
+    assert code == 1 and "files were modified by this hook" in said
+    assert (repository / "a.py").read_text().index("model.head") < (repository / "a.py").read_text().index(
+        "model.to("
+    )
+    assert run("devfix-apply")[0] == 0
+
+
+def test_action() -> None:
+    """As the schema that GitHub's own tools use says; and no input gets into a shell script."""
+    done = subprocess.run(
+        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-actions", "action.yml"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout
+    for step in yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]:
+        assert "${{" not in step.get("run", "")
