@@ -75,7 +75,8 @@ def measure(folder: Path, codemods: Sequence[Codemod], root: str, single: int) -
         return
     print(
         f"{folder}: {len(files)} files, {seconds[0]:.1f} s alone, {seconds[1]:.1f} s with what they import: "
-        f"{seconds[1] / seconds[0]:.2f} times"
+        f"{seconds[1] / seconds[0]:.2f} times",
+        flush=True,
     )
     if single:
         other = 0

@@ -4,7 +4,7 @@
 
 FOLDER is a clone of speechbrain, or any project with HyperPyYAML recipes and their scripts. Nothing is written.
 First each recipe is checked as it is (findings there are false alarms or real bugs: read them). An entry is
-brought back if the fixed recipe has the same references under `modules:` as before, in any order, and is
+brought back if the fixed recipe refers to the same modules under `modules:` as before, in any order, and is
 otherwise equal. An entry is "used" if a script of the recipe takes it from `self.modules`.
 """
 
@@ -103,6 +103,8 @@ def main() -> int:
             count["found"] += bool(found)
             count["found, of those used"] += bool(found) and key.value in taken
             count["brought back"] += back
+            moved = any(finding.fix is not None and finding.fix.elsewhere for finding in found)
+            count["moved in the script instead"] += moved and not back
             if options.v and not back:
                 word = "not brought back" if found else "not found"
                 print(f"    {word}: {shown} {key.value}{'' if key.value in taken else ' (not used)'}")

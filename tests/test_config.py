@@ -30,6 +30,8 @@ def test_everything(tmp_path: Path) -> None:
         exclude = ["old/"]
         unsafe = true
         jobs = 3
+        project = false
+        project-root = "src"
         [tool.devfix.options.rename-alpha]
         safety = "unsafe"
         times = 2
@@ -44,6 +46,8 @@ def test_everything(tmp_path: Path) -> None:
         ("old/",),
         True,
         3,
+        False,
+        str(tmp_path / "src"),
         (Option("rename-alpha", "safety", "unsafe"), Option("rename-alpha", "times", 2)),
         str(tmp_path),
         str(path),
@@ -66,6 +70,8 @@ def test_nearest_file_only(tmp_path: Path) -> None:
         ("exclud = []", "tool.devfix.exclud: unknown setting; did you mean 'exclude'?"),
         ("unsafe = 1", "tool.devfix.unsafe: must be true or false, not 1"),
         ("jobs = true", "tool.devfix.jobs: must be a whole number from 0, not True"),
+        ("project = 1", "tool.devfix.project: must be true or false, not 1"),
+        ("project-root = true", "tool.devfix.project-root: must be the path of a folder, not True"),
         ("jobs = -1", "tool.devfix.jobs: must be"),
         ("exclude = 'x'", "tool.devfix.exclude: must be a list of texts, not 'x'"),
         ("codemods = ['rename-alfa']", "unknown codemod 'rename-alfa'; did you mean 'rename-alpha'?"),

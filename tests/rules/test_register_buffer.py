@@ -147,8 +147,64 @@ CHANGED = {
     ),
 }
 
+FORMS = {
+    "assigned again in forward": (
+        "self.pe = torch.zeros(4)",
+        BUFFER.format("torch.zeros(4)"),
+        "self.pe = 0.9 * self.pe + x.mean(0)\nreturn x - self.pe",
+    ),
+    "added to in forward": (
+        "self.pe = torch.zeros(4)",
+        BUFFER.format("torch.zeros(4)"),
+        "self.pe += x.mean(0)\nreturn x - self.pe",
+    ),
+    "told the device of a plain tensor": (
+        "t = torch.arange(4)\nself.pe = torch.ones(4, device=t.device).type_as(t)",
+        "t = torch.arange(4)\n" + BUFFER.format("torch.ones(4, device=t.device).type_as(t)"),
+        "",
+    ),
+    "an argument under its own name": (
+        "n = torch.ones(n)\nself.pe = n",
+        "n = torch.ones(n)\n" + BUFFER.format("n"),
+        "",
+    ),
+    "two names at once": (
+        "self.pe = self.qe = torch.ones(4)",
+        "pe = self.qe = torch.ones(4)\n" + BUFFER.format("pe"),
+        "return x + self.pe",
+    ),
+    "a stack of a comprehension": (
+        "self.pe = torch.stack([torch.ones(4) * i for i in range(n)])",
+        BUFFER.format("torch.stack([torch.ones(4) * i for i in range(n)])"),
+        "",
+    ),
+    "an argument that is indexed as tensors are": (
+        "self.pe = torch.ones(4)",
+        BUFFER.format("torch.ones(4)"),
+        "return t[..., None] * self.pe",
+    ),
+    "an argument of a function of torch": (
+        "self.pe = torch.ones(4)",
+        BUFFER.format("torch.ones(4)"),
+        "return torch.min(t, self.pe)",
+    ),
+}
+
 # name: (constructor, forward)
 SILENT = {
+    "moved where it has to be": (
+        "self.pe = torch.ones(4)",
+        "if self.pe.device != x.device:\n    self.pe = self.pe.to(x.device)\nreturn x + self.pe",
+    ),
+    "something unknown is stored later": (
+        "self.pe = torch.ones(4)",
+        "y = x + self.pe\nself.pe = make(x)\nreturn y",
+    ),
+    "tensors in a list that is changed": (
+        "self.pe = [torch.ones(4)]",
+        "self.pe[0] = self.pe[0].to(x.device)\nreturn x + self.pe[0]",
+    ),
+    "an index without dimensions": ("self.pe = torch.arange(4)", "return self.pe[x[0][1]]"),
     "a parameter": ("self.pe = nn.Parameter(torch.ones(4))", ""),
     "a buffer already": ("self.register_buffer('pe', torch.ones(4))\nself.pe = self.pe * 2", ""),
     "a buffer of torch": ("self.pe = nn.Buffer(torch.ones(4))", ""),
@@ -190,9 +246,9 @@ SILENT = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGED)
+@pytest.mark.parametrize("name", [*CHANGED, *FORMS])
 def test_what_changes(name: str) -> None:
-    init, after, forward = CHANGED[name]
+    init, after, forward = {**CHANGED, **FORMS}[name]
     assert fixed(RULE, program(init, forward)) == program(after, forward)
 
 
@@ -207,8 +263,11 @@ def test_every_silent_program_is_one_change_from_a_finding() -> None:
 
 
 OTHER = {
-    "moves by itself": "\n    def _apply(self, fn):\n        return super()._apply(fn)\n",
-    "overrides to": "\n    def to(self, device):\n        return super().to(device)\n",
+    "moves by itself": "\n    def _apply(self, fn):\n        self.pe = fn(self.pe)\n        return super()._apply(fn)\n",
+    "overrides to": "\n    def to(self, device):\n        self.pe.data = self.pe.to(device)\n        return super().to(device)\n",
+    "moves all it has": "\n    def to(self, device):\n        for k, v in vars(self).items():\n            move(v)\n"
+    "        return super().to(device)\n",
+    "moves in a way of its own": "\n    def to(self, device):\n        return moved(self, device)\n",
     "a property": "\n    @property\n    def pe(self):\n        return 1\n",
     "moved from outside": "\n\ndef prepare(net):\n    net.pe = net.pe.cuda()\n",
     "default device": "\n\ntorch.set_default_device('cuda')\n",
@@ -219,6 +278,11 @@ OTHER = {
 @pytest.mark.parametrize("name", OTHER)
 def test_other_ways_to_move_it(name: str) -> None:
     assert findings(RULE, program("self.pe = torch.ones(4)", after=OTHER[name])) == []
+
+
+def test_an_override_that_leaves_it() -> None:
+    own = "\n    def _apply(self, fn):\n        return super()._apply(fn)\n"
+    assert len(findings(RULE, program("self.pe = torch.ones(4)", after=own))) == 1
 
 
 @pytest.mark.parametrize("base", ["object", "torch.utils.data.Dataset", "torch.autograd.Function", "Base"])
@@ -256,6 +320,49 @@ def test_a_submodule_that_is_called_with_it() -> None:
     init = "self.blocks = nn.ModuleList([Block() for _ in range(n)])\nself.pe = torch.ones(4).bool()"
     forward = "for block in self.blocks:\n    x = block(x, self.pe)\nreturn x"
     assert len(findings(RULE, program(init, forward, before=block))) == 1
+
+
+def test_several_tensors_in_a_list_have_no_fix() -> None:
+    for value, use in (
+        ("[torch.ones(4), torch.zeros(4)]", "for pe in self.pe:\n    x = x + pe\nreturn x"),
+        ("[torch.ones(4) * i for i in range(n)]", "return x + self.pe[0]"),
+        ("{'a': torch.ones(4)}", "return x + self.pe['a']"),
+    ):
+        (found,) = findings(RULE, program(f"self.pe = {value}", use))
+        assert found.fix is None
+
+
+def test_a_method_that_runs_a_layer_on_its_argument() -> None:
+    encode = "\n    def encode(self, y):\n        z = (y - self.pe) / 2\n        return {}\n"
+    init = "self.net = nn.Linear(4, 4)\nself.pe = torch.ones(4)"
+    assert len(findings(RULE, program(init, "return x", after=encode.format("self.net(z)")))) == 1
+    assert findings(RULE, program(init, "return x", after=encode.format("z"))) == []
+    assert findings(RULE, program(init, "return x", after=encode.format("self.net(z.to(self.place))"))) == []
+
+
+def test_an_attribute_that_another_method_may_have_stored() -> None:
+    update = "\n    def update(self, y):\n        self.pe = torch.ones(4, device=y.device)\n"
+    assert findings(RULE, program("self.pe = torch.ones(4)", "return x + self.pe", after=update)) == []
+    assert (
+        findings(RULE, program("self.pe = torch.ones(4)", "self.update(x)\nreturn x + self.pe", after=update))
+        == []
+    )
+
+
+def test_an_heir_uses_it() -> None:
+    heir = "\n\nclass Heir(Net):\n    def forward(self, x: torch.Tensor):\n        return x + self.pe\n"
+    (found,) = findings(RULE, program("self.pe = torch.ones(4)", "return x", after=heir))
+    assert found.fix is not None and found.fix.safety is Safety.UNSAFE
+
+
+@pytest.mark.parametrize("head", ["import pyro", "from pyro.nn import PyroModule"])
+def test_libraries_that_work_on_the_default_device(head: str) -> None:
+    assert findings(RULE, f"{head}\n" + program("self.pe = torch.ones(4)")) == []
+
+
+def test_layers_of_other_libraries() -> None:
+    text = program("self.pe = torch.ones(4)").replace("from torch import nn", "from paddle import nn")
+    assert findings(RULE, text) == []
 
 
 def test_a_function_from_elsewhere_needs_a_use_that_only_tensors_have() -> None:

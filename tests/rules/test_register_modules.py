@@ -103,6 +103,62 @@ CHANGED = {
     ),
 }
 
+FORMS = {
+    "lists in a list": (
+        f"self.layers = [[nn.LayerNorm(4), {LINEAR}] for _ in range(n)]",
+        f"self.layers = nn.ModuleList([nn.ModuleList([nn.LayerNorm(4), {LINEAR}]) for _ in range(n)])",
+        "for norm, layer in self.layers:\n    x = layer(norm(x))\nreturn x",
+    ),
+    "lists that are appended": (
+        f"self.layers = []\nfor _ in range(n):\n    self.layers.append([{LINEAR}, nn.ReLU()])",
+        f"self.layers = nn.ModuleList()\nfor _ in range(n):\n    self.layers.append(nn.ModuleList([{LINEAR}, nn.ReLU()]))",
+        "for block in self.layers:\n    for layer in block:\n        x = layer(x)\nreturn x",
+    ),
+    "a sum of lists": (
+        f"self.layers = [{LINEAR}] + [{LINEAR} for _ in range(n)]",
+        f"self.layers = nn.ModuleList([{LINEAR}] + [{LINEAR} for _ in range(n)])",
+        FORWARD,
+    ),
+    "added to in place": (
+        f"self.layers = [{LINEAR}]\nself.layers += [{LINEAR} for _ in range(n)]",
+        f"self.layers = nn.ModuleList([{LINEAR}])\nself.layers += [{LINEAR} for _ in range(n)]",
+        FORWARD,
+    ),
+    "two names in one statement": (
+        f"self.layers, self.b = [], []\nself.layers.append({LINEAR})",
+        f"self.layers, self.b = nn.ModuleList(), []\nself.layers.append({LINEAR})",
+        FORWARD,
+    ),
+    "copies": (
+        "self.layers = [copy.deepcopy(given) for _ in range(n)]",
+        "self.layers = nn.ModuleList([copy.deepcopy(given) for _ in range(n)])",
+        FORWARD,
+    ),
+    "keys that are strings": (
+        f"self.layers = {{name: {LINEAR} for name in given}}",
+        f"self.layers = nn.ModuleDict({{name: {LINEAR} for name in given}})",
+        "return self.layers['a'](x)",
+    ),
+    "levels of modules": (
+        f"self.layers = []\nfor _ in range(n):\n    down = nn.Module()\n    down.block = nn.ModuleList([{LINEAR}])\n"
+        "    self.layers.append(down)",
+        f"self.layers = nn.ModuleList()\nfor _ in range(n):\n    down = nn.Module()\n"
+        f"    down.block = nn.ModuleList([{LINEAR}])\n    self.layers.append(down)",
+        "for i in range(2):\n    x = self.layers[i].block[0](x)\nreturn x",
+    ),
+    "run by checkpoint": (
+        f"self.layers = [{LINEAR}, {LINEAR}]",
+        f"self.layers = nn.ModuleList([{LINEAR}, {LINEAR}])",
+        "for layer in self.layers:\n    x = checkpoint(layer, x)\nreturn x",
+    ),
+    "one branch registers": (
+        f"if n:\n    self.layers = nn.ModuleList([{LINEAR}, {LINEAR}])\nelse:\n    self.layers = [{LINEAR}, {LINEAR}]",
+        f"if n:\n    self.layers = nn.ModuleList([{LINEAR}, {LINEAR}])\nelse:\n"
+        f"    self.layers = nn.ModuleList([{LINEAR}, {LINEAR}])",
+        FORWARD,
+    ),
+}
+
 # name: (constructor, forward)
 SILENT = {
     "a ModuleList": (f"self.layers = nn.ModuleList([{LINEAR}])", FORWARD),
@@ -155,9 +211,9 @@ SILENT = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGED)
+@pytest.mark.parametrize("name", [*CHANGED, *FORMS])
 def test_what_changes(name: str) -> None:
-    init, after, forward = CHANGED[name]
+    init, after, forward = {**CHANGED, **FORMS}[name]
     assert fixed(RULE, program(init, forward, BLOCK)) == program(after, forward, BLOCK)
 
 
@@ -228,7 +284,7 @@ def test_torch_alone() -> None:
 
 
 def test_another_module_moves_its_own() -> None:
-    own = "\n    def _apply(self, fn):\n        return super()._apply(fn)\n"
+    own = "\n    def _apply(self, fn):\n        for m in self.layers:\n            m._apply(fn)\n        return super()._apply(fn)\n"
     assert findings(RULE, program(f"self.layers = [{LINEAR}, {LINEAR}]", after=own)) == []
 
 
@@ -237,3 +293,34 @@ def test_annotated_arguments() -> None:
     assert fixed(RULE, text) == text.replace("[m for m in given]", "nn.ModuleList([m for m in given])")
     bare = program("self.layers = given").replace("given=None", "given: list[nn.Module]")
     assert fixed(RULE, bare) == bare.replace("self.layers = given", "self.layers = nn.ModuleList(given)")
+
+
+def test_what_a_function_or_a_method_returns() -> None:
+    block = "def block(c):\n    return nn.Sequential(nn.Linear(c, c), nn.ReLU())\n\n\n"
+    clones = "def clones(layer, n):\n    return [copy.deepcopy(layer) for _ in range(n)]\n\n\n"
+    make = (
+        "\n    def make(self):\n        layers = [nn.Linear(4, 4)]\n        return nn.Sequential(*layers)\n"
+    )
+    for init, before, after in (
+        ("[block(4) for _ in range(n)]", block, ""),
+        ("clones(nn.Linear(4, 4), n)", clones, ""),
+        ("[self.make() for _ in range(n)]", "", make),
+    ):
+        text = fixed(RULE, program(f"self.layers = {init}", before=before, after=after))
+        assert f"self.layers = nn.ModuleList({init})" in text
+
+
+def test_a_function_that_returns_numbers() -> None:
+    before = "def sizes(n):\n    return [i for i in range(n)]\n\n\n"
+    assert findings(RULE, program("self.layers = sizes(n)", before=before)) == []
+
+
+@pytest.mark.parametrize("base", ["nn.Sequential", "nn.ModuleList", "nn.ModuleDict"])
+def test_what_is_registered_in_a_container_becomes_an_element(base: str) -> None:
+    text = program(f"self.layers = [{LINEAR}, {LINEAR}]")
+    assert findings(RULE, text) and findings(RULE, text.replace("nn.Module)", f"{base})")) == []
+
+
+def test_the_same_name_in_another_class() -> None:
+    after = "\n\ndef load(net, w):\n    net.other.layers.weight = w\n"
+    assert len(findings(RULE, program(f"self.layers = [{LINEAR}, {LINEAR}]", after=after))) == 1

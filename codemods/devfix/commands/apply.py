@@ -3,27 +3,58 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from devfix.commands.running import Run, arguments, code, complain, write_out
+from devfix.documents.cache import cache_folder
+from devfix.selection import Selection, posix
+
+if TYPE_CHECKING:
+    from devfix.decisions import Decisions
+    from devfix.report import Report
 
 
 @click.command()
 @arguments
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option("--interactive", "-i", is_flag=True, help="Ask for every fix, as `git add -p` does.")
+@click.option(
+    "--decisions", type=click.Path(), metavar="FILE", help="Make what was accepted on the review page."
+)
 @click.option("--smoke/--no-smoke", default=False, help="First run the smoke tests of the codemods used.")
 @click.option("--smoke-cmd", metavar="COMMAND", help="First run this in copies, before and after the repair.")
 @click.option("--smoke-seconds", type=click.FloatRange(1), default=300.0, metavar="S", help="Its time limit.")
-def apply(form: str, smoke: bool, smoke_cmd: str | None, smoke_seconds: float, **options: Any) -> int:
+def apply(
+    form: str,
+    interactive: bool,
+    decisions: str | None,
+    smoke: bool,
+    smoke_cmd: str | None,
+    smoke_seconds: float,
+    **options: Any,
+) -> int:
     """Make the repairs: rewrite the files, or stdin to stdout."""
     run = Run(**options)
+    if interactive and run.from_stdin:
+        raise click.UsageError(
+            "--interactive reads its answers from stdin, so the program cannot come from there"
+        )
+    given = _decisions(decisions) if decisions is not None else None
     if smoke or smoke_cmd:
         from devfix.commands.smoke import need_torch, prove
 
         need_torch("--smoke")
-    report = run.analyse(repair=True)
+    report = run.analyse(repair=True, selection=Selection(only=given.accepted) if given else None)
+    if given is not None:
+        report = _unchanged(report, given)
+    if interactive:
+        from devfix.commands.review import Review
+
+        assert run.task is not None
+        report = Review(report, run.task, cache_folder(os.getcwd()), run.color).decide() or report
     if (smoke or smoke_cmd) and report.changed:
         proved = prove(report, run_examples=smoke, command=smoke_cmd, seconds=smoke_seconds)
         if proved is None:
@@ -35,7 +66,6 @@ def apply(form: str, smoke: bool, smoke_cmd: str | None, smoke_seconds: float, *
         write_out(report.changed[0].after if report.changed else run.stdin)
         run.errors(report)
         return code(report, len(report.changed))
-    from devfix.documents.cache import cache_folder
     from devfix.writing import write
 
     report = write(report, cache_folder(os.getcwd()))
@@ -57,3 +87,33 @@ def apply(form: str, smoke: bool, smoke_cmd: str | None, smoke_seconds: float, *
         complain(f"interrupted; {len(report.written)} of {len(report.changed)} files were written: {files}")
         return 130
     return code(report, len(report.written))
+
+
+def _decisions(path: str) -> Decisions:
+    from devfix.decisions import DecisionsError, read
+    from devfix.documents import DocumentError, read_bytes
+
+    try:
+        return read(read_bytes(path).decode("utf-8", "replace"))
+    except (DecisionsError, DocumentError) as error:
+        raise click.ClickException(f"{path}: {error}") from error
+
+
+def _unchanged(report: Report, given: Decisions) -> Report:
+    """The report without the changes of files that are not as they were when they were decided on."""
+    from devfix.report import FileError
+
+    why = "changed since it was reviewed, so nothing in it was written; review it again"
+    results, errors = [], list(report.errors)
+    refused = {
+        posix(result.path)
+        for result in report.changed
+        if not result.made and given.files.get(posix(result.path)) != result.digest
+    }
+    for result in report.results:
+        others = {posix(path) for change in result.changes for path in change.also}
+        if result.changed and (posix(result.path) in refused or others & refused):
+            errors.append(FileError(result.path, "write", why))
+            result = replace(result, after=result.before, changes=())
+        results.append(result)
+    return replace(report, results=tuple(results), errors=tuple(sorted(errors, key=lambda one: one.path)))

@@ -74,6 +74,10 @@ class Run:
         if STDIN in paths and len(paths) > 1:
             raise click.UsageError("- (stdin) must be the only PATH")
 
+    @property
+    def from_stdin(self) -> bool:
+        return self.paths == (STDIN,)
+
     def selection(self, baseline: str | None, diff_only: str | None) -> Selection | None:
         """The findings that a baseline and the changed lines leave over; None: all."""
         if baseline is None and diff_only is None:
@@ -113,14 +117,14 @@ class Run:
 
         name = self.options["stdin_filename"]
         try:
-            settings = self._settings(config.load(name if self.paths == (STDIN,) else self.paths[0]))
+            settings = self._settings(config.load(name if self.from_stdin else self.paths[0]))
             codemods = config.choose(settings)
         except config.ConfigError as error:
             raise click.UsageError(str(error)) from error
         level = Safety.UNSAFE if settings.unsafe else Safety.SAFE
         around = Around(settings.project_root) if settings.project else None
         self.task = Task(tuple(codemods), level, repair, around)
-        if self.paths == (STDIN,):
+        if self.from_stdin:
             self.stdin = sys.stdin.buffer.read()
             return engine.run_bytes(
                 name, self.stdin, codemods, level, repair=repair, around=around, selection=selection

@@ -86,7 +86,9 @@ class Border:
         events = [
             self._event(event, caller, receiver)
             for event in scope.events
-            if event.value.identity in given or event.what is What.MEET
+            if (event.value.identity in given or event.what is What.MEET)
+            # A layer that is known by its name only may be made anywhere by its library.
+            and (event.child is None or event.child.sure)
         ]
         returned = scope.returned
         if returned is not None and returned.identity not in given:

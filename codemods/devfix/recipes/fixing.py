@@ -30,7 +30,7 @@ def plan(case: Case, judge: Judge) -> Plan | None:
     """The fix of a case, or None where there is none that is surely right."""
     if is_frozen(case, judge.recipe):
         return _moved(case, judge)
-    edit = listing(judge.recipe, case.name)
+    edit = listing(judge.recipe, case.name, case.entry)
     if edit is None:
         return None
     title = f"list `{case.name}` under `modules:`"

@@ -12,23 +12,23 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
-def listing(recipe: Recipe, name: str) -> ReplaceText | None:
-    """The edit that lists an entry under its own name, or None where the block has an unusual form."""
+def listing(recipe: Recipe, name: str, entry: str) -> ReplaceText | None:
+    """The edit that lists an entry under a name, or None where the block has an unusual form."""
     block, text = recipe.modules, recipe.text
-    if block is None or not _NAME.fullmatch(name):
+    if block is None or not (_NAME.fullmatch(name) and _NAME.fullmatch(entry)):
         return None
-    entry = f"{name}: !ref <{name}>"
+    line = f"{name}: !ref <{entry}>"
     if block.kind == "scalar":  # `modules:` with nothing under it
-        return _after(text, recipe.keys["modules"].end, _indent(recipe) + entry, ":")
+        return _after(text, recipe.keys["modules"].end, _indent(recipe) + line, ":")
     if block.flow:
         at = block.pairs[-1][1].end if block.pairs else block.start + 1
-        return ReplaceText(Span(at, at), f", {entry}" if block.pairs else entry)
+        return ReplaceText(Span(at, at), f", {line}" if block.pairs else line)
     first = block.pairs[0][0].start
     indent = text[_line_start(text, first) : first]
     if indent.strip(" "):
         return None
     end = block.start + len(text[block.start : block.end].rstrip())
-    return _after(text, end, indent + entry)
+    return _after(text, end, indent + line)
 
 
 def _after(text: str, at: int, line: str, rest: str = "") -> ReplaceText | None:
@@ -81,7 +81,7 @@ def doubt(before: str, after: str) -> str:
     if len(new.modules.pairs) < count:
         return "`modules:` lost an entry"
     for key, value in new.modules.pairs[count:]:
-        if value.tag != "!ref" or value.value != f"<{key.value}>" or key.value not in new.entries:
+        if value.tag != "!ref" or value.value.strip("<>") not in new.entries:
             return f"`{key.value}` is no reference to an entry"
     return ""
 

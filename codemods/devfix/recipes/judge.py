@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from devfix.documents.yaml import Node
+from devfix.flow import torch_api
 from devfix.recipes.constants import UNKNOWN
 from devfix.recipes.files import Files
 from devfix.recipes.holding import Holders, registered
 from devfix.recipes.library import Library
 from devfix.recipes.making import Maker
 from devfix.recipes.pairing import paired
-from devfix.recipes.recipe import Recipe, class_of
+from devfix.recipes.recipe import NEW, Recipe, class_of
 from devfix.recipes.running import reads_raw
 from devfix.recipes.usage import Usage, Use
 
@@ -59,6 +61,8 @@ class Judge:
             if case is not None and name not in found:
                 found[name] = case
         yield from found.values()
+        if not found:
+            yield from self._renamed(usages, reached)
 
     # --- self.modules.x, and no x there ---------------------------------------------------------
 
@@ -72,10 +76,34 @@ class Judge:
             return None
         for found in usages:
             uses = [use for use in found.listed_uses if use.name == name]
-            if uses and name not in found.given:
+            if uses:
                 sure = [use for use in uses if use.sure]
                 return Case(name, name, found, (sure or uses)[0], unlisted=True, known=cls is not None)
         return None
+
+    def _renamed(self, usages: tuple[Usage, ...], reached: frozenset[str]) -> Iterator[Case]:
+        """A name that the script takes from `self.modules`, and that nothing in the recipe has."""
+        recipe = self.recipe
+        missing: dict[str, tuple[Usage, Use]] = {}
+        for found in usages:
+            for use in found.listed_uses:
+                if use.name not in recipe.listed and use.name not in recipe.entries:
+                    if use.sure or use.name not in missing:
+                        missing[use.name] = found, use
+        left = [entry for entry in recipe.entries if missing and self._could_be(entry, usages, reached)]
+        for name, (usage, use) in missing.items():
+            alike = [entry for entry in left if _alike(entry, name)]
+            if not alike and use.sure and len(missing) == 1:
+                alike = left
+            if len(alike) == 1:
+                yield Case(name, alike[0], usage, use, unlisted=True)
+
+    def _could_be(self, entry: str, usages: tuple[Usage, ...], reached: frozenset[str]) -> bool:
+        """Is an entry a module that nobody lists, moves or holds?"""
+        node = self.recipe.entries[entry]
+        if not self.recipe.made(entry) or entry in reached or any(found.moves(entry) for found in usages):
+            return False
+        return self._weighted(node)
 
     # --- self.hparams.x, moved by nobody ---------------------------------------------------------
 
@@ -109,7 +137,7 @@ class Judge:
         """Has it parameters for sure, and does running it read what only `to` moves?"""
         node = self.recipe.entries[name]
         dotted, arguments = class_of(node), self.recipe.arguments(node)
-        if self.maker.weighted(dotted, arguments):
+        if self._weighted(node):
             return True, True
         cls = self.library.find(dotted)
         if cls is None or self.maker.is_module(cls) is not True or not uses:
@@ -118,6 +146,24 @@ class Judge:
         settings = {key.value for key, value in node.pairs if value.tag == "!ref"}
         arguments = {key: UNKNOWN if key in settings else value for key, value in arguments.items()}
         return False, reads_raw(self.library, self.maker.make(cls, arguments))
+
+    def _weighted(self, node: Node) -> bool:
+        """Does a `!new:` surely make parameters, itself or in a module that is made as its argument?"""
+        dotted = class_of(node)
+        if self.maker.weighted(dotted, self.recipe.arguments(node)):
+            return True
+        cls = self.library.find(dotted)
+        holds = dotted in torch_api.CONTAINERS or (cls is not None and self.maker.is_module(cls) is True)
+        if not holds:
+            return False
+        parts = [value for _, value in node.pairs] + list(node.items)
+        return any(self._weighted(part) for part in parts if part.tag.startswith(NEW))
+
+
+def _alike(one: str, other: str) -> bool:
+    """Are two names one but for case and underscores, or is one a part of the other?"""
+    first, second = one.lower().replace("_", ""), other.lower().replace("_", "")
+    return first in second or second in first
 
 
 def _folder(found: Usage) -> str:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 
 from devfix.flow import torch_api
 from devfix.registration import dims
-from devfix.registration.classes import RESERVED, ModuleClass, Store
+from devfix.registration.classes import RESERVED, ModuleClass
 from devfix.registration.made import Kind, Made
 from devfix.registration.making import Maker
 from devfix.registration.quick import may_hold_tensors
 from devfix.registration.signatures import is_false
+from devfix.registration.stores import Store
 from devfix.source import Source
 
 _ELSEWHERE = ("__dict__", "vars(self", "setattr(self", "add_state(", "__slots__")

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from devfix.flow import torch_api
 from devfix.registration import dims
-from devfix.registration.classes import ModuleClass, self_name
+from devfix.registration.classes import ModuleClass
 from devfix.registration.making import Maker
 from devfix.registration.running import Running
 from devfix.registration.signatures import only_dtype, torch_name
+from devfix.registration.stores import self_name
 from devfix.registration.values import (
     DEVICE,
     LOOSE,

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from devfix.findings import Edit, EnsureImport, ReplaceExpression, WrapExpression
-from devfix.registration.classes import RESERVED, Method, ModuleClass, Store, self_name
+from devfix.registration.classes import RESERVED, ModuleClass
 from devfix.registration.holding import NOTHING, Held, Holding, good_key
 from devfix.registration.quick import may_hold_modules
+from devfix.registration.stores import Method, Store, self_name
 from devfix.source import Source
 
 # The author registers, hides or gathers them in a way of their own.

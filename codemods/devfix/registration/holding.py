@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 from devfix.flow import torch_api
 from devfix.names import Names
-from devfix.registration.classes import RESERVED, Method, ModuleClass, self_name
+from devfix.registration.classes import RESERVED, ModuleClass
 from devfix.registration.signatures import returns_of
+from devfix.registration.stores import Method, self_name
 from devfix.source import Source
 
 # Classes from elsewhere whose names say that they are layers.

@@ -9,7 +9,8 @@ from functools import cached_property
 
 from devfix.names import Names
 from devfix.registration import dims
-from devfix.registration.classes import Method, ModuleClass
+from devfix.registration.classes import ModuleClass
+from devfix.registration.stores import Method
 from devfix.source import Source
 
 

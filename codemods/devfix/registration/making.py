@@ -10,7 +10,7 @@ from functools import cached_property
 from devfix.flow import torch_api
 from devfix.names import Binding
 from devfix.registration import dims
-from devfix.registration.classes import Method, ModuleClass, Store, assigned, self_name
+from devfix.registration.classes import ModuleClass
 from devfix.registration.made import NO_TENSOR, NOT_KNOWN, NOTHING, Frame, Kind, LazyNames, Made, join
 from devfix.registration.signatures import (
     arguments_of,
@@ -19,6 +19,7 @@ from devfix.registration.signatures import (
     returns_of,
     torch_name,
 )
+from devfix.registration.stores import Method, Store, assigned, self_name
 from devfix.registration.torch_making import TorchMaker
 from devfix.source import Source
 
@@ -207,7 +208,8 @@ class Maker(TorchMaker):
         values: list[Made] = []
         if len(bindings) > 1:
             seen = frame.names.binding(node)
-            if seen is not None and seen.value is not None and seen.form == "single" and not _reads(seen):
+            single = seen is not None and seen.value is not None and seen.form == "single"
+            if seen is not None and single and (seen.value, frame) not in self._active:
                 bindings = [seen]  # the others are behind it
         for binding in bindings:
             if isinstance(binding.statement, ast.AugAssign):

@@ -14,10 +14,11 @@ from devfix.flow.evidence import annotated_kind
 from devfix.registration import dims
 from devfix.registration.buffers import Candidate
 from devfix.registration.calling import Calling
-from devfix.registration.classes import Method, ModuleClass, self_name
+from devfix.registration.classes import ModuleClass
 from devfix.registration.made import Kind
 from devfix.registration.making import Maker
 from devfix.registration.signatures import default_of, parameters
+from devfix.registration.stores import Method, self_name
 from devfix.registration.values import (
     DEVICE,
     LAYER,

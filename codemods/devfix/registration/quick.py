@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from devfix.registration.classes import Method, ModuleClass, Store, self_name
+from devfix.registration.classes import ModuleClass
+from devfix.registration.stores import Method, Store, self_name
 
 _NO_TENSORS = frozenset({"int", "float", "len", "range", "str", "bool", "set", "getattr", "super", "partial"})
 _NO_MAKERS = ("numpy.", "math.", "functools.", "random.", "os.")

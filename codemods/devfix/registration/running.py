@@ -7,8 +7,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 
 from devfix.registration import dims
-from devfix.registration.classes import Method, ModuleClass
+from devfix.registration.classes import ModuleClass
 from devfix.registration.signatures import parameters
+from devfix.registration.stores import Method
 from devfix.registration.values import UNKNOWN, Attribute, Env, Is, Val, join, join_all, listed
 
 _DEPTH = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.registration.classes import BLOCKS, Method
+from devfix.registration.stores import BLOCKS, Method
 from devfix.source import Source
 
 _WHOLE_DTYPES = frozenset(

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from devfix.flow import torch_api
 from devfix.registration import dims
-from devfix.registration.classes import Method, ModuleClass
+from devfix.registration.classes import ModuleClass
 from devfix.registration.made import NO_TENSOR, NOT_KNOWN, Frame, Kind, Made
 from devfix.registration.signatures import default_of, is_false, only_dtype, whole_dtype
+from devfix.registration.stores import Method
 from devfix.source import Source
 
 _WHOLE_MAKERS = frozenset(

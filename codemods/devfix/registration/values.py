@@ -9,7 +9,7 @@ from enum import Enum, auto
 
 from devfix.flow import torch_api
 from devfix.registration import dims
-from devfix.registration.classes import Method
+from devfix.registration.stores import Method
 from devfix.source import Source
 
 Attribute = tuple[str, str]  # class name, attribute name

@@ -175,21 +175,23 @@ def _explanation(changes: Sequence[Change], hunk: Hunk) -> bytes:
 # --- difference ----------------------------------------------------------------------------
 
 
-def hunks(before: list[bytes], after: list[bytes]) -> Iterator[Hunk]:
-    """Minimal hunks with three lines of context, as git groups them."""
+def hunks(before: list[bytes], after: list[bytes], context: int = CONTEXT) -> Iterator[Hunk]:
+    """Minimal hunks with some lines of context, as git groups them."""
     group: list[tuple[int, int, int, int]] = []
     for block in _differences(before, after):
-        if group and block[0] - group[-1][1] > 2 * CONTEXT:
-            yield _hunk(group, before, after)
+        if group and block[0] - group[-1][1] > 2 * context:
+            yield _hunk(group, before, after, context)
             group = []
         group.append(block)
     if group:
-        yield _hunk(group, before, after)
+        yield _hunk(group, before, after, context)
 
 
-def _hunk(group: list[tuple[int, int, int, int]], before: list[bytes], after: list[bytes]) -> Hunk:
-    first = max(0, group[0][0] - CONTEXT)
-    last = min(len(before), group[-1][1] + CONTEXT)
+def _hunk(
+    group: list[tuple[int, int, int, int]], before: list[bytes], after: list[bytes], context: int
+) -> Hunk:
+    first = max(0, group[0][0] - context)
+    last = min(len(before), group[-1][1] + context)
     new_first = group[0][2] - (group[0][0] - first)
     lines: list[bytes] = []
     at = first

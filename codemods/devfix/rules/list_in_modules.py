@@ -86,7 +86,5 @@ def _related(case: Case, recipe: Recipe) -> tuple[Related, ...]:
     key = recipe.keys[case.entry]
     module = case.use.method.owner.module
     line, column = module.source.position(module.source.span(case.use.node).start)
-    return (
-        Related(Span(key.start, key.end), f"`{case.entry}` is defined here"),
-        Related(module.source.span(case.use.node), "and used here", module.path, line, column),
-    )
+    used = Related(module.source.span(case.use.node), "used here", module.path, line, column)
+    return Related(Span(key.start, key.end), f"`{case.entry}` is defined here"), used

@@ -278,7 +278,8 @@ print(round((model(x) + layer(x)).sum().item(), 4))
                     seen.update(made.values)
                     yield self._made(flow, event, stray, made, move)
         for event, stray, made in waiting:
-            if seen.isdisjoint(made.values):
+            told = event.via in seen or event.value.node in seen  # where the device is made
+            if not told and seen.isdisjoint(made.values):
                 seen.update(made.values)
                 yield self._made(flow, event, stray, made, None)
 
@@ -326,8 +327,10 @@ print(round((model(x) + layer(x)).sum().item(), 4))
             return
         if not weighted(flow, made, event.path):
             return
-        seen.add((event.scope.node, event.path))
         source = flow.source
+        if made not in source.parents:
+            return  # of another file
+        seen.update({(event.scope.node, event.path), event.scope.name, made})
         yield self.finding(
             source.span(event.node),
             f"`{event.path}` comes here from where it was made on the CPU, and is run on "

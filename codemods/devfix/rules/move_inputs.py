@@ -12,7 +12,7 @@ from devfix.findings import AssignResult, Finding, Related, Safety
 from devfix.flow import Flow
 from devfix.flow.events import Event, What
 from devfix.flow.frame import path_of
-from devfix.flow.lattice import Kind
+from devfix.flow.lattice import Kind, Where
 from devfix.flow.outside import came_from
 from devfix.inputs.edits import Mover
 from devfix.inputs.siblings import Forgotten, forgotten
@@ -316,7 +316,10 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
         related: tuple[Related, ...] = (Related(source.span(first.meeting.node), "the input arrives here"),)
         moved = place.node if place is not None else None
         if place is not None and moved is not None and hasattr(moved, "lineno"):
-            since = f", which is on `{place.text}` since line {moved.lineno}" if place.text else ""
+            if place.where is Where.OF and not place.text.endswith(".device"):
+                since = ", wherever that is"
+            elif place.text:
+                since = f", which is on `{place.text}` since line {moved.lineno}"
             here = Related(source.span(moved), f"{other} gets its device here")
             related = (here, *came_from(moved, "by this"), *related)
         origin = first.meeting.value.source

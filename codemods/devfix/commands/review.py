@@ -1,0 +1,198 @@
+"""The review at a terminal behind `devfix apply --interactive`: its fixes, its memory, its result."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+
+import click
+
+from devfix import joint
+from devfix.discover import Discovered
+from devfix.documents import Document, DocumentError, document_of, read_bytes, write_new
+from devfix.documents.cache import make
+from devfix.engine import run
+from devfix.findings import Span, TextEdit
+from devfix.place import git_lines, line_feeds
+from devfix.report import Change, FileResult, PlacedFinding, Report
+from devfix.review.interactive import Session, Unit
+from devfix.review.patch import hunks, split
+from devfix.review.text import coloured_patch, findings, printable
+from devfix.selection import Selection, fingerprints
+from devfix.source import Source
+from devfix.work import Task
+
+
+class Review:
+    """One interactive review of a report's fixes."""
+
+    def __init__(self, report: Report, task: Task, cache: str, color: bool | None) -> None:
+        self.report, self.task, self.color = report, task, color
+        self.memory = os.path.join(cache, "interactive.json")
+        self.cache = cache
+        self.edited: dict[str, tuple[Document, TextEdit, PlacedFinding]] = {}
+        self.reports: dict[str, Report] = {}
+
+    def decide(self) -> Report | None:
+        """Ask for every fix; the report of what was accepted, or None if there was nothing to decide."""
+        units = tuple(
+            self._unit(path, finding, name)
+            for path, finding, name in fingerprints(self.report)
+            if finding.fix is not None and finding.fix.safety >= self.task.level
+        )
+        if not units:
+            return None
+        before = self._remembered({unit.name for unit in units})
+        if before:
+            self._show(f"{len(before)} of {len(units)} decisions are kept from a review that was cut off")
+        session = Session(units, self._show, self._ask, self._save, dict(before))
+        try:
+            done = session.run()
+        except (KeyboardInterrupt, click.Abort):
+            self._show("\ninterrupted; nothing was written, and the decisions are kept for the next review")
+            raise
+        if done or session.accepted() or self.edited:
+            self._forget()
+        return self._made(session.accepted())
+
+    # --- one fix ---------------------------------------------------------------------------
+
+    def _unit(self, path: str, finding: PlacedFinding, name: str) -> Unit:
+        def diff(context: int) -> tuple[str, ...]:
+            return tuple(
+                line for result in self._alone(name, path).changed for line in self._hunks(result, context)
+            )
+
+        def edit() -> str:
+            return self._edit(name, path, finding)
+
+        assert finding.fix is not None
+        several = any(one.path for one in finding.fix.edits)
+        lines = tuple(findings(path, (finding,), level=self.task.level))
+        return Unit(name, path, lines, diff, None if several or path.endswith(".ipynb") else edit)
+
+    def _alone(self, name: str, path: str) -> Report:
+        """What a fix makes of its files if it is made alone."""
+        if name not in self.reports:
+            self.reports[name] = self._run((path,), frozenset([name]))
+        return self.reports[name]
+
+    def _run(self, paths: tuple[str, ...], accepted: frozenset[str]) -> Report:
+        task = self.task
+        selection = Selection(only=accepted)
+        return run(
+            Discovered(paths), task.codemods, task.level, jobs=1, around=task.around, selection=selection
+        )
+
+    def _hunks(self, result: FileResult, context: int) -> list[str]:
+        before, after = split(result.before), split(result.after)
+        out = [f"--- {printable(result.path)}"]
+        for hunk in hunks(before, after, context):
+            out.append(f"@@ line {hunk.first + 1} @@")
+            out.extend(_shown(line) for line in hunk.lines)
+        if self.color is not False:
+            data = coloured_patch("\n".join(out).encode("utf-8", "replace"))
+            return data.decode("utf-8", "replace").split("\n")
+        return out
+
+    def _edit(self, name: str, path: str, finding: PlacedFinding) -> str:
+        """Let the user edit the lines that a fix makes; why it was not done, or nothing."""
+        (result,) = self._alone(name, path).changed
+        before, after = split(result.before), split(result.after)
+        whole = list(hunks(before, after, 0))
+        first, last = whole[0].first, whole[-1].last
+        new_first, new_last = whole[0].new_first, whole[-1].new_last
+        document = document_of(path, read_bytes(path))
+        text = b"".join(after[new_first:new_last]).decode(document.encoding)
+        try:
+            given = click.edit(text=text, extension=".py", require_save=False)
+        except click.ClickException as error:
+            return error.format_message()
+        if given is None:
+            return "the editor gave nothing back; the fix is undecided"
+        feeds = [0, *(at + 1 for at in line_feeds(document.text))]
+        ends = [*feeds, len(document.text)]
+        edit = TextEdit(Span(ends[first], ends[last]), given)
+        try:
+            Source(document.text[: edit.span.start] + given + document.text[edit.span.end :])
+        except (SyntaxError, ValueError) as error:
+            return f"as edited the file does not parse ({error}); the fix is undecided"
+        self.edited[name] = (document, edit, finding)
+        return ""
+
+    # --- the result ------------------------------------------------------------------------
+
+    def _made(self, accepted: frozenset[str]) -> Report:
+        """The report of everything that was accepted, edited fixes included."""
+        paths = tuple(result.path for result in self.report.results)
+        by_path: dict[str, list[tuple[Document, TextEdit, PlacedFinding]]] = {}
+        for document, edit, finding in self.edited.values():
+            by_path.setdefault(document.path, []).append((document, edit, finding))
+        report = self._run(tuple(path for path in paths if path not in by_path), accepted)
+        task = replace(self.task, selection=Selection(only=accepted))
+        results = [*report.results]
+        for found in by_path.values():
+            document = found[0][0]
+            results.append(task.document(document, _begin(document, found)))
+        made = replace(report, results=tuple(sorted(results, key=lambda result: result.path)))
+        errors = (*self.report.errors, *(one.error for one in results if one.error is not None))
+        return replace(made, errors=tuple(dict.fromkeys(errors)), files=self.report.files)
+
+    # --- memory ----------------------------------------------------------------------------
+
+    def _remembered(self, known: set[str]) -> dict[str, str]:
+        try:
+            found = json.loads(read_bytes(self.memory))
+        except (DocumentError, ValueError):
+            return {}
+        if not isinstance(found, dict):
+            return {}
+        return {name: what for name, what in found.items() if name in known and what in ("y", "n")}
+
+    def _save(self, decided: Mapping[str, str]) -> None:
+        # What was edited by hand is not kept, so it is asked again.
+        kept = {name: what for name, what in decided.items() if what != "e"}
+        try:
+            make(self.cache)
+            write_new(self.memory, json.dumps(kept).encode())
+        except (OSError, DocumentError):
+            return  # decisions only do not outlive an interruption then
+
+    def _forget(self) -> None:
+        if os.path.exists(self.memory):
+            self._save({})
+
+    # --- the terminal ----------------------------------------------------------------------
+
+    def _show(self, line: str) -> None:
+        click.echo(line, color=self.color)
+
+    def _ask(self, question: str) -> str:
+        click.echo(click.style(question, bold=True, fg="blue"), nl=False, color=self.color)
+        line = sys.stdin.readline()
+        return line if line else "q"  # the end of the input is no consent
+
+
+def _begin(document: Document, found: list[tuple[Document, TextEdit, PlacedFinding]]) -> joint.Begin:
+    """The text with edited fixes in it; of two that overlap the second is left out."""
+    from devfix.rewrite import apply, select
+
+    edits = [(edit,) for _, edit, _ in found]
+    chosen = [found[at] for at in select(edits)]
+    merged = tuple(sorted(edit for _, edit, _ in chosen))
+    feeds = line_feeds(document.text)
+    changes = []
+    for _, edit, finding in chosen:
+        assert finding.fix is not None
+        lines = (git_lines(feeds, edit.span),)
+        title = f"{finding.fix.title} (edited by hand)"
+        changes.append(Change(finding.codemod, finding.message, title, finding.fix.safety, lines))
+    return joint.Begin(apply(document.text, merged), (merged,), tuple(changes))
+
+
+def _shown(line: bytes) -> str:
+    text = line.decode("utf-8", "replace").rstrip("\r\n")
+    return "".join(character if character.isprintable() or character == "\t" else "?" for character in text)

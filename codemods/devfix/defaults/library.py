@@ -1,0 +1,111 @@
+"""Constructors of other libraries whose `device=` is left out where the program names its device."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from devfix.bindings import Bindings, function_around
+from devfix.defaults.constructors import CONSTRUCTORS
+from devfix.device_forms import DeviceForms, leading_text
+from devfix.findings import Safety, SetArgument
+from devfix.flow import Flow
+from devfix.flow.frame import path_of
+from devfix.loading.devices import DevicesInScope
+from devfix.ranks.remark import Remark
+from devfix.source import Source
+
+_DONE = {
+    "cpu": "stays on the CPU",
+    "cuda": "goes to CUDA, and raises where there is none",
+    "auto": "chooses a device itself",
+}
+_CHOICE = re.compile(r"^(?:args|opts?|opt|cfg|config|params|hparams|flags)\.", re.IGNORECASE)
+
+
+def left_out(flow: Flow) -> Iterator[Remark]:
+    """Calls of the table without a device, where another device than their default is in scope."""
+    source = flow.source
+    calls = [call for call in source.calls if source.qualified(call.func) in CONSTRUCTORS]
+    if not calls:
+        return
+    forms = DeviceForms(flow)
+    devices, bindings = DevicesInScope(forms), forms.bindings
+    for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
+        parameter, default = CONSTRUCTORS[source.qualified(call.func)]
+        if any(keyword.arg in (parameter, None) for keyword in call.keywords):
+            continue
+        if any(isinstance(argument, ast.Starred) for argument in call.args) or _by_position(call):
+            continue
+        device = devices.at(call)
+        if not device or not _differs(source, bindings, call, device, default) or _moved(source, call):
+            continue
+        yield Remark(
+            source.span(call),
+            f"`{source.code(call.func)}` without `{parameter}` {_DONE[default]}, whatever `{device}` says",
+            f"pass `{parameter}={device}`",
+            (SetArgument(source.span(call), parameter, device),),
+            Safety.UNSAFE,
+        )
+
+
+def _by_position(call: ast.Call) -> bool:
+    """Is one of the plain arguments the device? Then it looks like one."""
+    return any(
+        path_of(one).lower().rpartition(".")[2] in ("device", "dev") or _literal(one) for one in call.args
+    )
+
+
+def _literal(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and str(node.value).partition(":")[0] in ("cpu", "cuda", "mps")
+
+
+def _differs(source: Source, bindings: Bindings, call: ast.Call, device: str, default: str) -> bool:
+    """May the device be another one than the default? For "auto", only one that is chosen by number or name."""
+    if default == "cpu":
+        return True
+    if _CHOICE.match(device):
+        return True
+    values = [binding.value for binding in bindings.of(device, call) if binding.value is not None]
+    if default == "cuda":
+        return not values or not all(ast.unparse(value) in _CUDA for value in values)
+    return bool(values) and all(_numbered(source, value) for value in values)
+
+
+_CUDA = ("'cuda'", "'cuda:0'", "torch.device('cuda')", "torch.device('cuda:0')")
+
+
+def _numbered(source: Source, value: ast.expr) -> bool:
+    """`"cuda:1"`, `f"cuda:{gpu}"`, `torch.device("cuda", 1)`, `torch.device(args.device)`; one arm may be the CPU."""
+    if isinstance(value, ast.IfExp):
+        arms = [value.body, value.orelse]
+        return any(_numbered(source, arm) for arm in arms)
+    if isinstance(value, ast.Call) and source.qualified(value.func) == "torch.device":
+        if len(value.args) == 2:
+            return True
+        return len(value.args) == 1 and _numbered(source, value.args[0])
+    if _CHOICE.match(path_of(value)):
+        return True
+    text = leading_text(value)
+    return text.startswith("cuda:") and text != "cuda:0"
+
+
+def _moved(source: Source, call: ast.Call) -> bool:
+    """Is what it makes moved by the code: in the same expression, or by a name later?"""
+    parent = source.parents[call]
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in ("to", "cuda", "eval", "half", "cpu")
+    if not isinstance(parent, ast.Assign):
+        return isinstance(parent, (ast.Call, ast.Return, ast.keyword, ast.Tuple))
+    paths = [
+        path_of(one)
+        for target in parent.targets
+        for one in (target.elts if isinstance(target, ast.Tuple) else [target])
+    ]
+    function = function_around(source, call)
+    text = source.text if function is None or any("." in path for path in paths) else source.code(function)
+    return any(
+        path and re.search(rf"(?<![\w.]){re.escape(path)}(?:\.\w+\(\))*\s*\.\s*(?:to|cuda)\(", text)
+        for path in paths
+    )

@@ -1,0 +1,81 @@
+"""Decisions from the review page: exactly those are made, and none in a file that changed since."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from devfix.cli import main
+from devfix.codemod import registry
+from devfix.discover import discover
+from devfix.engine import run
+from devfix.selection import fingerprints
+
+LOOP = """\
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.zeros(8, 4)))
+model = nn.Linear(4, 2).to(device)
+for (x,) in loader:
+    print(model(x))
+for (y,) in loader:
+    print(model(y))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "a.py").write_text(LOOP)
+    (tmp_path / "b.py").write_text(LOOP)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def decide(folder: Path, *accepted: int) -> None:
+    report = run(discover(["."]), [registry()["move-inputs"]()], repair=False, jobs=1)
+    names = [name for _, _, name in fingerprints(report)]
+    assert len(names) == 4
+    files = {path: hashlib.sha256((folder / path).read_bytes()).hexdigest() for path in ("a.py", "b.py")}
+    decisions = {"devfix-decisions": 1, "files": files, "accepted": [names[at] for at in accepted]}
+    (folder / "decisions.json").write_text(json.dumps(decisions))
+
+
+def made(folder: Path) -> list[str]:
+    return [
+        f"{name}.{variable}"
+        for name in ("a", "b")
+        for variable in ("x", "y")
+        if f"{variable} = {variable}.to(device)" in (folder / f"{name}.py").read_text()
+    ]
+
+
+def test_exactly_those(folder: Path) -> None:
+    decide(folder, 1, 2)
+    assert main(["apply", "--decisions", "decisions.json", "."]) == 1
+    assert made(folder) == ["a.y", "b.x"]
+    decide_none = {"devfix-decisions": 1, "files": {}, "accepted": []}
+    (folder / "decisions.json").write_text(json.dumps(decide_none))
+    assert main(["apply", "--decisions", "decisions.json", "."]) == 0
+
+
+def test_changed_since(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    decide(folder, 0, 3)
+    (folder / "a.py").write_text(LOOP + "# mine\n")
+    assert main(["apply", "--decisions", "decisions.json", "."]) == 2
+    assert made(folder) == ["b.y"]
+    assert (folder / "a.py").read_text() == LOOP + "# mine\n"
+    assert "a.py: changed since it was reviewed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"devfix-decisions": 2}', '{"devfix-decisions": 1, "accepted": 3}']
+)
+def test_no_decisions(folder: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "decisions.json").write_text(text)
+    assert main(["apply", "--decisions", "decisions.json", "."]) == 2
+    assert "decisions.json: has " in capsys.readouterr().err
+    assert made(folder) == []

@@ -1,0 +1,178 @@
+"""`devfix apply --interactive`: at a real terminal, and key by key."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+from devfix.review.interactive import Session, Unit
+
+LOOP = """\
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.zeros(8, 4)))
+model = nn.Linear(4, 2).to(device)
+
+
+def first() -> None:
+    for (x,) in loader:
+        print(model(x))
+
+
+def second() -> None:
+    for (x,) in loader:
+        print(model(x))
+
+
+def third() -> None:
+    for (x,) in loader:
+        print(model(x))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "a.py").write_text(LOOP)
+    (tmp_path / "b.py").write_text(LOOP)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def apply(answers: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "devfix", "apply", "-i", "--color", "never", *options, "."]
+    env = {**os.environ, **environment}
+    return subprocess.run(command, input=answers, capture_output=True, text=True, timeout=120, env=env)
+
+
+def made(folder: Path) -> list[str]:
+    """Which of the functions were repaired."""
+    found = []
+    for name in ("a", "b"):
+        for function in (folder / f"{name}.py").read_text().split("def ")[1:]:
+            if "device" in function:
+                found.append(f"{name}.{function.partition('(')[0]}")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("answers", "wanted"),
+    [
+        ("y\nn\nn\nn\nn\nn\n", ["a.first"]),
+        ("n\ny\nq\n", ["a.second"]),
+        ("a\nd\n", ["a.first", "a.second", "a.third"]),
+        ("d\na\n", ["b.first", "b.second", "b.third"]),
+        ("n\na\nn\ny\nn\n", ["a.second", "a.third", "b.second"]),
+        ("y\nu\nn\ny\nq\n", ["a.second"]),
+        ("j\ny\nq\n", ["a.second"]),
+        ("y\ny\nK\nn\nq\n", ["a.first"]),
+        ("g 5\ny\nq\n", ["b.second"]),
+        ("/third\ny\nq\n", ["a.third"]),
+        ("/no such\nq\n", []),
+        ("?\np\ns\nx\n\ng 99\ng x\nk\nu\ny\nq\n", ["a.first"]),
+        ("y\n", ["a.first"]),  # the end of the input is no consent
+        ("", []),
+    ],
+)
+def test_keys(folder: Path, answers: str, wanted: list[str]) -> None:
+    done = apply(answers)
+    assert done.returncode == (1 if wanted else 0), done.stderr
+    assert made(folder) == wanted
+
+
+def test_what_is_shown(folder: Path) -> None:
+    said = apply("?\nq\n").stdout
+    assert "a.py:10:10: move-inputs `x`" in said
+    assert "+        x = x.to(device)" in said
+    assert "(1/6) Make this fix [y,n,a,d,q,s,e,j,J,k,K,g,/,u,p,?]? " in said
+    assert "y - make this fix" in said
+
+
+def test_edit(folder: Path) -> None:
+    editor = folder / "editor.sh"
+    editor.write_text('#!/bin/sh\nsed -i "s/x.to(device)/x.to(device, non_blocking=True)/" "$1"\n')
+    editor.chmod(0o755)
+    done = apply("n\ne\ny\nq\n", EDITOR=str(editor))
+    assert done.returncode == 1, done.stderr
+    text = (folder / "a.py").read_text()
+    assert made(folder) == ["a.second", "a.third"]
+    assert text.count("x = x.to(device, non_blocking=True)\n") == 1
+    assert text.count("x = x.to(device)\n") == 1
+    editor.write_text('#!/bin/sh\necho "if" > "$1"\n')
+    said = apply("e\nq\n", EDITOR=str(editor)).stdout
+    assert "does not parse" in said
+
+
+def test_killed_and_taken_up_again(folder: Path) -> None:
+    child = start()
+    child.expect_exact("(1/6)")
+    child.sendline("y")
+    child.expect_exact("(2/6)")
+    child.sendline("n")
+    child.expect_exact("(3/6)")
+    child.kill(signal.SIGKILL)
+    child.wait()
+    assert made(folder) == []
+    done = apply("q\n")
+    assert "2 of 6 decisions are kept" in done.stdout
+    assert "(3/6)" in done.stdout
+    assert made(folder) == ["a.first"]
+    assert "are kept" not in apply("q\n").stdout
+
+
+def test_ctrl_c(folder: Path) -> None:
+    child = start()
+    child.expect_exact("(1/6)")
+    child.sendline("y")
+    child.expect_exact("(2/6)")
+    child.sendintr()
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 130
+    assert made(folder) == []
+    assert json.loads((folder / ".devfix_cache" / "interactive.json").read_text()) != {}
+
+
+def test_a_terminal(folder: Path, snapshot: Any) -> None:
+    """A session as a person sees it, colours left out."""
+    child = start("--exclude", "b.py")
+    seen = []
+    for answer in ("s", "y", "n", "u", "y", "/third", "n"):
+        child.expect(r"\(\d/3\) Make this fix \[[^]]*\]\? ")
+        seen += [child.before, child.after]
+        child.sendline(answer)
+    child.expect(pexpect.EOF)
+    text = "".join(seen) + child.before
+    snapshot.snapshot_dir = Path(__file__).parents[2] / "snapshots" / "review"
+    snapshot.assert_match(text.replace("\r\n", "\n"), "interactive.txt")
+    assert made(folder) == ["a.first", "a.second"]
+
+
+def start(*options: str) -> Any:
+    child = pexpect.spawn(
+        sys.executable,
+        ["-m", "devfix", "apply", "-i", "--color", "never", *options, "."],
+        encoding="utf-8",
+        timeout=60,
+        dimensions=(50, 200),
+        env={**os.environ, "TERM": "dumb"},
+    )
+    return child
+
+
+def test_the_end_of_a_session() -> None:
+    """Undecided fixes are asked for again from the start, until none is left."""
+    answers = iter(["j", "j", "y", "y", "y"])
+    units = tuple(Unit(name, "a.py", (name,), lambda context: ()) for name in "abc")
+    session = Session(units, lambda line: None, lambda question: next(answers))
+    assert session.run()
+    assert session.decided == {"a": "y", "b": "y", "c": "y"}
+    assert next(answers, None) is None
