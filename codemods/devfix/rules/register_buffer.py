@@ -24,8 +24,9 @@ class RegisterBuffer(Codemod):
     Finds attributes of an `nn.Module` that `__init__` fills with a plain CPU tensor (a factory, a
     position table, a mask, a kernel, also through functions of the file, `cat` and `stack`, tuple
     targets, branches and methods that `__init__` calls), and that meet inputs, parameters or outputs
-    of layers in `forward` or in what `forward` calls. The first assignment on each path becomes
-    `self.register_buffer(name, value, persistent=False)`; later writes to slices stay.
+    of layers in `forward`, in what `forward` calls, or in other methods that run layers on their
+    arguments. The first assignment on each path becomes
+    `self.register_buffer(name, value, persistent=False)`; later writes and assignments stay.
 
     ## Why is this bad?
     `Module.to` moves parameters and buffers. A tensor that is a plain attribute stays on the CPU, and
@@ -35,12 +36,14 @@ class RegisterBuffer(Codemod):
     ## Fix safety
     Safe where the class derives from `nn.Module` in sight: the buffer is not persistent, so state dicts
     and checkpoints stay as they are, and on the CPU nothing changes. Unsafe where the tensor comes in
-    as an argument (each object then moves a copy of its own), where a base class is out of sight, and,
-    for floating-point tensors, in files that mention `.half()`, `.double()` or their dtypes, since those
-    casts reach buffers. Shown without a fix where `super().__init__()` comes later or is not in sight.
+    as an argument or has two names (each then moves a copy of its own), where methods assign it again
+    (DistributedDataParallel keeps buffers alike), where a base class is out of sight, and, for
+    floating-point tensors, in files that mention `.half()`, `.double()` or their dtypes, since those
+    casts reach buffers. Shown without a fix where `super().__init__()` comes later or is not in sight,
+    and for lists and dicts of tensors, whose elements need names of their own.
     Nothing is said of tensors that are moved where they are used, have no dimension (those may mix),
-    only index other tensors, are trained, are assigned again outside the constructor or from outside the
-    class, or were told a device, nor of classes that override `_apply`, `to` or `cuda`.
+    only index other tensors, are trained, may have been assigned again before they are used or from
+    outside the class, or were told a device, nor of what an override of `_apply`, `to` or `cuda` handles.
 
     ## Options
     - `moved_at_use` (default false): also register tensors that are moved at their uses,

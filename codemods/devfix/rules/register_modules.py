@@ -19,9 +19,10 @@ class RegisterModules(Codemod):
 
     ## What it does
     Finds lists, tuples, dicts and comprehensions of submodules that `__init__` stores in an attribute
-    of an `nn.Module` (also built with `append`, or in branches) and whose elements other methods run.
+    of an `nn.Module` (also built with `append`, in branches, as a sum, of lists in lists, copied, or
+    returned by functions of the file and methods of the class) and whose elements other methods run.
     The value becomes an `nn.ModuleList` or an `nn.ModuleDict`, under the name that `torch.nn` has in
-    the file.
+    the file, and so does each list in it.
 
     ## Why is this bad?
     A module only sees submodules that are attributes or elements of such containers. Those in a plain
@@ -33,8 +34,8 @@ class RegisterModules(Codemod):
     Always unsafe: the parameters become part of `parameters()` and the keys of `state_dict()` grow, so
     the model trains differently, and checkpoints saved before do not load strictly. Shown without a fix
     where the container is sliced, concatenated, passed on or used in another way that a ModuleList or
-    ModuleDict does not allow, or where only their use says that the elements are modules. Nothing is said
-    where the elements are registered as well (attributes, `nn.Sequential(*layers)`, `add_module`), moved
+    ModuleDict does not allow, where its keys may be no strings, or where only their use says that the
+    elements are modules. Nothing is said in classes that are containers themselves, and where the elements are registered as well (attributes, `nn.Sequential(*layers)`, `add_module`), moved
     or trained one by one, kept out on purpose (teachers, frozen networks, `[module]` with a comment), or
     have no parameters.
     """
