@@ -53,9 +53,7 @@ def check(path: str, text: str) -> list[Finding]:
 
 
 def meaning(recipe: Recipe) -> tuple[object, ...]:
-    listed = (
-        sorted((key.value, shape(value)) for key, value in recipe.modules.pairs) if recipe.modules else []
-    )
+    listed = sorted({shape(value) for _, value in recipe.modules.pairs}) if recipe.modules else []
     rest = [(name, shape(node)) for name, node in recipe.entries.items() if node is not recipe.modules]
     return listed, rest
 

@@ -269,7 +269,7 @@ def pyro():
     import pyro as library
     import pyro.distributions as dist
     from pyro.infer import SVI, Trace_ELBO
-    from pyro.infer.autoguide import AutoDelta
+    from pyro.infer.autoguide import AutoDelta, init_to_mean
 
     x = randn(20)
 
@@ -279,7 +279,7 @@ def pyro():
             library.sample("x", dist.Normal(mean, 1.0), obs=x)
 
     library.clear_param_store()
-    svi = SVI(model, AutoDelta(model), library.optim.Adam({"lr": 0.1}), Trace_ELBO())
+    svi = SVI(model, AutoDelta(model, init_loc_fn=init_to_mean), library.optim.Adam({"lr": 0.1}), Trace_ELBO())
     return [svi.step(x) for _ in range(3)][-1]
 
 

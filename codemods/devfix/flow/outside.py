@@ -101,5 +101,12 @@ class Outside(ABC):
         """An attribute of an instance, as `__init__` leaves it."""
 
     @abstractmethod
+    def calls(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[tuple[Value, ...]]:
+        """What calls in other files pass for the parameters of a function of the asking file.
+
+        Nothing if not all of them are known.
+        """
+
+    @abstractmethod
     def bases(self, dotted: str) -> Bases | None:
         """What a class hands down to those derived from it; leading dots mark a relative import."""

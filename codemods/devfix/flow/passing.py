@@ -23,7 +23,6 @@ from devfix.flow.lattice import (
     Value,
     Where,
     fresh_identity,
-    join,
     replace,
 )
 from devfix.flow.outside import OUTSIDE, Outside
@@ -373,23 +372,3 @@ class Passing(ABC):
             r"models\.\w+\(|from_pretrained\(|create_model\(|hub\.load\(",
             text,
         )
-
-
-def tells(value: Value) -> bool:
-    """Is an argument worth a second look at the function?"""
-    if value.kind is Kind.DEVICE:
-        return value.parameter < 0
-    if value.kind in (Kind.MODULE, Kind.LOADER):
-        return value.parameter < 0 and value.place.where is not Where.UNKNOWN
-    return value.kind in (Kind.TOKENIZER, Kind.OWNER)
-
-
-def joined_arguments(calls: list[tuple[Value, ...]]) -> tuple[Value, ...] | None:
-    """What all call sites of a function pass, position by position."""
-    if not calls:
-        return None
-    joined = list(calls[0])
-    for call in calls[1:]:
-        for index, value in enumerate(call[: len(joined)]):
-            joined[index] = join(joined[index], value)
-    return tuple(joined)

@@ -19,6 +19,7 @@ from devfix.flow.evidence import (
     looks_like_loader,
     looks_like_module,
 )
+from devfix.flow.given import joined_arguments, tells
 from devfix.flow.interpret import Interpreter
 from devfix.flow.lattice import (
     CARRIERS,
@@ -34,7 +35,7 @@ from devfix.flow.lattice import (
     replace,
 )
 from devfix.flow.outside import OUTSIDE, Bases, Outside, judged
-from devfix.flow.passing import ClassInfo, Function, FunctionInfo, Passing, joined_arguments, tells
+from devfix.flow.passing import ClassInfo, Function, FunctionInfo, Passing
 from devfix.source import Source
 
 _MOVE_WORDS = (".to(", ".cuda(", "device")
@@ -319,7 +320,10 @@ class Program(Passing):
             return
         if not info.calls and not needed and not self._worthwhile(info):
             return
-        passed = joined_arguments(list(info.calls.values()))
+        calls = list(info.calls.values())
+        if self.outside is not None and info.owner is None and info.outer is None:
+            calls += self.outside.calls(info.node)
+        passed = joined_arguments(calls)
         if passed is None or not any(tells(value) for value in passed):
             scope = self.summary(info)
             values = info.summary_values

@@ -71,6 +71,16 @@ class Files:
     def is_file(self, path: str) -> bool:
         return self._kind(path) == "file"
 
+    def text(self, path: str) -> str:
+        """The text of a file; empty if it cannot be had."""
+        known = self._sources.get(path)
+        if known is not None:
+            return known.text
+        try:
+            return Document.read(path).text if os.stat(path).st_size <= SIZE else ""
+        except (OSError, DocumentError):
+            return ""
+
     def source(self, path: str) -> Source | None:
         """A file, parsed; None if that cannot be done."""
         if path in self._sources:

@@ -11,13 +11,27 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from devfix.flow.events import Scope
 from devfix.flow.lattice import State, Value
-from devfix.flow.outside import Outside
 from devfix.flow.passing import ClassInfo, FunctionInfo
 from devfix.flow.program import MAX_DEPTH, Program
 from devfix.source import Source
+
+if TYPE_CHECKING:
+    from devfix.project.names import Definition
+    from devfix.project.view import View
+
+
+@dataclass(frozen=True)
+class OutsideCall:
+    """A call of a function of another file, and what it passes for its parameters."""
+
+    node: ast.Call
+    function: Definition
+    given: tuple[Value, ...]
 
 
 class ForeignProgram(Program):
@@ -25,9 +39,10 @@ class ForeignProgram(Program):
 
     records = False
 
-    def __init__(self, path: str, source: Source, outside: Outside | None) -> None:
-        super().__init__(source, outside)
+    def __init__(self, path: str, source: Source, view: View) -> None:
+        super().__init__(source, view)
         self.path = path
+        self.view = view
         self.top_classes: dict[str, ClassInfo] = {}
         self._answers: dict[FunctionInfo, Scope | None] = {}
         self._facts_of: dict[ClassInfo, dict[str, Value]] = {}
@@ -37,7 +52,10 @@ class ForeignProgram(Program):
         self._cut = False
         self.busy = False
         self.keys: dict[int, int] = {}  # of places at the devices that it defines: those of the project
+        self._calls_of: dict[FunctionInfo, list[OutsideCall]] = {}
+        self._body_calls = view.recorded = []
         self.state = self.run_module().state
+        view.recorded = None
         self.top: dict[str, FunctionInfo] = {
             info.node.name: info for info in self.functions.values() if info.owner is None
         }
@@ -69,6 +87,22 @@ class ForeignProgram(Program):
                 self._facts_of[info] = dict(facts)
         return self._facts_of[info]
 
+    def outside_calls(self, info: FunctionInfo | None) -> list[OutsideCall]:
+        """The calls of functions of other files in a function of this one, or in its body."""
+        if info is None:
+            return self._body_calls
+        if info not in self._calls_of:
+            with self._question():
+                recorded = self.view.recorded = []
+                info.running = True
+                try:
+                    self._execute(info, None)
+                finally:
+                    info.running = False
+                    self.view.recorded = None
+                self._calls_of[info] = recorded
+        return self._calls_of[info]
+
     def release(self) -> None:
         super().release()
         for scope in self._answers.values():
@@ -76,6 +110,8 @@ class ForeignProgram(Program):
                 scope.events.clear()
         self._answers.clear()
         self._facts_of.clear()
+        self._calls_of.clear()
+        self._body_calls.clear()
         self.values.clear()
         self.scopes.clear()
         self.outside = None

@@ -17,7 +17,7 @@ _CHANGING = (".to(", ".cuda(", ".cpu(", "setattr(", "_module(", "register_", "= 
 # Bases that make a class neither a module nor anything else that flow should know of.
 _PLAIN = frozenset({"object", "ABC", "abc.ABC", "Protocol", "typing.Protocol", "Generic", "typing.Generic"})
 _HOLDS = re.compile(
-    r"register_(?:buffer|parameter)|self\.\w+\s*=\s*[A-Z]\w*\(|Parameter\(|"
+    r"register_(?:buffer|parameter)|self\.\w+\s*=\s*(?!OrderedDict|Path|Counter)[A-Z]\w*\(|Parameter\(|"
     r"models\.\w+\(|from_pretrained\(|create_model\(|hub\.load\("
 )
 
@@ -34,7 +34,8 @@ class ClassOutline:
     bases: tuple[str, ...]  # qualified where they are imported
     methods: dict[str, Method]
     moving: bool  # `__init__` does something about devices
-    holding: bool  # it has parameters, buffers or submodules, as far as its text shows
+    making: bool  # `__init__` makes parameters, buffers or submodules, as far as its text shows
+    holding: bool  # anything in the class does
 
 
 @dataclass
@@ -103,7 +104,7 @@ def _class(source: Source, node: ast.ClassDef) -> ClassOutline:
         for base in node.bases
     )
     methods: dict[str, Method] = {}
-    moving = False
+    moving = making = False
     for item in node.body:
         if isinstance(item, _FUNCTIONS):
             code = source.code(item)
@@ -112,12 +113,15 @@ def _class(source: Source, node: ast.ClassDef) -> ClassOutline:
             methods[item.name] = Method(plain, any(word in code for word in _CHANGING), moves)
             if item.name == "__init__":
                 moving = any(word in code for word in _MOVING)
+                making = _makes(code)
     holding = True
     if len(bases) == 1 and bases[0] in torch_api.MODULE_BASES:
-        text = source.code(node)
-        rest = text.replace("nn.Module", "").replace("nn.functional", "")
-        holding = "nn." in rest or _HOLDS.search(text) is not None
-    return ClassOutline(bases, methods, moving, holding)
+        holding = _makes(source.code(node))
+    return ClassOutline(bases, methods, moving, making, holding)
+
+
+def _makes(code: str) -> bool:
+    return "nn." in code.replace("nn.Module", "").replace("nn.functional", "") or bool(_HOLDS.search(code))
 
 
 def _special(decorator: ast.expr) -> bool:

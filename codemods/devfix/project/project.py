@@ -10,28 +10,24 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from devfix.flow.lattice import Kind, fresh_identity
 from devfix.flow.outside import Bases, Outside, judged
+from devfix.project.callers import Callers
 from devfix.project.files import Files, root_of
 from devfix.project.foreign import ForeignProgram
+from devfix.project.names import PREFIX, Definition
 from devfix.project.outline import ClassOutline, Outline, is_plain, outline
 from devfix.source import Source
 
 DEPTH = 2
 PROGRAMS = 48  # interpreted files that are kept
 OUTLINES = 4096
-PREFIX = "project:"  # of the names of functions and classes of other files
 
 
-@dataclass(frozen=True)
-class Definition:
-    """Something at the top level of a file: "def", "class" or "value"."""
-
-    path: str
-    name: str
-    what: str
+if TYPE_CHECKING:
+    from devfix.project.view import View
 
 
 class Project:
@@ -39,6 +35,7 @@ class Project:
 
     def __init__(self, root: str) -> None:
         self.files = Files(root)
+        self.callers = Callers(self)
         self._outlines: OrderedDict[str, Outline | None] = OrderedDict()
         self._programs: OrderedDict[tuple[str, int], ForeignProgram | None] = OrderedDict()
         self._definitions: dict[tuple[str, str], Definition | None] = {}
@@ -101,7 +98,7 @@ class Project:
         self._devices.add(key)
         return key
 
-    def outside(self, path: str, source: Source, depth: int = DEPTH) -> Outside:
+    def outside(self, path: str, source: Source, depth: int = DEPTH) -> View:
         """What the file `path` with this text sees of the others."""
         from devfix.project.view import View
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from devfix.flow.events import What
+from devfix.flow.evidence import annotated_kind, looks_like_module
 from devfix.flow.frame import Arguments, Frame, path_of
 from devfix.flow.lattice import (
     UNKNOWN,
@@ -16,9 +18,10 @@ from devfix.flow.lattice import (
 )
 from devfix.flow.outside import OUTSIDE, Bases, Elsewhere, Outside
 from devfix.project.border import Border
-from devfix.project.foreign import ForeignProgram
+from devfix.project.foreign import ForeignProgram, OutsideCall
+from devfix.project.names import PREFIX, Definition, NameOf
 from devfix.project.outline import Outline, outline, rebound
-from devfix.project.project import PREFIX, Definition, Project
+from devfix.project.project import DEPTH, Project
 from devfix.source import Source
 
 # Without one of these words, nothing in a file is about devices.
@@ -35,6 +38,7 @@ class View(Outside):
         self.path = path
         self.source = source
         self.depth = depth
+        self.recorded: list[OutsideCall] | None = None  # while somebody asks for calls
         self._named: dict[str, Value | None] = {}
         self._seen: Outline | None = None
         self._rebound: frozenset[str] | None = None
@@ -133,6 +137,13 @@ class View(Outside):
             if isinstance(node.func, ast.Attribute):
                 written = path_of(node.func.value)
         border = self._border(program, node, own.default_known)
+        if self.recorded is not None:
+            values = [pair[1] if pair is not None else UNKNOWN for pair in bound]
+            given_here = tuple(
+                replace(value, place=caller.state.place(value)) if value.kind is Kind.MODULE else value
+                for value in values
+            )
+            self.recorded.append(OutsideCall(node, definition, given_here))
         summary = border.summary(scope, caller, frozenset(given), written)
         return own.replay(caller, node, info, summary, bound, receiver)
 
@@ -143,7 +154,8 @@ class View(Outside):
             return None
         line = self.project.line(definition)
         if bases.module:
-            moving = any(one.moving for _, one in line)
+            # What is made of its arguments only is where they are.
+            moving = any(one.moving for _, one in line) or not any(one.making for _, one in line)
             place = caller.program.place_of_made(caller, node, arguments, moving)
             bare = not any(one.holding for _, one in line)
             return Value(Kind.MODULE, place, fresh_identity(), node, callee.name, bare=bare)
@@ -222,36 +234,25 @@ class View(Outside):
             made.place.text = path_of(node)
         return made if made.kind is not Kind.UNKNOWN else UNKNOWN
 
+    def calls(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[tuple[Value, ...]]:
+        if self.depth < DEPTH or self._outline.names.get(function.name) != "def":
+            return []
+        arguments = function.args
+        parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        # Where a model is is what callers know.
+        if not any(annotated_kind(p.annotation) == "module" or looks_like_module(p.arg) for p in parameters):
+            return []
+        try:
+            return self.project.callers.given(Definition(self.path, function.name, "def"), parameters)
+        except RecursionError:
+            return []
+
     def bases(self, dotted: str) -> Bases | None:
         if "." in dotted:
             found = self.project.lookup(self.path, dotted)
         else:
             found = self.project.starred(self.path, self._outline.stars, dotted)
         return self.project.bases(found) if found is not None and found.what == "class" else None
-
-
-class NameOf:
-    """The project's name of what a value of another file stands for."""
-
-    def __init__(self, project: Project, program: ForeignProgram) -> None:
-        self.project = project
-        self.program = program
-
-    def __call__(self, value: Value) -> str | None:
-        """Empty for what has none; None for a module that is of no class of the project."""
-        program, kind = self.program, value.kind
-        if value.name.startswith(PREFIX):
-            return value.name
-        if kind is Kind.MODULE:
-            return self._name(value.name, "class") if value.name in program.top_classes else None
-        if kind is Kind.FUNCTION:
-            info = program.top.get(value.name)
-            return self._name(value.name, "def") if info is not None and info.node is value.node else ""
-        owner = program.top_classes.get(value.name)
-        return self._name(value.name, "class") if owner is not None and owner.node is value.node else ""
-
-    def _name(self, name: str, what: str) -> str:
-        return self.project.name(Definition(self.program.path, name, what))
 
 
 def _at(source: Source) -> ast.expr:

@@ -28,6 +28,8 @@ class Plan:
 
 def plan(case: Case, judge: Judge) -> Plan | None:
     """The fix of a case, or None where there is none that is surely right."""
+    if case.move is not None:
+        return _to_the_brains(case.move, case, judge)
     if is_frozen(case, judge.recipe):
         return _moved(case, judge)
     edit = listing(judge.recipe, case.name, case.entry)
@@ -123,21 +125,49 @@ def _in_lists(recipe: Recipe, name: str) -> set[str]:
 def _moved(case: Case, judge: Judge) -> Plan | None:
     """`hparams["x"].to(brain.device)` behind the making of the Brain."""
     script = case.usage.script
-    if len(script.constructions) != 1:
+    made = _made_as(script)
+    if made is None:
         return None
-    call = script.constructions[0]
-    statement = script.module.source.parents.get(call)
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-        return None
-    target, hparams = statement.targets[0], script.handed(call, "hparams", 2)
+    statement, target = made
+    hparams = script.handed(script.constructions[0], "hparams", 2)
     document = judge.files.document(script.path)
-    if not isinstance(target, ast.Name) or not isinstance(hparams, ast.Name) or document is None:
+    if not isinstance(hparams, ast.Name) or document is None:
         return None
-    line = f'{hparams.id}["{case.entry}"].to({target.id}.device)'
+    line = f'{hparams.id}["{case.entry}"].to({target}.device)'
     edits: tuple[Edit, ...] = (InsertStatement(script.module.source.span(statement), line),)
     other = Elsewhere(_shown(script.path, judge.recipe), edits, document.digest)
     fix = Fix(f"move `{case.entry}` where the Brain is made", (), Safety.UNSAFE, (other,))
     return Plan(fix, f"`{case.entry}` is only run and not trained")
+
+
+def _to_the_brains(move: ast.Call, case: Case, judge: Judge) -> Plan | None:
+    """`run_opts["device"]` -> `brain.device`, where the Brain is made before, in the same block."""
+    script = case.usage.script
+    made = _made_as(script)
+    document = judge.files.document(script.path)
+    source = script.module.source
+    if made is None or document is None or move not in source.parents:
+        return None
+    statement, target = made
+    block = source.block(statement)
+    later = source.statement(move)
+    if later not in block or block.index(later) < block.index(statement):
+        return None
+    argument = [*move.args, *(keyword.value for keyword in move.keywords)][0]
+    edit = ReplaceExpression(source.span(argument), f"{target}.device")
+    other = Elsewhere(_shown(script.path, judge.recipe), (edit,), document.digest)
+    return Plan(Fix(f"move `{case.entry}` to the Brain's device", (), Safety.SAFE, (other,)))
+
+
+def _made_as(script: Script) -> tuple[ast.stmt, str] | None:
+    """The statement that makes the only Brain, and the name that it gives it."""
+    if len(script.constructions) != 1:
+        return None
+    statement = script.module.source.parents.get(script.constructions[0])
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    target = statement.targets[0]
+    return (statement, target.id) if isinstance(target, ast.Name) else None
 
 
 # --- how safe it is ----------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,7 +15,7 @@ from devfix.recipes.holding import Holders, registered
 from devfix.recipes.library import Library
 from devfix.recipes.making import Maker
 from devfix.recipes.pairing import paired
-from devfix.recipes.recipe import NEW, Recipe, class_of
+from devfix.recipes.recipe import APPLY, NEW, Recipe, class_of
 from devfix.recipes.running import reads_raw
 from devfix.recipes.usage import Usage, Use
 
@@ -32,6 +34,7 @@ class Case:
     unlisted: bool = False  # the script takes it from `self.modules`, where it is not
     weighted: bool = True  # it has parameters, and not only buffers
     known: bool = True  # its class was read
+    move: ast.Call | None = None  # moves nothing unless a device is given on the command line
 
 
 class Judge:
@@ -109,7 +112,8 @@ class Judge:
 
     def _unmoved(self, name: str, usages: tuple[Usage, ...], reached: frozenset[str]) -> Case | None:
         recipe = self.recipe
-        if not recipe.made(name) or name in recipe.listed or name in reached:
+        by_hand = recipe.entries[name].tag.startswith(APPLY) and any(name in f.doubtful for f in usages)
+        if not (recipe.made(name) or by_hand) or name in recipe.listed or name in reached:
             return None
         case: Case | None = None
         for found in usages:
@@ -122,6 +126,12 @@ class Judge:
 
     def _used(self, name: str, found: Usage) -> Case | None:
         uses = [use for use in found.uses if self.recipe.target(use.name) == name]
+        move = found.doubtful.get(name)
+        if move is not None:
+            # Who moves it by hand knows that it has something to move.
+            if uses and self._device_may_be_none():
+                return Case(name, name, found, uses[0], move=move)
+            return None
         weighted, raw = self._matters(name, uses)
         if uses and (weighted or raw):
             return Case(name, name, found, uses[0], weighted=weighted)
@@ -132,6 +142,16 @@ class Judge:
             if not found.moves(holder):
                 return Case(name, name, found, used[holder], holder=holder)
         return None
+
+    def _device_may_be_none(self) -> bool:
+        """Has speechbrain's own class of options no device unless one is given?"""
+        module = self.library.module("speechbrain.utils.run_opts")
+        for cls in module.classes.values() if module is not None else ():
+            for node in cls.body:
+                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                    if node.target.id == "device" and isinstance(node.value, ast.Constant):
+                        return node.value.value is None
+        return False
 
     def _matters(self, name: str, uses: list[Use]) -> tuple[bool, bool]:
         """Has it parameters for sure, and does running it read what only `to` moves?"""
@@ -167,6 +187,4 @@ def _alike(one: str, other: str) -> bool:
 
 
 def _folder(found: Usage) -> str:
-    import os
-
     return os.path.dirname(found.script.path)

@@ -33,6 +33,8 @@ class Moves:
         self.moved: set[str] = set()
         self.frozen: set[str] = set()  # `eval()` or no gradients
         self.given: set[str] = set()  # put there by the script itself
+        # `hparams["x"].to(run_opts["device"])`: a move only where a device is given on the command line
+        self.doubtful: dict[str, ast.Call] = {}
         self.aliases: dict[str, set[str]] = {}
         trees: dict[int, ast.AST] = {id(script.module.source.tree): script.module.source.tree}
         for method in script.methods:  # those of files beside the script, too
@@ -127,7 +129,10 @@ class Moves:
         if isinstance(function, ast.Attribute):
             meant = self.meant(function.value)
             if function.attr in MOVES:
-                self.moved |= meant
+                if self._to_option(node) and EVERYTHING not in meant:
+                    self.doubtful.update(dict.fromkeys(meant, node))
+                else:
+                    self.moved |= meant
             elif function.attr in ("eval", "requires_grad_", "freeze"):
                 self.frozen |= meant
             elif function.attr == "apply" and meant:
@@ -141,3 +146,17 @@ class Moves:
         for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
             if not self.script.is_hparams(argument):
                 self.moved |= self.meant(argument) - {EVERYTHING}
+
+    def _to_option(self, node: ast.Call) -> bool:
+        """`.to(run_opts["device"])`, of options that the command line gave and nobody completes."""
+        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+        if len(arguments) != 1 or not isinstance(arguments[0], ast.Subscript):
+            return False
+        option = arguments[0]
+        key, options = option.slice, option.value
+        return (
+            isinstance(key, ast.Constant)
+            and key.value == "device"
+            and isinstance(options, ast.Name)
+            and options.id in self.script.options
+        )

@@ -90,6 +90,23 @@ class Script:
         )
 
     @cached_property
+    def options(self) -> frozenset[str]:
+        """What it calls the options that speechbrain reads from the command line, if it completes none."""
+        found: set[str] = set()
+        for node in self.module.source.walk():
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                function = node.value.func
+                called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+                target = node.targets[0]
+                if called == "parse_arguments" and isinstance(target, ast.Tuple) and len(target.elts) == 3:
+                    if isinstance(target.elts[1], ast.Name):
+                        found.add(target.elts[1].id)
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                if isinstance(node.value, ast.Name) and node.value.id in found:
+                    return frozenset()
+        return frozenset(found)
+
+    @cached_property
     def moves(self) -> Moves:
         from devfix.recipes.moving import Moves
 

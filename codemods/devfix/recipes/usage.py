@@ -40,6 +40,7 @@ class Usage:
     given: set[str] = field(default_factory=set)  # entries that the script itself puts there
     moved: set[str] = field(default_factory=set)
     frozen: set[str] = field(default_factory=set)  # by the script's word
+    doubtful: dict[str, ast.Call] = field(default_factory=dict)  # moved if a device is given
 
     def used(self) -> frozenset[str]:
         return frozenset(use.name for use in self.uses)
@@ -65,7 +66,8 @@ class Usage:
 def usage(script: Script, recipe: Recipe) -> Usage:
     """Read a script for one recipe."""
     moves = script.moves
-    found = Usage(script, recipe, given=moves.given, moved=moves.moved, frozen=moves.frozen)
+    found = Usage(script, recipe, given=moves.given, moved=moves.moved)
+    found.frozen, found.doubtful = moves.frozen, moves.doubtful
     for method in script.methods:
         _Uses(found, method).block(method.node.body, True, False)
     _requirements(found)

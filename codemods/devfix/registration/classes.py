@@ -7,7 +7,7 @@ import re
 from functools import cached_property, lru_cache
 
 from devfix.flow import frameworks, torch_api
-from devfix.registration.stores import Method, Store, assigned, position, self_name, stores_of
+from devfix.registration.stores import Method, Store, assigned, buffers_of, position, self_name, stores_of
 from devfix.source import Source
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -117,6 +117,14 @@ class ModuleClass:
         for store in sorted(every, key=position):
             found.setdefault(store.name, []).append(store)
         return {name: tuple(each) for name, each in found.items()}
+
+    @cached_property
+    def buffers(self) -> dict[str, Store]:
+        """What is registered as a buffer, by name, as if it were stored."""
+        if "register_buffer" not in self.text:
+            return {}
+        found = (store for method in self.methods.values() for store in buffers_of(method))
+        return {store.name: store for store in found}
 
     @cached_property
     def loads(self) -> dict[str, tuple[ast.Attribute, ...]]:

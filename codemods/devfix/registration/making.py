@@ -30,6 +30,7 @@ _HELPER = re.compile(
 )
 _HELPER_NOT = re.compile(r"device|cuda|np\.|numpy|param", re.IGNORECASE)
 _BUILTINS = frozenset({"int", "float", "len", "range", "list", "dict", "str", "bool", "tuple", "set"})
+_DISPLAYS = (ast.List, ast.Tuple, ast.ListComp)
 _DEPTH = 40
 
 
@@ -75,6 +76,7 @@ class Maker(TorchMaker):
             self._attributes[key] = NOT_KNOWN  # while it is being found out
             self._open.add(key)
             stores = [(c, s) for c in owner.lineage for s in c.stores.get(name, ()) if s.form != "augmented"]
+            stores += [(c, c.buffers[name]) for c in owner.lineage if name in c.buffers]
             # Of `self.x = self.x / 2`, what it was before decides.
             first = [(c, s) for c, s in stores if not _of_itself(s)]
             self._attributes[key] = join([self.store(c, s) for c, s in first])
@@ -128,6 +130,9 @@ class Maker(TorchMaker):
         if isinstance(node, ast.IfExp):
             return join([self.value(node.body, frame), self.value(node.orelse, frame)])
         if isinstance(node, ast.BinOp):
+            if isinstance(node.left, _DISPLAYS) or isinstance(node.right, _DISPLAYS):
+                sides = [self.value(side, frame) for side in (node.left, node.right)]
+                return Made(Kind.OTHER, items=tuple(item for side in sides for item in side.items))
             made = self._combine([self.value(node.left, frame), self.value(node.right, frame)])
             if isinstance(node.op, ast.MatMult):
                 return replace(made, dim=dims.ANY)

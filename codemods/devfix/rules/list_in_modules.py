@@ -72,6 +72,11 @@ def _message(case: Case, unless: str) -> str:
     where = f"{script}, line {case.use.node.lineno}"
     if case.unlisted:
         text = f"`{case.name}` is not listed under `modules:`, where {where}, takes it from"
+    elif case.move is not None:
+        text = (
+            f"`{case.entry}` is moved to the device of the command line only, which is None where none is given: then "
+            f"it stays on the CPU, and {where}, runs it there"
+        )
     elif case.holder:
         text = (
             f"`{case.entry}` is not under `modules:`, so it stays on the CPU, and `{case.holder}`, "
@@ -85,6 +90,11 @@ def _message(case: Case, unless: str) -> str:
 def _related(case: Case, recipe: Recipe) -> tuple[Related, ...]:
     key = recipe.keys[case.entry]
     module = case.use.method.owner.module
-    line, column = module.source.position(module.source.span(case.use.node).start)
-    used = Related(module.source.span(case.use.node), "used here", module.path, line, column)
+    node = case.move or case.use.node
+    if case.move is not None:
+        module = case.usage.script.module
+    span = module.source.span(node)
+    line, column = module.source.position(span.start)
+    word = "used" if case.move is None else "moved"
+    used = Related(span, f"{word} here", module.path, line, column)
     return Related(Span(key.start, key.end), f"`{case.entry}` is defined here"), used

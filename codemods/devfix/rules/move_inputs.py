@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
-from devfix.findings import AssignResult, Finding, Related, Safety
+from devfix.findings import AppendCall, AssignResult, Finding, Related, Safety
 from devfix.flow import Flow
 from devfix.flow.events import Event, What
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Where
 from devfix.flow.outside import came_from
+from devfix.inputs.copies import mixed
 from devfix.inputs.edits import Mover
+from devfix.inputs.roundtrip import trips
 from devfix.inputs.siblings import Forgotten, forgotten
 from devfix.inputs.strays import Group, certain, groups_of
 from devfix.names import Names
@@ -265,6 +267,29 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
                 yield self._report(mover, group)
         for found in forgotten(flow):
             yield self._forgotten(flow, found)
+        yield from self._returned(flow)
+
+    def _returned(self, flow: Flow) -> Iterator[Finding]:
+        """What comes back from numpy, and what flows into a copy on a device of its own."""
+        source = flow.source
+        for trip in trips(flow):
+            yield self.finding(
+                source.span(trip.made),
+                f"`{source.code(trip.taken)}` went to the host, and what comes back stays on the CPU",
+                title=f"move it to `{trip.device}`",
+                edits=(AppendCall(source.span(trip.made), f".to({trip.device})"),),
+                safety=Safety.UNSAFE,
+                related=(Related(source.span(trip.taken), "it leaves the device here"),),
+            )
+        for one in mixed(flow):
+            yield self.finding(
+                source.span(one.node),
+                f"`{one.method}` mixes `{one.node.id}` with a copy that may be on a device of its own",
+                title=f"move `{one.node.id}` to `{one.device}`",
+                edits=(AppendCall(source.span(one.node), f".to(device={one.device})"),),
+                safety=Safety.SAFE,
+                related=(Related(source.span(one.moved), "the copy is moved here"),),
+            )
 
     def _forgotten(self, flow: Flow, found: Forgotten) -> Finding:
         source = flow.source

@@ -35,9 +35,10 @@ class RegisterModules(Codemod):
     the model trains differently, and checkpoints saved before do not load strictly. Shown without a fix
     where the container is sliced, concatenated, passed on or used in another way that a ModuleList or
     ModuleDict does not allow, where its keys may be no strings, or where only their use says that the
-    elements are modules. Nothing is said in classes that are containers themselves, and where the elements are registered as well (attributes, `nn.Sequential(*layers)`, `add_module`), moved
-    or trained one by one, kept out on purpose (teachers, frozen networks, `[module]` with a comment), or
-    have no parameters.
+    elements are modules. Nothing is said in classes that are containers themselves, and where the
+    elements are registered as well (attributes, `nn.Sequential(*layers)`, `add_module`), moved or trained
+    one by one, kept out on purpose (teachers, frozen networks, `[module]` with a comment), or have no
+    parameters.
     """
 
     id: ClassVar[str] = "register-modules"

@@ -1,0 +1,172 @@
+"""Who calls a function of a file from other files, and what they pass to it.
+
+For that one has to know all files that import it: they are found by the names in their import statements,
+which are read once, as text. In a very large project, and where a caller cannot be followed, nothing is known.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from typing import TYPE_CHECKING
+
+from devfix.documents import DocumentError, read_bytes
+from devfix.flow.frame import path_of
+from devfix.flow.lattice import UNKNOWN, Value
+from devfix.flow.outside import Elsewhere
+from devfix.flow.passing import FunctionInfo
+from devfix.project.border import Border
+from devfix.project.files import SIZE
+from devfix.project.foreign import ForeignProgram
+from devfix.project.names import Definition, NameOf
+
+if TYPE_CHECKING:
+    from devfix.project.project import Project
+
+FILES = 3000  # in a larger project, callers are not looked for
+CALLERS = 24  # files
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "env", "build", "dist"})
+_IMPORT = re.compile(
+    rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n\\]*(?:\\\r?\n[^\n\\]*)*)|import[ \t]+([^\n]*))",
+    re.MULTILINE,
+)
+_WORD = re.compile(rb"\w+|\*")
+
+
+class Callers:
+    """The callers of a project's functions."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._index: dict[str, list[str]] | None = None
+
+    def given(self, function: Definition, parameters: list[ast.arg]) -> list[tuple[Value, ...]]:
+        """What each call in another file passes for the parameters; nothing if not all calls are known."""
+        found: list[tuple[Value, ...]] = []
+        for path in self._importers(function):
+            calls = self._calls(path, function)
+            if calls is None:
+                return []
+            found.extend(_over_the_border(self.project, *call, parameters) for call in calls)
+        return found
+
+    def _importers(self, function: Definition) -> list[str]:
+        """The files whose imports and text have the function's name."""
+        index = self.index()
+        folder, name = os.path.split(function.path)
+        stem = os.path.basename(folder) if name == "__init__.py" else name.removesuffix(".py")
+        paths = {path for key in (function.name, stem, f"*{stem}") for path in index.get(key, ())}
+        word = re.compile(rf"\b{re.escape(function.name)}\b")
+        found = []
+        for path in sorted(paths - {function.path}):
+            if word.search(self.project.files.text(path)):
+                found.append(path)
+        return found if len(found) <= CALLERS else []
+
+    def _calls(
+        self, path: str, function: Definition
+    ) -> list[tuple[ForeignProgram, tuple[Value, ...]]] | None:
+        """What the calls of a file pass to the function; None if it may be called in a way out of sight."""
+        source = self.project.files.source(path)
+        if source is None:
+            return []
+        names: set[str] = set()  # as it is written there
+        for local, imported in source.imports.items():
+            if imported.rpartition(".")[2] == function.name and self._is(path, imported, function):
+                names.add(local)
+            elif self._is(path, f"{imported}.{function.name}", function):
+                names.add(f"{local}.{function.name}")
+        if not names and "*" in source.imports:
+            names.add(function.name)
+        program = self.project.program(path, 1) if names else None
+        if program is None:
+            return []
+        source = program.source
+        calls = [node for node in source.calls if path_of(node.func) in names]
+        called = {node.func for node in calls}
+        for node in source.walk():
+            if isinstance(node, (ast.Name, ast.Attribute)) and node not in called and path_of(node) in names:
+                return None
+        homes: dict[FunctionInfo | None, set[ast.AST]] = {}
+        for node in calls:
+            home = source.enclosing(node, *FUNCTIONS, ast.Lambda)
+            info = program.functions.get(home) if isinstance(home, FUNCTIONS) else None
+            if home is not None and (info is None or info.outer is not None):
+                return None
+            homes.setdefault(info, set()).add(node)
+        return [
+            (program, call.given)
+            for info, nodes in homes.items()
+            for call in program.outside_calls(info)
+            if call.node in nodes and call.function == function
+        ]
+
+    def _is(self, path: str, dotted: str, function: Definition) -> bool:
+        return self.project.lookup(path, dotted) == function
+
+    # --- the index -----------------------------------------------------------------------
+
+    def index(self) -> dict[str, list[str]]:
+        """Imported name -> the files that import it; `*module` for `from module import *`."""
+        if self._index is None:
+            self._index = {}
+            paths = self._files()
+            for path in paths if len(paths) <= FILES else []:
+                for name in _imported(path):
+                    self._index.setdefault(name, []).append(path)
+        return self._index
+
+    def _files(self) -> list[str]:
+        """Every Python file of the project, but no more than are worth it."""
+        found: list[str] = []
+        todo = [self.project.files.root]
+        while todo and len(found) <= FILES:
+            try:
+                with os.scandir(todo.pop()) as entries:
+                    listed = sorted(entries, key=lambda entry: entry.name)
+            except OSError:
+                continue
+            if any(entry.name == "pyvenv.cfg" for entry in listed):
+                continue
+            for entry in listed:
+                if entry.name.endswith(".py"):
+                    if self.project.files.is_file(entry.path):
+                        found.append(entry.path)
+                elif not entry.name.startswith(".") and entry.name not in _SKIPPED:
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append(entry.path)
+        return found
+
+
+def _imported(path: str) -> set[str]:
+    """The names in the import statements of a file, and perhaps some more."""
+    try:
+        data = read_bytes(path)
+    except DocumentError:
+        return set()
+    found: set[str] = set()
+    if len(data) > SIZE:
+        return found
+    for module, names, modules in _IMPORT.findall(data):
+        for word in _WORD.findall(names or modules):
+            if word == b"*":
+                found.add("*" + module.rpartition(b".")[2].decode())
+            else:
+                found.add(word.decode("utf-8", "replace"))
+    return found
+
+
+def _over_the_border(
+    project: Project, program: ForeignProgram, values: tuple[Value, ...], parameters: list[ast.arg]
+) -> tuple[Value, ...]:
+    given: list[Value] = []
+    name_of = NameOf(project, program)
+    for value, parameter in zip(values, parameters, strict=True):
+        made = UNKNOWN
+        if value.parameter < 0:
+            here = ast.copy_location(Elsewhere(), parameter)
+            made = Border(program.path, here, True, name_of, program.keys).value(value)
+        given.append(made)
+    return tuple(given)
