@@ -85,7 +85,9 @@ def main() -> int:
     for recipe in recipes(options.folder):
         shown = os.path.relpath(recipe.path, options.folder)
         count["recipes"] += 1
-        for finding in check(recipe.path, recipe.text):
+        before = check(recipe.path, recipe.text)
+        known = {finding.message for finding in before}
+        for finding in before:
             count["findings before"] += 1
             print(f"{shown}: {finding.message}")
         usages = paired(recipe, Files(recipe.path))
@@ -96,7 +98,7 @@ def main() -> int:
             count["entries"] += 1
             count["used"] += key.value in taken
             text = without(recipe, key, value)
-            found = check(recipe.path, text)
+            found = [finding for finding in check(recipe.path, text) if finding.message not in known]
             back = bool(found) and meaning(Recipe(recipe.path, fixed(text, found))) == meaning(recipe)
             count["found"] += bool(found)
             count["found, of those used"] += bool(found) and key.value in taken

@@ -24,7 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8
     try:
         code = group.main(args=arguments, prog_name="devfix", standalone_mode=False)
-        sys.stdout.flush()
+        if not sys.stdout.closed:  # the language server closes it
+            sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as error:
         return error.exit_code

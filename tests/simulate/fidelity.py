@@ -114,7 +114,7 @@ RAISED = (
     Mix("mask of cuda on the CPU", "h[cm]", INDEX),
     Mix(
         "conv2d, input",
-        "nn.Conv2d(1, 1, 1).cuda()(h[None, None].repeat(2, 1, 1, 1))",
+        "nn.Conv2d(1, 4, 5).cuda()(torch.ones(2, 1, 8, 8))",
         (
             "Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same or input "
             "should be a MKLDNN tensor and weight is a dense tensor",

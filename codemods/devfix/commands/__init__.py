@@ -17,6 +17,7 @@ _HOMES = {
     "explain-error": ("explain_error", "explain_error"),
     "run": ("run", "run"),
     "smoke": ("smoke", "smoke"),
+    "lsp": ("lsp", "lsp"),
 }
 NAMES = tuple(_HOMES)
 

@@ -48,6 +48,30 @@ def known_at(document: Document, line: int) -> tuple[Known, ...]:
     return tuple(found.values())
 
 
+def under(document: Document, line: int, column: int) -> tuple[Known, ...]:
+    """The values whose text is at a place, the innermost first; line from 1, column from 0, in characters.
+
+    Raises what `ast.parse` raises.
+    """
+    source = Source(document.text)
+    if not 0 < line < len(source.line_starts) + 1:
+        return ()
+    offset = source.line_starts[line - 1] + column
+    flow = analyse(source)
+    around: list[tuple[int, ast.expr]] = []
+    for node in source.walk():
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+            span = source.span(node)
+            if span.start <= offset < span.end:
+                around.append((span.end - span.start, node))
+    found: dict[str, Known] = {}
+    for _, node in sorted(around, key=lambda pair: pair[0]):
+        known = describe(flow, node, line)
+        if known is not None:
+            found.setdefault(known.expression, known)
+    return tuple(found.values())[:2]
+
+
 def describe(flow: Flow, node: ast.expr, line: int) -> Known | None:
     """One expression, as far as it is known; None for what has no place of its own."""
     value = flow.value(node)

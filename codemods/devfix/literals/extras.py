@@ -23,7 +23,7 @@ from devfix.placing import dotted
 from devfix.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_DECLARED = {
+DECLARED = {
     "cuda": 'torch.device("cuda" if torch.cuda.is_available() else "cpu")',
     "accelerator": "torch.accelerator.current_accelerator() if torch.accelerator.is_available() "
     'else torch.device("cpu")',
@@ -174,10 +174,10 @@ def declared(flow: Flow, sites: list[Site], how: str) -> Verdict | None:
     if not sites and not constants:
         return None
     edits: list[Edit] = []
-    text = _DECLARED[how]
+    text = DECLARED[how]
     for value in constants:
         edits.append(ReplaceExpression(source.span(value), text))
-    name, anchor = _free_name(source), _last_import(source)
+    name, anchor = free_name(source), last_import(source)
     whole = True
     for site in sites:
         found, _ = edits_for(source, site, name)
@@ -203,14 +203,14 @@ def declared(flow: Flow, sites: list[Site], how: str) -> Verdict | None:
     )
 
 
-def _free_name(source: Source) -> str:
+def free_name(source: Source) -> str:
     """A name for the device that the file does not use yet."""
     used = {node.id for node in source.walk() if isinstance(node, ast.Name)}
     used |= {node.arg for node in source.walk() if isinstance(node, ast.arg)}
     return next((name for name in ("device", "DEVICE") if name not in used), "")
 
 
-def _last_import(source: Source) -> ast.stmt | None:
+def last_import(source: Source) -> ast.stmt | None:
     """The last of the imports that a file begins with; None if `torch` is not among them."""
     found: ast.stmt | None = None
     torch = False

@@ -15,6 +15,7 @@ from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
 from devfix.literals.extras import buffer, declared, defaults
 from devfix.literals.guards import Guard, Told, guard_of, kept, moves_alone
+from devfix.literals.owner import owned
 from devfix.literals.partners import FunctionNode, Partner, Partners
 from devfix.literals.scope import Devices
 from devfix.literals.sites import Site, edits_for, moved, sites_of
@@ -44,14 +45,14 @@ _CUDA_ONLY = re.compile(
 )
 
 
-def verdicts(flow: Flow, rest: bool = False, declare: str = "no") -> Iterator[Verdict]:
+def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = "") -> Iterator[Verdict]:
     """What can be said of the hard-coded accelerators of a file.
 
     `rest` adds those for which no device is known; `declare` ("cuda", "accelerator") the fix that
-    declares one for all of them.
+    declares one for all of them, and `module` the one that imports it from the file of that path.
     """
     text = flow.source.text
-    if not _SOMETHING.search(text):
+    if not module and not _SOMETHING.search(text):
         return
     groups = grouped(flow)
     if groups is None:
@@ -64,7 +65,11 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no") -> Iterator[Ve
         judge = _Judge(flow, function, sites, devices)
         yield from judge.verdicts()
         left.extend(judge.left)
-    if declare != "no":
+    if module:
+        found = owned(flow, sorted(left, key=_place), module, "cuda" if declare == "no" else declare)
+        if found is not None:
+            yield found
+    elif declare != "no":
         found = declared(flow, sorted(left, key=_place), declare)
         if found is not None:
             yield found

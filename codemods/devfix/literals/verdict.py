@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from devfix.findings import Edit, Safety, Span
+from devfix.findings import Edit, Elsewhere, Safety, Span
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,6 +14,7 @@ class Verdict:
 
     - `code` is the place as it stands, `why` goes on from it: "`code` goes to CUDA, but ...".
     - `device` is the expression that belongs there, empty where the fix has another form.
+    - `elsewhere` is what the fix does in other files.
     - `node` is the other side: what the value meets, or where the device comes from.
     """
 
@@ -25,3 +26,4 @@ class Verdict:
     safety: Safety
     node: ast.AST | None = None
     title: str = ""
+    elsewhere: tuple[Elsewhere, ...] = ()

@@ -87,8 +87,7 @@ class Border:
             self._event(event, caller, receiver)
             for event in scope.events
             if (event.value.identity in given or event.what is What.MEET)
-            # A layer that is known by its name only may be made anywhere by its library.
-            and (event.child is None or event.child.sure)
+            and not (event.child is not None and _doubtful(event, event.child, scope.events))
         ]
         returned = scope.returned
         if returned is not None and returned.identity not in given:
@@ -116,3 +115,15 @@ class Border:
 
     def _meeting(self, meeting: Meeting) -> Meeting:
         return Meeting(self.node, self.value(meeting.value), self.place(meeting.place), meeting.name)
+
+
+def _doubtful(arrival: Event, child: Value, events: list[Event]) -> bool:
+    """May what arrives be in place after all: by its library, or by what is done to it afterwards?"""
+    if not child.sure:  # known by its name only
+        return True
+    return bool(child.identity) and any(
+        event.value.identity == child.identity
+        and event.order > arrival.order
+        and (event.what in (What.MOVE, What.ATTACH) or event.detail == "set")
+        for event in events
+    )

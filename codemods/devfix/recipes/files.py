@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from functools import cache
 
 from devfix.documents import Document, DocumentError, read_bytes
@@ -48,12 +47,16 @@ class Files:
         except OSError:
             return []
 
-    def python_roots(self, *first: str) -> Iterator[str]:
-        """Folders that a dotted name may start in, as the script would find it."""
-        yield from dict.fromkeys((*first, self.folder, os.path.dirname(self.folder), self.root))
-        yield os.path.join(self.root, "src")
-        if self.installed:
-            yield os.path.dirname(self.installed)
+    @property
+    def shared_roots(self) -> tuple[str, ...]:
+        """Folders that a dotted name may start in, for every recipe of the project."""
+        roots = [self.root, os.path.join(self.root, "src")]
+        return (*roots, os.path.dirname(self.installed)) if self.installed else tuple(roots)
+
+    def local_roots(self, *first: str) -> tuple[str, ...]:
+        """Those before them: where the script is, and around the recipe."""
+        near = dict.fromkeys((*first, self.folder, os.path.dirname(self.folder)))
+        return tuple(folder for folder in near if folder not in self.shared_roots)
 
 
 def _project(folder: str) -> str:

@@ -66,8 +66,8 @@ class Treatment:
 class Holders:
     """Classes and what they do with their arguments."""
 
-    def __init__(self, library: Library, maker: Maker) -> None:
-        self.library, self.maker = library, maker
+    def __init__(self, library: Library, maker: Maker, base: Holders | None = None) -> None:
+        self.library, self.maker, self.base = library, maker, base
         self._known: dict[tuple[ast.ClassDef, str], Treatment] = {}
 
     def ways(self, recipe: Recipe, name: str, used: Iterable[str]) -> tuple[str, ...]:
@@ -97,6 +97,8 @@ class Holders:
 
     def treatment(self, cls: Class, argument: str) -> Treatment:
         """What a class does with the argument of that name, or of that position."""
+        if self.base is not None and not self.library.owns(cls):
+            return self.base.treatment(cls, argument)
         key = (cls.node, argument)
         if key not in self._known:
             self._known[key] = _Taint(self.library, cls, argument).result()

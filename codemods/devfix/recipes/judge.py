@@ -11,12 +11,10 @@ from devfix.documents.yaml import Node
 from devfix.flow import torch_api
 from devfix.recipes.constants import UNKNOWN
 from devfix.recipes.files import Files
-from devfix.recipes.holding import Holders, registered
-from devfix.recipes.library import Library
-from devfix.recipes.making import Maker
+from devfix.recipes.holding import registered
+from devfix.recipes.knowledge import Knowledge, around
 from devfix.recipes.pairing import paired
 from devfix.recipes.recipe import APPLY, NEW, Recipe, class_of
-from devfix.recipes.running import reads_raw
 from devfix.recipes.usage import Usage, Use
 
 _PLAIN = "forward"
@@ -42,9 +40,11 @@ class Judge:
 
     def __init__(self, recipe: Recipe, files: Files) -> None:
         self.recipe, self.files = recipe, files
-        self.library = Library(files)
-        self.maker = Maker(self.library)
-        self.holders = Holders(self.library, self.maker)
+        self.know(around(files))
+
+    def know(self, knowledge: Knowledge) -> None:
+        self.knowledge, self.library = knowledge, knowledge.library
+        self.maker, self.holders = knowledge.maker, knowledge.holders
 
     def cases(self) -> Iterator[Case]:
         """What is wrong, in the order of the file."""
@@ -53,10 +53,7 @@ class Judge:
         usages = tuple(found for found in paired(self.recipe, self.files) if found.script.lists_modules)
         if not usages:
             return
-        folders = dict.fromkeys(_folder(found) for found in usages)
-        self.library = Library(self.files, *folders)
-        self.maker = Maker(self.library)
-        self.holders = Holders(self.library, self.maker)
+        self.know(around(self.files, *dict.fromkeys(_folder(found) for found in usages)))
         reached = registered(self.recipe, self.maker)
         found: dict[str, Case] = {}
         for name in self.recipe.entries:
@@ -165,7 +162,7 @@ class Judge:
         # A value that is `!ref` is a setting, which the command line may change.
         settings = {key.value for key, value in node.pairs if value.tag == "!ref"}
         arguments = {key: UNKNOWN if key in settings else value for key, value in arguments.items()}
-        return False, reads_raw(self.library, self.maker.make(cls, arguments))
+        return False, self.knowledge.reads_raw(self.maker.make(cls, arguments))
 
     def _weighted(self, node: Node) -> bool:
         """Does a `!new:` surely make parameters, itself or in a module that is made as its argument?"""

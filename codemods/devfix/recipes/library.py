@@ -80,11 +80,13 @@ class Class:
 
 
 class Library:
-    """Everything that dotted names lead to, seen from a recipe."""
+    """Everything that dotted names lead to, seen from a recipe; what is not found there, `base` may know."""
 
-    def __init__(self, files: Files, *first: str) -> None:
+    def __init__(self, files: Files, roots: tuple[str, ...], base: Library | None = None) -> None:
         self.files = files
-        self.roots = tuple(files.python_roots(*first))
+        self.roots = roots
+        self.base = base
+        self.stamps: dict[str, tuple[int, int]] = {}
         self._modules: dict[str, Module | None] = {}
         self._orders: dict[ast.ClassDef, tuple[tuple[Class, ...], frozenset[str]]] = {}
 
@@ -102,8 +104,13 @@ class Library:
             base = os.path.join(root, *parts)
             for path in (f"{base}.py", os.path.join(base, "__init__.py")):
                 if os.path.isfile(path) and (module := self.of_file(path, dotted)):
+                    self.stamps[path] = stamp(path)
                     return module
-        return None
+        return self.base.module(dotted) if self.base is not None else None
+
+    def owns(self, cls: Class) -> bool:
+        """Was a class found here, and not by `base`?"""
+        return self.base is None or cls.module.path not in self.base.stamps
 
     def of_file(self, path: str, dotted: str = "") -> Module | None:
         """The module that a file is."""
@@ -140,6 +147,8 @@ class Library:
 
     def order(self, cls: Class) -> tuple[tuple[Class, ...], frozenset[str]]:
         """The classes that are in view, derived ones first, and the names of bases that are not."""
+        if self.base is not None and not self.owns(cls):
+            return self.base.order(cls)
         known = self._orders.get(cls.node)
         if known is None:
             self._orders[cls.node] = ((cls,), frozenset())  # a class cannot be its own base
@@ -161,6 +170,15 @@ class Library:
             if name in owner.methods:
                 return owner, owner.methods[name]
         return None
+
+
+def stamp(path: str) -> tuple[int, int]:
+    """Tells whether a file is still the one that was read."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size
 
 
 _parsed: dict[str, Source | None] = {}

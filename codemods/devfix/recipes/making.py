@@ -54,8 +54,8 @@ def torch_weighted(dotted: str, constants: Constants) -> bool:
 class Maker:
     """Interprets constructors; what it finds out is kept for the recipe."""
 
-    def __init__(self, library: Library) -> None:
-        self.library = library
+    def __init__(self, library: Library, base: Maker | None = None) -> None:
+        self.library, self.base = library, base
         self._made: dict[tuple[ast.ClassDef, str], Made] = {}
 
     def is_module(self, cls: Class) -> bool | None:
@@ -68,6 +68,8 @@ class Maker:
 
     def make(self, cls: Class, arguments: Constants, depth: int = 0) -> Made:
         """What `cls(**arguments)` makes."""
+        if self.base is not None and not self.library.owns(cls):
+            return self.base.make(cls, arguments, depth)
         if any(name.isdigit() for name in arguments):  # `!new:X [a, b]`
             init = self.library.method(cls, "__init__")
             names = _parameters(init[1])[1:] if init is not None else []

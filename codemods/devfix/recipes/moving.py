@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from devfix.recipes.holding import MOVES
 from devfix.recipes.script import Script
+from devfix.source import Source
 
 _LOOKS = frozenset(
     {
@@ -36,22 +38,35 @@ class Moves:
         # `hparams["x"].to(run_opts["device"])`: a move only where a device is given on the command line
         self.doubtful: dict[str, ast.Call] = {}
         self.aliases: dict[str, set[str]] = {}
-        trees: dict[int, ast.AST] = {id(script.module.source.tree): script.module.source.tree}
-        for method in script.methods:  # those of files beside the script, too
-            tree = method.owner.module.source.tree
-            trees[id(tree)] = tree
-        self.nodes = [node for tree in trees.values() for node in ast.walk(tree)]
+        sources = {id(source): source for source in self._sources()}
+        nodes = [node for source in sources.values() for node in source.walk()]
+        self.bindings = [
+            n for n in nodes if isinstance(n, (ast.Assign, ast.For, ast.comprehension, ast.NamedExpr))
+        ]
+        self.others = [n for n in nodes if isinstance(n, (ast.Call, ast.Subscript, ast.Attribute))]
         self.computing = {
-            inner for method in script.methods if method.computes for inner in ast.walk(method.node)
+            inner
+            for method in script.methods
+            if method.computes
+            for inner in ast.walk(method.node)
+            if isinstance(inner, ast.Call)
         }
-
         self._run()
+
+    def _sources(self) -> Iterator[Source]:
+        """The script, and the files beside it that have methods of its Brains."""
+        yield self.script.module.source
+        for method in self.script.methods:
+            yield method.owner.module.source
 
     def _run(self) -> None:
         for _ in range(3):
-            for node in self.nodes:
-                self._alias(node)
-        for node in self.nodes:
+            before = {name: len(meant) for name, meant in self.aliases.items()}
+            for binding in self.bindings:
+                self._alias(binding)
+            if before == {name: len(meant) for name, meant in self.aliases.items()}:
+                break
+        for node in self.others:
             if isinstance(node, ast.Call):
                 self._call(node)
             elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 
 from devfix.recipes.files import Files
-from devfix.recipes.library import Library
+from devfix.recipes.knowledge import around
 from devfix.recipes.recipe import Recipe
 from devfix.recipes.script import Script, read_script
 from devfix.recipes.usage import Usage, usage
@@ -63,7 +63,7 @@ def siblings(script: Script, recipe: Recipe, files: Files) -> Iterator[Recipe]:
 
 
 def _script(files: Files, path: str) -> Script | None:
-    return read_script(Library(files, os.path.dirname(path)), path)
+    return read_script(around(files, os.path.dirname(path)).library, path)
 
 
 def _neighbours(files: Files) -> Iterator[str]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from devfix.bindings import Binding, Bindings
+from devfix.bindings import Binding, Bindings, function_around
 from devfix.flow import Flow
 from devfix.flow.events import Scope
 from devfix.flow.frame import path_of
@@ -74,12 +74,12 @@ def _restored(flow: Flow, scope: Scope, call: ast.Call, path: str, bindings: Bin
     """`optimizer.load_state_dict(..)` of an optimizer that the scope has made."""
     if not path or not _OPTIMIZER_NAME.search(path):
         return None
-    made = _made(flow.source, bindings.within(scope.node, path))
+    made = _made(bound_in(flow.source, scope, path, bindings))
     if made is None or not _is_optimizer(flow, made) or _stateless(flow, made):
         return None
     if flow.source.span(made).start > flow.source.span(call).start or _brought_along(flow.source.text):
         return None
-    modules = tuple(_given(scope, made, bindings))
+    modules = tuple(_given(flow.source, scope, made, bindings))
     return Holder(call, path, f"the state of `{path}`", modules, True) if modules else None
 
 
@@ -89,11 +89,20 @@ def _filled(flow: Flow, scope: Scope, call: ast.Call, bindings: Bindings) -> Hol
         return None
     parent = flow.source.parents.get(call)
     path = path_of(parent.targets[0]) if isinstance(parent, ast.Assign) else ""
-    modules = tuple(_given(scope, call, bindings))
+    modules = tuple(_given(flow.source, scope, call, bindings))
     return Holder(call, path, f"the sums of `{path}`", modules, True) if modules and path else None
 
 
-def _made(source: Source, found: list[Binding]) -> ast.Call | None:
+def bound_in(source: Source, scope: Scope, path: str, bindings: Bindings) -> list[Binding]:
+    """The bindings of a name or `self.x` in a scope, those of other methods left out."""
+    owner = scope.owner
+    if not path.startswith("self.") or owner is None:
+        return bindings.within(scope.node, path)
+    found = bindings.of_class(owner, path)
+    return [binding for binding in found if function_around(source, binding.node) is scope.node]
+
+
+def _made(found: list[Binding]) -> ast.Call | None:
     """The call that makes an object, where there is but one."""
     values = [binding.value for binding in found]
     if len(values) != 1 or found[0].parameter or not isinstance(values[0], ast.Call):
@@ -120,7 +129,7 @@ def _brought_along(text: str) -> bool:
     return bool(re.search(r"\.state(?:\.(?:values|items)\(|\[)|optimizers?_to\w*\(|move_optim\w*\(", text))
 
 
-def _given(scope: Scope, made: ast.Call, bindings: Bindings) -> Iterator[str]:
+def _given(source: Source, scope: Scope, made: ast.Call, bindings: Bindings) -> Iterator[str]:
     """The paths of the modules whose parameters a call is given, one name looked through."""
     todo: list[tuple[ast.AST, int]] = [(argument, 0) for argument in made.args[:1]]
     todo += [(k.value, 0) for k in made.keywords if k.arg in ("params", "parameters", "model")]
@@ -132,7 +141,7 @@ def _given(scope: Scope, made: ast.Call, bindings: Bindings) -> Iterator[str]:
                 yield path
             continue
         if isinstance(node, ast.Name) and depth < 2:
-            for binding in bindings.within(scope.node, node.id):
+            for binding in bound_in(source, scope, node.id, bindings):
                 if binding.value is not None and not binding.parameter:
                     todo.append((binding.value, depth + 1))
         if not isinstance(node, (ast.FunctionDef, ast.Lambda)):

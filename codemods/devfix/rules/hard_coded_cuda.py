@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from devfix.codemod import Codemod, Example
@@ -11,6 +11,7 @@ from devfix.findings import Finding, Related
 from devfix.flow import Flow
 from devfix.literals.examples import EXAMPLES
 from devfix.literals.judge import verdicts
+from devfix.literals.owner import module_name
 from devfix.literals.verdict import Verdict
 
 
@@ -51,18 +52,32 @@ class HardCodedCuda(Codemod):
     - `all` (default false): report also what has no device to go to.
     - `declare` (`no`, `cuda` or `accelerator`, default `no`): mend those by declaring one `device`
       below the imports, CUDA or any accelerator where there is one, else the CPU.
+    - `module` (a path such as `pkg/device.py`, default none): one module of the program owns the device.
+      It is written where it is not there yet, and every file with such a literal, or with a `device` of
+      its own, imports the device from it. The path is relative to the folder that the program is
+      started in; a leading `src/` is no part of the import.
     """
 
     all: bool = False
     declare: Literal["no", "cuda", "accelerator"] = "no"
+    module: str = ""
 
     id: ClassVar[str] = "hard-coded-cuda"
     default: ClassVar[bool] = False
     words: ClassVar[tuple[tuple[str, ...], ...]] = (("cuda",), ("torch",))
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
 
+    def __post_init__(self) -> None:
+        if self.module and not module_name(self.module):
+            from devfix.config import ConfigError
+
+            raise ConfigError(
+                f"option {self.id}.module must be the path of a Python file that can be imported, "
+                f"such as pkg/device.py, not {self.module!r}"
+            )
+
     def check(self, flow: Flow) -> Iterator[Finding]:
-        for verdict in verdicts(flow, self.all, self.declare):
+        for verdict in verdicts(flow, self.all, self.declare, self.module):
             yield self._report(flow, verdict)
 
     def _report(self, flow: Flow, verdict: Verdict) -> Finding:
@@ -71,7 +86,7 @@ class HardCodedCuda(Codemod):
         related: tuple[Related, ...] = ()
         if verdict.node is not None and hasattr(verdict.node, "lineno"):
             related = (Related(flow.source.span(verdict.node), "the device is known here"),)
-        return self.finding(
+        found = self.finding(
             verdict.span,
             f"`{code}` {verdict.why}",
             title=verdict.title or (f"use `{verdict.device}`" if verdict.device else "drop the move to CUDA"),
@@ -79,3 +94,6 @@ class HardCodedCuda(Codemod):
             safety=verdict.safety,
             related=related,
         )
+        if found.fix is None or not verdict.elsewhere:
+            return found
+        return replace(found, fix=replace(found.fix, elsewhere=verdict.elsewhere))

@@ -15,6 +15,7 @@ from devfix.flow import Flow
 from devfix.flow.events import Event, Meeting, What
 from devfix.flow.lattice import Kind, Where
 from devfix.placing import expects_error
+from devfix.unmoved.entries import Entry, entries
 from devfix.unmoved.others import handed_over, made_per_call, one_armed
 from devfix.unmoved.plan import Made, Move, given_device, inherits, made_at, move_for, received
 from devfix.unmoved.weights import in_view, weighted
@@ -294,6 +295,19 @@ print(round((model(x) + layer(x)).sum().item(), 4))
                     safety=left.safety,
                     related=(Related(flow.source.span(left.other), "compare this"),),
                 )
+        for entry in entries(flow):
+            yield self._entry(flow, entry)
+
+    def _entry(self, flow: Flow, left: Entry) -> Finding:
+        source = flow.source
+        return self.finding(
+            source.span(left.move),
+            f"`{left.other}` is moved here, but `{left.path}`, which is run as well, nowhere in this file",
+            title=f"move `{left.path}` to `{left.device}`",
+            edits=left.edits,
+            safety=Safety.UNSAFE,
+            related=(Related(source.span(left.run), "it is run here"),),
+        )
 
     def _made(self, flow: Flow, event: Event, stray: Meeting, made: Made, move: Move | None) -> Finding:
         source = flow.source

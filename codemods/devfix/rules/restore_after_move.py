@@ -15,7 +15,7 @@ from devfix.flow.events import Event, Scope, What
 from devfix.flow.lattice import Kind
 from devfix.placing import bound_before, follows, only, rebound, siblings
 from devfix.restoring.examples import EXAMPLES
-from devfix.restoring.holders import Holder, candidates, holders
+from devfix.restoring.holders import Holder, bound_in, candidates, holders
 
 _CHANGES = (What.ATTACH, What.WRAP)
 
@@ -81,7 +81,7 @@ class RestoreAfterMove(Codemod):
             move = next((one for one in moves if _after(flow, holder, one)), None)
             if move is None:
                 continue
-            made = _made_here(flow, scope, module, bindings)
+            made = _made_here(flow, scope, module, bindings, at.start)
             if made is None:
                 continue
             edits = _first(flow, scope, holder, move)
@@ -111,13 +111,14 @@ def _after(flow: Flow, holder: Holder, move: Event) -> bool:
     return flow.source.span(move.node).start > start and follows(flow.source, holder.node, move.node)
 
 
-def _made_here(flow: Flow, scope: Scope, module: str, bindings: Bindings) -> bool | None:
-    """Is a module made in this scope, on the CPU for sure? None where it comes from elsewhere."""
-    root = module
-    found = bindings.within(scope.node, root)
+def _made_here(flow: Flow, scope: Scope, module: str, bindings: Bindings, before: int) -> bool | None:
+    """Is a module made in this scope above, on the CPU for sure? None where it comes from elsewhere."""
+    source, root = flow.source, module
+    found = bound_in(source, scope, root, bindings)
     while not found and "." in root:
         root = root.rpartition(".")[0]
-        found = bindings.within(scope.node, root)
+        found = bound_in(source, scope, root, bindings)
+    found = [binding for binding in found if source.span(binding.node).start < before]
     if not found or root == "self":
         return None
     sure = True

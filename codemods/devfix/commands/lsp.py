@@ -1,0 +1,18 @@
+"""`devfix lsp`: the language server, over stdin and stdout."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+def lsp() -> None:
+    """Serve an editor over stdin and stdout (Language Server Protocol).
+
+    Diagnostics, quick fixes, fix-all, and on hover where the value under the cursor lives.
+    """
+    try:
+        from devfix.lsp.server import make
+    except ImportError as error:
+        raise click.ClickException(f"{error}; pip install 'devfix[lsp]'") from error
+    make().start_io()

@@ -1,0 +1,157 @@
+"""The language server, spoken to by a real client over stdin and stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_lsp
+from devfix.cli import main
+from devfix.lsp import translate
+from lsprotocol import types
+from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities
+
+BUG = """\
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def run() -> None:
+    model = nn.Sequential(nn.Linear(4, 4))
+    model.to(device)
+    model.head = nn.Linear(4, 2)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.zeros(8, 4)))
+    for (x,) in loader:  # 😀
+        print("😀", model(x))
+"""
+
+
+@pytest_lsp.fixture(config=ClientServerConfig(server_command=[sys.executable, "-m", "devfix", "lsp"]))
+async def client(lsp_client: LanguageClient) -> AsyncIterator[None]:
+    await lsp_client.initialize_session(
+        types.InitializeParams(capabilities=client_capabilities("visual-studio-code"))
+    )
+    yield
+    await lsp_client.shutdown_session()
+
+
+async def opened(client: LanguageClient, path: Path, text: str) -> list[types.Diagnostic]:
+    """Open a document; what the server says of it."""
+    client.text_document_did_open(
+        types.DidOpenTextDocumentParams(types.TextDocumentItem(path.as_uri(), "python", 1, text))
+    )
+    return await published(client, path)
+
+
+async def published(client: LanguageClient, path: Path) -> list[types.Diagnostic]:
+    await asyncio.wait_for(client.wait_for_notification(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS), timeout=60)
+    return list(client.diagnostics[path.as_uri()])
+
+
+async def actions(
+    client: LanguageClient, path: Path, lines: tuple[int, int], only: list[str] | None = None
+) -> list[types.CodeAction]:
+    where = types.Range(types.Position(lines[0], 0), types.Position(lines[1], 0))
+    found = await client.text_document_code_action_async(
+        types.CodeActionParams(
+            types.TextDocumentIdentifier(path.as_uri()), where, types.CodeActionContext([], only=only)
+        )
+    )
+    return [action for action in found or [] if isinstance(action, types.CodeAction)]
+
+
+def edited(text: str, action: types.CodeAction, path: Path) -> str:
+    """The text as an editor would have it after an action."""
+    assert action.edit is not None and action.edit.changes is not None
+    lines = translate.lines_of(text)
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+
+    def offset(at: types.Position) -> int:
+        return starts[at.line] + translate.column(lines, at)
+
+    changes = action.edit.changes[path.as_uri()]
+    for edit in sorted(changes, key=lambda edit: offset(edit.range.start), reverse=True):
+        text = text[: offset(edit.range.start)] + edit.new_text + text[offset(edit.range.end) :]
+    return text
+
+
+@pytest.mark.asyncio
+async def test_diagnostics(client: LanguageClient, tmp_path: Path) -> None:
+    path = tmp_path / "ä b.py"
+    found = await opened(client, path, BUG)
+    assert [(one.code, one.range.start.line) for one in found] == [("reorder-to", 9), ("move-inputs", 11)]
+    assert found[0].source == "devfix" and "`model.head`" in found[0].message
+    assert found[1].related_information
+    client.text_document_did_change(
+        types.DidChangeTextDocumentParams(
+            types.VersionedTextDocumentIdentifier(2, path.as_uri()),
+            [types.TextDocumentContentChangeWholeDocument("import torch\n")],
+        )
+    )
+    assert await published(client, path) == []
+
+
+@pytest.mark.asyncio
+async def test_quick_fix_and_fix_all_do_what_apply_does(client: LanguageClient, tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    await opened(client, path, BUG)
+    (fix,) = await actions(client, path, (11, 11), [types.CodeActionKind.QuickFix])
+    assert fix.title == "devfix: move `x` to `device`" and fix.is_preferred
+    assert "x = x.to(device)" in edited(BUG, fix, path)
+    (everything,) = await actions(client, path, (0, 0), ["source.fixAll.devfix"])
+    path.write_text(BUG, encoding="utf-8")
+    assert main(["apply", "-q", str(path)]) == 1
+    assert edited(BUG, everything, path) == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.asyncio
+async def test_hover_says_where_a_value_lives(client: LanguageClient, tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    await opened(client, path, BUG)
+
+    async def said(text: str, within: str) -> str:
+        line = next(at for at, line in enumerate(BUG.split("\n")) if within in line)
+        column = translate.units(BUG.split("\n")[line].partition(text)[0])
+        hover = await client.text_document_hover_async(
+            types.HoverParams(types.TextDocumentIdentifier(path.as_uri()), types.Position(line, column))
+        )
+        assert hover is None or isinstance(hover.contents, types.MarkupContent)
+        return "" if hover is None else str(hover.contents.value)
+
+    inner, outer = (await said("x)", "print(")).split("\n\n")
+    assert inner == "`x`: a tensor on the CPU: nothing moved it (line 11)"
+    assert outer.startswith("`model(x)`: ")
+    assert (await said("model(x)", "print(")).startswith("`model`: a module on device (line 9)")
+    assert await said("import", "import torch") == ""
+
+
+@pytest.mark.asyncio
+async def test_a_text_that_does_not_parse_keeps_what_was_known(
+    client: LanguageClient, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.py"
+    found = await opened(client, path, BUG)
+    client.text_document_did_change(
+        types.DidChangeTextDocumentParams(
+            types.VersionedTextDocumentIdentifier(2, path.as_uri()),
+            [types.TextDocumentContentChangeWholeDocument(BUG + "if")],
+        )
+    )
+    await asyncio.sleep(1)
+    assert len(client.diagnostics[path.as_uri()]) == len(found)
+    # But an edit that was meant for the old text is not offered.
+    assert await actions(client, path, (11, 11), [types.CodeActionKind.QuickFix]) == []
+
+
+def test_columns_are_utf_16() -> None:
+    lines = ["a😀b"]
+    assert translate.position(lines, 1, 4) == types.Position(0, 4)
+    assert translate.column(lines, types.Position(0, 3)) == 2
+    assert translate.lines_of("a\fb\r\nc\u2028d\re") == ["a\fb", "c\u2028d", "e"]

@@ -1,0 +1,154 @@
+"""hard-coded-cuda.module: one file of the program owns the device, and the others import it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from applying import findings
+from devfix.config import ConfigError
+from devfix.literals.owner import module_name
+from devfix.rules.hard_coded_cuda import HardCodedCuda
+
+TRAIN = """\
+import torch
+from pkg.net import Net
+
+
+def main():
+    net = Net().cuda()
+    x = torch.ones(2, 4).cuda()
+    print(tuple(net(x).shape))
+
+
+main()
+"""
+NET = """\
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.lin(x)
+
+
+def make():
+    return Net().to(device)
+"""
+CONSTANT = 'import torch\n\nDEVICE = "cuda"\n\n\ndef f(rows):\n    return torch.tensor(rows).to(DEVICE)\n'
+
+
+def devfix(folder: Path, command: str, *options: str, module: str = "pkg/device.py") -> str:
+    arguments = [
+        "--codemod",
+        "hard-coded-cuda",
+        "--option",
+        f"hard-coded-cuda.module={module}",
+        *options,
+        ".",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "devfix", command, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "pkg" / "net.py").write_text(NET)
+    (tmp_path / "pkg" / "constant.py").write_text(CONSTANT)
+    return tmp_path
+
+
+def test_one_module_is_written_and_imported(program: Path) -> None:
+    devfix(program, "apply", "--unsafe")
+    owner = (program / "pkg" / "device.py").read_text()
+    assert 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")' in owner
+    train = (program / "train.py").read_text()
+    assert "from pkg.device import device\n" in train
+    assert "Net().to(device)" in train and "torch.ones(2, 4, device=device)" in train
+    net = (program / "pkg" / "net.py").read_text()
+    assert "from pkg.device import device\n" in net and "is_available" not in net
+    constant = (program / "pkg" / "constant.py").read_text()
+    assert "from pkg.device import device as DEVICE\n" in constant and '"cuda"' not in constant
+
+
+def test_the_program_runs_afterwards(program: Path) -> None:
+    devfix(program, "apply", "--unsafe")
+    run = subprocess.run(
+        [sys.executable, "train.py"], cwd=program, capture_output=True, text=True, check=False
+    )
+    assert run.stdout == "(2, 2)\n", run.stderr
+
+
+def test_nothing_is_left_and_a_new_file_joins(program: Path) -> None:
+    devfix(program, "apply", "--unsafe")
+    before = {path: path.read_bytes() for path in program.rglob("*.py")}
+    devfix(program, "apply", "--unsafe")
+    assert {path: path.read_bytes() for path in program.rglob("*.py")} == before
+    late = program / "late.py"
+    late.write_text("import torch\n\n\ndef f(x):\n    return x.cuda()\n")
+    devfix(program, "apply", "--unsafe")
+    assert late.read_text() == (
+        "import torch\nfrom pkg.device import device\n\n\ndef f(x):\n    return x.to(device)\n"
+    )
+    assert (program / "pkg" / "device.py").read_bytes() == before[program / "pkg" / "device.py"]
+
+
+def test_any_accelerator(program: Path) -> None:
+    devfix(program, "apply", "--unsafe", "--option", "hard-coded-cuda.declare=accelerator")
+    assert "torch.accelerator.current_accelerator()" in (program / "pkg" / "device.py").read_text()
+
+
+def test_a_module_without_a_device_is_left_alone(program: Path) -> None:
+    (program / "pkg" / "device.py").write_text("import torch\n\ngpu = 'cuda'\n")
+    before = (program / "train.py").read_bytes()
+    devfix(program, "apply", "--unsafe")
+    assert (program / "train.py").read_bytes() == before
+    assert (program / "pkg" / "device.py").read_text() == "import torch\n\ngpu = 'cuda'\n"
+
+
+def test_nothing_is_written_without_leave(program: Path) -> None:
+    devfix(program, "apply")
+    assert not (program / "pkg" / "device.py").exists()
+    assert (program / "train.py").read_text() == TRAIN
+
+
+def test_a_file_without_a_device_is_silent() -> None:
+    assert findings(HardCodedCuda(module="pkg/device.py"), "import torch\n# cuda\nx = torch.ones(2)\n") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("pkg/device.py", "pkg.device"),
+        ("device.py", "device"),
+        ("src/pkg/device.py", "pkg.device"),
+        ("pkg/__init__.py", "pkg"),
+        ("pkg/my-device.py", ""),
+        ("/pkg/device.py", ""),
+        ("pkg/device", ""),
+    ],
+)
+def test_how_a_path_is_imported(path: str, name: str) -> None:
+    assert module_name(path) == name
+
+
+def test_a_path_that_cannot_be_imported_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="pkg/device.py"):
+        HardCodedCuda(module="../device")
