@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from devfix.documents import Document
 from devfix.flow import Flow, analyse
 from devfix.flow.events import What
-from devfix.flow.lattice import Kind, Place, Value, Where
+from devfix.flow.lattice import UNKNOWN, Kind, Place, Value, Where
 from devfix.source import Source
 
 _KINDS = {
@@ -75,6 +75,8 @@ def under(document: Document, line: int, column: int) -> tuple[Known, ...]:
 def describe(flow: Flow, node: ast.expr, line: int) -> Known | None:
     """One expression, as far as it is known; None for what has no place of its own."""
     value = flow.value(node)
+    if value.kind is Kind.UNKNOWN:
+        value = _called(flow, node)
     what = _KINDS.get(value.kind)
     if what is None:
         return None
@@ -84,6 +86,14 @@ def describe(flow: Flow, node: ast.expr, line: int) -> Known | None:
         return None
     code = " ".join(flow.source.code(node).split())
     return Known(code, f"{what} {where}", origin)
+
+
+def _called(flow: Flow, node: ast.expr) -> Value:
+    """What is called by this name or attribute: flow keeps it with the event of the call."""
+    for event in flow.events(What.USE, What.MEET, What.LEFT, What.MOVE):
+        if isinstance(event.node, ast.Call) and event.node.func is node:
+            return event.value
+    return UNKNOWN
 
 
 def words(place: Place) -> str:

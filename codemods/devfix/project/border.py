@@ -14,6 +14,7 @@ from devfix.flow.events import Event, Meeting, Scope, What
 from devfix.flow.frame import Frame
 from devfix.flow.lattice import UNKNOWN, UNPLACED, Kind, Place, Value, Where
 from devfix.flow.outside import Elsewhere
+from devfix.source import Source
 
 _DEFINED = (Kind.FUNCTION, Kind.CLASS, Kind.INSTANCE)
 
@@ -21,7 +22,7 @@ _DEFINED = (Kind.FUNCTION, Kind.CLASS, Kind.INSTANCE)
 class Border:
     """What crosses it on the way to one expression of the asking file.
 
-    `path` is the other file, `node` the expression here, `default_known` whether it is known here where
+    `path` is the other file with the text `source`, `node` the expression here, `default_known` whether it is known here where
     torch makes things; `name_of` gives the project's name of a function or class of the other file, by its
     node or name, or an empty string; `keys` the project's keys of the devices that the other file defines.
     """
@@ -29,12 +30,14 @@ class Border:
     def __init__(
         self,
         path: str,
+        source: Source,
         node: ast.expr,
         default_known: bool,
         name_of: Callable[[Value], str | None],
         keys: dict[int, int],
     ) -> None:
         self.path = path
+        self.source = source
         self.node = node
         self.default_known = default_known
         self.name_of = name_of
@@ -87,7 +90,7 @@ class Border:
             self._event(event, caller, receiver)
             for event in scope.events
             if (event.value.identity in given or event.what is What.MEET)
-            and not (event.child is not None and _doubtful(event, event.child, scope.events))
+            and not (event.child is not None and self._doubtful(event, event.child, scope))
         ]
         returned = scope.returned
         if returned is not None and returned.identity not in given:
@@ -116,14 +119,33 @@ class Border:
     def _meeting(self, meeting: Meeting) -> Meeting:
         return Meeting(self.node, self.value(meeting.value), self.place(meeting.place), meeting.name)
 
+    def _doubtful(self, arrival: Event, child: Value, scope: Scope) -> bool:
+        """May what arrives be in place after all, or not arrive at all in this call?"""
+        if not child.sure:  # known by its name only: its library may make it anywhere
+            return True
+        for event in scope.events:
+            if child.identity and event.value.identity == child.identity and event.order > arrival.order:
+                if event.what in (What.MOVE, What.ATTACH) or event.detail == "set":
+                    return True
+        return self._optional(arrival, scope)
 
-def _doubtful(arrival: Event, child: Value, events: list[Event]) -> bool:
-    """May what arrives be in place after all: by its library, or by what is done to it afterwards?"""
-    if not child.sure:  # known by its name only
-        return True
-    return bool(child.identity) and any(
-        event.value.identity == child.identity
-        and event.order > arrival.order
-        and (event.what in (What.MOVE, What.ATTACH) or event.detail == "set")
-        for event in events
-    )
+    def _optional(self, arrival: Event, scope: Scope) -> bool:
+        """Does a parameter decide whether it happens: `if with_head: ...`?"""
+        subject = arrival.value.identity
+        switches = {
+            value.node.arg
+            for value in scope.parameters
+            if value.identity != subject and isinstance(value.node, ast.arg)
+        }
+        event: Event | None = arrival
+        while event is not None:
+            node: ast.AST | None = event.statement
+            while node is not None and node is not scope.node:
+                if isinstance(node, ast.If):
+                    if any(
+                        isinstance(part, ast.Name) and part.id in switches for part in ast.walk(node.test)
+                    ):
+                        return True
+                node = self.source.parents.get(node)
+            event = event.inner
+        return False

@@ -167,6 +167,6 @@ def _over_the_border(
         made = UNKNOWN
         if value.parameter < 0:
             here = ast.copy_location(Elsewhere(), parameter)
-            made = Border(program.path, here, True, name_of, program.keys).value(value)
+            made = Border(program.path, program.source, here, True, name_of, program.keys).value(value)
         given.append(made)
     return tuple(given)

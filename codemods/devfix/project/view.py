@@ -105,7 +105,9 @@ class View(Outside):
         return self.project.program(definition.path, self.depth - 1)
 
     def _border(self, program: ForeignProgram, node: ast.expr, default_known: bool) -> Border:
-        return Border(program.path, node, default_known, NameOf(self.project, program), program.keys)
+        return Border(
+            program.path, program.source, node, default_known, NameOf(self.project, program), program.keys
+        )
 
     # --- calls ---------------------------------------------------------------------------
 
