@@ -14,7 +14,7 @@ from devfix.rules.list_in_modules import ListInModules
 TOOLKIT = {
     "pyproject.toml": "",
     "speechbrain/__init__.py": "from speechbrain.core import Brain\n",
-    "speechbrain/core.py": '''\
+    "speechbrain/core.py": """\
 import torch
 
 
@@ -30,7 +30,7 @@ class Brain:
 
 def parse_arguments(arguments):
     return arguments[0], {"device": None}, {}
-''',
+""",
     "speechbrain/utils/run_opts.py": "class RunOptions:\n    device: str = None\n",
     "speechbrain/nnet/__init__.py": "",
     "speechbrain/nnet/linear.py": '''\
@@ -124,7 +124,7 @@ class Keeper:
         return [item.state_dict() for item in self.recoverables.values()]
 ''',
 }
-SCRIPT = '''\
+SCRIPT = """\
 import sys
 
 import speechbrain as sb
@@ -146,8 +146,8 @@ if __name__ == "__main__":
     brain = ASR(hparams["modules"], hparams["opt_class"], hparams, run_opts=run_opts)
     {after}
     brain.fit()
-'''
-RECIPE = '''\
+"""
+RECIPE = """\
 opt_class: !name:torch.optim.Adam
 size: 4
 
@@ -159,7 +159,7 @@ enc: !new:speechbrain.nnet.linear.Linear
 
 modules:
     enc: !ref <enc>
-'''
+"""
 LIN = "lin: !new:speechbrain.nnet.linear.Linear\n    n_neurons: 2\n    input_size: !ref <size>"
 USE = "x = self.hparams.lin(x)"
 

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PROGRAM = '''
+PROGRAM = """
 import json, sys, time
 import torch, torch.nn as nn, torch.nn.functional as F
 torch.set_num_threads(1)
@@ -104,7 +104,7 @@ for name, (make, steps) in MODELS.items():
         times.append((time.process_time() - start) / steps)
     out[name] = (min(times), loss.item())
 print(json.dumps(out))
-'''
+"""
 
 
 def run(simulated: bool) -> dict[str, tuple[float, float]]:
@@ -140,7 +140,9 @@ def main() -> int:
     for name in plain[0]:
         before, after = (min(round[name][0] for round in rounds) for rounds in (plain, simulated))
         apart = abs(plain[0][name][1] - simulated[0][name][1])
-        lines.append(f"| {name} | {before * 1e3:.2f} | {after * 1e3:.2f} | {after / before:.2f} | {apart:.1e} |")
+        lines.append(
+            f"| {name} | {before * 1e3:.2f} | {after * 1e3:.2f} | {after / before:.2f} | {apart:.1e} |"
+        )
     print("\n".join(lines))
     if target:
         target.write_text("\n".join(lines) + "\n")

@@ -27,7 +27,9 @@ _PACKAGES = "torch transformers timm diffusers peft torchmetrics accelerate ligh
 
 def run(script: Path, simulated: bool) -> dict[str, tuple[float | None, str]]:
     """What each program of a script gave: a number, or an error."""
-    command = [sys.executable, "-m", "devfix", "run", str(script)] if simulated else [sys.executable, str(script)]
+    command = (
+        [sys.executable, "-m", "devfix", "run", str(script)] if simulated else [sys.executable, str(script)]
+    )
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent.parent / "codemods")}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=3000)
     found = {}
@@ -61,9 +63,18 @@ def main() -> int:
     print(summary)
     if options.file:
         packages = ", ".join(f"{name} {found}" for name in _PACKAGES if (found := installed(name)))
-        head = [f"# Real programs on simulated CUDA", "", f"Python {platform.python_version()}, {packages}.", "", summary + ".", ""]
+        head = [
+            f"# Real programs on simulated CUDA",
+            "",
+            f"Python {platform.python_version()}, {packages}.",
+            "",
+            summary + ".",
+            "",
+        ]
         table = ["| program | CPU | simulated CUDA | |", "|---|---|---|---|"]
-        options.file.write_text("\n".join([*head, *table, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n")
+        options.file.write_text(
+            "\n".join([*head, *table, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
+        )
     return 0 if same == runnable else 1
 
 

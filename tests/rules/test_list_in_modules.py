@@ -34,7 +34,10 @@ def test_a_layer_that_is_used_and_not_listed(tmp_path: Path) -> None:
 FOUND = {
     "a method of it": (recipe(), script("x = self.hparams.lin.forward(x)")),
     "under another name": (recipe(), script("lin = self.hparams.lin; x = lin(x)")),
-    "in a method that is called": (recipe(), script("x = self.deeper(x)\n\n    def deeper(self, x):\n        " + USE)),
+    "in a method that is called": (
+        recipe(),
+        script("x = self.deeper(x)\n\n    def deeper(self, x):\n        " + USE),
+    ),
     "made in a loop, of a class that is handed over": (
         recipe("lin: !new:speechbrain.nnet.linear.Deep\n    size: 3"),
         script(),
@@ -62,7 +65,9 @@ FOUND = {
         script(),
     ),
     "saved and restored": (
-        recipe(LIN + "\nkeeper: !new:speechbrain.decoders.Keeper\n    recoverables:\n        lin: !ref <lin>"),
+        recipe(
+            LIN + "\nkeeper: !new:speechbrain.decoders.Keeper\n    recoverables:\n        lin: !ref <lin>"
+        ),
         script(),
     ),
 }
@@ -106,7 +111,9 @@ SILENT = {
         script("x = self.hparams.search(x)"),
     ),
     "kept by what does not run it": (
-        recipe(LIN + "\nkeeper: !new:speechbrain.decoders.Keeper\n    recoverables:\n        lin: !ref <lin>"),
+        recipe(
+            LIN + "\nkeeper: !new:speechbrain.decoders.Keeper\n    recoverables:\n        lin: !ref <lin>"
+        ),
         script("self.hparams.keeper.save()"),
     ),
     "moved": (recipe(), script(after='hparams["lin"].to(brain.device)')),
@@ -128,7 +135,10 @@ SILENT = {
     "two documents": (recipe() + "---\na: 1\n", script()),
     "no mapping": ("- !new:a.B\n- modules\n", script()),
     "no YAML": (recipe() + "{{ jinja }}: [\n", script()),
-    "a comment that says so": (recipe().replace("modules:", "modules: # devfix: ignore[list-in-modules]"), script()),
+    "a comment that says so": (
+        recipe().replace("modules:", "modules: # devfix: ignore[list-in-modules]"),
+        script(),
+    ),
     "a comment where it is defined": (recipe(LIN.replace("Linear", "Linear # devfix: ignore", 1)), script()),
 }
 
@@ -201,7 +211,8 @@ LIST = "\nmodel: !new:torch.nn.ModuleList\n    - [!ref <enc>, !ref <lin>]"
     ],
 )
 def test_safety(entry: str, safety: Safety, tmp_path: Path) -> None:
-    text = script().replace("        return x\n", f"        return x{OWN_OPTIMIZER}\n")
+    own = OWN_OPTIMIZER if LIST in entry else ""
+    text = script().replace("        return x\n", f"        return x{own}\n")
     (finding,) = checked(tmp_path, recipe(entry), text).findings
     assert finding.fix is not None and finding.fix.safety is safety
     assert ("assumes" in finding.message) is (safety is Safety.UNSAFE)
@@ -217,10 +228,14 @@ def test_without_the_toolkit_only_what_needs_no_class(tmp_path: Path) -> None:
 
 
 def test_classes_beside_the_recipe(tmp_path: Path) -> None:
-    text = "import torch\n\n\nclass Own(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    text = (
+        "import torch\n\n\nclass Own(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    )
     weighted = text + "        self.w = torch.nn.Parameter(torch.ones(3))\n"
     entry = recipe("lin: !new:layers.Own")
-    assert checked(tmp_path / "a", entry, **{"recipes/layers.py": text + "        self.w = 1\n"}).messages == []
+    assert (
+        checked(tmp_path / "a", entry, **{"recipes/layers.py": text + "        self.w = 1\n"}).messages == []
+    )
     assert len(checked(tmp_path / "b", entry, **{"recipes/layers.py": weighted}).messages) == 1
 
 

@@ -55,7 +55,9 @@ def generated(argument: str, device: str, common: str, method: str) -> tuple[str
 
 
 def iterator(first: str = "cuda:0", second: str = "cpu") -> tuple[str]:
-    return (f"Expected all tensors to be on the same device, but found at least two devices, {first} and {second}!",)
+    return (
+        f"Expected all tensors to be on the same device, but found at least two devices, {first} and {second}!",
+    )
 
 
 INDEX = ("indices should be either on cpu or on the same device as the indexed tensor (cpu)",)
@@ -92,13 +94,25 @@ RAISED = (
     Mix("embedding", "nn.Embedding(3, 2).cuda()(hi)", generated("index", "cpu", "cuda:0", "_index_select")),
     Mix("index_select", "c.index_select(0, hi)", generated("index", "cpu", "cuda:0", "_index_select")),
     Mix("gather", "c.gather(1, hi[None])", generated("index", "cpu", "cuda:0", "gather")),
-    Mix("scatter of a value", "c.scatter_(1, hi[None], 1.0)", generated("index", "cpu", "cuda:0", "scatter__value")),
+    Mix(
+        "scatter of a value",
+        "c.scatter_(1, hi[None], 1.0)",
+        generated("index", "cpu", "cuda:0", "scatter__value"),
+    ),
     Mix("index_add", "c.index_add_(0, hi, c)", generated("index", "cpu", "cuda:0", "index_add_")),
     Mix("masked_select", "c.masked_select(hm)", generated("mask", "cpu", "cuda:0", "_masked_select")),
     Mix("cat", "torch.cat([c, h])", generated("tensors", "cpu", "cuda:0", "cat")),
     Mix("stack", "torch.stack([c, h])", generated("tensors", "cpu", "cuda:0", "cat")),
-    Mix("layer_norm", "F.layer_norm(c, (2,), h[0])", generated("weight", "cpu", "cuda:0", "_native_layer_norm")),
-    Mix("cross_entropy, target", "F.cross_entropy(c, hi)", generated("target", "cpu", "cuda:0", "nll_loss_forward")),
+    Mix(
+        "layer_norm",
+        "F.layer_norm(c, (2,), h[0])",
+        generated("weight", "cpu", "cuda:0", "_native_layer_norm"),
+    ),
+    Mix(
+        "cross_entropy, target",
+        "F.cross_entropy(c, hi)",
+        generated("target", "cpu", "cuda:0", "nll_loss_forward"),
+    ),
     Mix(
         "cross_entropy, weight",
         "F.cross_entropy(c, ci, h[0])",
@@ -144,7 +158,9 @@ RAISED = (
     Mix(
         "LSTM, hidden",
         "nn.LSTM(2, 2).cuda()(c, (torch.zeros(1, 2), torch.zeros(1, 2)))",
-        ("Input and hidden tensors are not at the same device, found input tensor at cuda:0 and hidden tensor at cpu",),
+        (
+            "Input and hidden tensors are not at the same device, found input tensor at cuda:0 and hidden tensor at cpu",
+        ),
     ),
     Mix(
         "gradient",
@@ -167,7 +183,9 @@ RAISED = (
     Mix("numpy", "c.numpy()", NUMPY, "TypeError"),
     Mix("numpy.asarray", "import numpy\nnumpy.asarray(c)", NUMPY, "TypeError"),
     Mix("numpy of a scalar", "import numpy\nnumpy.mean([c0, c0])", NUMPY, "TypeError"),
-    Mix("pin", "c.pin_memory()", ("cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned",)),
+    Mix(
+        "pin", "c.pin_memory()", ("cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned",)
+    ),
     Mix(
         "generator of the CPU",
         "torch.randn(2, device='cuda', generator=torch.Generator())",

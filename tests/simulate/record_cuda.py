@@ -31,7 +31,8 @@ def main() -> int:
     from fidelity import ALLOWED, RAISED
 
     probe = run_program(
-        "import torch\nprint(torch.__version__, torch.version.cuda, torch.cuda.device_count(), sep='|')", "cuda"
+        "import torch\nprint(torch.__version__, torch.version.cuda, torch.cuda.device_count(), sep='|')",
+        "cuda",
     )
     if probe.status != "ok" or "simulated" in probe.device:
         print(f"no real GPU here: {probe.device} {probe.error}", file=sys.stderr)

@@ -88,7 +88,9 @@ def test_without_the_option_nothing_is_loaded(tmp_path: Path) -> None:
 
 
 def test_torch_is_not_imported_for_tests_without_it(tmp_path: Path) -> None:
-    (tmp_path / "test_plain.py").write_text("import sys\ndef test_plain():\n    assert 'torch' not in sys.modules\n")
+    (tmp_path / "test_plain.py").write_text(
+        "import sys\ndef test_plain():\n    assert 'torch' not in sys.modules\n"
+    )
     assert "1 passed" in run(tmp_path, "--simulate-cuda=1")
 
 

@@ -51,7 +51,9 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def trial(after: str, *, command: str = "python train.py", file: str = "train.py", seconds: float = 120) -> Trial:
+def trial(
+    after: str, *, command: str = "python train.py", file: str = "train.py", seconds: float = 120
+) -> Trial:
     path = os.path.realpath(file)
     done = try_out(Attempt(command, {path: after.encode()}, seconds=seconds), device_error)
     if "build for GPUs" in done.word:
@@ -74,13 +76,38 @@ def test_a_repair_is_verified(repository: Path) -> None:
 @pytest.mark.parametrize(
     "before, after, ok, word",
     [
-        (BUG, BUG + "print(1)\n", False, "failed: after the repair, the program still fails (parts.py:10: RuntimeE"),
+        (
+            BUG,
+            BUG + "print(1)\n",
+            False,
+            "failed: after the repair, the program still fails (parts.py:10: RuntimeE",
+        ),
         (REPAIRED, REPAIRED + "\n", True, "did not reproduce: on cuda ("),
-        (REPAIRED, REPAIRED + "1 / 0\n", False, "failed: after the repair, the program still fails (train.py:10: Z"),
-        ("import torch\n1 / 0\n", REPAIRED, None, "not run: because before the repair, the program ends with no dev"),
-        ("print(1)\n", REPAIRED, None, "not run: because the program has not imported torch (exit code 0: 1)"),
+        (
+            REPAIRED,
+            REPAIRED + "1 / 0\n",
+            False,
+            "failed: after the repair, the program still fails (train.py:10: Z",
+        ),
+        (
+            "import torch\n1 / 0\n",
+            REPAIRED,
+            None,
+            "not run: because before the repair, the program ends with no dev",
+        ),
+        (
+            "print(1)\n",
+            REPAIRED,
+            None,
+            "not run: because the program has not imported torch (exit code 0: 1)",
+        ),
         (BUG, "import time\ntime.sleep(60)\n", None, "not run: because after the repair, it took too long"),
-        (BUG, "import os, torch\nos.abort()\n", None, "not run: because after the repair, the simulated process cra"),
+        (
+            BUG,
+            "import os, torch\nos.abort()\n",
+            None,
+            "not run: because after the repair, the simulated process cra",
+        ),
         (
             BUG,
             "import torch\nx = torch.eye(3, device='cuda').to_sparse()\n",
@@ -167,11 +194,15 @@ def test_copies_have_limits(tmp_path: Path) -> None:
 
 
 def devfix(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "devfix", *arguments], capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        [sys.executable, "-m", "devfix", *arguments], capture_output=True, text=True, timeout=300
+    )
 
 
 def test_apply_with_a_command(repository: Path) -> None:
-    done = devfix("apply", "--smoke-cmd", "python train.py", "--codemod", "reorder-to", ".", "--format", "json")
+    done = devfix(
+        "apply", "--smoke-cmd", "python train.py", "--codemod", "reorder-to", ".", "--format", "json"
+    )
     assert done.returncode == 1, done.stderr
     changes = json.loads(done.stdout)["changes"]
     assert {change["path"]: change["verdict"] for change in changes} == {

@@ -23,7 +23,9 @@ def gpt2():
     from transformers import GPT2Config, GPT2LMHeadModel
 
     return GPT2LMHeadModel(
-        GPT2Config(vocab_size=99, n_embd=32, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+        GPT2Config(
+            vocab_size=99, n_embd=32, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0
+        )
     )
 
 
@@ -33,7 +35,12 @@ def hf_trainer():
     rows = [{"input_ids": row, "labels": row} for row in torch.randint(0, 99, (16, 8))]
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
-            folder, max_steps=2, per_device_train_batch_size=4, report_to=[], disable_tqdm=True, logging_steps=1,
+            folder,
+            max_steps=2,
+            per_device_train_batch_size=4,
+            report_to=[],
+            disable_tqdm=True,
+            logging_steps=1,
             dataloader_num_workers=2,
         )
         trainer = Trainer(gpt2(), arguments, train_dataset=rows)
@@ -77,7 +84,11 @@ def lightning():
     module, loader = Module(), DataLoader(data(), batch_size=8, num_workers=2)
     with tempfile.TemporaryDirectory() as folder:
         trainer = L.Trainer(
-            max_epochs=2, logger=False, enable_checkpointing=False, enable_progress_bar=False, default_root_dir=folder,
+            max_epochs=2,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            default_root_dir=folder,
             enable_model_summary=False,
         )
         trainer.fit(module, loader)
@@ -97,9 +108,11 @@ def speechbrain():
             return self.last
 
     brain = Brain(
-        {"model": net()}, lambda p: torch.optim.SGD(p, 0.1), run_opts={"device": str(DEVICE), "noprogressbar": True}
+        {"model": net()},
+        lambda p: torch.optim.SGD(p, 0.1),
+        run_opts={"device": str(DEVICE), "noprogressbar": True},
     )
-    brain.fit(range(2), list(DataLoader(data(), batch_size=8)))
+    brain.fit(range(2), DataLoader(data(), batch_size=8))
     return brain.last.item()
 
 
@@ -119,11 +132,28 @@ def sentence_transformers():
 
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "vocab.txt"), "w") as file:
-            file.write("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", *(f"##{c}" for c in "abcdefghij")]))
+            file.write(
+                "\n".join(
+                    [
+                        "[PAD]",
+                        "[UNK]",
+                        "[CLS]",
+                        "[SEP]",
+                        "[MASK]",
+                        *"abcdefghij",
+                        *(f"##{c}" for c in "abcdefghij"),
+                    ]
+                )
+            )
         BertTokenizerFast(os.path.join(folder, "vocab.txt")).save_pretrained(folder)
         config = BertConfig(
-            vocab_size=25, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+            vocab_size=25,
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=16,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
         )
         BertModel(config).save_pretrained(folder)
         words = parts.Transformer(folder)
@@ -152,8 +182,12 @@ def torchmetrics():
     import torchmetrics as library
 
     metrics = library.MetricCollection(
-        [library.Accuracy("multiclass", num_classes=3), library.F1Score("multiclass", num_classes=3, average="macro"),
-         library.AUROC("multiclass", num_classes=3), library.ConfusionMatrix("multiclass", num_classes=3)]
+        [
+            library.Accuracy("multiclass", num_classes=3),
+            library.F1Score("multiclass", num_classes=3, average="macro"),
+            library.AUROC("multiclass", num_classes=3),
+            library.ConfusionMatrix("multiclass", num_classes=3),
+        ]
     ).to(DEVICE)
     for _ in range(2):
         metrics.update(randn(16, 3).softmax(-1), randint(3, 16))
@@ -199,7 +233,10 @@ def graph_loader():
     from torch_geometric.loader import DataLoader as GraphLoader
     from torch_geometric.nn import GINConv, global_mean_pool
 
-    graphs = [Data(x=torch.randn(5, 8), edge_index=torch.randint(0, 5, (2, 12)), y=torch.tensor([i % 3])) for i in range(6)]
+    graphs = [
+        Data(x=torch.randn(5, 8), edge_index=torch.randint(0, 5, (2, 12)), y=torch.tensor([i % 3]))
+        for i in range(6)
+    ]
     layer = GINConv(net()).to(DEVICE)
     total = 0.0
     for batch in GraphLoader(graphs, batch_size=3):
@@ -222,7 +259,9 @@ def x_transformers():
     from x_transformers import Decoder, TransformerWrapper
     from x_transformers.autoregressive_wrapper import AutoregressiveWrapper
 
-    model = TransformerWrapper(num_tokens=99, max_seq_len=32, attn_layers=Decoder(dim=32, depth=2, heads=2, rotary_pos_emb=True))
+    model = TransformerWrapper(
+        num_tokens=99, max_seq_len=32, attn_layers=Decoder(dim=32, depth=2, heads=2, rotary_pos_emb=True)
+    )
     x = randint(99, 2, 17)
     return train(AutoregressiveWrapper(model), lambda m: m(x))
 
@@ -240,7 +279,9 @@ def differential(module):
                 return self.net(x)
 
         x, times = randn(3, 4), torch.linspace(0, 1, 4).to(DEVICE)
-        return train(Flow(), lambda m: getattr(torchdiffeq, module)(m, x, times, method="dopri5")[-1].square().mean())
+        return train(
+            Flow(), lambda m: getattr(torchdiffeq, module)(m, x, times, method="dopri5")[-1].square().mean()
+        )
 
     return program
 
@@ -279,7 +320,9 @@ def pyro():
             library.sample("x", dist.Normal(mean, 1.0), obs=x)
 
     library.clear_param_store()
-    svi = SVI(model, AutoDelta(model, init_loc_fn=init_to_mean), library.optim.Adam({"lr": 0.1}), Trace_ELBO())
+    svi = SVI(
+        model, AutoDelta(model, init_loc_fn=init_to_mean), library.optim.Adam({"lr": 0.1}), Trace_ELBO()
+    )
     return [svi.step(x) for _ in range(3)][-1]
 
 
@@ -296,11 +339,15 @@ def plain_loop():
     model = net().to(DEVICE)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     scaler = torch.amp.GradScaler(DEVICE.type, enabled=False)
-    loader = DataLoader(data(), batch_size=8, num_workers=2, pin_memory=DEVICE.type == "cuda", persistent_workers=True)
+    loader = DataLoader(
+        data(), batch_size=8, num_workers=2, pin_memory=DEVICE.type == "cuda", persistent_workers=True
+    )
     for _ in range(2):
         for x, y in loader:
             with torch.autocast(DEVICE.type, enabled=False):
-                loss = F.cross_entropy(model(x.to(DEVICE, non_blocking=True)), y.to(DEVICE, non_blocking=True))
+                loss = F.cross_entropy(
+                    model(x.to(DEVICE, non_blocking=True)), y.to(DEVICE, non_blocking=True)
+                )
             optimizer.zero_grad(set_to_none=True)
             scaler.scale(loss).backward()
             scaler.step(optimizer)
@@ -328,8 +375,14 @@ PROGRAMS = {
     "speechbrain Brain": speechbrain,
     "speechbrain Fbank": speechbrain_features,
     "sentence-transformers": sentence_transformers,
-    "peft LoRA": peft(lambda library: library.LoraConfig(r=2, lora_dropout=0.0, target_modules=["c_attn"], fan_in_fan_out=True)),
-    "peft prefix tuning": peft(lambda library: library.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)),
+    "peft LoRA": peft(
+        lambda library: library.LoraConfig(
+            r=2, lora_dropout=0.0, target_modules=["c_attn"], fan_in_fan_out=True
+        )
+    ),
+    "peft prefix tuning": peft(
+        lambda library: library.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
+    ),
     "torchmetrics": torchmetrics,
     "skorch": skorch,
     "torch_geometric GCN": graph("GCNConv"),
@@ -346,7 +399,8 @@ PROGRAMS = {
     "torch LSTM": torch_parts(lambda: nn.LSTM(8, 16, 2, batch_first=True), (3, 7, 8)),
     "torch GRU": torch_parts(lambda: nn.GRU(8, 16, bidirectional=True), (7, 3, 8)),
     "torch TransformerEncoder": torch_parts(
-        lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True), 2), (3, 7, 16)
+        lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True), 2),
+        (3, 7, 16),
     ),
 }
 

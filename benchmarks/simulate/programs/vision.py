@@ -27,7 +27,11 @@ def timm_ema():
 
     numpy.random.seed(0)
     model = library.create_model("vit_tiny_patch16_224", img_size=32, num_classes=5).to(DEVICE)
-    ema, mix, lossf = ModelEmaV2(model, 0.9), Mixup(num_classes=5, device=DEVICE.type), SoftTargetCrossEntropy()
+    ema, mix, lossf = (
+        ModelEmaV2(model, 0.9),
+        Mixup(num_classes=5, device=DEVICE.type),
+        SoftTargetCrossEntropy(),
+    )
     x, y = mix(randn(4, 3, 32, 32), randint(5, 4))
     value = train(model, lambda m: lossf(m(x), y))
     ema.update(model)
@@ -38,8 +42,14 @@ def unet():
     from diffusers import DDPMScheduler, UNet2DModel
 
     model = UNet2DModel(
-        sample_size=16, in_channels=1, out_channels=1, layers_per_block=1, block_out_channels=(8, 16), norm_num_groups=4,
-        down_block_types=("DownBlock2D", "AttnDownBlock2D"), up_block_types=("AttnUpBlock2D", "UpBlock2D"),
+        sample_size=16,
+        in_channels=1,
+        out_channels=1,
+        layers_per_block=1,
+        block_out_channels=(8, 16),
+        norm_num_groups=4,
+        down_block_types=("DownBlock2D", "AttnDownBlock2D"),
+        up_block_types=("AttnUpBlock2D", "UpBlock2D"),
     )
     x, noise, steps = randn(2, 1, 16, 16), randn(2, 1, 16, 16), randint(100, 2)
     noisy = DDPMScheduler(num_train_timesteps=100).add_noise(x, noise, steps)
@@ -50,8 +60,13 @@ def unet_condition():
     from diffusers import UNet2DConditionModel
 
     model = UNet2DConditionModel(
-        sample_size=8, block_out_channels=(8, 16), layers_per_block=1, cross_attention_dim=16, norm_num_groups=4,
-        attention_head_dim=4, down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        sample_size=8,
+        block_out_channels=(8, 16),
+        layers_per_block=1,
+        cross_attention_dim=16,
+        norm_num_groups=4,
+        attention_head_dim=4,
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
         up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
     )
     x, text, steps = randn(2, 4, 8, 8), randn(2, 5, 16), randint(100, 2)
@@ -70,12 +85,20 @@ def pipeline():
     from diffusers import DDIMPipeline, DDIMScheduler, UNet2DModel
 
     model = UNet2DModel(
-        sample_size=8, in_channels=3, out_channels=3, layers_per_block=1, block_out_channels=(8, 8), norm_num_groups=4,
-        down_block_types=("DownBlock2D", "DownBlock2D"), up_block_types=("UpBlock2D", "UpBlock2D"),
+        sample_size=8,
+        in_channels=3,
+        out_channels=3,
+        layers_per_block=1,
+        block_out_channels=(8, 8),
+        norm_num_groups=4,
+        down_block_types=("DownBlock2D", "DownBlock2D"),
+        up_block_types=("UpBlock2D", "UpBlock2D"),
     )
     pipe = DDIMPipeline(model, DDIMScheduler(num_train_timesteps=20)).to(DEVICE)
     pipe.set_progress_bar_config(disable=True)
-    images = pipe(1, num_inference_steps=3, output_type="np", generator=torch.Generator("cpu").manual_seed(0)).images
+    images = pipe(
+        1, num_inference_steps=3, output_type="np", generator=torch.Generator("cpu").manual_seed(0)
+    ).images
     return images.mean()
 
 
@@ -101,7 +124,9 @@ def kornia():
 
     x = randn(2, 3, 16, 16).requires_grad_()
     blurred = filters.gaussian_blur2d(x, (3, 3), (1.5, 1.5))
-    flipped = augment.AugmentationSequential(augment.RandomHorizontalFlip(p=1.0), augment.Normalize(0.5, 0.5))(blurred)
+    flipped = augment.AugmentationSequential(
+        augment.RandomHorizontalFlip(p=1.0), augment.Normalize(0.5, 0.5)
+    )(blurred)
     flipped.square().mean().backward()
     return x.grad.abs().sum().item()
 
@@ -120,7 +145,8 @@ def open_clip():
     from open_clip.model import CLIP, CLIPTextCfg, CLIPVisionCfg
 
     model = CLIP(
-        16, CLIPVisionCfg(layers=2, width=32, head_width=16, patch_size=8, image_size=32),
+        16,
+        CLIPVisionCfg(layers=2, width=32, head_width=16, patch_size=8, image_size=32),
         CLIPTextCfg(context_length=8, vocab_size=99, width=32, heads=2, layers=2),
     )
     x, tokens = randn(2, 3, 32, 32), randint(99, 2, 8)

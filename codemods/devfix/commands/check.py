@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "json", "sarif", "github", "gitlab", "junit"]),
+    type=click.Choice(["text", "concise", "json", "sarif", "github", "gitlab", "junit"]),
     default="text",
     help="For people, or for machines.",
 )
@@ -46,7 +46,7 @@ def check(
         left -= report.findings
         if left and not run.quiet:
             run.note(f"{left} of the findings left out: in the baseline, or not on changed lines")
-    if form != "text":
+    if form not in ("text", "concise"):
         from importlib import import_module
 
         click.echo(import_module(f"devfix.review.{form}").render(report))
@@ -58,7 +58,8 @@ def check(
             run.lines(counts.lines(report))
         else:
             for result in report.results:
-                run.lines(text.findings(result.path, result.findings, level=report.level))
+                found = text.findings(result.path, result.findings, level=report.level, code=form == "text")
+                run.lines(found)
         run.summary(report, text.check_summary(report))
     return code(report, report.findings)
 

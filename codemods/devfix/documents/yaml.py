@@ -13,6 +13,7 @@ from typing import Any
 
 LONGEST = 1_000_000  # characters; recipes have some ten thousand
 MOST = 100_000  # nodes
+DEEPEST = 200  # collections in each other
 
 
 class YamlError(ValueError):
@@ -113,6 +114,8 @@ def _compose(yaml: Any, events: Any, root: list[Node]) -> None:
         elif isinstance(event, yaml.CollectionStartEvent):
             open_.append(_Open(event, "mapping" if isinstance(event, yaml.MappingStartEvent) else "sequence"))
             names.append(event.anchor)
+            if len(open_) > DEEPEST:
+                raise YamlError("too deeply nested")
         elif isinstance(event, yaml.CollectionEndEvent):
             node = _closed(open_.pop(), event)
             name = names.pop()

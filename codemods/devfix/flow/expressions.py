@@ -259,8 +259,8 @@ class Expressions(Calls):
         return value
 
     def _yield(self, node: ast.Yield) -> Value:
-        if node.value is not None:
-            self.ev(node.value)
+        value = self.ev(node.value) if node.value is not None else UNKNOWN
+        self.yields.append(self.element(value) if node.__class__ is ast.YieldFrom else value)
         return UNKNOWN
 
     def element(self, value: Value) -> Value:

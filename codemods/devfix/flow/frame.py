@@ -64,6 +64,7 @@ class Frame(ABC):
     state: State
     statement: ast.stmt
     values: dict[ast.expr, Value]
+    yields: list[Value]
 
     @abstractmethod
     def ev(self, node: ast.expr) -> Value:

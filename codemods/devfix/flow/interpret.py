@@ -53,6 +53,7 @@ class Interpreter(Expressions):
         self.values = program.values
         self.statement: ast.stmt = ast.Pass()
         self.returns: list[Value] = []
+        self.yields = []
         self.nested: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
 
     def block(self, statements: list[ast.stmt]) -> None:

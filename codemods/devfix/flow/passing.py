@@ -58,6 +58,9 @@ class ClassInfo:
     facts: dict[str, Value] | None = None  # what `__init__` leaves in self
     placed: tuple[str, ...] | None = None  # modules among those that are on a device
 
+# What happens to a module for which it matters where the module is.
+_CONCERNS = frozenset({What.USE, What.MEET, What.LEFT, What.ATTACH})
+
 
 class Passing(ABC):
     """Applies summaries of functions and classes to the arguments of a call."""
@@ -144,6 +147,16 @@ class Passing(ABC):
                 # The function runs a model of its own surroundings, `self.model` for one, on its parameters.
                 self._replay_meeting(caller, node, event, mapping, name, None, event.value)
         return self._returned(caller, node, summary, mapping)
+
+    def calls_outside(self, info: FunctionInfo) -> list[tuple[Value, ...]]:
+        """What callers in other files pass to a function, if it does something with a model it is given."""
+        if self.outside is None or info.owner is not None or info.outer is not None:
+            return []
+        summary = self.summary(info)
+        for event in summary.events if summary is not None else ():
+            if event.what in _CONCERNS and event.value.kind is Kind.MODULE and event.value.parameter >= 0:
+                return self.outside.calls(info.node)
+        return []
 
     def bind(self, info: FunctionInfo, arguments: Arguments, skip: int) -> Bound:
         """The arguments of a call by parameter; `skip` is 1 for a method, whose object is not among them."""

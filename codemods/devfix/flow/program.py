@@ -320,10 +320,7 @@ class Program(Passing):
             return
         if not info.calls and not needed and not self._worthwhile(info):
             return
-        calls = list(info.calls.values())
-        if self.outside is not None and info.owner is None and info.outer is None:
-            calls += self.outside.calls(info.node)
-        passed = joined_arguments(calls)
+        passed = joined_arguments([*info.calls.values(), *self.calls_outside(info)])
         if passed is None or not any(tells(value) for value in passed):
             scope = self.summary(info)
             values = info.summary_values

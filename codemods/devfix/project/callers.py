@@ -19,6 +19,7 @@ from devfix.flow.passing import FunctionInfo
 from devfix.project.border import Border
 from devfix.project.files import SIZE
 from devfix.project.foreign import ForeignProgram
+from devfix.source import Source
 from devfix.project.names import Definition, NameOf
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 FILES = 3000  # in a larger project, callers are not looked for
 CALLERS = 24  # files
+READ = 16  # files whose names are kept
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "env", "build", "dist"})
 _IMPORT = re.compile(
@@ -40,6 +42,7 @@ class Callers:
 
     def __init__(self, project: Project) -> None:
         self.project = project
+        self._read: dict[str, tuple[Source, dict[str, list[tuple[ast.expr, ast.Call | None]]]]] = {}
         self._index: dict[str, list[str]] | None = None
 
     def given(self, function: Definition, parameters: list[ast.arg]) -> list[tuple[Value, ...]]:
@@ -84,11 +87,12 @@ class Callers:
         if program is None:
             return []
         source = program.source
-        calls = [node for node in source.calls if path_of(node.func) in names]
-        called = {node.func for node in calls}
-        for node in source.walk():
-            if isinstance(node, (ast.Name, ast.Attribute)) and node not in called and path_of(node) in names:
-                return None
+        calls: list[ast.Call] = []
+        for node, call in self._uses(path, source, function.name):
+            if path_of(node) in names:
+                if call is None:
+                    return None
+                calls.append(call)
         homes: dict[FunctionInfo | None, set[ast.AST]] = {}
         for node in calls:
             home = source.enclosing(node, *FUNCTIONS, ast.Lambda)
@@ -102,6 +106,22 @@ class Callers:
             for call in program.outside_calls(info)
             if call.node in nodes and call.function == function
         ]
+
+    def _uses(self, path: str, source: Source, name: str) -> list[tuple[ast.expr, ast.Call | None]]:
+        """Every place in a file where a name, or an attribute of that name, is read; and its call, if it is called."""
+        known = self._read.get(path)
+        if known is None or known[0] is not source:
+            callers = {call.func: call for call in source.calls}
+            uses: dict[str, list[tuple[ast.expr, ast.Call | None]]] = {}
+            for node in source.walk():
+                if isinstance(node, ast.Name):
+                    uses.setdefault(node.id, []).append((node, callers.get(node)))
+                elif isinstance(node, ast.Attribute):
+                    uses.setdefault(node.attr, []).append((node, callers.get(node)))
+            known = self._read[path] = source, uses
+            if len(self._read) > READ:
+                del self._read[next(iter(self._read))]
+        return known[1].get(name, [])
 
     def _is(self, path: str, dotted: str, function: Definition) -> bool:
         return self.project.lookup(path, dotted) == function

@@ -24,12 +24,19 @@ from devfix.placing import bound_before
 from devfix.ranks.remark import Remark
 from devfix.source import Source
 
-# What sets a process's GPU, or leaves it but one; or another's code that may do so.
-_SET = re.compile(
-    r"set_device\(|cuda\.device\(|CUDA_VISIBLE_DEVICES|device_id\s*=|\w*(?:init|setup|launch|spawn)\w*_?(?:dist|"
-    r"ddp|distributed|env)\w*\(|\b(?:dist|ddp|distributed)_?(?:init|setup)\w*\("
+# What sets a process's GPU, or leaves it but one.
+_SET = re.compile(r"set_device\(|cuda\.device\(|CUDA_VISIBLE_DEVICES|device_id\s*=")
+# A function of another file that may do so.
+_SETS = re.compile(
+    r"(?:init|setup|set_up|launch|spawn|prepare)\w*_?(?:dist|ddp|distributed|env|device|process)|"
+    r"(?:dist|ddp|distributed)\w*_?(?:init|setup|env)",
+    re.IGNORECASE,
 )
-_OWN_INIT = re.compile(r"\binit_process_group\(")
+_INDEX = re.compile(
+    r"\.to\([^)\n]*rank|cuda:\{[^}\n]*rank|[\"']cuda[\"'],\s*\S*rank|\.cuda\([^)\n]*rank|device\s*=[^,\n]*rank"
+)
+# Something that goes to the current GPU.
+_CUDA = re.compile(r"\.cuda\(\)|[\"']cuda[\"']|DistributedDataParallel\(|\bDDP\(|all_reduce\(|barrier\(")
 _RANK = re.compile(r"rank|gpu", re.IGNORECASE)
 _LOCAL = re.compile(r"local_?rank|(?:^|[._])gpu(?:_?id)?$|device_?(?:id|index)$", re.IGNORECASE)
 _GLOBAL_CALLS = ("torch.distributed.get_rank", "torch.distributed.distributed_c10d.get_rank")
@@ -46,7 +53,7 @@ def without_set_device(flow: Flow, event: Event, call: ast.Call, place: Place) -
     """`model.cuda()` of a DDP process that never says which GPU is its own."""
     source = flow.source
     ids = next((k.value for k in call.keywords if k.arg == "device_ids"), None)
-    if not isinstance(ids, (ast.List, ast.Tuple)) or not ids.elts or _is_set(source.text):
+    if not isinstance(ids, (ast.List, ast.Tuple)) or not ids.elts or _is_set(source):
         return
     first, path, move = ids.elts[0], path_of(ids.elts[0]), place.node
     if not _RANK.search(path):
@@ -88,9 +95,13 @@ def _never_moved(flow: Flow, event: Event, first: ast.expr) -> Iterator[Remark]:
     )
 
 
-def _is_set(text: str) -> bool:
+def _is_set(source: Source) -> bool:
     """Does anything in the file, or a function that it imports, set the device of a process?"""
-    return bool(_SET.search(_OWN_INIT.sub("", text)))
+    if _SET.search(source.text):
+        return True
+    return any(
+        _SETS.search(local) and not what.startswith("torch.") for local, what in source.imports.items()
+    )
 
 
 def _without_index(move: ast.Call) -> bool:
@@ -104,7 +115,7 @@ def _without_index(move: ast.Call) -> bool:
 def objects(flow: Flow) -> Iterator[Remark]:
     """`all_gather_object` by NCCL, which goes over the current GPU: that of every process is the first."""
     source = flow.source
-    if _is_set(source.text) or not any(_starts_nccl(call) for call in source.calls):
+    if _is_set(source) or not any(_starts_nccl(call) for call in source.calls):
         return
     for call in source.calls:
         if source.qualified(call.func) in _OBJECTS and all(k.arg != "group" for k in call.keywords):
@@ -121,6 +132,39 @@ def _starts_nccl(call: ast.Call) -> bool:
     if not path_of(call.func).endswith("init_process_group"):
         return False
     return any(ast.unparse(one) == "'nccl'" for one in (*call.args[:1], *(k.value for k in call.keywords)))
+
+
+def initialised(flow: Flow) -> Iterator[Remark]:
+    """A process joins a group of NCCL and knows its `local_rank`, but uses the current GPU: the first."""
+    source = flow.source
+    if _is_set(source) or not _CUDA.search(source.text):
+        return
+    for call in source.calls:
+        function = function_around(source, call)
+        if function is None or not _starts_nccl(call) or _INDEX.search(source.code(function)):
+            continue
+        statement = source.statement(call)
+        ranks = [
+            node
+            for node in source.walk(function)
+            if isinstance(node, (ast.Name, ast.Attribute))
+            and re.search(r"(?:^|\.)local_?rank$", path_of(node))
+            and isinstance(node.ctx, ast.Load)
+        ]
+        if not ranks:
+            continue
+        path = path_of(min(ranks, key=lambda node: (node.lineno, node.col_offset)))
+        edits: tuple[Edit, ...] = ()
+        known = bound_before(source, ast.parse(path, mode="eval").body, statement)
+        if known and isinstance(statement, ast.Expr) and "torch" in source.imports:
+            edits = (InsertStatement(source.span(statement), f"torch.cuda.set_device({path})"),)
+        yield Remark(
+            source.span(call),
+            f"NCCL goes over the current GPU, and nothing sets that of process `{path}`: it is the first one",
+            f"call `torch.cuda.set_device({path})`",
+            edits,
+        )
+        return
 
 
 def set_late(flow: Flow) -> Iterator[Remark]:

@@ -15,7 +15,7 @@ from devfix.recipes.holding import registered
 from devfix.recipes.knowledge import Knowledge, around
 from devfix.recipes.pairing import paired
 from devfix.recipes.recipe import APPLY, NEW, Recipe, class_of
-from devfix.recipes.usage import Usage, Use
+from devfix.recipes.usage import Usage, Use, folded
 
 _PLAIN = "forward"
 
@@ -179,7 +179,7 @@ class Judge:
 
 def _alike(one: str, other: str) -> bool:
     """Are two names one but for case and underscores, or is one a part of the other?"""
-    first, second = one.lower().replace("_", ""), other.lower().replace("_", "")
+    first, second = folded(one), folded(other)
     return first in second or second in first
 
 

@@ -81,6 +81,10 @@ class _Running:
         return found
 
     def _reads(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.IfExp):
+            holds = truth(node.test, self._lookup)
+            if holds is not None:
+                return self._reads(node.body if holds else node.orelse)
         if isinstance(node, ast.Attribute):
             base = node.value
             if isinstance(base, ast.Attribute) and _is_self(base) and node.attr in _HARMLESS:

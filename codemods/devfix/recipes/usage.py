@@ -59,8 +59,15 @@ class Usage:
     def missing(self) -> float:
         """The part of what the script cannot do without that the recipe does not have."""
         have = set(self.recipe.entries) | self.given
-        absent = self.required - have, self.required_modules - have - set(self.recipe.listed)
+        alike = {folded(name) for name in have}
+        absent_modules = {name for name in self.required_modules - have if folded(name) not in alike}
+        absent = self.required - have, absent_modules - set(self.recipe.listed)
         return len(absent[0] | absent[1]) / (len(self.required | self.required_modules) or 1)
+
+
+def folded(name: str) -> str:
+    """A name without case and underscores."""
+    return name.lower().replace("_", "")
 
 
 def usage(script: Script, recipe: Recipe) -> Usage:
@@ -290,4 +297,6 @@ def _guarded(script: Script, node: ast.AST) -> bool:
     """Is it in a branch that need not be taken?"""
     source = script.module.source
     around = source.enclosing(node, ast.If, ast.IfExp, ast.Try, ast.ExceptHandler)
+    while isinstance(around, ast.If) and "__name__" in source.code(around.test):
+        around = source.enclosing(around, ast.If, ast.IfExp, ast.Try, ast.ExceptHandler)
     return around is not None

@@ -25,13 +25,17 @@ def _escape(character: str) -> str:
     return ascii(character)[1:-1]
 
 
-def findings(path: str, found: tuple[PlacedFinding, ...], *, level: Safety) -> Iterator[str]:
-    """The lines of one file's findings."""
+def findings(
+    path: str, found: tuple[PlacedFinding, ...], *, level: Safety, code: bool = True
+) -> Iterator[str]:
+    """The lines of one file's findings, each with its line of code unless told otherwise."""
     name = printable(path)
     for finding in found:
         place = finding.place
         where = click.style(f"{name}:{_position(place)}:{place.column}:", bold=True)
         yield f"{where} {click.style(finding.codemod, fg='cyan')} {printable(finding.message)}"
+        if code and finding.code.strip():
+            yield from _frame(finding)
         for other in finding.related:
             at = printable(other.path or path) + (f":{_position(other)}:{other.column}" if other.line else "")
             yield f"    {at}: {printable(other.message)}"
@@ -44,6 +48,31 @@ def findings(path: str, found: tuple[PlacedFinding, ...], *, level: Safety) -> I
             yield f"    {label}: {printable(finding.fix.title)}{also}{hint}"
         elif finding.refusal:
             yield f"    no fix: {printable(finding.refusal)}"
+
+
+_WIDEST = 160  # characters of a line of code that are shown
+
+
+def _frame(finding: PlacedFinding) -> Iterator[str]:
+    """The line of code, with what the finding is about underlined."""
+    place = finding.place
+    text = "".join(c if c.isprintable() else " " for c in finding.code)
+    start = min(place.column - 1, len(text))
+    end = place.end_column - 1 if place.end_line == place.line else len(text)
+    end = max(start + 1, min(end, len(text.rstrip())))
+    cut = max(0, start - _WIDEST // 2)  # a very long line is shown from near the place
+    number = str(place.cell_line or place.line)
+    bar = click.style("|", fg="blue")
+    yield f"    {click.style(number, fg='blue')} {bar} {text[cut : cut + _WIDEST].rstrip()}"
+    marks = click.style("^" * min(end - start, _WIDEST), fg="red", bold=True)
+    yield f"    {' ' * len(number)} {bar} {_blank(text[cut:start])}{marks}"
+
+
+def _blank(text: str) -> str:
+    """Blanks as wide as a text is in a terminal."""
+    import unicodedata
+
+    return "".join("  " if unicodedata.east_asian_width(c) in "WF" else " " for c in text)
 
 
 def repaired(result: FileResult) -> str:

@@ -12,6 +12,7 @@ from devfix.defaults.constructors import LIBRARIES
 from devfix.defaults.examples import EXAMPLES
 from devfix.findings import Finding
 from devfix.flow import Flow, torch_api
+from devfix.ranks.remark import Remark
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class DefaultDevice(Codemod):
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        remarks = []
+        remarks: list[Remark] = []
         if any(call in flow.source.text for call in torch_api.DEFAULT_DEVICE_CALLS):
             remarks += random.remarks(flow)
         if any(what.partition(".")[0] in LIBRARIES for what in flow.source.imports.values()):

@@ -126,6 +126,8 @@ print(len(y))
             yield from visible.set_late(flow)
         if "set_device" in text:
             yield from processes.set_late(flow)
+        if "init_process_group(" in text:
+            yield from processes.initialised(flow)
         if "_object" in text:
             yield from processes.objects(flow)
         if "get_rank(" in text or "RANK" in text:

@@ -39,13 +39,13 @@ def entries(flow: Flow) -> Iterator[Entry]:
         if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
             continue
         func = statement.value.func
-        key = _entry(func.value) if isinstance(func, ast.Attribute) else None
-        if key is None or not isinstance(func, ast.Attribute):
+        entry = _entry(func.value) if isinstance(func, ast.Attribute) else None
+        if entry is None or not isinstance(func, ast.Attribute):
             continue
         if func.attr in MOVES:
-            moved.setdefault(key[0], {})[key[1]] = statement
+            moved.setdefault(entry[0], {})[entry[1]] = statement
         elif func.attr in _BY_HAND:
-            handled.setdefault(key[0], set()).add(key[1])
+            handled.setdefault(entry[0], set()).add(entry[1])
     for name, those in moved.items():
         texts = {ast.unparse(ast.Tuple(_arguments(one))) for one in those.values()}
         left = handled.get(name, set()) - those.keys()
