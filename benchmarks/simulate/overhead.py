@@ -44,7 +44,8 @@ class GPT(nn.Module):
     def __init__(self, width, layers, heads, vocabulary=256, length=128):
         super().__init__()
         self.token, self.place = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
-        self.blocks, self.head = nn.Sequential(*(Block(width, heads) for _ in range(layers))), nn.Linear(width, vocabulary)
+        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
+        self.head = nn.Linear(width, vocabulary)
 
     def forward(self, x):
         return self.head(self.blocks(self.token(x) + self.place(torch.arange(x.shape[1], device=x.device))))
@@ -65,7 +66,8 @@ def cnn(width, size, batch):
     parts = [nn.Conv2d(3, width, 3, padding=1)]
     for _ in range(4):
         parts += [nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, width, 3, padding=1)]
-    return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 9)), lambda m: F.cross_entropy(m(x), y)
+    parts += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 9)]
+    return nn.Sequential(*parts), lambda m: F.cross_entropy(m(x), y)
 
 
 def lstm():

@@ -174,6 +174,9 @@ class FileResult:
     skipped: str = ""
     seconds: float = 0.0
     joint: tuple[Joint, ...] = ()
+    unused: tuple[
+        tuple[int, str], ...
+    ] = ()  # suppressions that silence nothing: line, and id if it names one
 
     @property
     def changed(self) -> bool:
@@ -191,7 +194,7 @@ class FileResult:
 
     @property
     def noteworthy(self) -> bool:
-        return bool(self.findings or self.error or self.changed or self.skipped)
+        return bool(self.findings or self.error or self.changed or self.skipped or self.unused)
 
 
 @dataclass(frozen=True)

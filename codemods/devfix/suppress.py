@@ -46,6 +46,28 @@ def unsuppressed(source: Source, findings: tuple[Finding, ...]) -> tuple[Finding
     return tuple(kept)
 
 
+def unused(source: Source, findings: tuple[Finding, ...], ids: frozenset[str]) -> tuple[tuple[int, str], ...]:
+    """Line (from 1) and id of every suppression of one of `ids` that silences none of all `findings`.
+
+    A comment that names no id counts as a whole; its id is empty.
+    """
+    if MARK not in source.text:
+        return ()
+    ignored = _ignored_lines(source.text)
+    used: dict[int, set[str]] = {}
+    for finding in findings if ignored else ():
+        first, last = _lines(source, finding.span.start)
+        for line in range(first, last + 1):
+            used.setdefault(line, set()).add(finding.codemod)
+    found = []
+    for line, named in sorted(ignored.items()):
+        if named is None:
+            found += [(line, "")] if not used.get(line) else []
+        else:
+            found += [(line, id) for id in sorted(named & ids - used.get(line, set()))]
+    return tuple(found)
+
+
 def _ignored_lines(text: str) -> dict[int, frozenset[str] | None]:
     """1-based line -> ids that are ignored there; None stands for all."""
     found: dict[int, frozenset[str] | None] = {}

@@ -16,7 +16,7 @@ from devfix.place import back, git_lines, git_scopes, line_feeds, place_finding
 from devfix.report import Change, FileError, FileResult, Joint, PlacedFinding, Scope
 from devfix.selection import Selection
 from devfix.source import Source
-from devfix.suppress import skips_file, unsuppressed
+from devfix.suppress import MARK, skips_file, unsuppressed, unused
 from devfix.trouble import BUG, Refused, explained
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ class Work:
     feeds: list[int] = field(default_factory=list)
     begin: Begin | None = None
     joint: list[Joint] = field(default_factory=list)
+    unused: tuple[tuple[int, str], ...] = ()
     selected: set[tuple[str, int]] | None = None  # codemod and start, in the text as it was read
     asked: tuple[str, tuple[Codemod, ...]] = ("", ())  # a text, and which codemods want it
 
@@ -147,7 +148,7 @@ class Work:
         path, text = document.path, document.text
         if self.begin is None:
             self.asked = (text, self.wanting(text))
-            if not self.asked[1]:
+            if not self.asked[1] and MARK not in text:
                 return FileResult(path)
             if self.skips(text):
                 return FileResult(path, skipped="devfix: skip-file")
@@ -172,7 +173,7 @@ class Work:
             seen.add(after.text)
             source = after
         if source.text == text:
-            return FileResult(path, self.findings, placed, joint=tuple(self.joint))
+            return FileResult(path, self.findings, placed, joint=tuple(self.joint), unused=self.unused)
         self.stage = "write"
         return FileResult(
             path,
@@ -184,6 +185,7 @@ class Work:
             changes=tuple(self.changes),
             scopes=self.scopes,
             joint=tuple(self.joint),
+            unused=self.unused,
         )
 
     def continued(self, document: Document, begin: Begin) -> Source:
@@ -255,7 +257,9 @@ class Work:
         self.stage = "check"
         known, wanted = self.asked
         wanted = wanted if known is source.text else self.wanting(source.text)
+        ids = frozenset(codemod.id for codemod in self.task.codemods)
         if not wanted:
+            self.unused = self.unused if self.history else unused(source, (), ids)
             return [], []
         outside = None
         if self.task.around is not None:
@@ -264,8 +268,11 @@ class Work:
             outside = outside_of(self.task.around, self.path, source)
         flow = analyse(source, outside)
         unique = dict.fromkeys(finding for codemod in wanted for finding in codemod.check(flow))
+        everything = tuple(unique)
+        if not self.history:
+            self.unused = unused(source, everything, ids)
         found = sorted(
-            unsuppressed(source, tuple(unique)),
+            unsuppressed(source, everything),
             key=lambda finding: (finding.span, finding.codemod, finding.message),
         )
         flow.release()

@@ -74,3 +74,53 @@ def test_only_what_changed(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert len(capsys.readouterr().out.splitlines()) == 2
     assert check("--diff-only", "nothing") == 2
     assert "--diff-only nothing: " in capsys.readouterr().err
+
+
+MULTILINE = """\
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Sequential(nn.Linear(4, 4))
+model.to(device)
+model.head = nn.Linear(
+    4,
+    2,
+)  # the head
+print(model(torch.zeros(1, 4, device=device)), \'\'\'
+text\'\'\')
+"""
+
+
+@pytest.mark.parametrize("text", [BUG, MULTILINE, BUG.replace("\n", "\r\n"), BUG.rstrip("\n")])
+def test_add_ignores(folder: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "a.py").write_bytes(text.encode())
+    assert check("--add-ignores") == 1
+    after = (folder / "a.py").read_bytes().decode()
+    assert after.count("# devfix: ignore[reorder-to]") == 1
+    assert after.replace("  # devfix: ignore[reorder-to]", "") == text
+    assert check() == 0
+    assert check("--add-ignores") == 0
+    assert main(["undo"]) == 1
+    assert (folder / "a.py").read_bytes().decode() == text
+
+
+def test_add_ignores_of_what_has_some(folder: Path) -> None:
+    text = BUG.replace("4, 2)", "4, 2)  # devfix: ignore[move-inputs]")
+    (folder / "a.py").write_text(text)
+    assert check("--add-ignores") == 1
+    assert "# devfix: ignore[move-inputs]  # devfix: ignore[reorder-to]\n" in (folder / "a.py").read_text()
+    assert check() == 0
+
+
+def test_unused_suppressions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = BUG.replace("4, 2)", "4, 2)  # devfix: ignore[reorder-to, normalize-device-type, no-such]")
+    (folder / "a.py").write_text("x = 1  # devfix: ignore\n" + text)
+    (folder / "b.py").write_text("x = 1  # devfix: ignore[reorder-to]\n'# devfix: ignore'\n")
+    assert main(["check", "--codemod", "reorder-to", "--codemod", "normalize-device-type", "."]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if "silences nothing" in line]
+    assert said == [
+        "devfix: a.py:1: `# devfix: ignore` silences nothing; remove it",
+        "devfix: a.py:8: `# devfix: ignore[normalize-device-type]` silences nothing; remove it",
+        "devfix: b.py:1: `# devfix: ignore[reorder-to]` silences nothing; remove it",
+    ]

@@ -99,6 +99,12 @@ FIXED = [
     ("looked at as a module", "import torch\ndef f(pipe):\n    {}\n",
      "return [v.device == 'cpu' for v in pipe if isinstance(v, torch.nn.Module)]",
      "return [torch.device(v.device).type == 'cpu' for v in pipe if isinstance(v, torch.nn.Module)]", UNSAFE),
+    ("an index that the choice has", "import torch\n"
+     "d = torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')\nprint({})\n",
+     "d == torch.device('cuda')", "d.type == 'cuda'", UNSAFE),
+    ("a model of a library, moved at once", "import torch\nfrom transformers import AutoModel\n"
+     "def f(device):\n    m = AutoModel.from_pretrained('x').to(device).eval()\n    {}\n",
+     "return m.device == 'cuda'", "return m.device.type == 'cuda'", UNSAFE),
     ("printed, from elsewhere", "import torch\ndef f(device):\n    {}\n", "return str(device) == 'cuda'",
      "return torch.device(device).type == 'cuda'", UNSAFE),
     ("printed, of either", "import torch\ndef f(x: torch.Tensor):\n"
@@ -124,6 +130,8 @@ def test_fixed(program: str, before: str, after: str, safety: Safety) -> None:
 
 
 SILENT = {
+    "a choice without an index": "d = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+    "print(d == torch.device('cuda'))\n",
     "strings": "def f(device='cuda'):\n    return device == 'cpu'\n",
     "unknown": "def f(device):\n    return device == 'cpu' or 'cuda' in device\n",
     "types": "def f(x: torch.Tensor):\n    return x.device.type == 'cuda'\n",

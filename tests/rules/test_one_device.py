@@ -97,6 +97,13 @@ CHANGED = {
         "def run(rank):\n    net = nn.Linear(2, 2)\n    torch.cuda.set_device(rank)\n    net.cuda()\n"
         "    return net\n",
     ),
+    "a process of NCCL that never says which GPU is its own": (
+        'def main(local_rank):\n    dist.init_process_group("nccl")\n    net = build(local_rank)\n    net.cuda()\n'
+        '\n\nif __name__ == "__main__":\n    main(int(os.environ["LOCAL_RANK"]))\n',
+        'def main(local_rank):\n    dist.init_process_group("nccl")\n    torch.cuda.set_device(local_rank)\n'
+        "    net = build(local_rank)\n    net.cuda()\n"
+        '\n\nif __name__ == "__main__":\n    main(int(os.environ["LOCAL_RANK"]))\n',
+    ),
     "a global rank by a local name": (
         "def run(x):\n    local_rank = dist.get_rank()\n    torch.cuda.set_device(local_rank)\n",
         'def run(x):\n    local_rank = int(os.environ.get("LOCAL_RANK", dist.get_rank()))\n'
@@ -127,6 +134,14 @@ SILENT = {
     ),
     "the only rank of a program": "def run(x):\n    rank = dist.get_rank()\n    torch.cuda.set_device(rank)\n",
     "a parameter": "def run(local_rank):\n    torch.cuda.set_device(local_rank)\n    print(dist.get_rank())\n",
+    "a helper that joins the group": (
+        'def init(local_rank):\n    dist.init_process_group("nccl")\n    print(local_rank)\n    dist.barrier()\n'
+    ),
+    "a process that places everything by its number": (
+        'def main(local_rank):\n    dist.init_process_group("nccl")\n    net = build().to(local_rank)\n'
+        "    dist.barrier()\n"
+        '\n\nif __name__ == "__main__":\n    main(int(os.environ["LOCAL_RANK"]))\n'
+    ),
     "gloo gathers objects": (
         'def run(x):\n    dist.init_process_group("gloo")\n    dist.all_gather_object([None], x)\n'
     ),

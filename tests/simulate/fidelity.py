@@ -159,7 +159,8 @@ RAISED = (
         "LSTM, hidden",
         "nn.LSTM(2, 2).cuda()(c, (torch.zeros(1, 2), torch.zeros(1, 2)))",
         (
-            "Input and hidden tensors are not at the same device, found input tensor at cuda:0 and hidden tensor at cpu",
+            "Input and hidden tensors are not at the same device, found input tensor at cuda:0 and hidden tensor at "
+            "cpu",
         ),
     ),
     Mix(

@@ -80,8 +80,8 @@ def test_a_program_without_torch_pays_nothing(run: Callable[..., Ran]) -> None:
 
 
 def test_libraries_ask_whether_there_is_torch(run: Callable[..., Ran]) -> None:
-    program = "import importlib.util\nassert importlib.util.find_spec('torch')\nassert importlib.util.find_spec('torch')\n"
-    assert run(program + "import torch\nprint(torch.cuda.device_count())\n").out == "1\n"
+    ask = "assert importlib.util.find_spec('torch')\n"
+    assert run("import importlib.util\n" + 2 * ask + "import torch\nprint(torch.cuda.device_count())\n").out == "1\n"
 
 
 def test_a_sitecustomize_is_not_lost(run: Callable[..., Ran], tmp_path: Path) -> None:

@@ -3,11 +3,10 @@
 import os
 import tempfile
 
-from common import DEVICE, randint, randn, report, train
-
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from common import DEVICE, randint, randn, report, train
 from torch.utils.data import DataLoader, TensorDataset
 
 

@@ -1,54 +1,52 @@
 """Architectures of transformers with tiny random configurations: two train steps each."""
 
-from common import randint, randn, report, train
-
 import torch
 import transformers as t
+from common import randint, randn, report, train
 
-SMALL = dict(
-    vocab_size=99,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    intermediate_size=37,
-    max_position_embeddings=64,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-)
-DECODER = dict(
-    vocab_size=99,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    intermediate_size=37,
-    max_position_embeddings=64,
-    attention_dropout=0.0,
-    pad_token_id=0,
-    bos_token_id=1,
-    eos_token_id=2,
-)
-SPEECH = dict(
-    d_model=16,
-    encoder_layers=2,
-    decoder_layers=2,
-    encoder_attention_heads=2,
-    decoder_attention_heads=2,
-    encoder_ffn_dim=32,
-    decoder_ffn_dim=32,
-    dropout=0.0,
-    attention_dropout=0.0,
-    activation_dropout=0.0,
-)
+SMALL = {
+    "vocab_size": 99,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 37,
+    "max_position_embeddings": 64,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+DECODER = {
+    "vocab_size": 99,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 37,
+    "max_position_embeddings": 64,
+    "attention_dropout": 0.0,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+SPEECH = {
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 32,
+    "decoder_ffn_dim": 32,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+    "activation_dropout": 0.0,
+}
 
 
 def classify(config, kind):
-    return lambda: train(
-        kind(config),
-        lambda m, x=randint(99, 2, 9), y=randint(2, 2): (
-            m(input_ids=x, attention_mask=torch.ones_like(x), labels=y).loss
-        ),
-    )
+    def program():
+        model, x, y = kind(config), randint(99, 2, 9), randint(2, 2)
+        return train(model, lambda m: m(input_ids=x, attention_mask=torch.ones_like(x), labels=y).loss)
+
+    return program
 
 
 def language(config, kind=t.AutoModelForCausalLM):
@@ -61,9 +59,11 @@ def language(config, kind=t.AutoModelForCausalLM):
 
 
 def image(config, kind, size=32):
-    return lambda: train(
-        kind(config), lambda m, x=randn(2, 3, size, size), y=randint(2, 2): m(pixel_values=x, labels=y).loss
-    )
+    def program():
+        model, x, y = kind(config), randn(2, 3, size, size), randint(2, 2)
+        return train(model, lambda m: m(pixel_values=x, labels=y).loss)
+
+    return program
 
 
 def generate():
@@ -115,14 +115,14 @@ def wav2vec2():
 
 def clip():
     text = dict(SMALL, attention_dropout=0.0)
-    vision = dict(
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=37,
-        image_size=30,
-        patch_size=6,
-    )
+    vision = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 37,
+        "image_size": 30,
+        "patch_size": 6,
+    }
     model = t.CLIPModel(t.CLIPConfig(text_config=text, vision_config=vision, projection_dim=16))
     x, p = randint(99, 2, 7), randn(2, 3, 30, 30)
     return train(model, lambda m: m(input_ids=x, pixel_values=p, return_loss=True).loss)
@@ -197,7 +197,11 @@ PROGRAMS = {
     "qwen2": lambda: language(t.Qwen2Config(**DECODER))(),
     "phi": lambda: language(t.PhiConfig(resid_pdrop=0.0, embd_pdrop=0.0, **DECODER))(),
     "gemma": lambda: language(t.GemmaConfig(head_dim=8, **DECODER))(),
-    "mixtral": lambda: language(t.MixtralConfig(num_local_experts=4, num_experts_per_tok=2, **DECODER))(),
+    "mixtral": lambda: language(
+        t.MixtralConfig(
+            **{**DECODER, "intermediate_size": 64, "num_local_experts": 4, "num_experts_per_tok": 2}
+        )
+    )(),
     "mamba": lambda: language(
         t.MambaConfig(vocab_size=99, hidden_size=32, num_hidden_layers=2, state_size=4)
     )(),

@@ -1,9 +1,8 @@
 """Models for images: timm, diffusers, segmentation-models-pytorch, vit-pytorch, kornia, monai and others."""
 
-from common import DEVICE, randint, randn, report, train
-
 import torch
 import torch.nn.functional as F
+from common import DEVICE, randint, randn, report, train
 
 
 def timm(name, **options):
@@ -18,12 +17,11 @@ def timm(name, **options):
 
 
 def timm_ema():
+    import numpy
     import timm as library
     from timm.data import Mixup
     from timm.loss import SoftTargetCrossEntropy
     from timm.utils import ModelEmaV2
-
-    import numpy
 
     numpy.random.seed(0)
     model = library.create_model("vit_tiny_patch16_224", img_size=32, num_classes=5).to(DEVICE)

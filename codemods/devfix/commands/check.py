@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 )
 @click.option("--baseline", type=click.Path(), metavar="FILE", help="Leave out the findings that FILE has.")
 @click.option("--write-baseline", type=click.Path(), metavar="FILE", help="Write all findings into FILE.")
+@click.option(
+    "--add-ignores", is_flag=True, help="Write a comment into the files that silences each finding."
+)
 @click.option("--diff-only", metavar="REV", help="Only findings on lines changed since REV.")
 @click.option("--statistics", is_flag=True, help="Count the findings instead of listing them.")
 def check(
@@ -30,6 +34,7 @@ def check(
     statistics: bool,
     baseline: str | None,
     write_baseline: str | None,
+    add_ignores: bool,
     diff_only: str | None,
     **options: Any,
 ) -> int:
@@ -46,6 +51,8 @@ def check(
         left -= report.findings
         if left and not run.quiet:
             run.note(f"{left} of the findings left out: in the baseline, or not on changed lines")
+    if add_ignores:
+        return _add_ignores(run, report)
     if form not in ("text", "concise"):
         from importlib import import_module
 
@@ -60,6 +67,9 @@ def check(
             for result in report.results:
                 found = text.findings(result.path, result.findings, level=report.level, code=form == "text")
                 run.lines(found)
+        if not run.quiet:
+            for line in text.unused(report):
+                run.note(line)
         run.summary(report, text.check_summary(report))
     return code(report, report.findings)
 
@@ -77,3 +87,31 @@ def _write_baseline(run: Run, report: Report, path: str) -> int:
         f"{plural(report.findings, 'finding')} written into {path}; commit it, and check with --baseline"
     )
     return 2 if report.errors else 0
+
+
+def _add_ignores(run: Run, report: Report) -> int:
+    """Silence every finding by a comment; 1 if files were written, 2 if one could not be."""
+    from dataclasses import replace
+
+    from devfix.documents import document_of, read_bytes
+    from devfix.documents.cache import cache_folder
+    from devfix.ignores import ignored
+    from devfix.review.text import plural, printable
+    from devfix.writing import write
+
+    if run.task is None or run.from_stdin:
+        raise click.UsageError("--add-ignores writes files; what comes from stdin is none")
+    results, left = [], 0
+    for result in report.results:
+        if not result.findings:
+            continue
+        done = ignored(document_of(result.path, read_bytes(result.path)), result.findings, run.task)
+        if done is None:
+            left += 1
+            run.note(f"devfix: {printable(result.path)}: comments cannot silence what was found there")
+        else:
+            results.append(done)
+    written = write(replace(report, results=tuple(results)), cache_folder(os.getcwd()))
+    run.errors(replace(written, errors=tuple(set(written.errors) - set(report.errors))))
+    run.note(f"{plural(len(written.written), 'file')} written; `devfix undo` takes it back")
+    return 2 if left or written.errors else 1 if written.written else 0

@@ -222,7 +222,7 @@ class Judge:
         if isinstance(one, ast.Attribute) and one.attr == "type":
             return self._type_with_device(node, one, op, other)
         if self.kinds.spellings(one) != frozenset({"*"}) or self.kinds.device(other) is not Sure.YES:
-            return None
+            return self._with_indexless(node, one, op, other)
         spelled = self.kinds.spellings(other)
         if not spelled or not spelled & INDEXED or any(":" in text or text == "*" for text in spelled):
             return None
@@ -232,6 +232,24 @@ class Judge:
         if len(spelled) == 1 and isinstance(other, ast.Call):
             return Verdict(node, why, f'{shown}.type {_sign(op)} "{kind}"')
         return Verdict(node, why, f"{shown}.type {_sign(op)} {self.source.code(other)}.type")
+
+    def _with_indexless(
+        self, node: ast.Compare, one: ast.expr, op: ast.cmpop, other: ast.expr
+    ) -> Verdict | None:
+        """`device = torch.device("cuda:0" if .. else "cpu")`, and then `device == torch.device("cuda")`."""
+        if not isinstance(other, ast.Call) or self.source.qualified(other.func) != "torch.device":
+            return None
+        against, spelled = self.kinds.spellings(other), self.kinds.spellings(one)
+        if not spelled or not against or len(against) != 1 or self.kinds.device(one) is not Sure.YES:
+            return None
+        text = min(against)
+        if text not in INDEXED or "*" in spelled or text in spelled:
+            return None
+        if not any(each.startswith(f"{text}:") for each in spelled):
+            return None
+        shown = self.source.code(one)
+        why = f'`{shown}` has an index, as in "{text}:0", and `{self.source.code(other)}` has none'
+        return Verdict(node, why, f'{shown}.type {_sign(op)} "{text}"')
 
     def _type_with_device(
         self, node: ast.Compare, one: ast.Attribute, op: ast.cmpop, other: ast.expr

@@ -211,6 +211,7 @@ class Kinds:
                 if f"{root}.".startswith(_LIBRARIES):
                     return True
             elif isinstance(value, ast.Call) and not binding.parameter:
+                value = _made_by(value)
                 if path_of(value.func).endswith(".from_pretrained"):
                     name = self.source.qualified(value.func)
                     if name.startswith(("transformers.", "diffusers.")):
@@ -302,6 +303,19 @@ class Kinds:
 
     def _global(self, path: str) -> bool:
         return f"global {path}" in self.source.text or f"nonlocal {path}" in self.source.text
+
+
+def _made_by(value: ast.Call) -> ast.Call:
+    """`Model.from_pretrained(..)` of `Model.from_pretrained(..).to(device).eval()`."""
+    func = value.func
+    while (
+        isinstance(func, ast.Attribute)
+        and func.attr in ("to", "cuda", "eval", "half", "float", "train", "cpu")
+        and isinstance(func.value, ast.Call)
+    ):
+        value = func.value
+        func = value.func
+    return value
 
 
 def is_options(path: str) -> bool:

@@ -201,10 +201,10 @@ class Calls(Methods):
             return self._call_unknown(node, arguments, callee.name) if found is None else found
         if not isinstance(callee.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             array = next((value for _, value, _ in arguments if value.kind is Kind.ARRAY), None)
-            if callee.name == "transform" and array is not None:
-                return Value(
-                    Kind.TENSOR, self.program.default_place(node), node=node, source=array.source, sure=False
-                )
+            source = array.source if array is not None else callee.source
+            if callee.name == "transform" and source:
+                place = self.program.default_place(node)
+                return Value(Kind.TENSOR, place, node=node, source=source, sure=False)
             return UNKNOWN
         return self.program.call_function(self, node, callee.node, arguments, receiver)
 

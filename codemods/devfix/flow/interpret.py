@@ -65,6 +65,13 @@ class Interpreter(Expressions):
                 self.statement = statement
                 handler(self, statement)
 
+    def returned(self) -> Value | None:
+        """What the scope returns; of a generator, something that gives what it yields."""
+        found = None
+        for value in self.yields or self.returns:
+            found = value if found is None else join(found, value)
+        return Value(Kind.ARRAY, element=found) if self.yields else found
+
     def _branches(self, *blocks: list[ast.stmt]) -> None:
         """Run each block from the present state, and go on with the join of their ends."""
         start = self.state
@@ -207,6 +214,10 @@ class Interpreter(Expressions):
                 sure = used and last[:1].isupper()
                 return Value(Kind.MODULE, place, fresh_identity(), call, name, sure=sure)
             place = self.device_argument(call)
+            on_cpu = place is not None and place.where is Where.CPU
+            if name == "torch.load" and on_cpu and evidence.used_as_tensor(path):
+                default = self.program.default_place(call)
+                return Value(Kind.TENSOR, default, node=call, source="a loaded tensor", sure=False)
             if place is not None and place.on_device and looks_like_module(path):
                 return Value(Kind.MODULE, place, fresh_identity(), call, name, sure=False)
             if looks_like_device(path):

@@ -58,6 +58,7 @@ class ClassInfo:
     facts: dict[str, Value] | None = None  # what `__init__` leaves in self
     placed: tuple[str, ...] | None = None  # modules among those that are on a device
 
+
 # What happens to a module for which it matters where the module is.
 _CONCERNS = frozenset({What.USE, What.MEET, What.LEFT, What.ATTACH})
 

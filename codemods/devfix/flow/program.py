@@ -2,7 +2,6 @@
 
 A function is first interpreted with nothing known of its parameters: its *summary*, what it does
 to them and returns. Where call sites tell more, it is interpreted again with what they pass.
-Facts that cross files will enter here, as summaries of other files' functions.
 """
 
 from __future__ import annotations
@@ -226,11 +225,7 @@ class Program(Passing):
         interpreter = Interpreter(self, scope, state)
         interpreter.values = {}
         interpreter.block(node.body)
-        if interpreter.returns:
-            returned = interpreter.returns[0]
-            for value in interpreter.returns[1:]:
-                returned = join(returned, value)
-            scope.returned = returned
+        scope.returned = interpreter.returned()
         info.end = interpreter.state
         for nested in interpreter.nested:
             self._info(nested, None).outer = interpreter.state
@@ -351,8 +346,8 @@ class Program(Passing):
         return "device" in text or ".to(" in text or ".cuda(" in text
 
     def method(self, base: Value, name: str) -> Value | None:
-        if base.form == OUTSIDE:
-            return self.outside.method(base, name) if self.outside is not None else None
+        if base.form == OUTSIDE and self.outside is not None:
+            return self.outside.method(base, name)
         info = self.classes.get(base.node) if isinstance(base.node, ast.ClassDef) else None
         if info is None or name not in info.methods:
             return None
@@ -378,8 +373,8 @@ class Program(Passing):
 
     def attribute(self, base: Value, name: str, node: ast.expr) -> Value:
         """An attribute of an instance of a class, as `__init__` leaves it; `node` is where it is read."""
-        if base.form == OUTSIDE:
-            return (self.outside.attribute(base, name, node) if self.outside is not None else None) or UNKNOWN
+        if base.form == OUTSIDE and self.outside is not None:
+            return self.outside.attribute(base, name, node) or UNKNOWN
         info = self.classes.get(base.node) if isinstance(base.node, ast.ClassDef) else None
         init = info.methods.get("__init__") if info is not None else None
         if info is None or init is None:

@@ -57,6 +57,8 @@ class TorchCalls(Meetings):
             return Value(Kind.TENSOR, default(node), node=node, name=name, source=f"`{last}`")
         if name in torch_api.LEGACY_CUDA:
             return Value(Kind.TENSOR, Place(Where.ACCELERATOR, '"cuda"', 0, node), node=node, name=name)
+        if name in torch_api.FROM_HOST and last[:1].isupper():  # `ToTensor()`: called on an image later
+            return Value(Kind.FUNCTION, name="transform", source=torch_api.FROM_HOST[name])
         if name in torch_api.FROM_HOST:
             made = Value(Kind.TENSOR, default(node), node=node, name=name, source=torch_api.FROM_HOST[name])
             if name == "torchaudio.load":

@@ -23,8 +23,8 @@ class Border:
     """What crosses it on the way to one expression of the asking file.
 
     `path` is the other file with the text `source`, `node` the expression here, `default_known` whether it is
-    known here where torch makes things; `name_of` gives the project's name of a function or class of the other file, by its
-    node or name, or an empty string; `keys` the project's keys of the devices that the other file defines.
+    known here where torch makes things; `name_of` gives the project's name of a function or class of the other
+    file, or an empty string; `keys` are the project's keys of the devices that the other file defines.
     """
 
     def __init__(

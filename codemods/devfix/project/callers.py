@@ -19,8 +19,8 @@ from devfix.flow.passing import FunctionInfo
 from devfix.project.border import Border
 from devfix.project.files import SIZE
 from devfix.project.foreign import ForeignProgram
-from devfix.source import Source
 from devfix.project.names import Definition, NameOf
+from devfix.source import Source
 
 if TYPE_CHECKING:
     from devfix.project.project import Project
@@ -79,8 +79,9 @@ class Callers:
         for local, imported in source.imports.items():
             if imported.rpartition(".")[2] == function.name and self._is(path, imported, function):
                 names.add(local)
-            elif self._is(path, f"{imported}.{function.name}", function):
-                names.add(f"{local}.{function.name}")
+            elif f"{local}.{function.name}" in source.text:
+                if self._is(path, f"{imported}.{function.name}", function):
+                    names.add(f"{local}.{function.name}")
         if not names and "*" in source.imports:
             names.add(function.name)
         program = self.project.program(path, 1) if names else None
@@ -88,11 +89,12 @@ class Callers:
             return []
         source = program.source
         calls: list[ast.Call] = []
-        for node, call in self._uses(path, source, function.name):
-            if path_of(node) in names:
-                if call is None:
-                    return None
-                calls.append(call)
+        for name in sorted(names):
+            for node, call in self._uses(path, source, name.rpartition(".")[2]):
+                if path_of(node) == name:
+                    if call is None:
+                        return None
+                    calls.append(call)
         homes: dict[FunctionInfo | None, set[ast.AST]] = {}
         for node in calls:
             home = source.enclosing(node, *FUNCTIONS, ast.Lambda)
@@ -108,7 +110,7 @@ class Callers:
         ]
 
     def _uses(self, path: str, source: Source, name: str) -> list[tuple[ast.expr, ast.Call | None]]:
-        """Every place in a file where a name, or an attribute of that name, is read; and its call, if it is called."""
+        """Where a name, or an attribute of that name, stands in a file; and its call, where it is called."""
         known = self._read.get(path)
         if known is None or known[0] is not source:
             callers = {call.func: call for call in source.calls}

@@ -137,8 +137,8 @@ def _starts_nccl(call: ast.Call) -> bool:
 def initialised(flow: Flow) -> Iterator[Remark]:
     """A process joins a group of NCCL and knows its `local_rank`, but uses the current GPU: the first."""
     source = flow.source
-    if _is_set(source) or not _CUDA.search(source.text):
-        return
+    if _is_set(source) or "__main__" not in source.text or not _CUDA.search(source.text):
+        return  # a helper of a program: the program itself may set it
     for call in source.calls:
         function = function_around(source, call)
         if function is None or not _starts_nccl(call) or _INDEX.search(source.code(function)):

@@ -61,8 +61,7 @@ class Judge:
             if case is not None and name not in found:
                 found[name] = case
         yield from found.values()
-        if not found:
-            yield from self._renamed(usages, reached)
+        yield from self._renamed(usages, reached, frozenset(found))
 
     # --- self.modules.x, and no x there ---------------------------------------------------------
 
@@ -81,7 +80,9 @@ class Judge:
                 return Case(name, name, found, (sure or uses)[0], unlisted=True, known=cls is not None)
         return None
 
-    def _renamed(self, usages: tuple[Usage, ...], reached: frozenset[str]) -> Iterator[Case]:
+    def _renamed(
+        self, usages: tuple[Usage, ...], reached: frozenset[str], known: frozenset[str]
+    ) -> Iterator[Case]:
         """A name that the script takes from `self.modules`, and that nothing in the recipe has."""
         recipe = self.recipe
         missing: dict[str, tuple[Usage, Use]] = {}
@@ -90,7 +91,11 @@ class Judge:
                 if use.name not in recipe.listed and use.name not in recipe.entries:
                     if use.sure or use.name not in missing:
                         missing[use.name] = found, use
-        left = [entry for entry in recipe.entries if missing and self._could_be(entry, usages, reached)]
+        left = [
+            entry
+            for entry in recipe.entries
+            if missing and entry not in known and self._could_be(entry, usages, reached)
+        ]
         for name, (usage, use) in missing.items():
             alike = [entry for entry in left if _alike(entry, name)]
             if not alike and use.sure and len(missing) == 1:

@@ -96,14 +96,15 @@ class Moves:
                     self.aliases.setdefault(f".{node.attr}", set()).update(meant)
 
     def meant(self, node: ast.expr) -> set[str]:
-        """The entries that an expression gives, or holds."""
+        """The entries that an expression gives, or holds; with a dot, if it is a part of one."""
         key = self.script.key_of(node)
         if key:
             return {key}
         if isinstance(node, ast.Name):
             return self.aliases.get(node.id, set())
         if isinstance(node, ast.Attribute):
-            return self.aliases.get(f".{node.attr}", set()) or self.meant(node.value)
+            known = self.aliases.get(f".{node.attr}", set())
+            return known or {f"{name.rstrip('.')}." for name in self.meant(node.value)}
         if isinstance(node, ast.Call):
             function = node.func
             if isinstance(function, ast.Attribute):
@@ -142,7 +143,7 @@ class Moves:
     def _call(self, node: ast.Call) -> None:
         function = node.func
         if isinstance(function, ast.Attribute):
-            meant = self.meant(function.value)
+            meant = {name.rstrip(".") for name in self.meant(function.value)}
             if function.attr in MOVES:
                 if self._to_option(node) and EVERYTHING not in meant:
                     self.doubtful.update(dict.fromkeys(meant, node))
@@ -160,7 +161,9 @@ class Moves:
             return  # handed on where it computes: that is a use, and not yet a move
         for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
             if not self.script.is_hparams(argument):
-                self.moved |= self.meant(argument) - {EVERYTHING}
+                self.moved |= self.meant(argument) - {
+                    EVERYTHING
+                }  # a part ends with a dot: nobody asks for it
 
     def _to_option(self, node: ast.Call) -> bool:
         """`.to(run_opts["device"])`, of options that the command line gave and nobody completes."""

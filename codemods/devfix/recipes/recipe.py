@@ -111,7 +111,8 @@ class Recipe:
     def references(self, node: Node) -> Iterator[str]:
         """The entries that a node refers to, anywhere below it."""
         for inner in node.walk():
-            yield from self.referred(inner)
+            if inner is not node or node.tag:
+                yield from (name for name in self.referred(inner) if self.entries[name] is not node)
 
     def referred(self, node: Node) -> Iterator[str]:
         """The entries that one scalar refers to; of an alias, the entry that it stands for."""

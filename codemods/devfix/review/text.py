@@ -102,6 +102,14 @@ def error_line(error: FileError) -> str:
     return f"devfix: {printable(error.path)}: {printable(error.message)}"
 
 
+def unused(report: Report) -> Iterator[str]:
+    """The suppressions that silence nothing."""
+    for result in report.results:
+        for line, id in result.unused:
+            what = f"ignore[{id}]" if id else "ignore"
+            yield f"devfix: {printable(result.path)}:{line}: `# devfix: {what}` silences nothing; remove it"
+
+
 def check_summary(report: Report) -> str:
     """What a check found, in one line."""
     files = plural(report.files, "file")

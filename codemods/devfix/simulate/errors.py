@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-
 _NO_KERNEL = re.compile(r"Could not run '\S+' with arguments from the '\w*CUDA' backend")
 
 

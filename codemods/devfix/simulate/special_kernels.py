@@ -320,6 +320,12 @@ def _masked_scale(self: Any, mask: Any, scale: float) -> Any:
     return self * mask * scale
 
 
+def histc(self: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
+    if self.dtype.is_floating_point:
+        return aten.histc.default(self, bins, min, max)
+    return aten.histc.default(self.double(), bins, min, max).to(self.dtype)  # CUDA's knows whole numbers
+
+
 def special_kernels() -> dict[str, Callable[..., Any]]:
     """Kernels by name and overload, which come before those of kernels.py."""
     on_cpu = (
@@ -330,6 +336,7 @@ def special_kernels() -> dict[str, Callable[..., Any]]:
         _fused_rms_norm_backward,
         _fused_dropout,
         _masked_scale,
+        histc,
     )
     return {
         "empty.memory_format": _empty,

@@ -145,9 +145,8 @@ class _Trying:
             with open(to, "wb") as file:
                 file.write(data)
         env = {**os.environ, "TMPDIR": scratch, MOVED: os.pathsep.join((self.root, target))}
-        path = env.get("PYTHONPATH")
-        if path:
-            env["PYTHONPATH"] = path.replace(self.root, target)
+        if env.get("PYTHONPATH"):
+            env["PYTHONPATH"] = env["PYTHONPATH"].replace(self.root, target)
         bounded = landlock.version() > 0
         if not bounded:  # at least it finds nothing to write on
             env["HOME"] = scratch

@@ -73,7 +73,9 @@ def blocks(text: Text, wanted: Sequence[Wanted]) -> list[Block]:
 def conflicts(wanted: Sequence[Wanted]) -> dict[int, list[int]]:
     """By owner, the fixes before it that cannot be made at once with it."""
     found: dict[int, list[int]] = {}
-    ordered = sorted((edit.span.start, edit.span.end, at) for at, one in enumerate(wanted) for edit in one.edits)
+    ordered = sorted(
+        (edit.span.start, edit.span.end, at) for at, one in enumerate(wanted) for edit in one.edits
+    )
     near: set[tuple[int, int]] = set()
     open_: list[tuple[int, int]] = []  # end and index of what may still touch
     for start, end, at in ordered:
@@ -102,8 +104,6 @@ def hunks(
         lines = [text.line(line) for line in range(low, high)]
         begun = colours.begun(text.text, text.starts[low]) if low < len(text.starts) else ""
         inside = [block for block in blocks if first <= block.first and block.last <= last]
-        if text.notebook is not None or at + 1 < len(seen):  # an insertion between two hunks is in the first
-            inside = [block for block in inside if block.first < last or block.first != block.last]
         out.append(
             {
                 "at": low,
@@ -128,7 +128,15 @@ def made(text: str, owner: int, colours: Colours) -> dict[str, Any]:
     lines = [shown(line) for line in text.splitlines()]
     added = [list(pair) for pair in zip(lines, colours.runs(lines), strict=True)]
     block = {"at": 0, "n": 0, "owners": [[owner]], "rows": {"1": added}}
-    empty: dict[str, Any] = {"at": 0, "no": 1, "cell": 0, "see": [0, 0], "scope": "", "lines": [], "marks": []}
+    empty: dict[str, Any] = {
+        "at": 0,
+        "no": 1,
+        "cell": 0,
+        "see": [0, 0],
+        "scope": "",
+        "lines": [],
+        "marks": [],
+    }
     return {**empty, "blocks": [block]}
 
 
@@ -177,23 +185,21 @@ def _rows(
     """What comes of a block: a line of the hunk that stays, or -1 - its number if it goes, or a new one."""
     start = text.starts[block.first] if block.first < len(text.starts) else len(text.text)
     end = text.starts[block.last] if block.last < len(text.starts) else len(text.text)
-    moved = [
-        TextEdit(Span(edit.span.start - start, edit.span.end - start), edit.text) for edit in edits
-    ]
+    moved = [TextEdit(Span(edit.span.start - start, edit.span.end - start), edit.text) for edit in edits]
     try:
         after = apply(text.text[start:end], moved)
     except CannotRewrite:
         return None
-    made = _split(after)
-    runs = colours.runs([shown(line) for line in made], colours.begun(text.text, start))
+    result = _split(after)
+    runs = colours.runs([shown(line) for line in result], colours.begun(text.text, start))
     before = [_line_bytes(text.raw(line)) for line in range(block.first, block.last)]
-    now = [_line_bytes(line) for line in made]
+    now = [_line_bytes(line) for line in result]
     rows: list[int | list[str]] = []
     old = new = 0
     for hunk in differences(before, now, len(before) + len(now) + 1):
         for line in hunk.lines:
             if line.startswith(b"+"):
-                rows.append([shown(made[new]), runs[new]])
+                rows.append([shown(result[new]), runs[new]])
                 new += 1
                 continue
             at = block.first - low + old

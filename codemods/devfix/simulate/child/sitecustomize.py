@@ -4,6 +4,7 @@ Its folder is the first of PYTHONPATH there (see `processes.py`). It makes `impo
 simulated devices, leaves no trace on `sys.path`, and hands on to the sitecustomize that it hides.
 """
 
+import importlib
 import os
 import sys
 
@@ -25,7 +26,7 @@ def _start() -> None:
 def _hand_on() -> None:
     own = sys.modules.pop("sitecustomize")
     try:
-        import sitecustomize  # noqa: F401  (the one that this one hides)
+        importlib.import_module("sitecustomize")  # the one that this one hides
     except ImportError as error:
         if error.name != "sitecustomize":
             raise

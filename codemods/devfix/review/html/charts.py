@@ -1,0 +1,58 @@
+"""What was found where, as rows of bars: by codemod and by folder, each by safety."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+KINDS = ("safe", "unsafe", "manual", "none")
+_MOST = 14
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One kind's part of a row; `at` and `width` in thousandths of the longest row."""
+
+    kind: str
+    count: int
+    at: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One codemod or folder; `key` is what a filter on it looks for, empty where there is none."""
+
+    label: str
+    key: str
+    count: int
+    bars: tuple[Bar, ...]
+    numbers: tuple[int, ...]
+
+
+def rows(found: Iterable[tuple[str, str, str]]) -> list[Row]:
+    """Rows of (key, label, safety), the longest first; the last ones together."""
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for key, label, safety in found:
+        counts.setdefault((key, label), Counter())[safety] += 1
+    ranked = sorted(counts.items(), key=lambda pair: (-sum(pair[1].values()), pair[0]))
+    rest = ranked[_MOST:] if len(ranked) > _MOST + 1 else []
+    if rest:
+        other: Counter[str] = Counter()
+        for _, counter in rest:
+            other.update(counter)
+        ranked = [*ranked[:_MOST], (("", f"{len(rest)} others"), other)]
+    most = max((sum(counter.values()) for _, counter in ranked), default=1)
+    return [_row(*names, counter, most) for names, counter in ranked]
+
+
+def _row(key: str, label: str, counter: Counter[str], most: int) -> Row:
+    bars, done = [], 0
+    for kind in KINDS:
+        if counter[kind]:
+            start = round(1000 * done / most)
+            done += counter[kind]
+            bars.append(Bar(kind, counter[kind], start, max(round(1000 * done / most) - start, 4)))
+    numbers = tuple(counter[kind] for kind in KINDS)
+    return Row(label, key, sum(numbers), tuple(bars), numbers)

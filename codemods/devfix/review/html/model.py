@@ -1,0 +1,288 @@
+"""The data of a review page: every finding, and the hunks of every file, as plain values for JSON.
+
+Paths are keys as decisions name them, and names as they are shown. Findings count from 0 in the page's order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from devfix.documents import DocumentError
+from devfix.findings import Safety, TextEdit
+from devfix.report import FileResult, PlacedFinding, PlacedRelated, Report
+from devfix.review.html.colours import Colours
+from devfix.review.html.hunks import Mark, Wanted, blocks, composed, conflicts, hunks, made
+from devfix.review.html.texts import Read, Text, shown
+from devfix.review.text import plural, printable
+from devfix.selection import posix, prints
+
+_FEW = 400  # findings up to which lines around the hunks can be unfolded
+_MORE = 20
+_CHANGED = "This file is not what devfix read any more, so nothing in it can be decided: make the page again."
+
+
+@dataclass
+class Item:
+    """A finding on its way into the page."""
+
+    number: int
+    print: str
+    path: str  # as a key
+    finding: PlacedFinding
+    verdict: str
+    edits: dict[str, list[TextEdit]] = field(default_factory=dict)
+    new: dict[str, str] = field(default_factory=dict)  # files that the fix makes
+    why: str = ""  # it cannot be decided on
+    unsure: bool = False  # its lines cannot be shown
+
+
+class Page:
+    """The data of one report; `read` gives the bytes of a file that the report does not have."""
+
+    def __init__(self, report: Report, read: Read) -> None:
+        self.report, self.read = report, read
+        self.results = {posix(result.path): result for result in report.results}
+        self.texts: dict[str, Text] = {}
+        self.items = list(self._items())
+        self.by_path: dict[str, list[Item]] = {}
+        for item in self.items:
+            for path in dict.fromkeys([item.path, *item.edits, *item.new]):
+                self.by_path.setdefault(path, []).append(item)
+        self.paths = list(self.by_path)
+        self.after: dict[int, list[int]] = {}
+        self.more = _MORE if len(self.items) <= _FEW else 0
+
+    # --- findings ----------------------------------------------------------------------------
+
+    def _items(self) -> Iterator[Item]:
+        number = 0
+        for result in self.report.results:
+            verdicts = {
+                (one.codemod, one.message, one.title): one.verdict for one in result.changes if one.verdict
+            }
+            for finding, name in zip(result.findings, prints(result.path, result.findings), strict=True):
+                title = finding.fix.title if finding.fix is not None else ""
+                verdict = verdicts.get((finding.codemod, finding.message, title), "")
+                item = Item(number, name, posix(result.path), finding, verdict)
+                self._settle(item, result)
+                yield item
+                number += 1
+
+    def _settle(self, item: Item, result: FileResult) -> None:
+        """Where the edits of a finding's fix are, and whether it can be decided on."""
+        text, fix = self.text(result.path), item.finding.fix
+        item.why = _undecidable(item.finding, result)
+        if text.problem or not text.fits(item.finding):
+            item.why, item.unsure = _CHANGED if not text.problem else text.problem, True
+            return
+        for edit in fix.edits if fix is not None else ():
+            path = edit.path or result.path
+            other = self.text(path)
+            if other.made:
+                item.new[other.key] = edit.text
+                continue
+            span = other.span(edit.place) if not other.problem else None
+            if span is None:
+                item.unsure = True
+                item.edits.setdefault(other.key, [])
+            else:
+                item.edits.setdefault(other.key, []).append(TextEdit(span, edit.text))
+
+    def text(self, path: str) -> Text:
+        """The text of a file, from the report or as it is now."""
+        key = posix(path)
+        if key not in self.texts:
+            result = self.results.get(key)
+            if result is not None and result.made:
+                self.texts[key] = Text(path, made=True)
+            elif result is not None and result.changed:
+                self.texts[key] = Text.of(path, result.before)
+            else:
+                try:
+                    self.texts[key] = Text.of(path, self.read(path))
+                except DocumentError as error:
+                    self.texts[key] = Text(path, made=result is None, problem="" if result is None else str(error))
+        return self.texts[key]
+
+    # --- the page's data ---------------------------------------------------------------------
+
+    def bodies(self) -> Iterator[dict[str, Any]]:
+        """The hunks of each file, in the order of `paths`."""
+        for path in self.paths:
+            yield self._body(path, self.by_path[path])
+
+    def _body(self, path: str, items: list[Item]) -> dict[str, Any]:
+        text = self.texts[path]
+        colours = Colours(path, text.text)
+        notes = [text.problem] if text.problem else []
+        new = [item for item in items if path in item.new]
+        if new:
+            text_of = dict.fromkeys(item.new[path] for item in new)
+            out = [made(one, new[0].number, colours) for one in list(text_of)[:1]]
+            out[0]["blocks"][0]["owners"] = [[item.number for item in new]]
+            return _shown_cards(out, items, {}, notes)
+        if text.made or text.problem:
+            return _shown_cards([], items, {item.number: 0 for item in items if item.path == path}, notes)
+        wanted = [
+            Wanted(item.number, tuple(item.edits[path]))
+            for item in items
+            if item.edits.get(path) and not item.unsure
+        ]
+        for owner, others in conflicts(wanted).items():
+            self.after.setdefault(owner, []).extend(others)
+        marks = [mark for item in items if item.path == path for mark in _marks(text, item)]
+        out = hunks(text, blocks(text, wanted), marks, colours, self.more)
+        homes = {}
+        for item in items:
+            line = text.index(item.finding.place) if item.path == path else None
+            if item.path == path:
+                homes[item.number] = _hunk_of(out, line)
+        notes += self._further(path, text, wanted)
+        return _shown_cards(out, items, homes, notes)
+
+    def _further(self, path: str, text: Text, wanted: list[Wanted]) -> list[str]:
+        """What is to be said where the repairs of a file are more than its fixes."""
+        result = self.results.get(path)
+        if result is None or not result.changed:
+            return []
+        allowed = [one for one in wanted if self.allowed(self.items[one.owner])]
+        whole = composed(text, allowed)
+        after = Text.of(result.path, result.after)
+        if whole == after.text:
+            return []
+        return [
+            "Some repairs here follow from others: once these are made, devfix looks again and may change "
+            "more lines in the same run. `devfix diff` shows the file with all of them."
+        ]
+
+    def allowed(self, item: Item) -> bool:
+        """Whether the report's own level takes the fix."""
+        fix = item.finding.fix
+        return fix is not None and fix.safety >= self.report.level and not item.why
+
+    def finding(self, item: Item) -> dict[str, Any]:
+        """One finding as the page has it."""
+        finding, fix = item.finding, item.finding.fix
+        place = finding.place
+        others = [path for path in (*item.edits, *item.new) if path != item.path]
+        return {
+            "id": item.print,
+            "codemod": finding.codemod,
+            "safety": fix.safety.label if fix is not None else "none",
+            "message": printable(finding.message),
+            "title": printable(fix.title) if fix is not None else "",
+            "file": self.paths.index(item.path) if len(self.paths) < 2 else self._number[item.path],
+            "where": _where(place.line, place.cell, place.cell_line),
+            "scope": printable(finding.scope),
+            "code": shown(finding.code.strip()),
+            "verdict": printable(item.verdict),
+            "why": item.why,
+            "also": [self._number[path] for path in others if path in self._number],
+            "after": self.after.get(item.number, []),
+            "related": [self._related(item.path, one) for one in finding.related],
+            "edits": [printable(edit.text) for edit in fix.edits] if fix is not None and item.unsure else [],
+        }
+
+    @property
+    def _number(self) -> dict[str, int]:
+        if not hasattr(self, "_numbers"):
+            self._numbers = {path: number for number, path in enumerate(self.paths)}
+        return self._numbers
+
+    def _related(self, path: str, one: PlacedRelated) -> dict[str, Any]:
+        key = posix(one.path) if one.path else path
+        text = self.texts.get(key)
+        line = text.at(one.line, one.cell, one.cell_line) if text is not None and one.line else None
+        name = printable(key) if key != path else ""
+        code = text.line(line).strip() if text is not None and line is not None and line < text.count else ""
+        return {
+            "message": printable(one.message),
+            "file": self._number.get(key, -1),
+            "line": -1 if line is None or one.path else line,
+            "where": ", ".join(part for part in (name, _where(one.line, one.cell, one.cell_line)) if part),
+            "code": code[:160],
+        }
+
+    def file(self, path: str) -> dict[str, Any]:
+        """A file as the page's index has it."""
+        text = self.texts[path]
+        mine = [item.number for item in self.by_path[path] if item.path == path]
+        return {"key": path, "name": printable(path), "made": text.made, "findings": mine}
+
+    def digests(self) -> dict[str, str]:
+        """By path the SHA-256 of every file that has something to decide."""
+        found = {
+            path: self.texts[path].digest
+            for item in self.items
+            if not item.why
+            for path in (item.path, *item.edits)
+        }
+        return dict(sorted(found.items()))
+
+    def id(self) -> str:
+        """Names the report: other findings or other files have another one."""
+        digest = hashlib.sha256()
+        for key, value in self.digests().items():
+            digest.update(f"{key}\0{value}\0".encode("utf-8", "surrogatepass"))
+        for item in self.items:
+            digest.update(item.print.encode())
+        return digest.hexdigest()[:16]
+
+
+def _undecidable(finding: PlacedFinding, result: FileResult) -> str:
+    if result.error is not None:
+        return f"Nothing in this file can be changed: {printable(result.error.message)}"
+    if finding.refusal:
+        return f"devfix has a repair, but cannot write it here: {printable(finding.refusal)}"
+    if finding.fix is None:
+        return "No repair: devfix knows no edit that is certain to be right here."
+    if finding.fix.safety is Safety.MANUAL:
+        return "Only a proposal: devfix never makes this edit by itself, since it needs your judgement."
+    return ""
+
+
+def _marks(text: Text, item: Item) -> Iterator[Mark]:
+    place, line = item.finding.place, text.index(item.finding.place)
+    if line is not None and not item.unsure and line < text.count:
+        end = place.end_column - 1 if place.end_line == place.line else len(text.raw(line))
+        yield Mark(item.number, line, place.column - 1, end)
+    for one in item.finding.related:
+        line = text.at(one.line, one.cell, one.cell_line) if not one.path and one.line else None
+        if line is not None and line < text.count:
+            yield Mark(item.number, line, 0, 0, related=True)
+
+
+def _hunk_of(found: list[dict[str, Any]], line: int | None) -> int:
+    for at, hunk in enumerate(found):
+        low, high = (hunk["at"] + edge for edge in hunk["see"])
+        if line is not None and low <= line < max(high, low + 1):
+            return at
+    return 0
+
+
+def _shown_cards(
+    found: list[dict[str, Any]], items: list[Item], homes: dict[int, int], notes: list[str]
+) -> dict[str, Any]:
+    """A file's hunks with the findings that stand beside each, and those that have a part in it."""
+    if not found and homes:
+        found = [{"at": 0, "no": 0, "cell": 0, "see": [0, 0], "scope": "", "lines": [], "blocks": [], "marks": []}]
+    for at, hunk in enumerate(found):
+        hunk["cards"] = [number for number, home in homes.items() if home == at]
+        owners = {number for block in hunk["blocks"] for edit in block["owners"] for number in edit}
+        owners |= {mark[3] for mark in hunk["marks"]}
+        hunk["parts"] = sorted(owners - set(hunk["cards"]))
+    return {"hunks": found, "notes": [printable(note) for note in notes]}
+
+
+def _where(line: int, cell: int, cell_line: int) -> str:
+    if cell:
+        return f"cell {cell}, line {cell_line}"
+    return f"line {line}" if line else ""
+
+
+def counted(number: int) -> str:
+    """`3 fixes`, for the template."""
+    return plural(number, "fix", "es")
