@@ -21,10 +21,23 @@ from devfix.simulate import SimulationUnsupported, enabled  # noqa: E402
 from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten  # noqa: E402
 
-RANDOM = (
-    "rand dropout bernoulli normal multinomial uniform exponential cauchy geometric poisson empty rrelu gumbel "
-    "svd_lowrank pca_lowrank"
-).split()
+RANDOM = [
+    "rand",
+    "dropout",
+    "bernoulli",
+    "normal",
+    "multinomial",
+    "uniform",
+    "exponential",
+    "cauchy",
+    "geometric",
+    "poisson",
+    "empty",
+    "rrelu",
+    "gumbel",
+    "svd_lowrank",
+    "pca_lowrank",
+]
 SAMPLES = 4
 
 

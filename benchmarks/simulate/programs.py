@@ -22,10 +22,26 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 TOLERANCE = 1e-5
 _LINE = re.compile(r"^([=!]) (.*?) (?:(-?[\d.]+(?:e[-+]\d+)?|nan|-?inf)|(\w+: .*))$", re.MULTILINE)
-_PACKAGES = (
-    "torch transformers timm diffusers peft torchmetrics accelerate lightning speechbrain sentence-transformers "
-    "skorch torch_geometric stable-baselines3 monai kornia gpytorch pyro-ppl e3nn"
-).split()
+_PACKAGES = [
+    "torch",
+    "transformers",
+    "timm",
+    "diffusers",
+    "peft",
+    "torchmetrics",
+    "accelerate",
+    "lightning",
+    "speechbrain",
+    "sentence-transformers",
+    "skorch",
+    "torch_geometric",
+    "stable-baselines3",
+    "monai",
+    "kornia",
+    "gpytorch",
+    "pyro-ppl",
+    "e3nn",
+]
 
 
 def run(script: Path, simulated: bool) -> dict[str, tuple[float | None, str]]:

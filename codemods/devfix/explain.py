@@ -55,11 +55,15 @@ def _example(example: Example) -> Iterator[str]:
     if example.after is None:
         yield f"Example: {example.title} (devfix says nothing{options})"
         yield ""
-        yield from (f"    {line}".rstrip() for line in example.before.rstrip("\n").split("\n"))
+        for text in (example.recipe, example.before):
+            if text:
+                yield from (f"    {line}".rstrip() for line in text.rstrip("\n").split("\n"))
         return
     yield f"Example: {example.title} ({example.safety.label}{options})"
     yield ""
-    yield from (f"    {line}".rstrip() for line in hunk_lines(example.before, example.after))
+    for before, after in ((example.recipe, example.recipe_after), (example.before, example.after)):
+        if before != after:
+            yield from (f"    {line}".rstrip() for line in hunk_lines(before, after))
 
 
 def _type(kind: Any) -> str:

@@ -150,5 +150,5 @@ def test_how_a_path_is_imported(path: str, name: str) -> None:
 
 
 def test_a_path_that_cannot_be_imported_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="pkg/device.py"):
+    with pytest.raises(ConfigError, match=r"pkg/device\.py"):
         HardCodedCuda(module="../device")

@@ -119,6 +119,53 @@ CHANGED = {
         "a = Discriminator()\na.to(device)\na.train()\nb = Discriminator().to(device)\nb.train()\n"
         "loss = calc_loss(b, device)\n",
     ),
+    "a head is attached after it is made": (
+        "def run(x):\n    net = Net()\n    setattr(net, 'fc', nn.Linear(4, 2))\n    net.fc = nn.Linear(4, 3)\n"
+        "    print(net)\n    return net(x.to(device))\n",
+        "def run(x):\n    net = Net()\n    setattr(net, 'fc', nn.Linear(4, 2))\n    net.fc = nn.Linear(4, 3)\n"
+        "    net.to(device)\n    print(net)\n    return net(x.to(device))\n",
+    ),
+    "a function of the file attaches a head": (
+        "def swap(net):\n    net.fc = nn.Linear(4, 3)\n\n\ndef run(x):\n    net = Net()\n    swap(net)\n"
+        "    return net(x.to(device))\n",
+        "def swap(net):\n    net.fc = nn.Linear(4, 3)\n\n\ndef run(x):\n    net = Net()\n    swap(net)\n"
+        "    net.to(device)\n    return net(x.to(device))\n",
+    ),
+    "made in either arm, the device below": (
+        "def run(x, big):\n    if big:\n        net = Net()\n    else:\n        net = Net()\n    net.eval()\n"
+        "    dev = torch.device('cuda:1')\n    return net(x.to(dev))\n",
+        "def run(x, big):\n    if big:\n        net = Net()\n    else:\n        net = Net()\n    net.eval()\n"
+        "    dev = torch.device('cuda:1')\n    net.to(dev)\n    return net(x.to(dev))\n",
+    ),
+    "run by a function of the file on what it is given": (
+        "def generate(net, ids):\n    for _ in range(3):\n        ids = net(ids[:, -8:])\n    return ids\n\n\n"
+        "def run(text):\n    net = Net()\n    ids = torch.tensor([text], device=device)\n"
+        "    return generate(net, ids)\n",
+        "def generate(net, ids):\n    for _ in range(3):\n        ids = net(ids[:, -8:])\n    return ids\n\n\n"
+        "def run(text):\n    net = Net().to(device)\n    ids = torch.tensor([text], device=device)\n"
+        "    return generate(net, ids)\n",
+    ),
+    "run by a function out of sight": (
+        "from helpers import generate\n\n\ndef run(ids):\n    net = Net()\n    net.eval()\n"
+        "    return generate(net, ids.to(device))\n",
+        "from helpers import generate\n\n\ndef run(ids):\n    net = Net().to(device)\n    net.eval()\n"
+        "    return generate(net, ids.to(device))\n",
+    ),
+    "handed over with the device to what only computes": (
+        "def run(batch):\n    net = Net()\n    net.eval()\n    return calc_loss(batch, net, device)\n",
+        "def run(batch):\n    net = Net().to(device)\n    net.eval()\n    return calc_loss(batch, net, device)\n",
+    ),
+    "a network of another file, known by its name only": (
+        "from vgg import Vgg16\n\n\ndef run(x):\n    vgg = Vgg16()\n    return vgg(x.to(device))\n",
+        "from vgg import Vgg16\n\n\ndef run(x):\n    vgg = Vgg16().to(device)\n    return vgg(x.to(device))\n",
+    ),
+    "one entry of several": (
+        'def main(parts):\n    parts["head"].eval()\n    parts["body"].to(device)\n    parts["nmf"].to(device)\n\n\n'
+        "class Run:\n    def forward(self, x):\n        return self.parts.head(x)\n",
+        'def main(parts):\n    parts["head"].eval()\n    parts["body"].to(device)\n    parts["nmf"].to(device)\n'
+        '    parts["head"].to(device)\n\n\n'
+        "class Run:\n    def forward(self, x):\n        return self.parts.head(x)\n",
+    ),
     "one of two names that are bound again": (
         "m = Net()\nm(torch.ones(1, 4).to(device))\nm = Net()\nm.to(device)\nm(torch.ones(1, 4).to(device))\n",
         "m = Net().to(device)\nm(torch.ones(1, 4).to(device))\nm = Net()\nm.to(device)\n"
@@ -127,6 +174,37 @@ CHANGED = {
 }
 
 SILENT = {
+    "a function of the file moves its parameters": (
+        "def place(net):\n    for p in net.parameters():\n        p.data = p.data.to(device)\n\n\n"
+        "def run(x):\n    net = Net()\n    place(net)\n    return net(x.to(device))\n"
+    ),
+    "a class of another file that may have no weights": (
+        "from ops import Align\n\n\ndef run(x):\n    op = Align(4)\n    return op.forward(x.to(device))\n"
+    ),
+    "an encoder of labels": (
+        "from codes import LabelEncoder\n\n\ndef run(x):\n    encoder = LabelEncoder()\n"
+        "    return encoder.decode(x.to(device))\n"
+    ),
+    "fails on purpose": (
+        "import pytest\n\n\ndef test(x):\n    net = Net()\n    with pytest.raises(RuntimeError):\n"
+        "        net(x.to(device))\n"
+    ),
+    "handed over with the CPU": (
+        "def run(batch):\n    net = Net()\n    net.eval()\n    where = 'cpu'\n"
+        "    return calc_loss(batch, net, where)\n"
+    ),
+    "handed over to what trains it, and may move it": (
+        "from helpers import train\n\n\ndef run(batch):\n    net = Net()\n    net.eval()\n"
+        "    train(net, batch, device)\n"
+    ),
+    "loaded with arguments out of sight": (
+        "def get(**more):\n    return AutoModel.from_pretrained('m', **more)\n\n\ndef run(x):\n"
+        "    net = get(device_map=device)\n    return net(x.to(device))\n"
+    ),
+    "entries that something else looks after": (
+        'def main(parts):\n    parts["body"].to(device)\n    parts["nmf"].to(device)\n\n\n'
+        "class Run:\n    def forward(self, x):\n        return self.parts.head(x)\n"
+    ),
     "moved further down": "def run(x):\n    m = Net()\n    m.to(device)\n    return m(x.to(device))\n",
     "on the CPU on purpose": "def run(x):\n    m = Net()\n    x = x.to(device)\n    return m(x.cpu())\n",
     "no weights": (

@@ -130,6 +130,96 @@ CHANGED = {
         "    def fit(self, batches: DataLoader):\n        for x in batches:\n            x = x.to(self.device)\n"
         "            print(self.net(x), x.shape)\n",
     ),
+    "what a generator of the file yields": (
+        "def batches():\n    for i in range(3):\n        yield torch.randn(2, 4), torch.ones(2)\n\n\n"
+        "for x, y in batches():\n    print(model(x), x.shape)\n",
+        "def batches():\n    for i in range(3):\n        yield torch.randn(2, 4), torch.ones(2)\n\n\n"
+        "for x, y in batches():\n    x = x.to(device)\n    print(model(x), x.shape)\n",
+    ),
+    "an image through ToTensor": (
+        "from torchvision import transforms\nx = transforms.ToTensor()(image)[None]\nprint(model(x), x.shape)\n",
+        "from torchvision import transforms\nx = transforms.ToTensor()(image)[None].to(device)\n"
+        "print(model(x), x.shape)\n",
+    ),
+    "a loaded tensor": (
+        "x = torch.load('x.pt', map_location='cpu')\nprint(model(x), x.unsqueeze(0))\n",
+        "x = torch.load('x.pt', map_location='cpu').to(device)\nprint(model(x), x.unsqueeze(0))\n",
+    ),
+    "a batch of graphs": (
+        "from torch_geometric.loader import DataLoader as Graphs\nfor data in Graphs(graphs):\n"
+        "    print(model(data.x, data.edge_index))\n",
+        "from torch_geometric.loader import DataLoader as Graphs\nfor data in Graphs(graphs):\n"
+        "    data = data.to(device)\n    print(model(data.x, data.edge_index))\n",
+    ),
+    "the output of a preprocessor, in a class that is given its model": (
+        "class Predictor:\n    def __init__(self, pre_processor, net: nn.Module):\n"
+        "        self.pre_processor = pre_processor\n        self.net = net.eval()\n\n"
+        "    def __call__(self, pages):\n"
+        "        return [self.net(batch) for batch in self.pre_processor(pages)]\n",
+        "class Predictor:\n    def __init__(self, pre_processor, net: nn.Module):\n"
+        "        self.pre_processor = pre_processor\n        self.net = net.eval()\n\n"
+        "    def __call__(self, pages):\n"
+        "        return [self.net(batch.to(next(self.net.parameters()).device)) "
+        "for batch in self.pre_processor(pages)]\n",
+    ),
+    "one of two evaluations forgets its batch": (
+        "class Runner:\n    def step(self, batch):\n        batch = batch.to(self.device)\n"
+        "        return self.net(batch)\n\n"
+        "    def check(self, batch):\n        size = len(batch)\n        return self.net(batch) / size\n",
+        "class Runner:\n    def step(self, batch):\n        batch = batch.to(self.device)\n"
+        "        return self.net(batch)\n\n"
+        "    def check(self, batch):\n        batch = batch.to(self.device)\n        size = len(batch)\n"
+        "        return self.net(batch) / size\n",
+    ),
+    "the other one moves a dict in an else": (
+        "class Runner:\n    def step(self, batch):\n        if self.prepare is not None:\n"
+        "            batch = self.prepare(batch)\n        else:\n"
+        "            batch = {k: v.to(self.device) for k, v in batch.items()}\n"
+        "        return self.net(**batch)\n\n"
+        "    def check(self, batch):\n        if self.prepare is not None:\n"
+        "            batch = self.prepare(batch)\n        return self.net(**batch)\n",
+        "class Runner:\n    def step(self, batch):\n        if self.prepare is not None:\n"
+        "            batch = self.prepare(batch)\n        else:\n"
+        "            batch = {k: v.to(self.device) for k, v in batch.items()}\n"
+        "        return self.net(**batch)\n\n"
+        "    def check(self, batch):\n        if self.prepare is not None:\n"
+        "            batch = self.prepare(batch)\n        if self.prepare is None:\n"
+        "            batch = {k: v.to(self.device) for k, v in batch.items()}\n"
+        "        return self.net(**batch)\n",
+    ),
+    "an override whose base moves its own name only": (
+        "class A:\n    def keep(self, ids):\n        ids = ids.to(self.scores.device)\n"
+        "        self.scores = self.scores.index_select(0, ids)\n\n\n"
+        "class B(A):\n    def keep(self, ids):\n        super().keep(ids)\n"
+        "        self.length = self.length.index_select(0, ids)\n",
+        "class A:\n    def keep(self, ids):\n        ids = ids.to(self.scores.device)\n"
+        "        self.scores = self.scores.index_select(0, ids)\n\n\n"
+        "class B(A):\n    def keep(self, ids):\n        super().keep(ids)\n"
+        "        ids = ids.to(self.scores.device)\n"
+        "        self.length = self.length.index_select(0, ids)\n",
+    ),
+    "back from numpy": (
+        "class Outside:\n    def __init__(self, device):\n        self.device = device\n\n"
+        "    def forward(self, x):\n        out = self.session.run(None, {'x': x.cpu().numpy()})\n"
+        "        logits = [torch.from_numpy(out[0])]\n        return logits\n",
+        "class Outside:\n    def __init__(self, device):\n        self.device = device\n\n"
+        "    def forward(self, x):\n        out = self.session.run(None, {'x': x.cpu().numpy()})\n"
+        "        logits = [torch.from_numpy(out[0]).to(x.device)]\n        return logits\n",
+    ),
+    "an average kept on a device of its own": (
+        "import copy\nclass Ema:\n    def __init__(self, net, device=None):\n"
+        "        self.copy = copy.deepcopy(net)\n        self.device = device\n"
+        "        if device is not None:\n            self.copy.to(device=device)\n\n"
+        "    def update(self, net):\n"
+        "        for mine, theirs in zip(self.copy.parameters(), net.parameters()):\n"
+        "            mine.lerp_(theirs, weight=0.1)\n",
+        "import copy\nclass Ema:\n    def __init__(self, net, device=None):\n"
+        "        self.copy = copy.deepcopy(net)\n        self.device = device\n"
+        "        if device is not None:\n            self.copy.to(device=device)\n\n"
+        "    def update(self, net):\n"
+        "        for mine, theirs in zip(self.copy.parameters(), net.parameters()):\n"
+        "            mine.lerp_(theirs.to(device=self.device), weight=0.1)\n",
+    ),
     "a dropped result": (
         "x = torch.ones(4)\nx.to(device)  # on the device\nprint(model(x))\n",
         "x = torch.ones(4)\nx = x.to(device)  # on the device\nprint(model(x))\n",
@@ -137,6 +227,34 @@ CHANGED = {
 }
 
 SILENT = {
+    "a dataset of tensors that were moved": "x = torch.ones(8, 4).to(device)\n"
+    "for (b,) in DataLoader(torch.utils.data.TensorDataset(x)):\n    model(b)\n",
+    "a dataset that moves its items": "class Data:\n    def __getitem__(self, i):\n"
+    "        return self.x[i].to(device)\n\n\nfor b in DataLoader(Data()):\n    model(b)\n",
+    "several loaders": "def check(net, data_loaders):\n    net.to(device)\n"
+    "    for one in data_loaders:\n        inference(net, one)\n        net(one)\n",
+    "a loader of a class of its own": "def check(net: nn.Module, loader: fast.Loader):\n    net.cuda()\n"
+    "    for x in loader.epoch():\n        net(x)\n",
+    "a step whose caller moves the batch": "class Runner:\n    def step(self, batch):\n"
+    "        batch = batch.to(self.device)\n        return self.net(batch)\n\n"
+    "    def check(self, batch):\n        return self.net(batch)\n\n"
+    "    def all(self):\n        for b in self.data:\n            self.check(b.to(self.device))\n",
+    "a method that hands on to the one that moves": "class Runner:\n    def step(self, batch):\n"
+    "        batch = batch.to(self.device)\n        return self.net(batch)\n\n"
+    "    def check(self, batch):\n        return self.step(batch)\n",
+    "another name is moved by the other": "class Runner:\n    def step(self, batch):\n"
+    "        batch = batch.to(self.device)\n        return self.net(batch)\n\n"
+    "    def check(self, texts):\n        return self.net(texts)\n",
+    "a metric over numpy": "def forward(self, x):\n    return torch.from_numpy(score(x.cpu().numpy()))\n",
+    "an average where its model is": "import copy\nclass Ema:\n    def __init__(self, net):\n"
+    "        self.copy = copy.deepcopy(net)\n\n    def update(self, net):\n"
+    "        for mine, theirs in zip(self.copy.parameters(), net.parameters()):\n"
+    "            mine.lerp_(theirs, weight=0.1)\n",
+    "an average that copies": "import copy\nclass Ema:\n    def __init__(self, net, device):\n"
+    "        self.copy = copy.deepcopy(net)\n        self.device = device\n        self.copy.to(device)\n\n"
+    "    def update(self, net):\n"
+    "        for mine, theirs in zip(self.copy.parameters(), net.parameters()):\n"
+    "            mine.copy_(theirs)\n",
     "moved at the top": "for x, y in loader:\n    x, y = x.to(device), y.to(device)\n    model(x)\n",
     "moved in the call": "for x in loader:\n    model(x.to(device, non_blocking=True))\n",
     "moved by .cuda()": "net = nn.Linear(4, 2).cuda()\nfor x in loader:\n    net(x.cuda())\n",

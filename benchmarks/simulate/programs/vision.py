@@ -27,7 +27,7 @@ def timm_ema():
     model = library.create_model("vit_tiny_patch16_224", img_size=32, num_classes=5).to(DEVICE)
     ema, mix, lossf = (
         ModelEmaV2(model, 0.9),
-        Mixup(num_classes=5, device=DEVICE.type),
+        Mixup(num_classes=5),
         SoftTargetCrossEntropy(),
     )
     x, y = mix(randn(4, 3, 32, 32), randint(5, 4))

@@ -13,7 +13,7 @@ from devfix.findings import Safety, SetArgument
 from devfix.flow import Flow
 from devfix.flow.frame import path_of
 from devfix.loading.devices import DevicesInScope
-from devfix.ranks.remark import Remark
+from devfix.remarks import Remark
 from devfix.source import Source
 
 _DONE = {

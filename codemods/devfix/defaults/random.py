@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from devfix.bindings import Bindings, function_around
 from devfix.findings import AppendCall, Edit, Safety, SetArgument
 from devfix.flow import Flow, torch_api
-from devfix.ranks.remark import Remark
+from devfix.remarks import Remark
 from devfix.source import Source
 
 _SETTERS = ("torch.set_default_device", "torch.set_default_tensor_type")

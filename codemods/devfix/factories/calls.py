@@ -10,6 +10,7 @@ from devfix.factories.making import Making
 from devfix.factories.meetings import Facts, Meeting
 from devfix.factories.operations import (
     FOREIGN,
+    KNOWN,
     REDUCTIONS,
     SHAPING,
     STRICT,
@@ -20,12 +21,15 @@ from devfix.factories.operations import (
     names_device,
     torch_name,
 )
-from devfix.factories.values import OTHER, UNKNOWN, Anchor, Fact, Form, element, listed
+from devfix.factories.values import HERE, OTHER, UNKNOWN, Anchor, Fact, Form, element, listed
 from devfix.flow import torch_api
 from devfix.flow.evidence import looks_like_loss, looks_like_module
 from devfix.flow.frame import path_of
 
 _MOVES = frozenset({"to", "cuda", "cpu", "xpu", "npu", "type", "pin_memory"})
+_TELLING = TENSOR_METHODS - WEAK_METHODS - {"size", "dim", "numel"}
+# What comes from these is on the host.
+_HOSTLY = re.compile(r"(?i)load|read|open|token|processor|dataset|numpy|collat|cpu|prior|image_?to")
 _LENGTHS = re.compile(r"(?:^|[._])\w*len(?:s|gths?)?$")
 _WALKED = frozenset({"enumerate", "zip", "reversed", "list", "tuple", "sorted", "tqdm", "iter"})
 
@@ -50,8 +54,16 @@ class Calls(Making):
             return self._method(node, func, self.ev(func.value), facts)
         if isinstance(func, ast.Name):
             return self._outside(node, func.id, facts)
+        if isinstance(func, ast.Call) and looks_like_loss(
+            self.source.qualified(func.func).rpartition(".")[2]
+        ):
+            return self._loss(node, facts)
         self.ev(func)
         return self._result(facts)
+
+    def _loss(self, node: ast.Call, facts: Facts) -> Fact:
+        """What is compared must be in one place."""
+        return self.combine(node, [(a, self.tensor(a, fact) if k == "" else fact) for a, fact, k in facts])
 
     def _method(self, node: ast.Call, func: ast.Attribute, base: Fact, facts: Facts) -> Fact:
         method = func.attr
@@ -66,13 +78,14 @@ class Calls(Making):
             if method in _MOVES and method != "type":
                 moved = self._move(node, Fact(Form.TENSOR), method, facts)
                 return moved if moved.anchor is not None or method in ("cpu", "pin_memory") else base
-            if base.form is Form.MAYBE and method in TENSOR_METHODS - WEAK_METHODS - {"size", "dim", "numel"}:
-                return _unsure(base)
+            if base.form is Form.MAYBE and method in _TELLING:
+                return self.tensor(func.value, base)
             if looks_like_loss(method):
-                return self.combine(node, [(a, f) for a, f, _ in facts], how="meets")
+                return self._loss(node, facts)
             if base.form is Form.MAYBE and method in ("get", "pop"):
                 return base
-            return self._result([*facts, (func.value, base, "")])
+            result = self._result([*facts, (func.value, base, "")])
+            return HERE if result == UNKNOWN and _HOSTLY.search(path) else result
         if method in _MOVES:
             return self._move(node, base, method, facts)
         if method in torch_api.TO_HOST:
@@ -81,8 +94,10 @@ class Calls(Making):
                 self.on_host(base)
             return OTHER
         if method in torch_api.NOT_TENSOR and method != "backward":
-            return OTHER
+            return Fact(Form.OTHER, anchor=base.anchor)
         if method.startswith("new_"):
+            for _, fact, _ in facts:
+                self.settled |= fact.origins
             told = next((a for a, _, k in facts if k == "device"), None)
             return replace(base, filled=None, flat=None) if told is None else self._at(told)
         if method == "type_as" and facts:
@@ -90,6 +105,8 @@ class Calls(Making):
             return other if other.form is Form.TENSOR else Fact(Form.TENSOR)
         if method in FOREIGN:
             first = facts[0][1] if facts else UNKNOWN
+            if method == "copy_":
+                self.settled |= first.origins
             if method in ("copy_", "fill_") and first.placed and base.stray:
                 self._fill(func.value, base, first)
             return base
@@ -114,6 +131,12 @@ class Calls(Making):
 
     def _move(self, node: ast.Call, base: Fact, method: str, facts: Facts) -> Fact:
         """`x.to(device)`: where it is now."""
+        moved = self._moved(node, base, method, facts)
+        if moved is not base:
+            self.settled |= base.origins
+        return moved
+
+    def _moved(self, node: ast.Call, base: Fact, method: str, facts: Facts) -> Fact:
         free = Fact(Form.TENSOR, flat=base.flat)
         if method in ("cpu", "pin_memory"):
             return free
@@ -162,12 +185,11 @@ class Calls(Making):
     def _own(self, node: ast.Call, path: str, facts: Facts) -> Fact:
         """`self.layer(x)`, `self.method(x)`."""
         assert self.owner is not None
-        tensors = [(a, f) for a, f, _ in facts]
         name = self.owner.layers.get(path, "")
         if "ctc" in path.lower():
             return UNKNOWN
-        if looks_like_loss(path) and sum(f.form is Form.TENSOR for _, f in tensors) > 1:
-            return self.combine(node, tensors)
+        if looks_like_loss(path) and _compared(facts):
+            return self._loss(node, facts)
         if name in torch_api.BARE_MODULES:
             return self.combine(node, [(a, f) for a, f, _ in facts])
         if name:
@@ -186,7 +208,8 @@ class Calls(Making):
         weighted = name in WEIGHTED
         if anchor is None and name in WITH_WEIGHT:
             anchor = Anchor(f"{path}.weight.device")
-        for argument, fact, keyword in facts:
+        spread = [(a, item, k) for a, fact, k in facts for item in (fact.items or (fact,))]
+        for argument, fact, keyword in spread:
             # Lengths are wanted on the CPU by packed sequences, and a number is a number to most.
             if (
                 not fact.stray
@@ -194,12 +217,23 @@ class Calls(Making):
                 or _LENGTHS.search(keyword or path_of(argument))
             ):
                 continue
-            if anchor is None and not weighted:
+            if anchor is None and not weighted and not self._runs(path, name):
                 continue
             at = anchor or Anchor("", False)
             how = "is an input of"
             self.meetings.append(Meeting(fact.origins, node, at, path, how, weighted and at is anchor))
         return Fact(Form.TENSOR, anchor=anchor) if anchor is not None else UNKNOWN
+
+    def _runs(self, path: str, name: str) -> bool:
+        """Is what is called a part of the class that is on a device that the class tells?"""
+        owner = self.owner
+        if owner is not None and getattr(self.scope, "name", "") in owner.started:
+            return False  # at a time when the module is where it is made
+        if owner is None or not path.startswith("self.") or (self.module and not owner.weights):
+            return False
+        if self.module:
+            return name not in torch_api.BARE_MODULES
+        return not name and owner.device
 
     def _outside(self, node: ast.Call, name: str, facts: Facts) -> Fact:
         """A function out of sight."""
@@ -212,6 +246,8 @@ class Calls(Making):
             return facts[0][1]
         if last in ("len", "int", "float", "bool", "str", "range", "isinstance", "hasattr", "round", "print"):
             return OTHER
+        if name.startswith("math."):
+            return OTHER
         if last in ("max", "min", "sum") and "." not in name:
             return UNKNOWN
         if name.startswith("numpy."):
@@ -219,14 +255,14 @@ class Calls(Making):
                 self.hosted |= fact.origins
                 self.on_host(fact)
             return OTHER
-        if (
-            looks_like_loss(last)
-            and "ctc" not in last.lower()
-            and sum(f.form is Form.TENSOR for _, f, _ in facts) > 1
-        ):
-            return self.combine(node, [(a, f) for a, f, _ in facts])
+        if looks_like_loss(last) and "ctc" not in last.lower() and _compared(facts):
+            return self._loss(node, facts)
         if "distributed" in name or name in ("all_reduce", "reduce_tensor"):
             self._collective(node, last, facts)
+        if last in KNOWN and not ("distributed" in name or "parallel" in name):
+            known = [(a, item) for a, fact, _ in facts for item in (fact.items or (fact,))]
+            if any(fact.placed for _, fact in known):
+                return self.combine(node, known)
         if "." not in name:
             followed = self.inside(node, name, facts)
             if followed is not None:
@@ -236,8 +272,5 @@ class Calls(Making):
         return self._result(facts)
 
 
-def _unsure(value: Fact) -> Fact:
-    """Its uses tell that it is a tensor."""
-    if value.anchor is None:
-        return value
-    return Fact(Form.TENSOR, anchor=replace(value.anchor, sure=False))
+def _compared(facts: Facts) -> bool:
+    return sum(fact.form in (Form.TENSOR, Form.MAYBE) for _, fact, _ in facts) > 1

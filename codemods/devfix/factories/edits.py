@@ -17,12 +17,16 @@ _SIZES = frozenset({"len", "int", "size", "dim", "numel"})
 def device_for(source: Source, origin: Origin, meeting: Meeting) -> tuple[str, bool]:
     """The device expression that can be written at the origin, and whether it is sure to be right."""
     wanted = meeting.anchor
+    if origin.terms is not None:
+        term = origin.terms.get(wanted.text)
+        return (term.text, False) if term is not None else ("", False)
     names = origin.names
     for name, fact in names.items():
         if fact.form is Form.DEVICE and fact.anchor is not None and fact.anchor.text == wanted.text:
             if wanted.text and name != wanted.text and "." not in name:
                 return name, wanted.sure
-    placed = [f.anchor for f in names.values() if f.form is Form.TENSOR and f.anchor is not None]
+    tensors = [item for f in names.values() for item in (f.items or (f,))]
+    placed = [f.anchor for f in tensors if f.form is Form.TENSOR and f.anchor is not None]
     if wanted.text.endswith(".weight.device"):
         # A layer runs on what the function is given: that is what people write.
         for anchor in placed:
@@ -61,7 +65,7 @@ def edit_for(source: Source, origin: Origin, device: str) -> Edit:
     """`device=` where the call takes it, another constructor for the old ones, else `.to(...)`."""
     call, span = origin.call, source.span(origin.call)
     move = AppendCall(span, f".to({device})")
-    if origin.name in FROM_HOST:
+    if origin.name in FROM_HOST or origin.inner:
         return move
     if origin.name not in torch_api.LEGACY:
         return SetArgument(span, "device", device)

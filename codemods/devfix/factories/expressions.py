@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import ast
+import re
 from abc import abstractmethod
 from dataclasses import replace
 from typing import Any
 
 from devfix.factories.calls import Calls
 from devfix.factories.operations import names_device
-from devfix.factories.values import MAYBE, OTHER, UNKNOWN, Anchor, Fact, Form, element, join, listed
+from devfix.factories.values import (
+    HERE,
+    MAPPING,
+    MAYBE,
+    OTHER,
+    UNKNOWN,
+    Anchor,
+    Fact,
+    Form,
+    derived,
+    element,
+    join,
+    listed,
+)
 from devfix.flow import torch_api
 from devfix.flow.frame import path_of
 from devfix.placing import about_devices
 
+_LOADED = re.compile(r"(?i)loader$|dataset$")
+_LABELS = re.compile(r"^(?:\w+_)?(?:labels?|targets?|indices|ids|classes)$")
+_SETTINGS = re.compile(r"(?i)config|cfg|args|params|opt")
 _SAME = frozenset({"T", "mT", "H", "data", "grad", "real", "imag"})
 
 
@@ -66,7 +83,9 @@ class Expressions(Calls):
                 return Fact(Form.DEVICE, anchor=Anchor(path, base.placed)) if base.placed else UNKNOWN
             if attribute in _SAME:
                 return base
-            return OTHER if attribute in torch_api.NOT_TENSOR else UNKNOWN
+            if attribute in torch_api.NOT_TENSOR:
+                return Fact(Form.OTHER, anchor=base.anchor)
+            return derived(base)
         if names_device(path):
             value = Fact(Form.DEVICE, anchor=Anchor(path))
             self.names[path] = value
@@ -77,7 +96,21 @@ class Expressions(Calls):
             inner = path_of(node.value)
             if inner in self.owner.layers:
                 return Fact(Form.TENSOR, anchor=Anchor(f"{path}.device"))
-        return MAYBE if base.form is Form.MAYBE else UNKNOWN
+        if path.startswith("self.") and self.module and self._of_module(path):
+            return Fact(Form.TENSOR, anchor=Anchor(f"{path}.device", False))
+        return (
+            HERE if _LOADED.search(path) else replace(MAYBE, anchor=None) if base.form is Form.MAYBE else base
+        )
+
+    def _of_module(self, path: str) -> bool:
+        """What a module has and uses as a tensor goes where it goes, if it is made nowhere on the host."""
+        assert self.owner is not None
+        if path in self.owner.plain or path in self.owner.layers:
+            return False
+        parts = path.split(".")
+        if len(parts) == 3 and parts[2] == "weight":
+            return not _SETTINGS.search(parts[1])
+        return len(parts) == 2 and self.uses.surely(path)
 
     def _x_subscript(self, node: ast.Subscript) -> Fact:
         path = path_of(node)
@@ -93,6 +126,10 @@ class Expressions(Calls):
         if base.form is Form.TENSOR:
             for part in parts:
                 at = self.ev(part)
+                if base.stray and isinstance(part, ast.Name) and _LABELS.match(part.id):
+                    at = self.tensor(part, at)
+                if not base.stray:
+                    self.settled |= at.origins  # any tensor is indexed by one of the CPU
                 if at.placed and base.stray and not at.basic and at.flat is not True:
                     self.meet(node, base, part, at, "is indexed by")
                     return Fact(Form.TENSOR, anchor=at.anchor)
@@ -101,9 +138,13 @@ class Expressions(Calls):
             kept = any(isinstance(p, ast.Slice) or _new_axis(p) for p in parts)
             flat = False if kept else base.flat if index.form is Form.TENSOR else None
             return replace(base, flat=flat, basic=False)
-        if base.form is Form.MAYBE and any(_new_axis(p) for p in parts) and base.anchor is not None:
-            return Fact(Form.TENSOR, anchor=replace(base.anchor, sure=False))
-        return MAYBE if base.form is Form.MAYBE else UNKNOWN
+        if base.form is Form.OTHER:
+            return replace(OTHER, anchor=base.anchor)
+        if base == MAPPING and path:
+            return Fact(Form.TENSOR, anchor=Anchor(f"{self.source.code(node)}.device"))
+        if base.form is Form.MAYBE and (index.placed or any(_new_axis(p) for p in parts)):
+            return self.tensor(node.value, base)
+        return replace(MAYBE, anchor=None) if base.form is Form.MAYBE else derived(base)
 
     def _x_call(self, node: ast.Call) -> Fact:
         return self.call(node)
@@ -114,10 +155,10 @@ class Expressions(Calls):
             return listed((*left.items, *right.items))
         if left.form is Form.TENSOR or right.form is Form.TENSOR:
             strict = isinstance(node.op, ast.MatMult)
+            if strict:
+                left, right = self.tensor(node.left, left), self.tensor(node.right, right)
             return self.combine(node, [(node.left, left), (node.right, right)], strict)
-        if MAYBE.form in (left.form, right.form):
-            return replace(MAYBE, anchor=left.anchor or right.anchor)
-        return OTHER if left.form is Form.OTHER and right.form is Form.OTHER else UNKNOWN
+        return OTHER if left.form is Form.OTHER and right.form is Form.OTHER else derived(left, right)
 
     def _x_compare(self, node: ast.Compare) -> Fact:
         operands = [(part, self.ev(part)) for part in (node.left, *node.comparators)]
@@ -125,7 +166,7 @@ class Expressions(Calls):
             return OTHER
         if any(fact.form is Form.TENSOR for _, fact in operands):
             return self.combine(node, operands)
-        return UNKNOWN
+        return derived(*(fact for _, fact in operands))
 
     def _x_unaryop(self, node: ast.UnaryOp) -> Fact:
         value = self.ev(node.operand)

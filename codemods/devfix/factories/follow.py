@@ -11,16 +11,17 @@ from dataclasses import replace
 from typing import Any
 
 from devfix.factories.expressions import Expressions
+from devfix.factories.helpers import enter
 from devfix.factories.meetings import Facts, Meeting
+from devfix.factories.owners import Owner
 from devfix.factories.returns import returned
-from devfix.factories.scopes import Owner, Scopes
+from devfix.factories.scopes import Scopes
 from devfix.factories.values import OTHER, UNKNOWN, Anchor, Fact, Form, Origin, element, join, listed
 from devfix.flow.frame import path_of
 from devfix.placing import about_devices
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
-_DEPTH = 2  # of functions of the file that are followed into
 
 
 class Follow(Expressions):
@@ -35,12 +36,16 @@ class Follow(Expressions):
         self.meetings: list[Meeting] = []
         self.links: list[frozenset[Origin]] = []
         self.hosted: set[Origin] = set()
+        self.settled: set[Origin] = set()
+        self.kept: list[tuple[Origin, Anchor, ast.expr, str]] = []
         self.cpu: set[str] = set()
         self.default = True
         self.dead = False
         self.returns: list[tuple[ast.Return, Fact]] = []
         self.uses = scopes.uses(scope)
+        self.module = owner is not None and owner.module and not scopes.host(scope)
         self._origins: dict[ast.Call, Origin] = {}
+        self.terms: dict[str, Anchor] | None = None  # of a function that is called: devices of the caller
         self.nested: list[tuple[ast.AST, dict[str, Fact]]] = []
         self.passed: list[tuple[ast.AST, dict[str, Fact]]] = []  # what functions of the file are given
         self.depth = 0
@@ -49,55 +54,30 @@ class Follow(Expressions):
     def run(self) -> None:
         self.block(self.scope.body)  # type: ignore[attr-defined]
         self.meetings += returned(self.source, self.scope, self.names, self.returns)
+        for origin, anchor, node, how in self.kept:
+            if origin not in self.settled:
+                what = anchor.text.removesuffix(".device")
+                self.meetings.append(Meeting(frozenset({origin}), node, anchor, what, how, certain=False))
 
-    def origin(self, node: ast.Call, name: str, names: dict[str, Fact]) -> Origin:
+    def gives(self) -> str:
+        """The name of a function, if what it makes comes out of it, returned or in `self`."""
+        if not isinstance(self.scope, _FUNCTIONS) or self.scope.name == "__init__":
+            return ""
+        facts = [fact for _, fact in self.returns]
+        facts += [fact for name, fact in self.names.items() if name.startswith("self.")]
+        given = any(item.stray for fact in facts for item in (fact.items or (fact,)))
+        return self.scope.name if given else ""
+
+    def origin(
+        self, node: ast.Call, name: str, names: dict[str, Fact], inner: tuple[Origin, ...] = ()
+    ) -> Origin:
         found = self._origins.get(node)
         if found is None:
-            found = self._origins[node] = Origin(node, name, names)
+            found = self._origins[node] = Origin(node, name, names, inner, self.terms)
         return found
 
     def inside(self, node: ast.Call, path: str, facts: Facts) -> Fact | None:
-        callee = self.scopes.callee(path, self.owner)
-        if callee is None or callee is self.scope:
-            return None
-        if any(isinstance(a, ast.Starred) for a in node.args) or any(k == "**" for _, _, k in facts):
-            return None
-        names = dict(self.scopes.parameters(callee))
-        plain = [a.arg for a in (*callee.args.posonlyargs, *callee.args.args)]
-        if path.startswith("self.") and not any(
-            getattr(d, "id", "") == "staticmethod" for d in callee.decorator_list
-        ):
-            plain = plain[1:]
-        given: dict[str, Fact] = {}
-        for at, (_, fact, keyword) in enumerate(facts):
-            if keyword or at < len(plain):
-                given[keyword or plain[at]] = fact
-        self.passed.append((callee, given))
-        if self.depth >= _DEPTH or not any(f.form is Form.TENSOR for f in given.values()):
-            return None
-        names.update((name, fact) for name, fact in given.items() if fact.form is Form.TENSOR)
-        inner = Follow(self.scopes, callee, names, self.owner if path.startswith("self.") else None)
-        inner.depth = self.depth + 1
-        inner.block(callee.body)
-        ours = frozenset(o for f in given.values() for o in f.origins)
-        texts = {f.anchor.text for f in given.values() if f.anchor is not None}
-        for meeting in inner.meetings:
-            if meeting.origins & ours and meeting.anchor.text in texts:
-                self.meetings.append(
-                    replace(
-                        meeting,
-                        origins=meeting.origins & ours,
-                        node=node,
-                        how=f"goes through `{path}` and meets",
-                    )
-                )
-        self.hosted |= inner.hosted & ours
-        result: Fact | None = None
-        for _, fact in inner.returns:
-            result = fact if result is None else join(result, fact)
-        if result is None:
-            return None
-        return _outer(result, ours, texts)
+        return enter(self, node, path, facts)
 
     # --- statements ----------------------------------------------------------------------
 
@@ -161,14 +141,31 @@ class Follow(Expressions):
             for key in [key for key in self.names if key.startswith((f"{path}.", f"{path}["))]:
                 del self.names[key]
             own = value.anchor is not None and value.anchor.root == path
-            if value.form is Form.MAYBE and self.uses.tensor(path):
+            if value.placed and value.anchor is not None and "[" in value.anchor.text and "." not in path:
+                value = replace(value, anchor=Anchor(f"{path}.device"))  # an element has a name now
+            elif value.form is Form.MAYBE and self.uses.tensor(path):
                 anchor = value.anchor if value.anchor is not None and not own else Anchor(f"{path}.device")
                 value = Fact(Form.TENSOR, anchor=replace(anchor, sure=False))
             elif value.form is Form.MAYBE and own:
                 value = UNKNOWN  # `x = f(x)`: what is written as `x.device` is another thing now
+            elif value == UNKNOWN and self.depth == 0 and self.uses.surely(path) and self.uses.once(path):
+                weak = not self.module
+                if not weak or isinstance(self.scope, _FUNCTIONS):
+                    value = Fact(Form.TENSOR, anchor=Anchor(f"{path}.device", False, weak))
             if value.form in (Form.UNKNOWN, Form.MAYBE) and path == "device":
                 value = Fact(Form.DEVICE, anchor=Anchor(path))
             self.names[path] = value
+            if path.startswith("self.") and self.module and value.flat is False:
+                self._keep(target, value)
+
+    def _keep(self, target: ast.expr, value: Fact) -> None:
+        """State of a module that has its size from a tensor."""
+        for origin in value.origins:
+            for node in ast.walk(origin.call):
+                fact = origin.names.get(node.id) if isinstance(node, ast.Name) else None
+                if fact is not None and fact.anchor is not None and not fact.anchor.weak:
+                    self.kept.append((origin, fact.anchor, target, "is kept, with the size of"))
+                    break
 
     def _unpack(self, targets: list[ast.expr], value: Fact) -> None:
         starred = any(isinstance(target, ast.Starred) for target in targets)
@@ -176,7 +173,7 @@ class Follow(Expressions):
             if value.form is Form.LIST and len(value.items) == len(targets) and not starred:
                 self.assign(target, value.items[index])
             elif value.form is Form.OTHER:
-                self.assign(target, OTHER)
+                self.assign(target, value)
             else:
                 self.assign(target, replace(element(value), basic=False))
 
@@ -201,6 +198,8 @@ class Follow(Expressions):
                 self._fill(target.value, base, value)
         elif base.placed and value.stray and indexed and value.flat is False:
             self.meet(target, value, target.value, base, "is written into")
+        elif base.placed:
+            self.settled |= value.origins  # copied
         elif base.stray and value.stray:
             self.links.append(base.origins | value.origins)
 
@@ -359,16 +358,3 @@ class Follow(Expressions):
         if node.value is not None:
             self.returns.append((node, self.ev(node.value)))
         self.dead = True
-
-
-def _outer(value: Fact, ours: frozenset[Origin], texts: set[str]) -> Fact:
-    """What a called function returns, in terms of its caller."""
-    if value.form is Form.LIST:
-        return listed(tuple(_outer(item, ours, texts) for item in value.items))
-    if value.form is not Form.TENSOR:
-        known = value.anchor is not None and value.anchor.text in texts
-        return value if value.form is Form.OTHER or known else UNKNOWN
-    anchor = value.anchor if value.anchor is not None and value.anchor.text in texts else None
-    if value.anchor is not None and anchor is None:
-        return UNKNOWN
-    return replace(value, origins=value.origins & ours, anchor=anchor, filled=None, basic=False)

@@ -6,8 +6,16 @@ import ast
 from dataclasses import replace
 
 from devfix.factories.meetings import Facts, Meeting, Meetings
-from devfix.factories.operations import COLLECTIVES, MADE, REDUCTIONS, STRICT, is_operation
-from devfix.factories.values import MAYBE, OTHER, UNKNOWN, Anchor, Fact, Form, listed
+from devfix.factories.operations import (
+    COLLECTIVES,
+    MADE,
+    PAIRS,
+    REDUCTIONS,
+    STRICT,
+    is_operation,
+    takes_tensor,
+)
+from devfix.factories.values import OTHER, UNKNOWN, Anchor, Fact, Form, derived, listed
 from devfix.flow import torch_api
 from devfix.flow.evidence import looks_like_device
 from devfix.flow.frame import path_of
@@ -49,6 +57,9 @@ class Making(Meetings):
             return flat[0][1]
         # With two bounds, one of them a number, a tensor without dimensions counts as a number.
         clamps = last in ("clamp", "clip") and len(facts) == 2
+        if takes_tensor(name):
+            first = 2 if last in PAIRS else 1
+            flat = [(a, self.tensor(a, f)) for a, f in flat[:first]] + flat[first:]
         result = self.combine(node, flat, last in STRICT or clamps)
         if result.form is not Form.TENSOR:
             return self._result(facts)
@@ -90,8 +101,8 @@ class Making(Meetings):
             return Fact(Form.TENSOR)
         if isinstance(device, ast.Attribute) and device.attr == "device":
             base = self.ev(device.value)
-            if base.form is Form.TENSOR and base.anchor is None:
-                return Fact(Form.TENSOR, base.origins)
+            if base.form is Form.TENSOR and (base.anchor is None or base.origins):
+                return Fact(Form.TENSOR, base.origins, base.anchor)
         elif known.form is Form.TENSOR or known.form is Form.OTHER:
             return Fact(Form.TENSOR)
         if known.form is Form.DEVICE or looks_like_device(code):
@@ -123,14 +134,31 @@ class Making(Meetings):
             if data.form in (Form.MAYBE, Form.UNKNOWN) and last in ("as_tensor", "asarray", "Tensor"):
                 return UNKNOWN  # what is a tensor already stays where it is
         flat = self._flat(node, last, facts)
-        writable = {
+        origin = self.origin(node, name, self.writable())
+        dtype = keywords.get("dtype")
+        if isinstance(dtype, ast.Attribute) and flat is False:
+            like = self.ev(dtype.value)
+            if like.placed and like.anchor is not None and not like.anchor.weak:
+                self.kept.append((origin, like.anchor, node, "follows the type of"))
+        return Fact(Form.TENSOR, frozenset({origin}), flat=flat)
+
+    def writable(self) -> dict[str, Fact]:
+        """What tells of devices here."""
+        found = {
             key: fact
             for key, fact in self.names.items()
-            if fact.form is Form.DEVICE or fact.placed or (fact.form is Form.MAYBE and "." not in key)
+            if fact.form is Form.DEVICE
+            or fact.placed
+            or (fact.form is Form.MAYBE and "." not in key)
+            or (fact.form is Form.LIST and any(item.placed for item in fact.items))
+            or (fact.form is Form.OTHER and fact.anchor is not None)
         }
         if self.owner is not None and self.owner.device:
-            writable.setdefault("self.device", Fact(Form.DEVICE, anchor=Anchor("self.device")))
-        return Fact(Form.TENSOR, frozenset({self.origin(node, name, writable)}), flat=flat)
+            found.setdefault("self.device", Fact(Form.DEVICE, anchor=Anchor("self.device")))
+        if self.owner is not None and self.owner.weights:
+            text = "next(self.parameters()).device"
+            found.setdefault(text, Fact(Form.DEVICE, anchor=Anchor(text)))
+        return found
 
     def _flat(self, node: ast.Call, last: str, facts: Facts) -> bool | None:
         """Has the tensor no dimension?"""
@@ -141,7 +169,7 @@ class Making(Meetings):
             if isinstance(data, _LITERALS):
                 return False
             fact = facts[0][1]
-            if fact.form is Form.LIST:
+            if fact.form is Form.LIST or (fact.form is Form.OTHER and fact.flat is False):
                 return False
             if isinstance(data, (ast.Constant, ast.UnaryOp, ast.BinOp, ast.Compare)):
                 return True
@@ -155,8 +183,4 @@ class Making(Meetings):
 
     def _result(self, facts: Facts) -> Fact:
         """What something out of sight makes of parameters may be a tensor where they are."""
-        given = [f for _, f, _ in facts]
-        anchor = next((f.anchor for f in given if f.placed or (f.form is Form.MAYBE and f.anchor)), None)
-        if anchor is not None and not any(f.stray for f in given):
-            return replace(MAYBE, anchor=anchor)
-        return UNKNOWN
+        return derived(*(item for _, fact, _ in facts for item in (fact.items or (fact,))))

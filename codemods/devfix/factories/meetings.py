@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from devfix.factories.operations import names_device
-from devfix.factories.scopes import Owner
+from devfix.factories.owners import Owner
+from devfix.factories.uses import Uses
 from devfix.factories.values import UNKNOWN, Anchor, Fact, Form, Origin
+from devfix.flow.frame import path_of
 from devfix.source import Source
 
 # Of a call: each argument with its value and its keyword, "" where it is positional.
@@ -32,10 +34,15 @@ class Meetings(ABC):
     """What all parts share: the names of one scope, and `meetings`, what is found."""
 
     source: Source
+    scope: ast.AST
     owner: Owner | None
     names: dict[str, Fact]
+    uses: Uses
+    module: bool  # a method of a module, at work: what it has is on its device
     meetings: list[Meeting]
     links: list[frozenset[Origin]]  # tensors that must stay together
+    settled: set[Origin]  # moved somewhere, or where the CPU is right
+    kept: list[tuple[Origin, Anchor, ast.expr, str]]  # follow a tensor in their type or size, and are kept
     hosted: set[Origin]  # used by the host: numpy and its like
     cpu: set[str]  # device expressions that are the CPU's: numpy takes what is there
     default: bool  # is the default device where torch makes things?
@@ -45,12 +52,22 @@ class Meetings(ABC):
         """The value of an expression."""
 
     @abstractmethod
-    def origin(self, node: ast.Call, name: str, names: dict[str, Fact]) -> Origin:
+    def origin(
+        self, node: ast.Call, name: str, names: dict[str, Fact], inner: tuple[Origin, ...] = ()
+    ) -> Origin:
         """The one origin that stands for a call."""
 
     @abstractmethod
     def inside(self, node: ast.Call, path: str, facts: Facts) -> Fact | None:
         """Follow a call into a function of this file; None where there is none."""
+
+    def tensor(self, node: ast.expr, fact: Fact) -> Fact:
+        """A value where only a tensor can stand: what may be one is one."""
+        if fact.form is not Form.MAYBE:
+            return fact
+        path = path_of(node)
+        anchor = fact.anchor or (Anchor(f"{path}.device") if path else None)
+        return Fact(Form.TENSOR, anchor=replace(anchor, sure=False)) if anchor is not None else fact
 
     def combine(
         self,

@@ -23,6 +23,13 @@ LEGACY_DTYPES = {
 
 # Packages that hand on torch's functions under their own names.
 ALIASES = frozenset({"kornia.core"})
+# Operations of other packages, by their last names.
+KNOWN = frozenset(
+    {
+        "scatter", "scatter_add", "scatter_mean", "scatter_max", "scatter_min", "scatter_sum", "coalesce",
+        "scatter_softmax", "segment_csr", "segment_coo", "spmm", "spspmm", "softmax", "index_sort",
+    }
+)  # fmt: skip
 # Send tensors to other processes: over NCCL they must be on the GPU.
 COLLECTIVES = frozenset(
     {
@@ -52,7 +59,18 @@ STRICT = frozenset(
     {
         "cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "row_stack",
         "quantile", "nanquantile", "meshgrid", "block_diag", "cartesian_prod", "index_select",
-        "gather", "take_along_dim", "searchsorted", "isin", "matmul", "mm", "bmm",
+        "gather", "take_along_dim", "searchsorted", "isin", "matmul", "mm", "bmm", "mv", "linear", "embedding",
+        "cross_entropy", "nll_loss", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+        "grid_sample", "layer_norm", "batch_norm", "cdist", "bucketize", "embedding_bag",
+    }
+)  # fmt: skip
+# Their first two arguments are tensors.
+PAIRS = frozenset(
+    {
+        "matmul", "mm", "bmm", "mv", "dot", "cdist", "cosine_similarity", "maximum", "minimum", "mse_loss",
+        "l1_loss", "smooth_l1_loss", "huber_loss", "cross_entropy", "nll_loss", "binary_cross_entropy",
+        "binary_cross_entropy_with_logits", "kl_div", "linear", "conv1d", "conv2d", "conv3d", "embedding",
+        "logical_and", "logical_or", "equal", "allclose", "searchsorted", "grid_sample",
     }
 )  # fmt: skip
 # Functions and methods that take tensors from anywhere, or give none.
@@ -68,7 +86,7 @@ FOREIGN = frozenset(
 )  # fmt: skip
 # Roots below torch whose functions are no operations over tensors.
 _OPERATIONS = re.compile(
-    r"torch\.(?:(?:nn\.functional|linalg|fft|special|functional|Tensor|_C\._nn)\.)?[a-z_]\w*$"
+    r"torch\.(?:(?:nn\.functional|linalg|fft|special|functional|Tensor|_C\._nn)\.)?[a-z]\w*$"
     r"|torch\.autograd\.(?:grad|backward)$"
 )
 _NO_OPERATIONS = torch_api.NOT_TENSOR_CALLS | {"torch.randint_like", "torch.split_with_sizes"}
@@ -91,14 +109,14 @@ TENSOR_METHODS = frozenset(
         "scatter_add_", "gather", "index_select", "bmm", "type_as", "new_zeros", "new_ones", "new_tensor",
         "new_full", "new_empty", "unbind", "narrow", "numel", "is_cuda", "float", "is_floating_point",
         "requires_grad", "requires_grad_", "topk", "unfold", "matmul", "size", "dim", "bool", "masked_select",
-        "clamp", "device", "get_device", "repeat_interleave", "cuda", "view", "nelement",
+        "t", "clamp", "device", "get_device", "repeat_interleave", "cuda", "view", "nelement",
     }
 )  # fmt: skip
 # Of those, the ones that something else may have as well: alone they are too little.
 WEAK_METHODS = frozenset(
     {"[]", "shape", "device", "cuda", "float", "view", "requires_grad_", "requires_grad", "bool"}
 )
-CALLED_ONLY = frozenset({"size", "dim", "expand", "view", "float", "bool", "scatter", "long"})
+CALLED_ONLY = frozenset({"t", "size", "dim", "expand", "view", "float", "bool", "scatter", "long"})
 # Layers with parameters, so that their inputs must be where they are.
 WEIGHTED = frozenset(
     f"torch.nn.{name}"
@@ -110,6 +128,8 @@ WEIGHTED = frozenset(
         "Transformer",
     ]
 )  # fmt: skip
+# Layers of layers.
+CONTAINERS = frozenset({"torch.nn.Sequential"})
 # Of those, the ones whose `weight` tells where they are.
 WITH_WEIGHT = frozenset(
     f"torch.nn.{name}" for name in ["Linear", "Embedding", "Conv1d", "Conv2d", "LayerNorm"]

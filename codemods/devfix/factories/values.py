@@ -21,11 +21,13 @@ class Form(Enum):
 class Anchor:
     """A device that is not the default one: `text` is how it is written (`x.device`, `device`).
 
-    `sure`: it surely is a tensor, and never None.
+    `sure`: it surely is a tensor, and never None. `weak`: where it comes from is out of sight, so that it
+    only tells of those whose size is read from it.
     """
 
     text: str
     sure: bool = True
+    weak: bool = False
 
     @property
     def root(self) -> str:
@@ -34,21 +36,29 @@ class Anchor:
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """A call that makes a tensor on the default device; `names` is what could be written there."""
+    """A call that makes a tensor on the default device; `names` is what could be written there.
+
+    `inner`: it is a call of a function of the file, which makes these; `terms`: of a tensor made in a
+    function that is called, how the devices of the caller are written there.
+    """
 
     call: ast.Call
     name: str
     names: Mapping[str, Fact] = field(default_factory=dict)
+    inner: tuple[Origin, ...] = ()
+    terms: Mapping[str, Anchor] | None = None
 
 
 @dataclass(frozen=True)
 class Fact:
     """One value.
 
+    - `anchor` of no tensor: it is a size of what is there.
     - `origins`: it may be one of these, and so on the default device; `anchor`: or where this says.
     - `flat`: True where it has no dimension, False where it has one, None where that is not known.
     - `filled`: device data was written to it, from there.
-    - `basic`: an element of something: as an index it is a number, or a tensor without dimensions.
+    - `basic`: an element of something: as an index it is a number, or a tensor without dimensions;
+      and what tells HERE from UNKNOWN, MAPPING from MAYBE.
     - `items`: of a list or tuple.
     """
 
@@ -71,8 +81,10 @@ class Fact:
 
 
 UNKNOWN = Fact(Form.UNKNOWN)
+HERE = Fact(Form.UNKNOWN, basic=True)  # made of what the host has, by something out of sight
 OTHER = Fact(Form.OTHER)
 MAYBE = Fact(Form.MAYBE)
+MAPPING = Fact(Form.MAYBE, basic=True)  # a dictionary of tensors
 _MOST_ITEMS = 12
 
 
@@ -84,6 +96,8 @@ def join(a: Fact, b: Fact) -> Fact:
         if one.form is Form.OTHER and other.form is not Form.DEVICE:
             return other  # None or a number in one arm: it is not that where it meets a tensor
     if a.form is not b.form:
+        if HERE in (a, b) and not (a.stray or b.stray):
+            return HERE
         for one, other in ((a, b), (b, a)):
             if one.placed and other.form is Form.MAYBE and other.anchor is not None:
                 return replace(one, anchor=replace(other.anchor, sure=False), flat=None)
@@ -127,4 +141,16 @@ def element(value: Fact) -> Fact:
         for item in value.items[1:]:
             result = join(result, item)
         return result
-    return MAYBE if value.form is Form.MAYBE else UNKNOWN
+    return derived(value)
+
+
+def derived(*values: Fact) -> Fact:
+    """What something out of sight makes of these."""
+    if any(value == HERE or value.stray for value in values):
+        return HERE
+    anchors = [v.anchor for v in values if v.anchor and v.form in (Form.TENSOR, Form.MAYBE)]
+    if anchors:
+        return replace(MAYBE, anchor=anchors[0])
+    if any(value.form is Form.MAYBE for value in values):
+        return MAYBE
+    return HERE if any(value.form is Form.TENSOR for value in values) else UNKNOWN

@@ -258,9 +258,9 @@ class Expressions(Calls):
         self.assign(node.target, value, node.value)
         return value
 
-    def _yield(self, node: ast.Yield) -> Value:
+    def _yield(self, node: ast.Yield | ast.YieldFrom) -> Value:
         value = self.ev(node.value) if node.value is not None else UNKNOWN
-        self.yields.append(self.element(value) if node.__class__ is ast.YieldFrom else value)
+        self.yields.append(self.element(value) if isinstance(node, ast.YieldFrom) else value)
         return UNKNOWN
 
     def element(self, value: Value) -> Value:

@@ -32,6 +32,7 @@ from devfix.flow.lattice import (
     Value,
     Where,
     fresh_identity,
+    join,
     replace,
 )
 

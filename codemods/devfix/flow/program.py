@@ -30,7 +30,6 @@ from devfix.flow.lattice import (
     Value,
     Where,
     fresh_identity,
-    join,
     replace,
 )
 from devfix.flow.outside import OUTSIDE, Bases, Outside, judged

@@ -26,7 +26,7 @@ _NOT_MEANT = frozenset({"__init__", "__call__", "__getitem__", "forward", "to", 
 # What an object holds besides networks.
 _NO_NETWORK = (
     "tokenizer", "hparams", "log", "process", "transform", "metric", "collate", "writer", "augment", "fn",
-    "device", "config", "args",
+    "device", "config", "args", "prepar",
 )  # fmt: skip
 
 
@@ -278,7 +278,9 @@ def _found(source: Source, run: ast.Call, method: Method, name: str, move: _Move
     first = (
         around(source, run)[-1] if overriding else _first_read(method, name, guards, around(source, run)[-1])
     )
-    text = f"{name} = {ast.unparse(move.value)}"
+    code = source.code(move.value)
+    moved = ast.unparse(move.value) if "\n" in code else code
+    text = f"{name} = {moved}"
     parts: list[ast.AST] = [move.value]
     if guards:
         inside = any(move.statement in ast.walk(one) for one in guards[0].body)

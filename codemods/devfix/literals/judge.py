@@ -183,7 +183,7 @@ class _Judge:
         sites = [s for s in sites if kept(self.source, guard, s) and self._receiver(s) != guard.path]
         if not sites:
             return
-        other = guard.path.removesuffix(".device")
+        other = guard.path if guard.path == "self.device" else guard.path.removesuffix(".device")
         why = f"is meant to join `{other}`, but goes to the current GPU, which may be another one"
         whole = self._whole(guard, sites, guard.device)
         if whole is not None:

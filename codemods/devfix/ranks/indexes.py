@@ -11,7 +11,7 @@ from devfix.findings import AppendCall, Edit, Related, ReplaceExpression
 from devfix.flow import Flow
 from devfix.flow.events import Event, What
 from devfix.flow.lattice import Kind, Place
-from devfix.ranks.remark import Remark
+from devfix.remarks import Remark
 
 _INDEXED = re.compile(r"cuda:(\d+)$")
 # Two numbers in one file, or a number and none.

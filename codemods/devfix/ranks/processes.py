@@ -21,7 +21,7 @@ from devfix.flow.events import Event, What
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Place
 from devfix.placing import bound_before
-from devfix.ranks.remark import Remark
+from devfix.remarks import Remark
 from devfix.source import Source
 
 # What sets a process's GPU, or leaves it but one.

@@ -11,7 +11,7 @@ from devfix.findings import DeleteStatement, Edit, InsertStatement, Related
 from devfix.flow import Flow
 from devfix.flow.lattice import Kind
 from devfix.placing import around, bound_before, follows, steady
-from devfix.ranks.remark import Remark
+from devfix.remarks import Remark
 from devfix.source import Source
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"

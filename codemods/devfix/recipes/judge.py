@@ -32,6 +32,7 @@ class Case:
     unlisted: bool = False  # the script takes it from `self.modules`, where it is not
     weighted: bool = True  # it has parameters, and not only buffers
     known: bool = True  # its class was read
+    like: str = ""  # its class is not in view, but this entry of it is listed
     move: ast.Call | None = None  # moves nothing unless a device is given on the command line
 
 
@@ -137,6 +138,8 @@ class Judge:
         weighted, raw = self._matters(name, uses)
         if uses and (weighted or raw):
             return Case(name, name, found, uses[0], weighted=weighted)
+        if uses and (like := self._listed_alike(name)):
+            return Case(name, name, found, uses[0], known=False, like=like)
         if not weighted:
             return None
         used = {self.recipe.target(use.name): use for use in found.uses}
@@ -144,6 +147,17 @@ class Judge:
             if not found.moves(holder):
                 return Case(name, name, found, used[holder], holder=holder)
         return None
+
+    def _listed_alike(self, name: str) -> str:
+        """A listed entry of the same class, where that class is not in view."""
+        recipe, dotted = self.recipe, self.recipe.made(name)
+        if dotted.startswith("torch.") or self.library.find(dotted) is not None or recipe.modules is None:
+            return ""
+        for _, value in recipe.modules.pairs:
+            for other in recipe.referred(value):
+                if recipe.made(other) == dotted:
+                    return other
+        return ""
 
     def _device_may_be_none(self) -> bool:
         """Has speechbrain's own class of options no device unless one is given?"""

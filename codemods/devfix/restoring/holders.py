@@ -50,7 +50,17 @@ class Holder:
 
 def candidates(source: Source) -> list[int]:
     """The lines that may hold one."""
-    return lines_with(source, *_PATTERNS)
+    restoring = (re.compile(rf"\b{name}\(") for name in sorted(_restoring(source)))
+    return lines_with(source, *_PATTERNS, *restoring)
+
+
+def _restoring(source: Source) -> set[str]:
+    """The functions and methods of the file that restore something."""
+    return {
+        node.name
+        for node in source.definitions
+        if not isinstance(node, ast.ClassDef) and ".load_state_dict(" in source.code(node)
+    } - {"__init__", "main", "load_state_dict"}
 
 
 def holders(flow: Flow, scope: Scope, lines: list[int], bindings: Bindings) -> Iterator[Holder]:
@@ -63,6 +73,7 @@ def holders(flow: Flow, scope: Scope, lines: list[int], bindings: Bindings) -> I
             found = _restored(flow, scope, call, path_of(func.value), bindings)
         else:
             found = _averaged(flow, scope, call) or _filled(flow, scope, call, bindings)
+            found = found or _by_function(flow, scope, call, bindings)
         if found is not None:
             yield found
 
@@ -81,6 +92,39 @@ def _restored(flow: Flow, scope: Scope, call: ast.Call, path: str, bindings: Bin
         return None
     modules = tuple(_given(flow.source, scope, made, bindings))
     return Holder(call, path, f"the state of `{path}`", modules, True) if modules else None
+
+
+def _by_function(flow: Flow, scope: Scope, call: ast.Call, bindings: Bindings) -> Holder | None:
+    """`resume(net, optimizer, path)` and `self.resume(path)`, by functions of the file that restore it."""
+    source, name = flow.source, path_of(call.func)
+    last = name.rpartition(".")[2]
+    method = name == f"self.{last}"
+    if not method and name != last:
+        return None
+    for function in source.definitions:
+        if isinstance(function, ast.ClassDef) or function.name != last:
+            continue
+        owner = source.parents[function]
+        if owner is not (scope.owner if method else source.tree):
+            continue
+        text = source.code(function)
+        names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+        if method:
+            paths = set(re.findall(r"(?<![\w.])(self\.\w+)\.load_state_dict\(", text))
+        else:
+            given = dict(zip(names, call.args, strict=False)) | {
+                k.arg: k.value for k in call.keywords if k.arg
+            }
+            paths = {
+                path_of(value)
+                for parameter, value in given.items()
+                if re.search(rf"(?<![\w.]){parameter}\.load_state_dict\(", text)
+            }
+        for path in sorted(paths):
+            found = _restored(flow, scope, call, path, bindings)
+            if found is not None:
+                return found
+    return None
 
 
 def _filled(flow: Flow, scope: Scope, call: ast.Call, bindings: Bindings) -> Holder | None:

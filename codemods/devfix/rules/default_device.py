@@ -12,7 +12,7 @@ from devfix.defaults.constructors import LIBRARIES
 from devfix.defaults.examples import EXAMPLES
 from devfix.findings import Finding
 from devfix.flow import Flow, torch_api
-from devfix.ranks.remark import Remark
+from devfix.remarks import Remark
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,4 @@ class DefaultDevice(Codemod):
         if any(what.partition(".")[0] in LIBRARIES for what in flow.source.imports.values()):
             remarks += library.left_out(flow)
         for remark in remarks:
-            yield self.finding(
-                remark.span,
-                remark.message,
-                title=remark.title,
-                edits=remark.edits,
-                safety=remark.safety,
-                related=remark.related,
-            )
+            yield remark.finding(self)

@@ -84,6 +84,8 @@ def _message(case: Case, unless: str) -> str:
         )
     else:
         text = f"`{case.entry}` is not under `modules:`, so it stays on the CPU, and {where}, runs it there"
+    if case.like:
+        text += f", and `{case.like}` of the same class is listed"
     return f"{text}; the fix assumes that {unless}" if unless else text
 
 

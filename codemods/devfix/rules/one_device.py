@@ -12,7 +12,7 @@ from devfix.findings import Finding, Safety
 from devfix.flow import Flow
 from devfix.flow.events import What
 from devfix.ranks import indexes, processes, visible
-from devfix.ranks.remark import Remark
+from devfix.remarks import Remark
 
 _PARALLEL = ("DataParallel",)
 _DISTRIBUTED = ("DistributedDataParallel", "DDP")
@@ -108,14 +108,7 @@ print(len(y))
 
     def check(self, flow: Flow) -> Iterator[Finding]:
         for remark in self._remarks(flow):
-            yield self.finding(
-                remark.span,
-                remark.message,
-                title=remark.title if remark.edits else "",
-                edits=remark.edits,
-                safety=remark.safety,
-                related=remark.related,
-            )
+            yield remark.finding(self)
 
     def _remarks(self, flow: Flow) -> Iterator[Remark]:
         text = flow.source.text

@@ -15,7 +15,7 @@ from devfix.factories.meetings import Meeting
 from devfix.factories.operations import LASTS
 from devfix.factories.scopes import Scopes
 from devfix.factories.values import Fact, Origin
-from devfix.findings import Edit, Finding, Related, Safety
+from devfix.findings import Edit, Finding, Related, Safety, Span
 from devfix.flow import Flow, torch_api
 from devfix.inputs.strays import groups_of
 from devfix.names import Names
@@ -227,22 +227,32 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
         if any(call in source.text for call in torch_api.DEFAULT_DEVICE_CALLS):
             return
         scopes = Scopes(source)
-        makers = scopes.makers()
-        taken = _inputs(flow)
+        roots = scopes.roots()
+        if not roots:
+            return
         around = scopes.globals()
-        follows = [
-            follow
-            for scope in sorted(makers, key=lambda node: getattr(node, "lineno", 0))
-            for follow in _followed(scopes, scope, around)
-        ]
+        follows = [follow for scope in roots for follow in _followed(scopes, scope, around)]
+        escaping = sorted({follow.gives() for follow in follows} - {""})
+        callers = [scope for scope in scopes.callers(escaping) if scope not in roots]
+        follows += [follow for scope in callers for follow in _followed(scopes, scope, around)]
         host: set[tuple[ast.AST, str]] = set()  # parameters that are given tensors of the default device
+        others: set[tuple[ast.AST, str]] = set()
         for follow in follows:
             for callee, given in follow.passed:
-                host.update((callee, f"{name}.device") for name, fact in given.items() if fact.stray)
+                for name, fact in given.items():
+                    (host if fact.stray else others).add((callee, f"{name}.device"))
+        host -= others
+        if not any(follow.meetings for follow in follows):
+            return
+        taken = _inputs(flow)
+        known: set[Span] = set()
         for follow in follows:
-            if any(scopes.host(node) for node in _functions_around(source, follow.scope)):
+            if scopes.hosted(follow.scope):
                 continue
-            yield from self._report(follow, taken, host)
+            for finding in self._report(follow, taken, host):
+                if finding.span not in known:  # a helper may be found from several callers
+                    known.add(finding.span)
+                    yield finding
 
     def _report(
         self, follow: Follow, taken: set[ast.AST], host: set[tuple[ast.AST, str]]
@@ -253,20 +263,28 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
             for origin in meeting.origins:
                 if meeting.anchor.text in follow.cpu or _moved_later(follow, meeting):
                     continue
+                if meeting.anchor.weak and not _sized(origin, meeting):
+                    continue
                 if origin.call in taken or (follow.scope, meeting.anchor.text) in host:
                     continue
                 known = seen.get(origin)
                 if known is None or (meeting.certain and not known.certain):
                     seen[origin] = meeting
         for origin, meeting in sorted(seen.items(), key=lambda item: source.span(item[0].call)):
+            leaves = [(leaf, device_for(source, leaf, meeting)[0]) for leaf in _leaves(origin)]
+            if leaves and all(device for _, device in leaves):
+                for leaf, device in leaves:
+                    yield self._found(source, leaf, meeting, device, (edit_for(source, leaf, device),), False)
+                continue
             device, sure = device_for(source, origin, meeting)
-            if not device:
+            if leaves and not origin.name and meeting.certain and meeting.anchor.sure:
+                for leaf, _ in leaves:
+                    yield self._found(source, leaf, meeting, "", (), False)
+            if not device or not origin.name:
                 continue  # where no device can be named, the other tensor is mostly made from this one
-            span = source.span(origin.call)
-            name = origin.name
-            edits: tuple[Edit, ...] = (edit_for(source, origin, device),) if device else ()
+            edits: tuple[Edit, ...] = (edit_for(source, origin, device),)
             for link in follow.links:
-                if origin in link and device:
+                if origin in link:
                     edits += tuple(
                         edit_for(source, other, device)
                         for other in link
@@ -277,15 +295,42 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
                 if not safe:
                     continue
                 edits = ()  # the host needs it as well, where it is
-            where = f", which is on `{meeting.anchor.text}`" if meeting.anchor.text else ""
-            yield self.finding(
-                span,
-                f"`{name}` makes a tensor on the CPU; it {meeting.how} `{_short(meeting.other)}`{where}",
-                title=f"make it on `{device}`",
-                edits=edits,
-                safety=Safety.SAFE if safe else Safety.UNSAFE,
-                related=(Related(source.span(meeting.node), "they come together here"),),
-            )
+            yield self._found(source, origin, meeting, device, edits, safe)
+
+    def _found(
+        self,
+        source: Source,
+        origin: Origin,
+        meeting: Meeting,
+        device: str,
+        edits: tuple[Edit, ...],
+        safe: bool,
+    ) -> Finding:
+        where = f", which is on `{meeting.anchor.text}`" if meeting.anchor.text else ""
+        return self.finding(
+            source.span(origin.call),
+            f"`{origin.name}` makes a tensor on the CPU; it {meeting.how} `{_short(meeting.other)}`{where}",
+            title=f"make it on `{device}`" if device else "",
+            edits=edits,
+            safety=Safety.SAFE if safe else Safety.UNSAFE,
+            related=(Related(source.span(meeting.node), "they come together here"),),
+        )
+
+
+def _sized(origin: Origin, meeting: Meeting) -> bool:
+    """Is the size of a new tensor read from what is where the meeting is?"""
+    for node in ast.walk(origin.call):
+        if isinstance(node, ast.Name) and (fact := origin.names.get(node.id)) is not None:
+            if fact.anchor is not None and fact.anchor.text == meeting.anchor.text:
+                return True
+    return False
+
+
+def _leaves(origin: Origin) -> list[Origin]:
+    """What a called function makes, where it makes it."""
+    if not origin.inner:
+        return []
+    return [leaf for one in origin.inner for leaf in (_leaves(one) or [one])]
 
 
 def _followed(scopes: Scopes, scope: ast.AST, names: dict[str, Fact]) -> Iterator[Follow]:
@@ -310,13 +355,6 @@ def _moved_later(follow: Follow, meeting: Meeting) -> bool:
     end = len(source.text) if isinstance(follow.scope, ast.Module) else source.span(follow.scope).end
     after = source.text[source.span(meeting.node).end : end]
     return bool(re.search(rf"\b{root}\.(?:to\((?:self\.)?(?:\w+\.)?device\w*\b(?!\.type)|cuda\()", after))
-
-
-def _functions_around(source: Source, node: ast.AST) -> Iterator[ast.AST]:
-    up: ast.AST | None = node
-    while up is not None:
-        yield up
-        up = source.enclosing(up, *_FUNCTIONS)
 
 
 def _inputs(flow: Flow) -> set[ast.AST]:

@@ -132,13 +132,17 @@ def _move_of(node: ast.expr) -> ast.Call | None:
 def handed_over(flow: Flow, bindings: Callable[[], Bindings]) -> Iterator[Left]:
     """`calc_loss(batch, model, device)` of a module never moved, where others of its class are moved."""
     moved: dict[str, Event] = {}
+    placed: set[int] = set()
     for event in flow.events(What.MOVE):
+        placed.update((event.value.identity, *event.value.arms))
         if event.detail == "module" and event.value.name and event.place and event.place.on_device:
             moved.setdefault(event.value.name, event)
     source = flow.source
     seen: set[ast.expr] = set()
     for event in flow.events(What.USE):
         if not event.detail.startswith("passed to") or event.value.bare or event.via:
+            continue
+        if not placed.isdisjoint((event.value.identity, *event.value.arms)):
             continue
         name, place = event.value.name, flow.value(event.node).place
         if place.where is not Where.DEFAULT or event.scope.host or event.scope.owned:

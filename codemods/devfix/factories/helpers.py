@@ -1,0 +1,90 @@
+"""Calls of functions of the file: what they are given may meet others there, what they make comes back."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from devfix.factories.meetings import Facts
+from devfix.factories.values import HERE, MAYBE, UNKNOWN, Anchor, Fact, Form, Origin, join, listed
+
+if TYPE_CHECKING:
+    from devfix.factories.follow import Follow
+
+_DEPTH = 2
+
+
+def enter(follow: Follow, node: ast.Call, path: str, facts: Facts) -> Fact | None:
+    """Follow a call; None where nothing is learnt from it."""
+    callee = follow.scopes.callee(path, follow.owner)
+    if callee is None or callee is follow.scope:
+        return None
+    if any(isinstance(a, ast.Starred) for a in node.args) or any(k == "**" for _, _, k in facts):
+        return None
+    method = path.startswith("self.")
+    plain = [a.arg for a in (*callee.args.posonlyargs, *callee.args.args)]
+    if method and not any(getattr(d, "id", "") == "staticmethod" for d in callee.decorator_list):
+        plain = plain[1:]
+    given: dict[str, Fact] = {}
+    for at, (_, fact, keyword) in enumerate(facts):
+        if keyword or at < len(plain):
+            given[keyword or plain[at]] = fact
+    follow.passed.append((callee, given))
+    makes = callee in follow.scopes.makers
+    if follow.depth >= _DEPTH or not (makes or any(f.form is Form.TENSOR for f in given.values())):
+        return None
+    names = dict(follow.scopes.parameters(callee))
+    own = {name: fact.anchor for name, fact in names.items() if fact.anchor is not None}
+    texts = {f.anchor.text for f in given.values() if f.anchor is not None}
+    # What is written the same here and there need not be the same.
+    names.update((name, MAYBE) for name, anchor in own.items() if anchor.text in texts)
+    names.update((name, fact) for name, fact in given.items() if fact.form is Form.TENSOR)
+    if method:
+        names.update((key, fact) for key, fact in follow.names.items() if key.startswith("self."))
+    inner = type(follow)(follow.scopes, callee, dict(names), follow.owner if method else None)
+    inner.depth = follow.depth + 1
+    inner.terms = {
+        fact.anchor.text: own.get(name) or Anchor(f"{name}.device", False)
+        for name, fact in given.items()
+        if fact.anchor is not None and fact.form in (Form.TENSOR, Form.DEVICE)
+    }
+    inner.block(callee.body)
+    ours = frozenset(o for f in given.values() for o in f.origins)
+    for meeting in inner.meetings:
+        if meeting.origins & ours and meeting.anchor.text in texts:
+            how = f"goes through `{path}` and meets"
+            follow.meetings.append(replace(meeting, origins=meeting.origins & ours, node=node, how=how))
+    follow.hosted |= inner.hosted & ours
+    if method:
+        for key, fact in inner.names.items():
+            if key.startswith("self.") and inner.names[key] is not names.get(key):
+                follow.names[key] = _outer(follow, node, "", fact, ours, texts)
+    result: Fact | None = None
+    for _, fact in inner.returns:
+        result = fact if result is None else join(result, fact)
+    if result is None:
+        return None
+    return _outer(follow, node, path, result, ours, texts)
+
+
+def _outer(
+    follow: Follow, node: ast.Call, path: str, value: Fact, ours: frozenset[Origin], texts: set[str]
+) -> Fact:
+    """What a called function returns, in terms of its caller."""
+    if value.form is Form.LIST:
+        # What is returned in a list cannot be moved by its caller at once.
+        items = (_outer(follow, node, "", item, ours, texts) for item in value.items)
+        return listed(tuple(items))
+    if value.form is not Form.TENSOR:
+        known = value.anchor is not None and value.anchor.text in texts
+        return value if value.form is Form.OTHER or value == HERE or known else UNKNOWN
+    anchor = value.anchor if value.anchor is not None and value.anchor.text in texts else None
+    if value.anchor is not None and anchor is None:
+        return UNKNOWN
+    made = value.origins - ours
+    origins = value.origins & ours
+    if made and not origins and anchor is None:
+        inner = tuple(sorted(made, key=lambda origin: origin.call.lineno))
+        origins = frozenset({follow.origin(node, path, follow.writable(), inner)})
+    return replace(value, origins=origins, anchor=anchor, filled=None, basic=False)

@@ -1,0 +1,93 @@
+// A finding beside its hunk: what, why, where else, and the two buttons.
+
+const SAFETY = { safe: 'safe', unsafe: 'unsafe', manual: 'manual', none: 'no repair' };
+
+function paragraphs(text) {
+  return text.split(/\n\s*\n/).map((part) => make('p', {}, ...prose(part.replace(/\s+/g, ' '))));
+}
+
+function about(codemod) {
+  const found = codemods[codemod];
+  if (!found || !found.title) return '';
+  const parts = [['What it does', found.what], ['Why is this bad?', found.bad], ['When its fixes are safe', found.safety]];
+  const box = make('details', { class: 'about' }, make('summary', {}, `What is ${codemod}?`));
+  box.addEventListener('toggle', () => {
+    if (box.childElementCount > 1) return;
+    box.append(make('p', {}, ...prose(found.title)));
+    for (const [title, text] of parts) if (text) box.append(make('h5', {}, title), ...paragraphs(text));
+  });
+  return box;
+}
+
+function relatedItem(finding, one) {
+  const linked = one.file >= 0 && one.line >= 0;
+  const elsewhere = one.file >= 0 && one.line < 0 && one.file !== finding.file;
+  const where = linked
+    ? make('a', { href: `#line-${one.file}-${one.line}` }, one.where)
+    : elsewhere
+      ? make('a', { href: `#file-${one.file}` }, one.where)
+      : one.where;
+  return make('li', {}, one.message, where ? ' — ' : '', where, one.code && make('code', { class: 'quote' }, one.code));
+}
+
+function card(number) {
+  const finding = findings[number];
+  const title = make(
+    'h4',
+    { id: `title-${number}` },
+    make('span', { class: 'number' }, `#${number + 1}`),
+    ' ',
+    make('span', { class: 'codemod' }, finding.codemod),
+    ' ',
+    make('span', { class: `badge ${finding.safety}` }, SAFETY[finding.safety]),
+  );
+  const box = make('section', { class: 'card', id: `fix-${number}`, tabindex: '-1', 'aria-labelledby': `title-${number}` }, title);
+  const place = [finding.where, finding.scope && `in ${finding.scope}`].filter(Boolean).join(' ');
+  box.append(make('p', { class: 'place' }, place), make('p', { class: 'message' }, ...prose(finding.message)));
+  if (finding.related.length) box.append(make('ul', { class: 'relations' }, ...finding.related.map((one) => relatedItem(finding, one))));
+  if (finding.title) box.append(make('p', { class: 'repair' }, make('span', { class: 'label' }, finding.safety === 'manual' ? 'Proposal' : 'Fix'), ' ', ...prose(finding.title)));
+  if (finding.also.length) {
+    const links = finding.also.flatMap((file, at) => [at ? ', ' : '', make('a', { href: `#file-${file}` }, files[file].name)]);
+    box.append(make('p', { class: 'also' }, 'Together with ', ...links, ': all of it, or none.'));
+  }
+  if (finding.after.length) {
+    const links = finding.after.flatMap((other, at) => [at ? ', ' : '', make('a', { href: `#fix-${other}` }, `#${other + 1}`)]);
+    box.append(make('p', { class: 'also' }, 'Touches the same code as ', ...links, ', and is shown here once that is rejected. If both are accepted, devfix works this one out anew on top of it.'));
+  }
+  if (finding.verdict) box.append(make('p', { class: 'verdict' }, make('span', { class: 'label' }, 'Smoke test'), ' ', finding.verdict));
+  if (finding.edits.length) box.append(make('p', { class: 'also' }, 'Its lines cannot be told apart in this file. It writes:'), make('pre', {}, finding.edits.join('\n⋯\n')));
+  if (finding.why) box.append(make('p', { class: 'why' }, finding.why));
+  else {
+    const buttons = [['accepted', 'Accept', 'a'], ['rejected', 'Reject', 'r']].map(([what, name, key]) => {
+      const button = make('button', { type: 'button', class: what, 'aria-pressed': 'false', 'aria-describedby': `title-${number}`, title: `${name} (${key})` }, name);
+      button.addEventListener('click', () => {
+        setCurrent(number, false);
+        decide([number], decisions.get(number) === what ? null : what);
+      });
+      return button;
+    });
+    box.append(make('div', { class: 'buttons' }, ...buttons));
+  }
+  box.append(about(finding.codemod));
+  box.addEventListener('pointerdown', () => setCurrent(number, false));
+  box.addEventListener('focusin', () => setCurrent(number, false));
+  showDecision(number, box);
+  return box;
+}
+
+function showDecision(number, box = byId(`fix-${number}`)) {
+  if (!box) return;
+  const decision = decisions.get(number) || '';
+  box.dataset.decision = decision;
+  box.classList.toggle('current', number === current);
+  for (const button of box.querySelectorAll('.buttons button')) {
+    button.setAttribute('aria-pressed', String(button.classList.contains(decision || 'none')));
+  }
+}
+
+// What has a part in a hunk, while its own card is beside another one.
+function part(number, hunk) {
+  const touches = hunk.blocks.some((block) => block.owners.flat().includes(number));
+  const text = touches ? 'is also part of ' : 'is what led to ';
+  return make('p', { class: 'part', 'data-part': number }, 'This ', text, make('a', { href: `#fix-${number}` }, `#${number + 1} ${findings[number].codemod}`), touches ? ', which is decided there.' : '.');
+}
