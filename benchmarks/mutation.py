@@ -3,8 +3,8 @@
     python benchmarks/mutation.py [FOLDER...] [--planted N] [--seed N] [--programs N] [--limit N] [--run] [--all] [-v]
 
 Takes programs that are right, plants one device bug at a time (`mutations/`), and asks devfix about
-each mutant. Without a folder, the programs are the repaired `examples/` and the `after` of every
-example of a codemod. Nothing is written into a folder.
+each mutant. Without a folder, the programs are those in `mutations/programs/`, the repaired `examples/`
+and the `after` of every example of a codemod. Nothing is written into a folder.
 
 - *found*: a finding that the right program has not, whose place or edits lie within the function
   that was changed (for `__init__` and buffers the class, for code of a module the file);
@@ -43,6 +43,7 @@ from mutations.alike import alike
 from mutations.edits import Mutant
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+PROGRAMS = Path(__file__).resolve().parent / "mutations" / "programs"
 # One codemod only checks: what it adds to a program is not a repair.
 CHECKS_ONLY = "assert-device"
 MAKERS = (
@@ -176,6 +177,12 @@ def own_programs(programs: Programs) -> None:
         for example in kind.examples:
             if example.after is not None:
                 programs.add(f"{kind.id}: {example.title}", example.after)
+
+
+def right_programs(programs: Programs) -> None:
+    """The programs that are kept for this benchmark: right, in various styles, and run by themselves."""
+    for path in sorted(PROGRAMS.glob("*.py")):
+        programs.add(path.relative_to(EXAMPLES.parent).as_posix(), Document.read(str(path)).text)
 
 
 def planted_programs(number: int, programs: Programs) -> None:
@@ -349,6 +356,7 @@ def main(argv: Sequence[str] | None = None) -> list[Outcome]:
     programs = Programs(tuple(kind() for kind in kinds if kind.default or arguments.all))
     if arguments.own or not arguments.folders:
         own_programs(programs)
+        right_programs(programs)
     programs.texts = {name: text for name, text in programs.texts.items() if name.startswith(arguments.only)}
     planted_programs(arguments.planted, programs)
     paths = [

@@ -28,8 +28,9 @@ class Discovered:
 def discover(paths: Sequence[str], include: Globs | None = None, exclude: Globs | None = None) -> Discovered:
     """Find the files to analyse.
 
-    A named file is taken as it is, whatever its name. A named folder gives its `*.py` and `*.ipynb`
-    files, without what .gitignore files, `exclude` and the list of folders above leave out, and with
+    A named file is taken as it is, whatever its name. A named folder gives its `*.py`, `*.ipynb`,
+    `*.yaml` and `*.yml` files, without what .gitignore files, `exclude` and the list of folders above leave
+    out, and with
     `include` only those that match it. Links to folders are not followed, links to files only if they
     stay inside the folder. Paths are relative to the working directory. Never raises: what cannot be
     used is in `errors`, and the reasons for leaving a file out in `skipped`.

@@ -20,6 +20,7 @@ from devfix.suppress import MARK, skips_file, unsuppressed, unused
 from devfix.trouble import BUG, Refused, explained
 
 if TYPE_CHECKING:
+    from devfix.documents.notebook import Notebook
     from devfix.joint import Begin
 
 PASSES = 10
@@ -48,17 +49,18 @@ class Task:
 
         def do(work: Work) -> FileResult:
             data = read_bytes(path)
-            if path.endswith(RECIPES) and not (b"!new:" in data and b"modules" in data):
-                return FileResult(path)  # most YAML files are no recipes
+            if path.endswith(RECIPES):
+                is_recipe = b"!new:" in data and b"modules" in data  # most YAML files are none
+                return self.data(path, data) if is_recipe else FileResult(path)
             if path.endswith(".ipynb") and not work.may_want(data):
                 return FileResult(path)  # taking a notebook apart costs more than a look at its bytes
             return work.document(document_of(path, data))
 
-        return self._guarded(path, do)
+        return self._guarded(path, do, Work)
 
     def data(self, path: str, data: bytes) -> FileResult:
         """The result of a file's bytes; `path` only names it."""
-        return self._guarded(path, lambda work: work.document(document_of(path, data)))
+        return self._guarded(path, lambda work: work.document(document_of(path, data)), _work_of(path))
 
     def document(self, document: Document, begin: Begin | None = None) -> FileResult:
         """The result of one document; with `begin` from the text that joint fixes have made of it."""
@@ -67,10 +69,10 @@ class Task:
             work.begin = begin
             return work.document(document)
 
-        return self._guarded(document.path, do)
+        return self._guarded(document.path, do, _work_of(document.path))
 
-    def _guarded(self, path: str, do: Callable[[Work], FileResult]) -> FileResult:
-        work = _work_of(path)(self, path)
+    def _guarded(self, path: str, do: Callable[[Work], FileResult], kind: type[Work]) -> FileResult:
+        work = kind(self, path)
         start = time.perf_counter()
         try:
             with warnings.catch_warnings():
@@ -134,15 +136,24 @@ class Work:
 
         assert isinstance(document, Notebook)
         problems = "; ".join(document.problems)
-        self.findings = tuple(finding_in_notebook(finding, document) for finding in result.findings)
+        more = self.in_recipes(document)
+        self.findings = tuple(finding_in_notebook(finding, document) for finding in result.findings) + more
         return replace(
             result,
             findings=self.findings,
-            remaining=tuple(finding_in_notebook(finding, document) for finding in result.remaining),
+            remaining=tuple(finding_in_notebook(finding, document) for finding in result.remaining) + more,
             changes=tuple(change_in_notebook(change, document) for change in result.changes),
             scopes=(),
             skipped=result.skipped or (f"cells that do not parse: {problems}" if problems else ""),
         )
+
+    def in_recipes(self, notebook: Notebook) -> tuple[PlacedFinding, ...]:
+        """What is found in the recipes that a notebook writes or shows."""
+        if "!new:" not in notebook.json_text or self.skips(notebook.text):
+            return ()
+        from devfix.recipes.notebooks import findings_in
+
+        return findings_in(notebook, self.task.codemods)
 
     def python(self, document: Document) -> FileResult:
         path, text = document.path, document.text

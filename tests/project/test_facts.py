@@ -166,6 +166,15 @@ print(model(torch.ones(1, 4, device=device)))
 """,
         ["17 reorder-to"],
     ),
+    "a buffer that is copied into": (
+        {"net.py": NET.replace("nn.Linear(4, 2)", "nn.Linear(4, 2)\n        self.register_buffer('mean', None)")},
+        ["from net import Net"],
+        """
+model = Net().to("cuda")
+model.mean.copy_(torch.ones(4))
+""",
+        [],
+    ),
     "a class that places itself": (
         {"net.py": NET.replace("nn.Linear(4, 2)", "nn.Linear(4, 2).to('cuda')")},
         ["from net import Net"],
@@ -256,6 +265,16 @@ for x in DataLoader([torch.ones(4)]):
     model(x)
 """,
         ["12 move-inputs"],
+    ),
+    "a model of another file's body": (
+        {"models.py": "from torch import nn\n\nnet = nn.Linear(2, 2).to('cuda')\nleft = nn.Linear(2, 2)\n"},
+        ["from models import net, left"],
+        """
+for x in DataLoader([torch.ones(2)]):  # device
+    left(x)
+    net(x)
+""",
+        ["10 move-inputs"],
     ),
     "an object that runs a model": (
         {"runner.py": RUNNER},

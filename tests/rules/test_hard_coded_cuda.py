@@ -104,6 +104,14 @@ UNSAFE = {
         f"{PORTABLE}def f(x: torch.Tensor, flag):\n    y = torch.zeros(x.size(0), device=x.device)\n"
         "    if flag:\n        return x * y\n    return None\n",
     ),
+    "the class's device, not the name that its constructor has for it": (
+        "class T:\n    def __init__(self, model, device):\n        self.model = model.to(device)\n"
+        "        self.device = device\n\n    def step(self, rows):\n        rows = rows.cuda()\n"
+        "        return self.model(rows)\n",
+        "class T:\n    def __init__(self, model, device):\n        self.model = model.to(device)\n"
+        "        self.device = device\n\n    def step(self, rows):\n        rows = rows.to(self.device)\n"
+        "        return self.model(rows)\n",
+    ),
     "a parameter of the function": (
         "def f(rows, device):\n    y = torch.tensor(rows).cuda()\n    z = load(rows).to(device)\n"
         "    return y, z\n",
@@ -171,6 +179,10 @@ UNSAFE = {
     ),
 }
 SILENT = {
+    "a name of another function": (
+        "def build(net, device):\n    return net.to(device)\n\n\nclass T:\n    def __init__(self, net, device):\n"
+        "        self.net = net.to(device)\n\n    def step(self, rows):\n        return rows.cuda() * 2\n"
+    ),
     "a library for CUDA alone, and a meeting that need not come": (
         "def f(x: torch.Tensor, flag):\n    y = torch.zeros(x.size(0)).cuda()\n    if flag:\n"
         "        return x * y\n    return None\n"

@@ -166,6 +166,36 @@ def test_taken_under_a_name_that_only_resembles_it(tmp_path: Path) -> None:
     assert done.after("train.yaml").endswith("    lin: !ref <Lin_>\n")
 
 
+# --- held by what is listed --------------------------------------------------------------------------
+
+SEARCHER = "class Search(torch.nn.Module):\n    def __init__(self, scorer):\n        super().__init__()\n"
+SEARCHER += "        self.scorer = scorer\n\n    def forward(self, x):\n        return self.scorer(x)\n"
+INTERFACE = (
+    LIN
+    + """
+scorer: !new:speechbrain.decoders.{kind}
+    {argument}: !ref <lin>
+search: !new:speechbrain.search.Search
+    scorer: !ref <scorer>
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "argument", "found"), [("Searcher", "linear", 1), ("LMSearcher", "model", 0)]
+)
+def test_a_listed_module_runs_it_through_an_object(
+    kind: str, argument: str, found: int, tmp_path: Path
+) -> None:
+    """No script is needed to see that, as in the recipes of an inference interface."""
+    yaml = recipe(INTERFACE.format(kind=kind, argument=argument), "    search: !ref <search>\n")
+    done = checked(
+        tmp_path, yaml, "import torch\n", **{"speechbrain/search.py": "import torch\n\n\n" + SEARCHER}
+    )
+    assert len(done.findings) == found, done.messages
+    assert done.after("train.yaml") == yaml + LISTED * found
+
+
 # --- the script's part ---------------------------------------------------------------------------
 
 
@@ -223,7 +253,10 @@ def test_safety(entry: str, safety: Safety, tmp_path: Path) -> None:
 
 def test_without_the_toolkit_only_what_needs_no_class(tmp_path: Path) -> None:
     away = {"speechbrain/nnet/linear.py": "", "speechbrain/core.py": "", "speechbrain/__init__.py": ""}
-    assert checked(tmp_path / "a", recipe(), **away).messages == []
+    other = recipe(LIN.replace("linear.Linear", "embedding.Embedding"))
+    assert checked(tmp_path / "a", other, **away).messages == []
+    (message,) = checked(tmp_path / "c", recipe(), **away).messages
+    assert "`enc` of the same class is listed" in message
     assert len(checked(tmp_path / "b", recipe(), script("x = self.modules.lin(x)"), **away).messages) == 1
 
 

@@ -30,6 +30,9 @@ FIXED = [
      "def f(model, path):\n    model.load_state_dict(LOAD)\n"),
     ("an object of its own keeps what it gets", "torch.load(path)", 'torch.load(path, map_location="cpu")',
      Safety.UNSAFE, "def f(ema, path):\n    ema.load_state_dict(LOAD)\n"),
+    ("entries of a checkpoint", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
+     "def f(path):\n    sd = LOAD\n    if 'state_dict' in sd:\n        sd = sd['state_dict']\n"
+     "    return {k[7:]: v for k, v in sd.items()}\n"),
     ("not copied", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
      "def f(model, path):\n    model.load_state_dict(LOAD, assign=True)\n"),
     ("the best of some run", "torch.load(best_path)", 'torch.load(best_path, map_location="cpu")', Safety.SAFE,

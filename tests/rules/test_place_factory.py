@@ -8,7 +8,7 @@ from devfix.findings import Safety
 from devfix.rules.place_factory import PlaceFactory
 
 RULE = PlaceFactory()
-HEAD = "import torch\nimport numpy as np\nfrom torch import nn\nimport torch.nn.functional as F\n\n\n"
+HEAD = "import math\nimport torch\nimport numpy as np\nfrom torch import nn\nimport torch.nn.functional as F\n\n\n"
 
 # name: (before, after)
 CHANGED = {
@@ -172,6 +172,78 @@ CHANGED = {
         'def f(x):\n    """Add.\n\n    Args:\n        x (torch.Tensor): what to add to\n    """\n'
         "    return x + torch.ones(3, device=x.device)\n",
     ),
+    "a size is evidence": (
+        "def f(x, p):\n    mask = p + torch.rand((x.shape[0], 1))\n    return x * mask\n",
+        "def f(x, p):\n    mask = p + torch.rand((x.shape[0], 1), device=x.device)\n    return x * mask\n",
+    ),
+    "a dictionary of tensors": (
+        "def f(batch: dict[str, torch.Tensor]):\n    return batch['x'] * torch.ones(3)\n",
+        "def f(batch: dict[str, torch.Tensor]):\n    return batch['x'] * torch.ones(3, device=batch['x'].device)\n",
+    ),
+    "an element of a list": (
+        "def f(xs: list[torch.Tensor]):\n    return [torch.cat([x, torch.zeros(3)]) for x in xs]\n",
+        "def f(xs: list[torch.Tensor]):\n"
+        "    return [torch.cat([x, torch.zeros(3, device=x.device)]) for x in xs]\n",
+    ),
+    "from a helper without tensors": (
+        "def table(n):\n    return torch.triu(torch.ones(n, n))\n\n\n"
+        "def f(x: torch.Tensor):\n    return x + table(3)\n",
+        "def table(n):\n    return torch.triu(torch.ones(n, n))\n\n\n"
+        "def f(x: torch.Tensor):\n    return x + table(3).to(x.device)\n",
+    ),
+    "from a helper that is given a tensor": (
+        "def table(like):\n    return torch.ones(like.size(0), 3)\n\n\n"
+        "def f(x: torch.Tensor):\n    return x + table(x)\n",
+        "def table(like):\n    return torch.ones(like.size(0), 3, device=like.device)\n\n\n"
+        "def f(x: torch.Tensor):\n    return x + table(x)\n",
+    ),
+    "hidden states of a method, in a tuple": (
+        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.rnn = nn.LSTM(3, 4)\n\n"
+        "    def forward(self, x):\n        h = torch.zeros(1, 2, 4)\n"
+        "        return self.rnn(x, (h, h))\n",
+        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.rnn = nn.LSTM(3, 4)\n\n"
+        "    def forward(self, x):\n        h = torch.zeros(1, 2, 4, device=x.device)\n"
+        "        return self.rnn(x, (h, h))\n",
+    ),
+    "only its own parameters tell": (
+        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.net = nn.Sequential(nn.Linear(3, 4))\n\n"
+        "    def sample(self, n):\n        return self.net(torch.randn(n, 3))\n",
+        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.net = nn.Sequential(nn.Linear(3, 4))\n\n"
+        "    def sample(self, n):\n"
+        "        return self.net(torch.randn(n, 3, device=next(self.parameters()).device))\n",
+    ),
+    "the output of a submodule": (
+        "class M(nn.Module):\n    def __init__(self, body):\n        super().__init__()\n"
+        "        self.body = body\n\n"
+        "    def forward(self, **given):\n        h = self.body(**given)\n        n = h.size(0)\n"
+        "        return h + torch.ones(n, 1)\n",
+        "class M(nn.Module):\n    def __init__(self, body):\n        super().__init__()\n"
+        "        self.body = body\n\n"
+        "    def forward(self, **given):\n        h = self.body(**given)\n        n = h.size(0)\n"
+        "        return h + torch.ones(n, 1, device=h.device)\n",
+    ),
+    "the type of a tensor without its device": (
+        "def f(x: torch.Tensor):\n    return torch.tensor([1.0, 2.0], dtype=x.dtype)\n",
+        "def f(x: torch.Tensor):\n    return torch.tensor([1.0, 2.0], dtype=x.dtype, device=x.device)\n",
+    ),
+    "state with the size of an input": (
+        "class M(nn.Module):\n    def start(self, x: torch.Tensor):\n"
+        "        n = x.size(0)\n        self.state = torch.zeros(n, 3)\n",
+        "class M(nn.Module):\n    def start(self, x: torch.Tensor):\n"
+        "        n = x.size(0)\n        self.state = torch.zeros(n, 3, device=x.device)\n",
+    ),
+    "a loss made on the spot": (
+        "def f(out: torch.Tensor):\n    return nn.BCELoss()(out, torch.ones(3))\n",
+        "def f(out: torch.Tensor):\n    return nn.BCELoss()(out, torch.ones(3, device=out.device))\n",
+    ),
+    "rows by labels": (
+        "def f(labels, n: int):\n    return torch.eye(n)[labels]\n",
+        "def f(labels, n: int):\n    return torch.eye(n, device=labels.device)[labels]\n",
+    ),
     "together with the one it meets before": (
         "def f(x: torch.Tensor):\n    a = torch.ones(3)\n    b = torch.rand(3)\n    c = a + b\n    return x + b, c\n",
         "def f(x: torch.Tensor):\n    a = torch.ones(3, device=x.device)\n"
@@ -248,6 +320,53 @@ SILENT = {
     "not a list, so anything": (
         "def f(x):\n    if isinstance(x, list):\n        return None\n    else:\n        return x + torch.ones(3)\n"
     ),
+    "a helper whose result is moved": (
+        "def table(n):\n    return torch.ones(n)\n\n\n"
+        "def f(x: torch.Tensor):\n    return x + table(3).to(x.device)\n"
+    ),
+    "a probe when the module is built": (
+        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.net = nn.Linear(3, 4)\n        self.size = self._probe()\n\n"
+        "    def _probe(self):\n        return self.net(torch.zeros(1, 3)).shape[1]\n"
+    ),
+    "a parameter that only the constructor gives": (
+        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.table = self.rope(torch.arange(9))\n\n"
+        "    def rope(self, index: torch.Tensor):\n        return torch.outer(index, torch.arange(3))\n"
+    ),
+    "a float that becomes a tensor": (
+        "class M(nn.Module):\n    @staticmethod\n    def table(n: int, d: int):\n"
+        "        emb = math.log(10000) / d\n        emb = torch.exp(torch.arange(d) * -emb)\n"
+        "        return emb.unsqueeze(0)\n"
+    ),
+    "a plain attribute of the host": (
+        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.pe = torch.zeros(3)\n\n"
+        "    def table(self):\n        return self.pe.unsqueeze(0) + torch.ones(1, 3)\n"
+    ),
+    "from a tokenizer": (
+        "def f(tokenizer, prompt, n: int):\n    ids = tokenizer(prompt).input_ids\n"
+        "    return torch.cat([ids, torch.zeros(ids.size(0), n)])\n"
+    ),
+    "a callee that is told the device": (
+        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.lin = nn.Linear(3, 3)\n        self.rope = Rope()\n\n"
+        "    def forward(self, x: torch.Tensor):\n"
+        "        return self.rope(torch.arange(3), device=x.device) + self.lin(x)\n"
+    ),
+    "a list that becomes a tensor for the workers": (
+        "class M(nn.Module):\n    def sample(self, batch: list[int] | torch.Tensor):\n"
+        "        if not isinstance(batch, torch.Tensor):\n            batch = torch.tensor(batch)\n"
+        "        return self.negative(batch)\n\n"
+        "    def negative(self, batch: torch.Tensor):\n"
+        "        rest = torch.randint(3, (batch.size(0), 1), device=batch.device)\n"
+        "        return torch.cat([batch.view(-1, 1), rest], dim=-1)\n"
+    ),
+    "private functions, which may want the host": (
+        "def f(x: torch.Tensor):\n    sizes = torch.tensor([[1, 2]])\n"
+        "    return torch._nested_view_from_buffer(x, sizes)\n"
+    ),
+    "the type of a model": ("def f(model, n: int):\n    return torch.zeros(n, 3, dtype=model.dtype)\n"),
     "numbers": "def f(x: int):\n    return x * torch.ones(3)\n",
 }
 

@@ -349,6 +349,13 @@ def test_an_attribute_that_another_method_may_have_stored() -> None:
     )
 
 
+def test_data_of_every_construction_in_sight() -> None:
+    for call, number in (("Net([1.0, 2.0])", 1), ("Net(2.0)", 0), ("Net(2.0), Net([1.0])", 0)):
+        assert (
+            len(findings(RULE, program("self.pe = torch.tensor(n)", after=f"\n\nnets = {call}\n"))) == number
+        )
+
+
 def test_an_heir_uses_it() -> None:
     heir = "\n\nclass Heir(Net):\n    def forward(self, x: torch.Tensor):\n        return x + self.pe\n"
     (found,) = findings(RULE, program("self.pe = torch.ones(4)", "return x", after=heir))

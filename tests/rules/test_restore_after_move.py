@@ -83,6 +83,15 @@ CHANGED = {
         "        self.optimizer.load_state_dict(torch.load(path))\n",
         Safety.SAFE,
     ),
+    "a choice of optimizers": (
+        "def f(args, state, device):\n    net = nn.Linear(2, 2)\n    opt = None\n    if args.sgd:\n"
+        "        opt = SGD(net.parameters(), lr=1)\n    else:\n        opt = Adam(net.parameters())\n"
+        f"{_STATE}    net.to(device)\n",
+        "def f(args, state, device):\n    net = nn.Linear(2, 2)\n    opt = None\n    if args.sgd:\n"
+        "        opt = SGD(net.parameters(), lr=1)\n    else:\n        opt = Adam(net.parameters())\n"
+        f"    net.to(device)\n{_STATE}",
+        Safety.SAFE,
+    ),
     "Adagrad makes its sums at once": (
         "def f(device):\n    net = nn.Linear(2, 2)\n    opt = torch.optim.Adagrad(net.parameters())\n"
         "    net.to(device)\n    return opt\n",
@@ -103,6 +112,13 @@ CHANGED = {
         "from torch_ema import ExponentialMovingAverage\ndef f(device):\n    net = nn.Linear(2, 2)\n"
         "    net.to(device)\n    ema = ExponentialMovingAverage(net.parameters(), decay=0.9)\n    return ema\n",
         Safety.SAFE,
+    ),
+    "an average of this file, by a copy": (
+        "class EMA:\n    def __init__(self, net):\n        self.net = copy.deepcopy(net)\n\n\n"
+        "def f(device):\n    net = nn.Linear(2, 2)\n    ema = EMA(net)\n    net.to(device)\n    return ema\n",
+        "class EMA:\n    def __init__(self, net):\n        self.net = copy.deepcopy(net)\n\n\n"
+        "def f(device):\n    net = nn.Linear(2, 2)\n    net.to(device)\n    ema = EMA(net)\n    return ema\n",
+        Safety.UNSAFE,
     ),
     "an average of this file": (
         "class EMA:\n    def __init__(self, net):\n"
@@ -159,12 +175,19 @@ SILENT = {
     "moved once more": (
         f"def f(state, device):\n    net = nn.Linear(2, 2).to(device)\n{_ADAM}{_STATE}    net.to(device)\n"
     ),
+    "moved before and once more": (
+        f"def f(state, device):\n    net = nn.Linear(2, 2)\n    net.to(device)\n{_ADAM}{_STATE}    net.to(device)\n"
+    ),
     "the state is moved as well": (
         f"def f(state, device):\n    net = nn.Linear(2, 2)\n{_ADAM}{_STATE}    net.to(device)\n"
         "    for entry in opt.state.values():\n        entry['exp_avg'] = entry['exp_avg'].to(device)\n"
     ),
     "an optimizer without state": (
         "def f(state, device):\n    net = nn.Linear(2, 2)\n    opt = SGD(net.parameters(), lr=1)\n"
+        f"{_STATE}    net.to(device)\n"
+    ),
+    "an optimizer that may come from elsewhere": (
+        f"def f(state, device, make):\n    net = nn.Linear(2, 2)\n{_ADAM}    if make:\n        opt = make(net)\n"
         f"{_STATE}    net.to(device)\n"
     ),
     "a model from elsewhere": f"def f(net, state, device):\n{_ADAM}{_STATE}    net.to(device)\n",

@@ -81,7 +81,10 @@ def test_a_program_without_torch_pays_nothing(run: Callable[..., Ran]) -> None:
 
 def test_libraries_ask_whether_there_is_torch(run: Callable[..., Ran]) -> None:
     ask = "assert importlib.util.find_spec('torch')\n"
-    assert run("import importlib.util\n" + 2 * ask + "import torch\nprint(torch.cuda.device_count())\n").out == "1\n"
+    assert (
+        run("import importlib.util\n" + 2 * ask + "import torch\nprint(torch.cuda.device_count())\n").out
+        == "1\n"
+    )
 
 
 def test_a_sitecustomize_is_not_lost(run: Callable[..., Ran], tmp_path: Path) -> None:
@@ -191,6 +194,59 @@ def test_compile_says_one_line(run: Callable[..., Ran]) -> None:
     ran = run(program)
     assert (ran.code, ran.out) == (0, "cuda:0\n")
     assert ran.err == "devfix: torch.compile is replaced by eager execution (no GPU code generation)\n"
+
+
+API = """
+torch.cuda.get_device_properties("cuda:0").total_memory > 0 and torch.cuda.get_device_capability() >= (8, 0)
+torch.cuda.memory_allocated(), torch.cuda.memory_summary(), torch.cuda.memory_stats()["allocated_bytes.all.current"]
+torch.cuda.memory_snapshot(), torch.cuda.mem_get_info(), torch.cuda.reset_peak_memory_stats(), torch.cuda.empty_cache()
+torch.cuda.manual_seed_all(2), torch.cuda.initial_seed(), torch.cuda.set_rng_state_all(torch.cuda.get_rng_state_all())
+torch.Stream(device="cuda").synchronize(), torch.Stream(device="cuda:1").record_event()
+torch.cuda.Stream().wait_stream(torch.cuda.current_stream()), torch.cuda.Event(enable_timing=True).record()
+torch.accelerator.current_accelerator(), torch.accelerator.synchronize(), torch.accelerator.memory_allocated()
+torch.get_device_module(), torch.cuda.amp.GradScaler(), torch.cuda.is_bf16_supported(), torch.backends.cudnn.version()
+torch.cuda.FloatTensor(2, 3).device, isinstance(torch.ones(1).cuda(), torch.cuda.FloatTensor)
+torch.ones(2).pin_memory().is_pinned(), torch.empty(2, pin_memory=True).to(0, non_blocking=True)
+torch.optim.AdamW([torch.ones(2, device=0, requires_grad=True)], fused=True)
+torch.jit.script(torch.nn.Linear(2, 2).cuda())(torch.ones(1, 2, device="cuda"))
+torch.export.export(torch.nn.Linear(2, 2).cuda(), (torch.ones(1, 2, device="cuda"),))
+torch.func.vmap(lambda x: x * 2)(torch.ones(3, 2, device="cuda"))
+torch.histc(torch.ones(3, device="cuda").int(), 2).tolist(), torch.linalg.svd(torch.eye(3, device="cuda"))
+torch.cuda.comm.broadcast(torch.ones(2, device="cuda"), [0, 1])[1].device.index
+torch.utils.checkpoint.checkpoint(torch.nn.Linear(2, 2).cuda(), torch.ones(1, 2).cuda(), use_reentrant=False).sum()
+"""
+
+
+def test_what_programs_ask_of_torch_cuda(run: Callable[..., Ran]) -> None:
+    lines = [line for line in API.splitlines() if line]
+    program = (
+        "import torch, torch.cuda.comm, torch.utils.checkpoint, warnings\nwarnings.simplefilter('ignore')\n"
+    )
+    program += "".join(
+        f"try:\n    {line}\nexcept Exception as error:\n    print(repr(error))\n" for line in lines
+    )
+    program += (
+        "from torch.profiler import ProfilerActivity, profile\n"
+        "with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:\n"
+        "    torch.ones(2, device='cuda') + 1\n"
+        "assert profiler.key_averages()\n"
+    )
+    ran = run(program, options=("--devices", "2"))
+    assert (ran.code, ran.out) == (0, ""), ran.err
+
+
+def test_a_worker_has_no_traceback_of_ours(run: Callable[..., Ran]) -> None:
+    ran = run(
+        "import torch\n"
+        "from torch.utils.data import DataLoader, Dataset\n"
+        "class Numbers(Dataset):\n"
+        "    def __len__(self):\n        return 4\n"
+        "    def __getitem__(self, index):\n        return torch.ones(2, device='cuda')\n"
+        "for batch in DataLoader(Numbers(), num_workers=1):\n    pass\n"
+    )
+    assert ran.code == 1 and "Cannot re-initialize CUDA in forked subprocess" in ran.err
+    assert "simulate" not in ran.err.partition("devfix:")[0]
+    assert "devfix: this is a device error" in ran.err
 
 
 # --- processes that the program starts -------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from devfix.commands import page
 from devfix.commands.running import Run, arguments, code
 
 if TYPE_CHECKING:
@@ -22,7 +23,11 @@ _BY = click.Choice(["codemod", "file", "fix"])
 @arguments
 @click.option("--explain", is_flag=True, help="Say before each hunk which codemod made it, and why.")
 @click.option(
-    "--format", "form", type=click.Choice(["patch", "mbox"]), default="patch", help="mbox: for `git am`."
+    "--format",
+    "form",
+    type=click.Choice(["patch", "mbox", "html"]),
+    default="patch",
+    help="mbox: for `git am`; html: a page to decide on every fix.",
 )
 @click.option("--by", type=_BY, help="One patch or commit for each (default for mbox: codemod).")
 @click.option("--output", "-o", type=click.Path(), metavar="FILE", help="Write into FILE, not on stdout.")
@@ -39,8 +44,13 @@ def diff(
         raise click.UsageError(
             "--split names a folder for the patches and --output one file; give one of them"
         )
+    if form == "html":
+        page.check(run, output, by or split or explain)
     report = run.analyse(repair=True)
     from devfix.review import patch, text
+
+    if form == "html":
+        return page.write(run, report, output)
 
     if by is None and split is None and form == "patch":
         run.patch(patch.patch(report, explain=explain), output)

@@ -111,6 +111,11 @@ class Notebook(Document):
             tuple(marks),
         )
 
+    @property
+    def everything(self) -> tuple[Cell, ...]:
+        """The cells as they stand, those of text included."""
+        return tuple(_cells(self.json_text, ("code", "markdown", "raw")))
+
     def where(self, line: int) -> tuple[int, int, int]:
         """Line of the text -> line of the file, number of the cell and line in it, all from 1."""
         index = max(0, bisect_right([cell.first for cell in self.cells], line) - 1)
@@ -154,8 +159,8 @@ class Notebook(Document):
         return bodies
 
 
-def _cells(text: str) -> list[Cell]:
-    """The code cells of a notebook's JSON text. Raises ValueError where it is no notebook."""
+def _cells(text: str, kinds: tuple[str, ...] = ("code",)) -> list[Cell]:
+    """The cells of some kinds of a notebook's JSON text. Raises ValueError where it is no notebook."""
     notebook = json.loads(text)
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise ValueError("it has no list of cells (nbformat 4)")
@@ -165,7 +170,7 @@ def _cells(text: str) -> list[Cell]:
     spans = _source_spans(text, notebook["cells"])
     found: list[Cell] = []
     for number, cell in enumerate(notebook["cells"], 1):
-        if cell.get("cell_type") != "code" or number - 1 not in spans:
+        if cell.get("cell_type") not in kinds or number - 1 not in spans:
             continue
         start, end, elements = spans[number - 1]
         source = cell["source"]

@@ -29,7 +29,10 @@ from devfix.flow.frame import path_of
 _MOVES = frozenset({"to", "cuda", "cpu", "xpu", "npu", "type", "pin_memory"})
 _TELLING = TENSOR_METHODS - WEAK_METHODS - {"size", "dim", "numel"}
 # What comes from these is on the host.
-_HOSTLY = re.compile(r"(?i)load|read|open|token|processor|dataset|numpy|collat|cpu|prior|image_?to")
+_HOSTLY = re.compile(
+    r"(?i)tokeni[sz]|(?:^|[._])(?:load|read|open|imread)(?:_|$)|(?:^|\.)processor$|dataset|numpy|collat|\bcpu\b|"
+    r"(?:image|feature|video|text|audio)_?(?:processor|extractor)"
+)
 _LENGTHS = re.compile(r"(?:^|[._])\w*len(?:s|gths?)?$")
 _WALKED = frozenset({"enumerate", "zip", "reversed", "list", "tuple", "sorted", "tqdm", "iter"})
 
@@ -38,6 +41,13 @@ class Calls(Making):
     """Finds out what is called, and follows it."""
 
     def call(self, node: ast.Call) -> Fact:
+        result = self._call(node)
+        if result.form in (Form.UNKNOWN, Form.MAYBE) and _HOSTLY.search(path_of(node.func)):
+            if not any(self.ev(argument).placed for argument in node.args):
+                return HERE
+        return result
+
+    def _call(self, node: ast.Call) -> Fact:
         func = node.func
         arguments = [(a.value if isinstance(a, ast.Starred) else a, "") for a in node.args]
         arguments += [(k.value, k.arg or "**") for k in node.keywords]
@@ -54,9 +64,7 @@ class Calls(Making):
             return self._method(node, func, self.ev(func.value), facts)
         if isinstance(func, ast.Name):
             return self._outside(node, func.id, facts)
-        if isinstance(func, ast.Call) and looks_like_loss(
-            self.source.qualified(func.func).rpartition(".")[2]
-        ):
+        if isinstance(func, ast.Call) and self.source.qualified(func.func).endswith("Loss"):
             return self._loss(node, facts)
         self.ev(func)
         return self._result(facts)
@@ -84,8 +92,7 @@ class Calls(Making):
                 return self._loss(node, facts)
             if base.form is Form.MAYBE and method in ("get", "pop"):
                 return base
-            result = self._result([*facts, (func.value, base, "")])
-            return HERE if result == UNKNOWN and _HOSTLY.search(path) else result
+            return self._result([*facts, (func.value, base, "")])
         if method in _MOVES:
             return self._move(node, base, method, facts)
         if method in torch_api.TO_HOST:
@@ -205,6 +212,9 @@ class Calls(Making):
         """A submodule is run: its inputs must be where its parameters are."""
         placed = next((f for _, f, _ in facts if f.placed), None)
         anchor = placed.anchor if placed is not None else None
+        if anchor is None and self.owner is not None:
+            if getattr(self.scope, "name", "") in self.owner.started:
+                return UNKNOWN  # when the module is built, it is where it is made
         weighted = name in WEIGHTED
         if anchor is None and name in WITH_WEIGHT:
             anchor = Anchor(f"{path}.weight.device")
@@ -217,20 +227,20 @@ class Calls(Making):
                 or _LENGTHS.search(keyword or path_of(argument))
             ):
                 continue
-            if anchor is None and not weighted and not self._runs(path, name):
+            if anchor is None and not weighted and not self._runs(node, path, name):
                 continue
             at = anchor or Anchor("", False)
             how = "is an input of"
             self.meetings.append(Meeting(fact.origins, node, at, path, how, weighted and at is anchor))
         return Fact(Form.TENSOR, anchor=anchor) if anchor is not None else UNKNOWN
 
-    def _runs(self, path: str, name: str) -> bool:
+    def _runs(self, node: ast.Call, path: str, name: str) -> bool:
         """Is what is called a part of the class that is on a device that the class tells?"""
         owner = self.owner
-        if owner is not None and getattr(self.scope, "name", "") in owner.started:
-            return False  # at a time when the module is where it is made
         if owner is None or not path.startswith("self.") or (self.module and not owner.weights):
             return False
+        if any(keyword.arg == "device" for keyword in node.keywords):
+            return False  # it takes care of devices itself
         if self.module:
             return name not in torch_api.BARE_MODULES
         return not name and owner.device

@@ -56,7 +56,7 @@ class Follow(Expressions):
         self.meetings += returned(self.source, self.scope, self.names, self.returns)
         for origin, anchor, node, how in self.kept:
             if origin not in self.settled:
-                what = anchor.text.removesuffix(".device")
+                what = self.source.code(node)
                 self.meetings.append(Meeting(frozenset({origin}), node, anchor, what, how, certain=False))
 
     def gives(self) -> str:
@@ -156,15 +156,17 @@ class Follow(Expressions):
                 value = Fact(Form.DEVICE, anchor=Anchor(path))
             self.names[path] = value
             if path.startswith("self.") and self.module and value.flat is False:
-                self._keep(target, value)
+                self._keep(value)
 
-    def _keep(self, target: ast.expr, value: Fact) -> None:
+    def _keep(self, value: Fact) -> None:
         """State of a module that has its size from a tensor."""
         for origin in value.origins:
             for node in ast.walk(origin.call):
-                fact = origin.names.get(node.id) if isinstance(node, ast.Name) else None
+                if not isinstance(node, ast.Name):
+                    continue
+                fact = origin.names.get(node.id)
                 if fact is not None and fact.anchor is not None and not fact.anchor.weak:
-                    self.kept.append((origin, fact.anchor, target, "is kept, with the size of"))
+                    self.kept.append((origin, fact.anchor, node, "is kept, with the size of"))
                     break
 
     def _unpack(self, targets: list[ast.expr], value: Fact) -> None:

@@ -139,7 +139,7 @@ class Making(Meetings):
         if isinstance(dtype, ast.Attribute) and flat is False:
             like = self.ev(dtype.value)
             if like.placed and like.anchor is not None and not like.anchor.weak:
-                self.kept.append((origin, like.anchor, node, "follows the type of"))
+                self.kept.append((origin, like.anchor, dtype.value, "follows the type of"))
         return Fact(Form.TENSOR, frozenset({origin}), flat=flat)
 
     def writable(self) -> dict[str, Fact]:

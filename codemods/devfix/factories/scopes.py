@@ -107,8 +107,8 @@ class Scopes(Owners):
         """The outermost functions to follow, in the order of the file: what makes tensors at work."""
         return self._outermost(node for node in self.makers if not self.hosted(node))
 
-    def callers(self, names: Iterable[str]) -> list[ast.AST]:
-        """The outermost functions that call functions or methods of these names."""
+    def callers(self, names: Iterable[str], host: bool = False) -> list[ast.AST]:
+        """The outermost functions that call functions or methods of these names; also those of the host?"""
         text, found = self.source.text, set[ast.AST]()
         for name in names:
             at = -1
@@ -118,7 +118,7 @@ class Scopes(Owners):
                     if not before.endswith("def "):
                         functions = self.functions_at(at)
                         found.add(functions[-1] if functions else self.source.tree)
-        return self._outermost(node for node in found if not self.hosted(node))
+        return self._outermost(node for node in found if host or not self.hosted(node))
 
     def _outermost(self, nodes: Iterable[ast.AST]) -> list[ast.AST]:
         outer = {next(iter(self.functions_around(node)), node) for node in nodes}

@@ -307,6 +307,8 @@ class Methods(Owners):
         if fresh and (base.kind is Kind.PART or method.startswith(("set_", "add_", "attach", "register"))):
             self.attach(node, base, fresh[0][1], fresh[0][0], method)
             return UNKNOWN
+        if base.kind is Kind.PART and method.endswith("_") and method in _FOREIGN_ARGUMENTS:
+            return base  # `model.mean.copy_(x)`, from anywhere
         own = self.program.method_of_self(self.scope, base, method)
         if own is not None:
             return self._call_function(node, own, arguments, base)

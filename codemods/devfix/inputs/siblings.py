@@ -18,6 +18,7 @@ from devfix.flow.frame import path_of
 from devfix.placing import around, dotted, guards_of, stores
 from devfix.source import Source
 
+_SIGNS = (".to(self.", "device=self.")
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 _MOVES = ("to", "cuda")
 _TO = re.compile(r"\.[\s\\]*to\b")
@@ -45,24 +46,24 @@ class Forgotten:
 def forgotten(flow: Flow) -> Iterator[Forgotten]:
     """Every parameter that a method moves, and a method beside it does not."""
     source = flow.source
-    if ".to(self." not in source.text and ".cuda(" not in source.text and "device=self." not in source.text:
+    if not any(sign in source.text for sign in _SIGNS):
         return
     classes = {node.name: node for node in source.definitions if isinstance(node, ast.ClassDef)}
     for owner in classes.values():
-        if _owned(source, owner):
+        code = source.code(owner)
+        if not any(sign in code for sign in _SIGNS) or _owned(source, owner):
             continue
         moves = {
             (method.name, name): found
             for method in _methods(owner)
-            if _TO.search(source.text, *_range(source, method))  # few methods move anything
-            for name in _parameters(method)
-            if (found := _move(source, method, name)) is not None
+            for name, found in _moves(source, method).items()
         }
         for method in _methods(owner):
             yield from _beside(source, owner, method, moves)
+    for owner in classes.values():
         for base in owner.bases:
-            parent = classes.get(dotted(base))
-            if parent is not None and parent is not owner:
+            parent = classes.get(base.id) if isinstance(base, ast.Name) else None
+            if parent is not None and parent is not owner and any(s in source.code(parent) for s in _SIGNS):
                 yield from _overriding(source, owner, parent)
 
 
@@ -95,8 +96,13 @@ class _Move:
     device: ast.expr
 
 
-def _move(source: Source, method: Method, name: str) -> _Move | None:
-    """`x = x.to(self.device)` and its like for a dict; the device is one of the object."""
+def _moves(source: Source, method: Method) -> dict[str, _Move]:
+    """`x = x.to(self.device)` and its like for a dict, of parameters; the device is one of the object."""
+    code = source.code(method)
+    if not any(sign in code for sign in _SIGNS):
+        return {}
+    names = _parameters(method)
+    found: dict[str, _Move] = {}
     for node in source.walk(method):
         if not isinstance(node, ast.Assign) or len(node.targets) != 1:
             continue
@@ -106,11 +112,11 @@ def _move(source: Source, method: Method, name: str) -> _Move | None:
         else:
             pairs = [(target, value)]
         for one, given in pairs:
-            if isinstance(one, ast.Name) and one.id == name:
-                device = _device(given, name)
+            if isinstance(one, ast.Name) and one.id in names:
+                device = _device(given, one.id)
                 if device is not None and dotted(device).startswith("self."):
-                    return _Move(node, given, device)
-    return None
+                    found.setdefault(one.id, _Move(node, given, device))
+    return found
 
 
 def _device(value: ast.expr, name: str) -> ast.expr | None:
@@ -237,8 +243,9 @@ def _overriding(source: Source, owner: ast.ClassDef, parent: ast.ClassDef) -> It
         mover = above.get(method.name)
         if mover is None or method.name == "__init__" or "super(" not in source.code(method):
             continue
+        moves = _moves(source, mover)
         for name in _parameters(method):
-            move = _move(source, mover, name) if name in _parameters(mover) else None
+            move = moves.get(name)
             if move is None or _touched(source, method, name):
                 continue
             run = next(

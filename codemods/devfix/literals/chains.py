@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import builtins
 
+from devfix.bindings import FunctionNode, function_around
 from devfix.flow import Flow, torch_api
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import CARRIERS, Kind
 from devfix.flow.methods import MOVES
+from devfix.placing import stores
+from devfix.source import Source
 
 
 def parsed(text: str) -> ast.expr | None:
@@ -15,6 +19,33 @@ def parsed(text: str) -> ast.expr | None:
         return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError):
         return None
+
+
+def resolves(source: Source, function: FunctionNode | ast.Module, expression: ast.AST) -> bool:
+    """Is every name of an expression bound in a function, in one around it, or in the module?
+
+    The device of a value may be written with the names of the function that has moved it.
+    """
+    names = {part.id for part in ast.walk(expression) if isinstance(part, ast.Name)}
+    return all(_is_bound(source, function, name) for name in names)
+
+
+def _is_bound(source: Source, function: FunctionNode | ast.Module, name: str) -> bool:
+    around: FunctionNode | ast.Module | None = function
+    while isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if is_local(source, around, name):
+            return True
+        around = function_around(source, around)
+    if name in source.imports or hasattr(builtins, name) or stores(source, source.tree, name):
+        return True
+    return any(one.name == name for one in source.definitions)
+
+
+def is_local(source: Source, function: FunctionNode, name: str) -> bool:
+    """Does a function bind a name itself?"""
+    if any(isinstance(one, ast.arg) and one.arg == name for one in ast.walk(function.args)):
+        return True
+    return bool(stores(source, function, name))
 
 
 def root_of(flow: Flow, node: ast.expr) -> ast.expr | None:

@@ -10,12 +10,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from devfix.bindings import function_around
 from devfix.flow import Flow, torch_api
 from devfix.flow.events import What
 from devfix.flow.frame import path_of
-from devfix.flow.lattice import CARRIERS, UNKNOWN, Kind, Value, Where
+from devfix.flow.lattice import CARRIERS, UNKNOWN, Kind, Place, Value, Where
 from devfix.flow.methods import MOVES
-from devfix.literals.chains import parsed, root_of
+from devfix.literals.chains import is_local, parsed, resolves, root_of
 from devfix.literals.sites import Site
 from devfix.names import Names
 from devfix.placing import around, bound_before, rebound
@@ -167,11 +168,10 @@ class Partners:
         if place.where is Where.ACCELERATOR and not place.guarded:
             return None
         at = self.source.statement(site.node)
-        if place.where is Where.SYMBOL and place.text and not place.guarded:
-            expression = parsed(place.text)
-            if expression is not None and self._writable(expression, at):
-                sure = value.sure and meet.strict and self._follows(at, meet.node)
-                return Partner(place.text, operand, sure, self.source.code(operand))
+        device = self._device(place, at)
+        if device:
+            sure = value.sure and meet.strict and self._follows(at, meet.node)
+            return Partner(device, operand, sure, self.source.code(operand))
         root = root_of(self.flow, operand)
         path = path_of(root) if root is not None else ""
         if not path or path == "self" or "[" in path:
@@ -210,10 +210,9 @@ class Partners:
         place = value.place
         if value.kind is not Kind.MODULE or not path or value.bare or path == "self":
             return None
-        if place.where is Where.SYMBOL and place.text and not place.guarded:
-            expression = parsed(place.text)
-            if expression is not None and self._writable(expression, at):
-                return Partner(place.text, meet.runs, value.sure and self._follows(at, meet.node), path)
+        device = self._device(place, at)
+        if device:
+            return Partner(device, meet.runs, value.sure and self._follows(at, meet.node), path)
         if place.where not in (Where.OF, Where.UNKNOWN) or not self._writable(meet.runs, at):
             return None
         if self._born_later(path.partition(".")[0], at):
@@ -316,7 +315,23 @@ class Partners:
     # --- the text --------------------------------------------------------------------------
 
     def _writable(self, expression: ast.AST, at: ast.stmt) -> bool:
-        return bound_before(self.source, expression, at)
+        return resolves(self.source, self.function, expression) and bound_before(self.source, expression, at)
+
+    def _device(self, place: Place, at: ast.stmt) -> str:
+        """The device that a value was moved to, where it can be written here; else an empty string."""
+        if place.where is not Where.SYMBOL or not place.text or place.guarded:
+            return ""
+        expression = parsed(place.text)
+        if expression is None or not self._writable(expression, at):
+            return ""
+        moved = place.node if isinstance(place.node, ast.expr) else None
+        there = function_around(self.source, moved) if moved is not None else None
+        if there is not None and there is not self.function:
+            # Another function's own name: the same word may stand for something else here.
+            names = {part.id for part in ast.walk(expression) if isinstance(part, ast.Name)} - {"self"}
+            if any(is_local(self.source, there, name) for name in names):
+                return ""
+        return place.text
 
     def _born_later(self, name: str, at: ast.stmt) -> bool:
         """Is a name bound here, but not before a statement?"""

@@ -49,6 +49,7 @@ class Files:
         self._inside = root.rstrip(os.sep) + os.sep
         self._kinds: dict[str, str] = {}
         self._sources: OrderedDict[str, Source | None] = OrderedDict()
+        self._tops: dict[tuple[str, str], bool] = {}
         self._bases: dict[str, tuple[str, ...]] = {}
         self._modules: dict[tuple[str, str], tuple[str, tuple[str, ...]] | None] = {}
 
@@ -111,6 +112,20 @@ class Files:
         if key not in self._modules:
             self._modules[key] = self._find(key[0], dotted)
         return self._modules[key]
+
+    def has(self, path: str, dotted: str) -> bool:
+        """May the project have what the file `path` imports as `dotted`? Most imports are of libraries."""
+        top = dotted.partition(".")[0]
+        if not top:
+            return True
+        key = os.path.dirname(path), top
+        if key not in self._tops:
+            self._tops[key] = not (top in _LIBRARIES or top in sys.stdlib_module_names) and any(
+                self._kind(os.path.join(base, top)) == "folder"
+                or self._kind(os.path.join(base, f"{top}.py")) == "file"
+                for base in self._search(key[0])
+            )
+        return self._tops[key]
 
     def _find(self, folder: str, dotted: str) -> tuple[str, tuple[str, ...]] | None:
         name = dotted.lstrip(".")

@@ -12,6 +12,8 @@ from devfix.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+# Without one of these words, nothing in a file is about devices.
+_WORDS = ("torch", ".to(", ".cuda(", "device", "nn.")
 _MOVING = ("device", ".to(", ".cuda(")
 _CHANGING = (".to(", ".cuda(", ".cpu(", "setattr(", "_module(", "register_", "= nn.", ".append(")
 # Bases that make a class neither a module nor anything else that flow should know of.
@@ -42,11 +44,13 @@ class ClassOutline:
 class Outline:
     """Names of a file's top level.
 
+    - `concerned`: may anything in the file be about devices?
     - `names`: "def", "class" or "value"; "?" where the file says different things; imports have theirs
       after a space, with leading dots where relative.
     - `stars`: the modules of `from x import *`, in order.
     """
 
+    concerned: bool
     names: dict[str, str] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     classes: dict[str, ClassOutline] = field(default_factory=dict)
@@ -57,9 +61,9 @@ class Outline:
             self.names[name] = "?"
 
 
-def outline(source: Source) -> Outline:
+def outline_of(source: Source) -> Outline:
     """The outline of a file; of functions and classes only their headers are looked at, mostly."""
-    found = Outline()
+    found = Outline(any(word in source.text for word in _WORDS))
     todo: list[ast.AST] = list(reversed(source.tree.body))
     while todo:
         node = todo.pop()
@@ -137,6 +141,12 @@ _BINDS_NOTHING = frozenset(
     {ast.Expr, ast.Return, ast.Raise, ast.Assert, ast.Pass, ast.Import, ast.ImportFrom, ast.Delete}
     | {ast.Break, ast.Continue, ast.Global, ast.Nonlocal}
 )
+
+
+def may_be_rebound(text: str, name: str) -> bool:
+    """Is there anything that looks like a binding of a name, other than an import of it?"""
+    binding = rf"(?<![\w.]){name}\s*(?:[,:)\]]|[-+*/|&^%@]?=(?!=)|\s+in\b)|\bas\s+{name}\b|\b(?:def|class)\s+{name}\b"
+    return re.search(binding, text) is not None
 
 
 def rebound(tree: ast.Module) -> frozenset[str]:

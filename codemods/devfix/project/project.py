@@ -18,7 +18,7 @@ from devfix.project.callers import Callers
 from devfix.project.files import Files, root_of
 from devfix.project.foreign import ForeignProgram
 from devfix.project.names import PREFIX, Definition
-from devfix.project.outline import ClassOutline, Outline, is_plain, outline
+from devfix.project.outline import ClassOutline, Outline, is_plain, outline_of
 from devfix.source import Source
 
 DEPTH = 2
@@ -51,7 +51,7 @@ class Project:
             self._outlines.move_to_end(path)
             return self._outlines[path]
         source = self.files.source(path)
-        found = self._outlines[path] = None if source is None else outline(source)
+        found = self._outlines[path] = None if source is None else outline_of(source)
         if len(self._outlines) > OUTLINES:
             self._outlines.popitem(last=False)
         return found

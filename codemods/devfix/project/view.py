@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from devfix.flow import torch_api
 from devfix.flow.events import What
 from devfix.flow.evidence import annotated_kind, looks_like_module
 from devfix.flow.frame import Arguments, Frame, path_of
@@ -20,12 +21,10 @@ from devfix.flow.outside import OUTSIDE, Bases, Elsewhere, Outside
 from devfix.project.border import Border
 from devfix.project.foreign import ForeignProgram, OutsideCall
 from devfix.project.names import PREFIX, Definition, NameOf
-from devfix.project.outline import Outline, outline, rebound
+from devfix.project.outline import Outline, may_be_rebound, outline_of, rebound
 from devfix.project.project import DEPTH, Project
 from devfix.source import Source
 
-# Without one of these words, nothing in a file is about devices.
-_WORDS = ("torch", ".to(", ".cuda(", "device", "nn.")
 # What a name of another file can stand for.
 _TOLD = frozenset({Kind.DEVICE, Kind.MODULE, Kind.TENSOR, Kind.LOADER, Kind.TOKENIZER, Kind.INSTANCE})
 
@@ -39,6 +38,7 @@ class View(Outside):
         self.source = source
         self.depth = depth
         self.recorded: list[OutsideCall] | None = None  # while somebody asks for calls
+        self._default_known = not any(call in source.text for call in torch_api.DEFAULT_DEVICE_CALLS)
         self._named: dict[str, Value | None] = {}
         self._seen: Outline | None = None
         self._rebound: frozenset[str] | None = None
@@ -46,7 +46,7 @@ class View(Outside):
     @property
     def _outline(self) -> Outline:
         if self._seen is None:
-            self._seen = outline(self.source)
+            self._seen = outline_of(self.source)
         return self._seen
 
     # --- names ---------------------------------------------------------------------------
@@ -65,13 +65,18 @@ class View(Outside):
         if imported is None:
             stars = "*" in self.source.imports and not rest
             found = self.project.starred(self.path, self._outline.stars, root) if stars else None
+        elif not self.project.files.has(self.path, imported):
+            return None
         else:
             found = self.project.lookup(self.path, f"{imported}.{rest}" if rest else imported)
         if found is None or self._outline.names.get(root) == "?":
             return None
-        if self._rebound is None:
-            self._rebound = rebound(self.source.tree)
-        return None if root in self._rebound else found
+        if may_be_rebound(self.source.text, root):
+            if self._rebound is None:
+                self._rebound = rebound(self.source.tree)
+            if root in self._rebound:
+                return None
+        return found
 
     def _value(self, definition: Definition, text: str) -> Value | None:
         """What a definition of another file is here, written as `text`."""
@@ -85,7 +90,7 @@ class View(Outside):
         value = program.state.names.get(definition.name) if program is not None else None
         if program is None or value is None or value.kind not in _TOLD:
             return None
-        border = self._border(program, _at(self.source), True)
+        border = self._border(program, _at(self.source), self._default_known)
         made, place = border.value(value), border.place(program.state.place(value))
         if made.kind is Kind.DEVICE:
             key = program.keys.get(value.place.key, value.place.key) or self.project.key(definition)
@@ -99,8 +104,8 @@ class View(Outside):
         if not self.depth:
             return None
         if self.depth == 1:
-            source = self.project.files.source(definition.path)
-            if source is None or not any(word in source.text for word in _WORDS):
+            outline = self.project.outline(definition.path)
+            if outline is None or not outline.concerned:
                 return None
         return self.project.program(definition.path, self.depth - 1)
 
@@ -231,7 +236,7 @@ class View(Outside):
         value = facts.get(f"self.{name}")
         if program is None or value is None or value.kind is Kind.ANY:
             return None
-        made = self._border(program, node, True).value(value)
+        made = self._border(program, node, self._default_known).value(value)
         if made.kind is Kind.DEVICE and made.place.where in (Where.SYMBOL, Where.ACCELERATOR, Where.CPU):
             made.place.text = path_of(node)
         return made if made.kind is not Kind.UNKNOWN else UNKNOWN

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 
 from devfix.documents import Document, DocumentError, read_bytes
@@ -16,12 +18,17 @@ LIBRARY = "speechbrain"
 class Files:
     """The files around one recipe. Nothing outside of the two places is opened, links followed."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, written: Mapping[str, str] | None = None) -> None:
+        """`written`: texts that will be files beside the recipe, by name."""
         self.folder = os.path.dirname(os.path.abspath(path))
         self.root = _project(self.folder)
         self.installed = installed(self.root)
         self._within = tuple(os.path.realpath(place) for place in (self.root, self.installed) if place)
         self._documents: dict[str, Document | None] = {}
+        self._written = dict(written or {})
+        for name, text in self._written.items():
+            file = os.path.join(self.folder, name)
+            self._documents[file] = Document(file, text.encode("utf-8", "replace"), text, "utf-8")
 
     def document(self, path: str) -> Document | None:
         """A file as a document, or None where it is not there, not readable or not ours to read."""
@@ -42,10 +49,10 @@ class Files:
 
     def names(self, folder: str, *suffixes: str) -> list[str]:
         """The names of the files of a folder that end so, sorted."""
-        try:
-            return sorted(name for name in os.listdir(folder) if name.endswith(suffixes))
-        except OSError:
-            return []
+        names = set(self._written) if folder == self.folder else set()
+        with suppress(OSError):
+            names.update(os.listdir(folder))
+        return sorted(name for name in names if name.endswith(suffixes))
 
     @property
     def shared_roots(self) -> tuple[str, ...]:

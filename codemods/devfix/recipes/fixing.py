@@ -14,6 +14,7 @@ from devfix.recipes.making import Made
 from devfix.recipes.pairing import siblings
 from devfix.recipes.recipe import Recipe
 from devfix.recipes.script import Script
+from devfix.recipes.usage import Usage
 
 _MODES = ("Dropout", "dropout", "BatchNorm", "training")
 
@@ -28,10 +29,11 @@ class Plan:
 
 def plan(case: Case, judge: Judge) -> Plan | None:
     """The fix of a case, or None where there is none that is surely right."""
-    if case.move is not None:
-        return _to_the_brains(case.move, case, judge)
-    if is_frozen(case, judge.recipe):
-        return _moved(case, judge)
+    usage = case.usage
+    if usage is not None and case.move is not None:
+        return _to_the_brains(case.move, case, usage.script, judge)
+    if usage is not None and is_frozen(case, usage, judge.recipe):
+        return _moved(case, usage.script, judge)
     edit = listing(judge.recipe, case.name, case.entry)
     if edit is None:
         return None
@@ -39,8 +41,8 @@ def plan(case: Case, judge: Judge) -> Plan | None:
     unless = _assumption(case, judge)
     safety = Safety.UNSAFE if unless else Safety.SAFE
     elsewhere: tuple[Elsewhere, ...] = ()
-    if not case.unlisted and not case.holder and _may_change(case, judge):
-        elsewhere = _taken_from_there(case, judge)
+    if usage is not None and not case.unlisted and not case.holder and _may_change(case, usage, judge):
+        elsewhere = _taken_from_there(case, usage, judge)
         if elsewhere:
             title += f" and call it as `self.modules.{case.name}`"
     return Plan(Fix(title, (edit,), safety, elsewhere), unless)
@@ -49,16 +51,16 @@ def plan(case: Case, judge: Judge) -> Plan | None:
 # --- self.hparams.x -> self.modules.x ------------------------------------------------------------
 
 
-def _may_change(case: Case, judge: Judge) -> bool:
+def _may_change(case: Case, usage: Usage, judge: Judge) -> bool:
     """Has every other recipe that the script may run the entry under `modules:`?"""
-    others = siblings(case.usage.script, judge.recipe, judge.files)
+    others = siblings(usage.script, judge.recipe, judge.files)
     return all(case.name in other.listed for other in others)
 
 
-def _taken_from_there(case: Case, judge: Judge) -> tuple[Elsewhere, ...]:
+def _taken_from_there(case: Case, usage: Usage, judge: Judge) -> tuple[Elsewhere, ...]:
     """Every call of it in the Brain, by file."""
     by_file: dict[str, list[ReplaceExpression]] = {}
-    for use in case.usage.uses:
+    for use in usage.uses:
         node = use.node
         if use.name != case.name or not isinstance(node, ast.Attribute):
             continue
@@ -87,7 +89,7 @@ def _shown(path: str, recipe: Recipe) -> str:
 # --- frozen networks -------------------------------------------------------------------------------
 
 
-def is_frozen(case: Case, recipe: Recipe) -> bool:
+def is_frozen(case: Case, usage: Usage, recipe: Recipe) -> bool:
     """Is it a network that is only run? Training, DDP and the optimizer go over all that is listed."""
     name = case.entry
     if case.unlisted or not case.weighted:
@@ -98,8 +100,8 @@ def is_frozen(case: Case, recipe: Recipe) -> bool:
     freeze = any(
         key.value in ("freeze", "frozen") and recipe.value(value) is True for key, value in node.pairs
     )
-    uses = [use for use in case.usage.uses if recipe.target(use.name) == name]
-    by_script = name in case.usage.frozen or (bool(uses) and all(use.no_grad for use in uses))
+    uses = [use for use in usage.uses if recipe.target(use.name) == name]
+    by_script = name in usage.frozen or (bool(uses) and all(use.no_grad for use in uses))
     return freeze or by_script or name in _below(recipe, "loadables")
 
 
@@ -122,9 +124,8 @@ def _in_lists(recipe: Recipe, name: str) -> set[str]:
     }
 
 
-def _moved(case: Case, judge: Judge) -> Plan | None:
+def _moved(case: Case, script: Script, judge: Judge) -> Plan | None:
     """`hparams["x"].to(brain.device)` behind the making of the Brain."""
-    script = case.usage.script
     made = _made_as(script)
     if made is None:
         return None
@@ -140,9 +141,8 @@ def _moved(case: Case, judge: Judge) -> Plan | None:
     return Plan(fix, f"`{case.entry}` is only run and not trained")
 
 
-def _to_the_brains(move: ast.Call, case: Case, judge: Judge) -> Plan | None:
+def _to_the_brains(move: ast.Call, case: Case, script: Script, judge: Judge) -> Plan | None:
     """`run_opts["device"]` -> `brain.device`, where the Brain is made before, in the same block."""
-    script = case.usage.script
     made = _made_as(script)
     document = judge.files.document(script.path)
     source = script.module.source
@@ -176,19 +176,14 @@ def _made_as(script: Script) -> tuple[ast.stmt, str] | None:
 def _assumption(case: Case, judge: Judge) -> str:
     """What must hold for the CPU's results to stay as they are; empty where it does."""
     if case.unlisted:
-        return (
-            "" if case.use.sure else f"it is to be trained with the rest wherever line {_line(case)} is run"
-        )
+        where = "" if case.use is None or case.use.sure else case.use.where
+        return f"it is to be trained with the rest wherever {where} runs" if where else ""
     made = _made(case, judge)
     if made is None or _has_modes(made, judge.library):
         return f"`{case.entry}` is to be switched between training and evaluation with the rest"
     if case.weighted and not _trained_already(case, judge):
         return f"`{case.entry}` is to be trained with the rest"
     return ""
-
-
-def _line(case: Case) -> str:
-    return f"{case.use.node.lineno} of {os.path.basename(case.use.method.owner.module.path)}"
 
 
 def _made(case: Case, judge: Judge) -> Made | None:
@@ -209,6 +204,8 @@ def _has_modes(made: Made, library: Library) -> bool:
 
 def _trained_already(case: Case, judge: Judge) -> bool:
     """Does the optimizer get it from a list, and does nothing else go over all that is listed?"""
+    if case.usage is None:
+        return False
     lists = _in_lists(judge.recipe, case.entry)
     script = case.usage.script
     return (

@@ -26,9 +26,9 @@ class Case:
 
     name: str
     entry: str
-    usage: Usage
-    use: Use
-    holder: str = ""  # the used entry that runs it
+    usage: Usage | None = None  # None: no script is needed to see it
+    use: Use | None = None
+    holder: str = ""  # the used or listed entry that runs it
     unlisted: bool = False  # the script takes it from `self.modules`, where it is not
     weighted: bool = True  # it has parameters, and not only buffers
     known: bool = True  # its class was read
@@ -52,17 +52,34 @@ class Judge:
         if not self.recipe.clear:
             return
         usages = tuple(found for found in paired(self.recipe, self.files) if found.script.lists_modules)
-        if not usages:
-            return
-        self.know(around(self.files, *dict.fromkeys(_folder(found) for found in usages)))
+        if usages:
+            self.know(around(self.files, *dict.fromkeys(_folder(found.script.path) for found in usages)))
         reached = registered(self.recipe, self.maker)
-        found: dict[str, Case] = {}
+        found: set[str] = set()
         for name in self.recipe.entries:
-            case = self._unlisted(name, usages) or self._unmoved(name, usages, reached)
-            if case is not None and name not in found:
-                found[name] = case
-        yield from found.values()
+            case = self._held(name, usages, reached)
+            if usages and case is None:
+                case = self._unlisted(name, usages) or self._unmoved(name, usages, reached)
+            if case is not None:
+                found.add(name)
+                yield case
         yield from self._renamed(usages, reached, frozenset(found))
+
+    # --- held by what is listed -------------------------------------------------------------------
+
+    def _held(self, name: str, usages: tuple[Usage, ...], reached: frozenset[str]) -> Case | None:
+        """What is listed runs it through objects that are no modules, so that it is not moved with that."""
+        recipe = self.recipe
+        if not recipe.made(name) or name in recipe.listed or name in reached:
+            return None
+        if name not in recipe.holders or not self._weighted(recipe.entries[name]):
+            return None
+        if any(found.moves(name) or name in found.doubtful for found in usages):
+            return None
+        holders = self.holders.ways(recipe, name, reached)
+        if not holders or any(found.moves(holder) for found in usages for holder in holders):
+            return None
+        return Case(name, name, holder=holders[0])
 
     # --- self.modules.x, and no x there ---------------------------------------------------------
 
@@ -202,5 +219,5 @@ def _alike(one: str, other: str) -> bool:
     return first in second or second in first
 
 
-def _folder(found: Usage) -> str:
-    return os.path.dirname(found.script.path)
+def _folder(path: str) -> str:
+    return os.path.dirname(path)

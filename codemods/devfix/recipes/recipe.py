@@ -10,6 +10,7 @@ from typing import Any
 
 from devfix.documents.yaml import Node, YamlError, compose
 from devfix.recipes.constants import OBJECT, scalar
+from devfix.recipes.files import Files
 
 NEW, NAME, APPLY = "!new:", "!name:", "!apply:"
 _ROOT = re.compile(r"<([^<>\[\].\s]+)")
@@ -32,10 +33,11 @@ class Held:
 
 
 class Recipe:
-    """One recipe, composed. Raises YamlError for what is none."""
+    """One recipe, composed, and the files around it. Raises YamlError for what is none."""
 
-    def __init__(self, path: str, text: str) -> None:
+    def __init__(self, path: str, text: str, files: Files | None = None) -> None:
         self.path, self.text = path, text
+        self._files = files
         self.root = compose(text)
         if self.root.kind != "mapping" or self.root.tag:
             raise YamlError("not a mapping")
@@ -43,6 +45,12 @@ class Recipe:
         self.entries = {key.value: node for key, node in self.root.pairs}
         if len(self.entries) != len(self.root.pairs):
             raise YamlError("a key stands twice")
+
+    @property
+    def files(self) -> Files:
+        if self._files is None:
+            self._files = Files(self.path)
+        return self._files
 
     @cached_property
     def modules(self) -> Node | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,11 @@ class Use:
     method: Method
     sure: bool
     no_grad: bool
+
+    @property
+    def where(self) -> str:
+        """For a person."""
+        return f"{os.path.basename(self.method.owner.module.path)}, line {self.node.lineno},"
 
 
 @dataclass

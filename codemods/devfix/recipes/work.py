@@ -61,9 +61,7 @@ class RecipeWork(Work):
             if isinstance(codemod, RecipeCodemod)
             for finding in codemod.check_recipe(recipe)
         ]
-        found = sorted(
-            _unsuppressed(source, dict.fromkeys(found)), key=lambda item: (item.span, item.message)
-        )
+        found = sorted(unsuppressed(source, dict.fromkeys(found)), key=lambda item: (item.span, item.message))
         self.stage = "rewrite"
         return found, [self.edits(source, finding) for finding in found]
 
@@ -82,7 +80,7 @@ class RecipeWork(Work):
             raise Refused(f"the fixes were not applied: {why}")
 
 
-def _unsuppressed(source: Source, findings: dict[Finding, None]) -> list[Finding]:
+def unsuppressed(source: Source, findings: dict[Finding, None]) -> list[Finding]:
     """The findings that no comment silences, on their line or on that of a related place."""
     if "devfix:" not in source.text:
         return list(findings)

@@ -32,6 +32,8 @@ _HELPER_NOT = re.compile(r"device|cuda|np\.|numpy|param", re.IGNORECASE)
 _BUILTINS = frozenset({"int", "float", "len", "range", "list", "dict", "str", "bool", "tuple", "set"})
 _DISPLAYS = (ast.List, ast.Tuple, ast.ListComp)
 _DEPTH = 40
+_BINDINGS = 12
+_STEPS = 300  # for one question; names that are bound again and again branch without end
 
 
 class Maker(TorchMaker):
@@ -51,6 +53,7 @@ class Maker(TorchMaker):
         self._active: set[tuple[ast.expr, Frame]] = set()
         self._values: dict[tuple[ast.expr, Frame], Made] = {}
         self._open: set[tuple[str, str]] = set()
+        self._steps = 0
         self._cuts = 0  # how often a value was not followed further
         self._attributes: dict[tuple[str, str], Made] = {}
         self._depth = 0
@@ -101,7 +104,10 @@ class Maker(TorchMaker):
         known = self._values.get(key)
         if known is not None:
             return known
-        if key in self._active or self._depth > _DEPTH:
+        if not self._depth:
+            self._steps = 0
+        self._steps += 1
+        if key in self._active or self._depth > _DEPTH or self._steps > _STEPS:
             self._cuts += 1
             return NOT_KNOWN
         self._active.add(key)
@@ -206,6 +212,8 @@ class Maker(TorchMaker):
         if self._only_given(node.id, frame):
             return self._parameter(node.id, frame)
         bindings = frame.names.bindings.get(node.id)
+        if bindings and len(bindings) > _BINDINGS:
+            return NOT_KNOWN
         if not bindings:
             if isinstance(frame.scope, ast.Module):
                 return NOT_KNOWN
@@ -286,6 +294,17 @@ class Maker(TorchMaker):
             if found:
                 return replace(join(found), shared=True)
         return NOT_KNOWN
+
+    def _passed(self, name: str, frame: Frame) -> list[ast.expr]:
+        """What the calls in sight pass for a parameter; nothing where some do not say."""
+        if name in frame.arguments:
+            return [frame.arguments[name][0]]
+        scope, owner = frame.scope, frame.owner
+        if isinstance(scope, ast.Module) or owner is None or scope is not owner.init or owner.descendants:
+            return []
+        calls = self._constructions.get(owner.node.name, []) if owner.made_here else []
+        passed = [arguments_of(scope, call, skip=1).get(name) for call in calls]
+        return [value for value in passed if value is not None] if None not in passed else []
 
     @cached_property
     def _constructions(self) -> dict[str, list[ast.Call]]:

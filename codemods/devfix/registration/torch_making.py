@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from functools import reduce
 
 from devfix.flow import torch_api
 from devfix.registration import dims
@@ -36,6 +37,10 @@ class TorchMaker(ABC):
     @abstractmethod
     def frame(self, owner: ModuleClass | None, scope: Method | ast.Module) -> Frame:
         """The frame of a function or of the module body."""
+
+    @abstractmethod
+    def _passed(self, name: str, frame: Frame) -> list[ast.expr]:
+        """What the calls in sight pass for a parameter; nothing where some do not say."""
 
     @abstractmethod
     def _combine(self, values: list[Made]) -> Made:
@@ -139,7 +144,10 @@ class TorchMaker(ABC):
             return dims.of_data(bindings[0].value)
         if bindings[0].statement is None and not isinstance(frame.scope, ast.Module):
             default = default_of(frame.scope, data.id)
-            return dims.of_data(default) if isinstance(default, (ast.List, ast.Tuple)) else dims.ANY
+            if isinstance(default, (ast.List, ast.Tuple)):
+                return dims.of_data(default)
+            passed = [dims.of_data(value) for value in self._passed(data.id, frame)]
+            return reduce(dims.either, passed) if passed else dims.ANY
         return dims.ANY
 
     def _like_a_plain_one(self, node: ast.Call, frame: Frame) -> bool:

@@ -85,13 +85,13 @@ def _restored(flow: Flow, scope: Scope, call: ast.Call, path: str, bindings: Bin
     """`optimizer.load_state_dict(..)` of an optimizer that the scope has made."""
     if not path or not _OPTIMIZER_NAME.search(path):
         return None
-    made = _made(bound_in(flow.source, scope, path, bindings))
-    if made is None or not _is_optimizer(flow, made) or _stateless(flow, made):
+    made = _made(flow, bound_in(flow.source, scope, path, bindings))
+    if made is None:
         return None
     if flow.source.span(made).start > flow.source.span(call).start or _brought_along(flow.source.text):
         return None
     modules = tuple(_given(flow.source, scope, made, bindings))
-    return Holder(call, path, f"the state of `{path}`", modules, True) if modules else None
+    return Holder(call, path, f"the state of `{path}` is restored", modules, True) if modules else None
 
 
 def _by_function(flow: Flow, scope: Scope, call: ast.Call, bindings: Bindings) -> Holder | None:
@@ -134,7 +134,7 @@ def _filled(flow: Flow, scope: Scope, call: ast.Call, bindings: Bindings) -> Hol
     parent = flow.source.parents.get(call)
     path = path_of(parent.targets[0]) if isinstance(parent, ast.Assign) else ""
     modules = tuple(_given(flow.source, scope, call, bindings))
-    return Holder(call, path, f"the sums of `{path}`", modules, True) if modules and path else None
+    return Holder(call, path, f"the sums of `{path}` are made", modules, True) if modules and path else None
 
 
 def bound_in(source: Source, scope: Scope, path: str, bindings: Bindings) -> list[Binding]:
@@ -146,12 +146,17 @@ def bound_in(source: Source, scope: Scope, path: str, bindings: Bindings) -> lis
     return [binding for binding in found if function_around(source, binding.node) is scope.node]
 
 
-def _made(found: list[Binding]) -> ast.Call | None:
-    """The call that makes an object, where there is but one."""
-    values = [binding.value for binding in found]
-    if len(values) != 1 or found[0].parameter or not isinstance(values[0], ast.Call):
+def _made(flow: Flow, found: list[Binding]) -> ast.Call | None:
+    """The call that makes an optimizer with state; the first, where there is a choice of them."""
+    calls = [one.value for one in found if not one.parameter and not _is_none(one.value)]
+    made = [one for one in calls if isinstance(one, ast.Call) and _is_optimizer(flow, one)]
+    if not made or len(made) < len(calls) or any(one.parameter for one in found):
         return None
-    return values[0]
+    return next((one for one in made if not _stateless(one)), None)
+
+
+def _is_none(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _is_optimizer(flow: Flow, made: ast.Call) -> bool:
@@ -160,7 +165,7 @@ def _is_optimizer(flow: Flow, made: ast.Call) -> bool:
     return bool(_OPTIMIZER.match(path_of(made.func).rpartition(".")[2]))
 
 
-def _stateless(flow: Flow, made: ast.Call) -> bool:
+def _stateless(made: ast.Call) -> bool:
     """SGD without momentum keeps no tensors."""
     if path_of(made.func).rpartition(".")[2] != "SGD":
         return False
@@ -226,7 +231,7 @@ def _averaged(flow: Flow, scope: Scope, call: ast.Call) -> Holder | None:
         and inner.func.attr == "parameters"
     ):
         model = path_of(inner.func.value)
-    return Holder(call, path, f"the copy in `{path}`", (model,), sure) if model else None
+    return Holder(call, path, f"the copy in `{path}` is made", (model,), sure) if model else None
 
 
 def _by_library(source: Source, func: ast.expr, last: str) -> bool:

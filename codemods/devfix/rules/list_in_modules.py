@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -14,6 +14,7 @@ from devfix.recipes.recipe import WORDS, Recipe
 
 if TYPE_CHECKING:
     from devfix.recipes.judge import Case
+    from devfix.recipes.library import Module
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,10 @@ class ListInModules(RecipeCodemod):
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
 
     def check_recipe(self, recipe: Recipe) -> Iterator[Finding]:
-        from devfix.recipes.files import Files
         from devfix.recipes.fixing import plan
         from devfix.recipes.judge import Judge
 
-        judge = Judge(recipe, Files(recipe.path))
+        judge = Judge(recipe, recipe.files)
         block = recipe.modules
         for case in judge.cases():
             assert block is not None
@@ -68,22 +68,21 @@ class ListInModules(RecipeCodemod):
 
 
 def _message(case: Case, unless: str) -> str:
-    script = os.path.basename(case.use.method.owner.module.path)
-    where = f"{script}, line {case.use.node.lineno}"
+    where = case.use.where if case.use is not None else ""
+    unmoved = f"`{case.entry}` is not under `modules:`, so it stays on the CPU, and"
     if case.unlisted:
-        text = f"`{case.name}` is not listed under `modules:`, where {where}, takes it from"
+        text = f"`{case.name}` is not listed under `modules:`, where {where} takes it from"
     elif case.move is not None:
         text = (
             f"`{case.entry}` is moved to the device of the command line only, which is None where none is given: then "
-            f"it stays on the CPU, and {where}, runs it there"
+            f"it stays on the CPU, and {where} runs it there"
         )
+    elif case.use is None:
+        text = f"{unmoved} `{case.holder}`, which something listed holds, runs it without moving it"
     elif case.holder:
-        text = (
-            f"`{case.entry}` is not under `modules:`, so it stays on the CPU, and `{case.holder}`, "
-            f"which {where}, runs, does not move it"
-        )
+        text = f"{unmoved} `{case.holder}`, which {where} runs, does not move it"
     else:
-        text = f"`{case.entry}` is not under `modules:`, so it stays on the CPU, and {where}, runs it there"
+        text = f"{unmoved} {where} runs it there"
     if case.like:
         text += f", and `{case.like}` of the same class is listed"
     return f"{text}; the fix assumes that {unless}" if unless else text
@@ -91,12 +90,16 @@ def _message(case: Case, unless: str) -> str:
 
 def _related(case: Case, recipe: Recipe) -> tuple[Related, ...]:
     key = recipe.keys[case.entry]
-    module = case.use.method.owner.module
-    node = case.move or case.use.node
-    if case.move is not None:
-        module = case.usage.script.module
-    span = module.source.span(node)
-    line, column = module.source.position(span.start)
-    word = "used" if case.move is None else "moved"
-    used = Related(span, f"{word} here", module.path, line, column)
-    return Related(Span(key.start, key.end), f"`{case.entry}` is defined here"), used
+    related = [Related(Span(key.start, key.end), f"`{case.entry}` is defined here")]
+    module: Module | None = None
+    node: ast.expr | None = None
+    word = "used"
+    if case.move is not None and case.usage is not None:
+        module, node, word = case.usage.script.module, case.move, "moved"
+    elif case.use is not None:
+        module, node = case.use.method.owner.module, case.use.node
+    if module is not None and node is not None:
+        span = module.source.span(node)
+        line, column = module.source.position(span.start)
+        related.append(Related(span, f"{word} here", module.path, line, column))
+    return tuple(related)

@@ -33,6 +33,7 @@ _DATA = re.compile(
     r"indices|centroid|assign|mask",
     re.IGNORECASE,
 )
+_ENTRY = r"(?:\w*state_?dict|model|optimizer|params_ema|module|generator|weights)"
 _STATE_NAME = re.compile(r"state_?dict|(?:^|_)sd$")
 # Numbers and texts about a checkpoint, not its tensors.
 _NO_TENSORS = re.compile(r"metadata|manifest|kwargs|^args|config", re.IGNORECASE)
@@ -126,6 +127,7 @@ def _is_checkpoint(flow: Flow, load: Load, uses: Uses, device: str, host: bool) 
     call = load.call
     argument = flow.source.code(call.args[0]) if call.args else ""
     names = " ".join(uses.names)
+    around = load.function.name if load.function is not None else ""
     plain = any(_NO_TENSORS.search(name) for name in uses.names[:1])
     if plain and not uses.kinds & ~Use.OUT:
         return False
@@ -133,6 +135,8 @@ def _is_checkpoint(flow: Flow, load: Load, uses: Uses, device: str, host: bool) 
         return True
     if host:
         return False
+    if _has_entries(flow, load, uses):
+        return True
     if uses.has(Use.MODULE) or uses.has(Use.PARAMETER):
         return True
     if _DATA.search(names) and not _SURELY.search(names):
@@ -142,10 +146,20 @@ def _is_checkpoint(flow: Flow, load: Load, uses: Uses, device: str, host: bool) 
         return True
     if _CHECKPOINT.search(words):
         return bool(_SURELY.search(words)) or not _DATA.search(words)
-    around = load.function.name if load.function is not None else ""
     if _CHECKPOINT.search(around) and not _DATA.search(f"{words} {around}"):
         return True
     return uses.has(Use.TENSOR) and bool(device) and not _DATA.search(words)
+
+
+def _has_entries(flow: Flow, load: Load, uses: Uses) -> bool:
+    """Is it asked for what only a checkpoint has: `loaded["state_dict"]`, `"model" in loaded`?"""
+    text = flow.source.text if load.function is None else flow.source.code(load.function)
+    for name in {name for name in uses.names[:3] if name.isidentifier()}:
+        if re.search(rf"(?<![\w.]){name}\s*(?:\[|\.(?:get|pop)\()\s*[\"']{_ENTRY}[\"']", text):
+            return True
+        if re.search(rf"[\"']{_ENTRY}[\"'] (?:not )?in {name}\b", text):
+            return True
+    return False
 
 
 def _choice(flow: Flow, load: Load, uses: Uses, device: str) -> tuple[str, Safety]:

@@ -34,7 +34,11 @@ class ModuleNeverMoved(Codemod):
     ## What it does
     Finds a module with weights or buffers that is made on the CPU, is run on tensors that were moved
     to a device, and is moved nowhere: a second network, a loss with class weights, a metric or a
-    resampler, a copy of a model. It moves it where it is made, to the device of those tensors.
+    resampler, a copy of a model. It moves it where it is made or, if layers are attached or state is
+    loaded later, after that, to the device of those tensors. It also finds a module that is handed
+    together with a device to a function that computes with it (`calc_loss(model, batch, device)`),
+    the arm of an `if` that forgets the move, and the entry of a dict of networks that is set to
+    `eval()` and run, but not moved as the others are.
 
     ## Why is this bad?
     A module stays where it was made until something moves it; its weights and the tensors that it is
@@ -44,7 +48,9 @@ class ModuleNeverMoved(Codemod):
     ## Fix safety
     Safe where the module is made of what is in view and meets a tensor whose move is in view: on
     the CPU the move does nothing. Unsafe where the class of the module is out of sight, or where
-    the module is made in another function than it is run in. Nothing is said of modules that belong
+    the module is made in another function than it is run in: what is out of sight might move it
+    itself. Of a class out of sight only its name and its uses (`parameters()`, `eval()`) tell
+    whether it has weights at all. Nothing is said of modules that belong
     to another module, which moves them, that are handed to code out of sight before they are run, or
     of which a framework takes care.
     """

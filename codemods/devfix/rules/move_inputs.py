@@ -31,7 +31,9 @@ class MoveInputs(Codemod):
     batches of loader loops (tuples, nested tuples, dicts, one forgotten element of several),
     `next(iter(loader))`, loaded arrays, images and audio, tokenizer output. It moves a batch in one
     statement at the top of the loop, and a value that is used once right where it is used. It also
-    finds `x.to(device)` whose result is dropped.
+    finds `x.to(device)` whose result is dropped, a method that runs its batch as it comes where the
+    method beside it moves it first, what a `forward` brings back from numpy, and what flows into a
+    copy of a model that is kept on a device of its own.
 
     The device is the one that the module was moved to, where that name can be used; else
     `next(model.parameters()).device`, or the `.device` of the tensor that the input meets.

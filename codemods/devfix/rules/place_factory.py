@@ -31,12 +31,15 @@ class PlaceFactory(Codemod):
     ## What it does
     Finds `torch.zeros`, `ones`, `arange`, `linspace`, `eye`, `tensor`, ... and `torch.LongTensor` and its
     like that say no device, where their result meets a tensor that is elsewhere: a parameter of the
-    function, what was computed from it, or what was moved to a device. It follows the new tensor through
-    assignments, views, lists, loops and branches to the operation that fails.
+    function, what was computed from it, a parameter of the module, or what was moved to a device. It follows
+    the new tensor through assignments, views, lists, loops, branches and the functions of the file to the
+    operation that fails. It also finds tensors that take their type from another one (`dtype=x.dtype`) and
+    stay on the CPU, and state that a module keeps in the size of its input.
 
     The device is that of the tensor it meets (`x.device`), written with the name that the function has
-    for it already (`device`). Calls that take no `device=` get `.to(...)`, and the old constructors
-    become `torch.tensor(..., dtype=..., device=...)`.
+    for it already (`device`); where only a layer is met, that of the module's parameters. Calls that take no
+    `device=` get `.to(...)`, and so do calls of functions of the file that make the tensor but are given
+    nothing that tells of a device. The old constructors become `torch.tensor(..., dtype=..., device=...)`.
 
     ## Why is this bad?
     Factories make CPU tensors, so the function works until its input is on an accelerator, and raises
@@ -235,15 +238,14 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
         escaping = sorted({follow.gives() for follow in follows} - {""})
         callers = [scope for scope in scopes.callers(escaping) if scope not in roots]
         follows += [follow for scope in callers for follow in _followed(scopes, scope, around)]
-        host: set[tuple[ast.AST, str]] = set()  # parameters that are given tensors of the default device
-        others: set[tuple[ast.AST, str]] = set()
-        for follow in follows:
-            for callee, given in follow.passed:
-                for name, fact in given.items():
-                    (host if fact.stray else others).add((callee, f"{name}.device"))
-        host -= others
+        # Who calls what meets its parameters tells whether those are of the default device, too.
+        called = sorted({getattr(f.scope, "name", "") for f in follows if f.meetings} - {"", "forward"})
         if not any(follow.meetings for follow in follows):
             return
+        seen = {follow.scope for follow in follows}
+        callers = [scope for scope in scopes.callers(called, host=True) if scope not in seen]
+        others = [follow for scope in callers for follow in _followed(scopes, scope, around)]
+        host = _on_host([*follows, *others])
         taken = _inputs(flow)
         known: set[Span] = set()
         for follow in follows:
@@ -324,6 +326,17 @@ def _sized(origin: Origin, meeting: Meeting) -> bool:
             if fact.anchor is not None and fact.anchor.text == meeting.anchor.text:
                 return True
     return False
+
+
+def _on_host(follows: list[Follow]) -> set[tuple[ast.AST, str]]:
+    """Parameters that are given tensors of the default device wherever they are given something."""
+    host: set[tuple[ast.AST, str]] = set()
+    others: set[tuple[ast.AST, str]] = set()
+    for follow in follows:
+        for callee, given in follow.passed:
+            for name, fact in given.items():
+                (host if fact.stray else others).add((callee, f"{name}.device"))
+    return host - others
 
 
 def _leaves(origin: Origin) -> list[Origin]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import collections
 import os
+import re
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from devfix.simulate.errors import SimulationUnsupported
 from devfix.simulate.machine import check_fork, check_ordinal, current_device, machine, set_device
 
 NAME = "simulated CUDA device (devfix)"
@@ -93,6 +96,9 @@ def install() -> None:
 
     for name, function in _native_functions().items():
         setattr(torch._C, name, _own(function))
+    for name in _declared():
+        if not hasattr(torch._C, name):
+            setattr(torch._C, name, _refusal(name))
     cuda._exchange_device = lambda index: _exchange(index)
     cuda._maybe_exchange_device = lambda index: _exchange(index)
     cuda._lazy_call = lambda function, **named: function()
@@ -111,6 +117,9 @@ def install() -> None:
     cuda.utilization = lambda device=None: 0
     cuda.temperature = lambda device=None: 30
     cuda.power_draw = lambda device=None: 0
+    cuda.device_memory_used = lambda device=None: 2**21
+    cuda.memory_usage = lambda device=None: 0
+    cuda.clock_rate = lambda device=None: 1410
     for name in ("range_push", "range_pop", "mark", "range_start", "range_end"):
         setattr(cuda.nvtx, name, lambda *arguments, **named: 0)
     cuda.cudart = lambda: types.SimpleNamespace(
@@ -163,7 +172,25 @@ def _native_functions() -> dict[str, Callable[..., Any]]:
         "_cuda_record_memory_history": nothing,
         "_cuda_record_memory_history_legacy": nothing,
         "_cuda_cudaHostAllocator": lambda: 0,
+        "_cuda_hostMemoryStats": dict,
+        "_cuda_memorySnapshot": lambda *arguments: {"segments": [], "device_traces": []},
     }
+
+
+def _declared() -> list[str]:
+    """The C++ functions that a CUDA build has for torch.cuda, as torch's own stub file declares them."""
+    stub = Path(torch.__path__[0]) / "_C" / "__init__.pyi"
+    try:
+        return re.findall(r"^def (_cuda_\w+)\(", stub.read_text(encoding="utf-8"), re.MULTILINE)
+    except OSError:
+        return []
+
+
+def _refusal(name: str) -> Callable[..., Any]:
+    def refuse(*arguments: Any, **named: Any) -> Any:
+        raise SimulationUnsupported(f"torch._C.{name} is not simulated")
+
+    return refuse
 
 
 def _install_memory() -> None:
@@ -189,6 +216,7 @@ def _install_memory() -> None:
         function = constant(value)
         setattr(cuda, name, function)
         setattr(cuda.memory, name, function)
+    _install_accelerator(figures)
     cuda.mem_get_info = lambda device=None: (_MEMORY - 2**30, _MEMORY)
     cuda.memory_stats = cuda.memory.memory_stats = lambda device=None: collections.OrderedDict(
         {
@@ -202,3 +230,16 @@ def _install_memory() -> None:
     )
     summary = "no memory statistics of simulated devices\n"
     cuda.memory_summary = cuda.memory.memory_summary = lambda device=None, abbreviated=False: summary
+
+
+def _install_accelerator(figures: Mapping[str, Any]) -> None:
+    """torch.accelerator asks an allocator that a CPU build does not have."""
+    accelerator: Any = getattr(torch, "accelerator", None)
+    for home in filter(None, (accelerator, getattr(accelerator, "memory", None))):
+        for name, value in {**figures, "empty_cache": None}.items():
+            if hasattr(home, name):
+                setattr(home, name, lambda device=None, value=value: value)
+        if hasattr(home, "memory_stats"):
+            home.memory_stats = lambda device=None: collections.OrderedDict()
+        if hasattr(home, "get_memory_info"):
+            home.get_memory_info = lambda device=None: (_MEMORY - 2**30, _MEMORY)

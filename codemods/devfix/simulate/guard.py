@@ -105,6 +105,9 @@ def _event_functions() -> dict[str, Any]:
         "block": ctypes.CFUNCTYPE(None, pointer, pointer, pointer)(nothing),
         "queryEvent": ctypes.CFUNCTYPE(ctypes.c_bool, pointer, pointer)(lambda *arguments: True),
         "synchronizeEvent": ctypes.CFUNCTYPE(None, pointer, pointer)(nothing),
+        "queryStream": ctypes.CFUNCTYPE(ctypes.c_bool, pointer, pointer)(lambda *arguments: True),
+        "synchronizeStream": ctypes.CFUNCTYPE(None, pointer, pointer)(nothing),
+        "recordDataPtrOnStream": ctypes.CFUNCTYPE(None, pointer, pointer, pointer)(nothing),
         "synchronizeDevice": ctypes.CFUNCTYPE(None, pointer, int8)(nothing),
         "elapsedTime": ctypes.CFUNCTYPE(ctypes.c_double, pointer, pointer, pointer, int8)(
             lambda *arguments: 0.0
@@ -128,7 +131,9 @@ def _through_fake_guard(registry: Any, meta: VTable, functions: dict[str, Any]) 
     table = VTable(registry[CUDA], meta.slots, meta.size)
     if table.call("type", _INT8) != CUDA:
         raise CannotSimulate("_ensureCUDADeviceGuardSet installed a guard of another type")
-    registry[CUDA] = table.clone_object(functions)
+    # New streams and those of the pool are the default one: the functions take one argument more, and leave it.
+    default = {name: table.function("getStream") for name in ("getStreamFromGlobalPool", "getNewStream")}
+    registry[CUDA] = table.clone_object({**functions, **default})
 
 
 # getStream(this, Device d) -> Stream{d, id 0};  exchangeStream(this, Stream s) -> s

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import Any
 
 import torch
 
 from devfix.simulate import devices, generators, parallel, streams, tensor_types
+from devfix.simulate.ending import without_own
 from devfix.simulate.notes import note
 
 
@@ -23,6 +25,8 @@ def install() -> None:
     torch.backends.cuda.is_built = lambda: True
     torch.version.cuda = torch.version.cuda or "12.8"
     _install_compilers()
+    _install_profilers()
+    _install_tracebacks()
 
 
 def _install_compilers() -> None:
@@ -36,3 +40,32 @@ def _install_compilers() -> None:
         return (lambda function: function) if model is None else model
 
     torch.compile = compile
+
+
+def _install_profilers() -> None:
+    """There is nothing to time on simulated devices."""
+    profiler = torch.autograd.profiler
+    original = profiler.profile.__init__
+
+    def init(self: Any, *arguments: Any, **named: Any) -> None:
+        if named.get("use_device") == "cuda" or named.get("use_cuda"):
+            note("profilers record the CPU's times only")
+            named["use_device"] = None
+            named.pop("use_cuda", None)
+        original(self, *arguments, **named)
+
+    profiler.profile.__init__ = init
+    profiler.emit_nvtx.__enter__ = lambda self: self
+    profiler.emit_nvtx.__exit__ = lambda self, *error: False
+
+
+def _install_tracebacks() -> None:
+    """What a DataLoader worker or a thread of DataParallel passes on is a traceback as text."""
+    wrapper = torch._utils.ExceptionWrapper
+    original = wrapper.__init__
+
+    def init(self: Any, exc_info: Any = None, where: str = "in background") -> None:
+        kind, error, trace = exc_info or sys.exc_info()
+        original(self, (kind, error, without_own(trace)), where)
+
+    wrapper.__init__ = init

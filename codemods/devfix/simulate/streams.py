@@ -113,6 +113,10 @@ class graph(CUDAGraph):
 
 def install() -> None:
     cuda = torch.cuda
+    bases = getattr(torch, "_streambase", None)
+    if bases is not None:  # torch 2.4: dynamo wants classes that derive from these
+        bases._StreamBase.register(Stream)
+        bases._EventBase.register(Event)
     # Classes stay classes: programs annotate with them and ask isinstance.
     cuda.Stream = cuda.streams.Stream = Stream
     cuda.ExternalStream = cuda.streams.ExternalStream = Stream

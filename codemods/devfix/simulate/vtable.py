@@ -87,6 +87,10 @@ class VTable:
         """What the object's own function of that name returns; it must take no arguments."""
         return prototype(self._functions[self.slots[name]])(self.address)
 
+    def function(self, name: str) -> int:
+        """Address of the object's own function of that name."""
+        return self._functions[self.slots[name]] or 0
+
     def clone(self, replaced: Mapping[str, Any]) -> int:
         """Address of the first function of a copy in which some functions are others.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,13 @@ from devfix.unmoved.plan import made_at
 from devfix.unmoved.uses import Use, reads, use_of
 from devfix.unmoved.weights import maker, weighted
 
+_MOVED_MAKER = re.compile(r"\)\s*\.(?:to|cuda)\(")
+_LAYERS = (
+    "Linear", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "LSTM", "GRU", "Embedding", "MultiheadAttention",
+    "Bilinear", "PReLU", "InstanceNorm2d",
+)  # fmt: skip
+# Words without which a file has no module of a library.
+_LIBRARIES = ({name.partition(".")[0] for name in torch_api.LIBRARY_MODULES} - {"torch"}) | {"quantization"}
 _TRAINS = ("train", "fit", "finetune", "fine_tune")
 
 
@@ -41,6 +49,8 @@ class Left:
 
 def one_armed(flow: Flow, bindings: Callable[[], Bindings]) -> Iterator[Left]:
     """`if resume: model = Net() else: model = Net().to(device)`, and no move further down."""
+    if "else:" not in flow.source.text or _MOVED_MAKER.search(flow.source.text) is None:
+        return
     for node in _branches(flow.source.tree):
         body, other = _made_in(node.body), _made_in(node.orelse)
         for name in body.keys() & other.keys():
@@ -197,10 +207,11 @@ def made_per_call(flow: Flow) -> Iterator[Left]:
     source = flow.source
     if "def forward" not in source.text and ".cuda()" not in source.text:
         return
+    library = any(word in source.text for word in _LIBRARIES)
     for call in source.calls:
         func = call.func
         last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-        if not last[:1].isupper():
+        if not (last[:1].isupper() if library else last.startswith(_LAYERS)):
             continue
         name = source.qualified(func)
         if not _has_weights(name, last) or any(k.arg in ("device", "factory_kwargs") for k in call.keywords):
@@ -227,11 +238,7 @@ def _has_weights(name: str, last: str) -> bool:
         and name.count(".") == 2
         and name not in torch_api.BARE_MODULES
         and name not in torch_api.CONTAINERS
-        and last.startswith(
-            ("Linear", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "LSTM", "GRU", "Embedding")
-        )
-    ) or (
-        name.startswith("torch.nn.") and last in ("MultiheadAttention", "Bilinear", "PReLU", "InstanceNorm2d")
+        and last.startswith(_LAYERS)
     )
 
 

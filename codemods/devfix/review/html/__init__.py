@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib.util
 import inspect
 import json
 import pkgutil
@@ -28,19 +29,27 @@ class MissingLibraries(Exception):
     """jinja2 or pygments is not installed; the message says how to get them."""
 
 
-def render(report: Report, *, read: Read = read_bytes, command: str = "devfix apply", paths: str = ".") -> bytes:
+def need_libraries() -> None:
+    """Raise MissingLibraries if the page cannot be made."""
+    for name in ("jinja2", "pygments"):
+        if importlib.util.find_spec(name) is None:
+            raise MissingLibraries(
+                f"--format html needs {name}, which is not installed: pip install 'devfix[html]'"
+            )
+
+
+def render(
+    report: Report, *, read: Read = read_bytes, command: str = "devfix apply", paths: str = "."
+) -> bytes:
     """The page of a report, UTF-8.
 
     `read` gives the bytes of files that the report itself has not. `command` and `paths` are what a shell
     takes, for the command at the end that makes the accepted fixes. Raises MissingLibraries.
     """
-    try:
-        import jinja2
-        import pygments  # noqa: F401
-    except ImportError as error:
-        raise MissingLibraries(
-            f"--format html needs {error.name}, which is not installed; pip install 'devfix[html]'"
-        ) from error
+    need_libraries()
+    import jinja2
+    from markupsafe import Markup, escape
+
     from devfix.review.html import charts
     from devfix.review.html.model import Page
     from devfix.review.text import printable
@@ -62,22 +71,29 @@ def render(report: Report, *, read: Read = read_bytes, command: str = "devfix ap
     folders = []
     for item, one in zip(page.items, found, strict=True):
         folder = item.path.rpartition("/")[0]
-        folders.append((f"{printable(folder)}/" if folder else "", printable(folder) or "(top)", one["safety"]))
+        folders.append(
+            (f"{printable(folder)}/" if folder else "", printable(folder) or "(top)", one["safety"])
+        )
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["breakable"] = lambda label: escape(label).replace("/", Markup("/<wbr>"))
     text = environment.from_string(_asset("page.html")).render(
         version=__version__,
-        style=jinja2.utils.markupsafe.Markup(style),
-        script=jinja2.utils.markupsafe.Markup(script),
+        style=Markup(style),
+        script=Markup(script),
         style_hash=_hash(style),
         script_hash=_hash(script),
-        index=jinja2.utils.markupsafe.Markup(_json(index)),
-        bodies=[jinja2.utils.markupsafe.Markup(body) for body in bodies],
+        index=Markup(_json(index)),
+        bodies=[Markup(body) for body in bodies],
         report=report,
         errors=[(printable(error.path), error.stage, printable(error.message)) for error in report.errors],
         skipped=[(printable(one.path), printable(one.reason)) for one in report.skipped],
         kinds=charts.KINDS,
         charts=[
-            ("codemod", "By codemod", charts.rows((one["codemod"], one["codemod"], one["safety"]) for one in found)),
+            (
+                "codemod",
+                "By codemod",
+                charts.rows((one["codemod"], one["codemod"], one["safety"]) for one in found),
+            ),
             ("folder", "By folder", charts.rows(folders)),
         ],
         total=len(found),

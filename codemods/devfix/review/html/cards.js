@@ -27,7 +27,7 @@ function relatedItem(finding, one) {
     : elsewhere
       ? make('a', { href: `#file-${one.file}` }, one.where)
       : one.where;
-  return make('li', {}, one.message, where ? ' — ' : '', where, one.code && make('code', { class: 'quote' }, one.code));
+  return make('li', {}, ...prose(one.message), where ? ' — ' : '', where, one.code && make('code', { class: 'quote' }, one.code));
 }
 
 function card(number) {

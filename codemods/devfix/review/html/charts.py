@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 KINDS = ("safe", "unsafe", "manual", "none")
-_MOST = 14
+_MOST = 9
 
 
 @dataclass(frozen=True)

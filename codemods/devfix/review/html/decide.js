@@ -73,7 +73,7 @@ function count() {
   byId('undo').disabled = !past.length;
   byId('left').textContent = left ? `${plural(left, 'fix is', 'fixes are')} still undecided and would not be made.` : 'Everything is decided.';
   const unsafe = [...decisions].some(([number, what]) => what === 'accepted' && findings[number].safety === 'unsafe');
-  byId('command').textContent = `${data.command}${unsafe && !data.command.includes('--unsafe') ? ' --unsafe' : ''} --decisions decisions.json ${data.paths}`;
+  byId('command').textContent = `${data.command}${unsafe ? ' --unsafe' : ''} --decisions decisions.json ${data.paths}`;
   countFacets();
   showBulk();
 }
@@ -83,14 +83,23 @@ const undecided = () => toDecide.filter((number) => visible[number] && !decision
 
 function showBulk() {
   const numbers = undecided();
-  byId('bulk').hidden = numbers.length < 2;
-  const kinds = ['safe', 'unsafe'].map((kind) => [kind, numbers.filter((number) => findings[number].safety === kind).length]).filter((pair) => pair[1]);
+  byId('bulk').hidden = !numbers.length || toDecide.length < 2;
   const shown = visible.every(Boolean) ? 'undecided' : 'undecided and shown';
-  byId('bulk-text').textContent = `${kinds.map(([kind, number]) => `${number} ${kind}`).join(' and ')} ${numbers.length === 1 ? 'fix is' : 'fixes are'} ${shown}.`;
+  const kinds = ['safe', 'unsafe'].map((kind) => [kind, numbers.filter((number) => findings[number].safety === kind)]);
+  byId('bulk').replaceChildren(
+    ...kinds
+      .filter(([, mine]) => mine.length)
+      .map(([kind, mine]) => make('span', {}, `${plural(mine.length, `${kind} fix is`, `${kind} fixes are`)} ${shown}: `, button('Accept', kind, 'accepted'), ' ', button('Reject', kind, 'rejected'))),
+  );
+  function button(name, kind, what) {
+    const made = make('button', { type: 'button', 'aria-label': `${name} all ${kind} fixes that are ${shown}` }, `${name} all`);
+    made.addEventListener('click', () => decideAll(kind, what));
+    return made;
+  }
 }
 
-function decideAll(what) {
-  const numbers = undecided();
+function decideAll(kind, what) {
+  const numbers = undecided().filter((number) => findings[number].safety === kind);
   decide(numbers, what);
   say(`${plural(numbers.length, 'fix', 'fixes')} ${what}. Undo: u`);
 }

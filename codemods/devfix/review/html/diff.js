@@ -1,6 +1,7 @@
 // A hunk as the decisions leave it, in one column or in two.
 
-const wide = () => window.matchMedia('(min-width: 1100px)').matches;
+const small = window.matchMedia('(max-width: 640px)'); // one column of numbers, and less indentation
+const wide = () => window.matchMedia('(min-width: 1500px)').matches;
 let split = recall('devfix:view') ? recall('devfix:view') === 'split' : wide();
 
 // Which of a block's edits are made, as bits.
@@ -87,13 +88,14 @@ function compare(gone, come) {
 }
 
 // A line's text in its colours, with some of its characters set off.
-function paint(line, strong, marks) {
+function paint(line, strong, marks, from) {
   const [text, runs] = line;
   const cuts = new Set([strong, ...marks].filter(Boolean).flat());
   const out = [];
   let at = 0;
   for (const [, kind, length] of runs.matchAll(/([a-z])(\d+)/g)) {
     const end = Math.min(at + Number(length), text.length);
+    if (at < from) at = Math.min(end, from);
     while (at < end) {
       let stop = end;
       for (const cut of cuts) if (cut > at && cut < stop) stop = cut;
@@ -105,10 +107,11 @@ function paint(line, strong, marks) {
       at = stop;
     }
   }
-  if (at < text.length) out.push(text.slice(at));
+  if (at < text.length) out.push(text.slice(Math.max(at, from)));
   return out;
 }
 
+const width = (indent) => indent.replaceAll('\t', '    ').length;
 const SIGNS = { ' ': ['', ''], '-': ['−', 'removed'], '+': ['+', 'added'] };
 
 function cells(row, side, hunk, several) {
@@ -118,14 +121,17 @@ function cells(row, side, hunk, several) {
   const marks = hunk.marks.filter((mark) => mark[0] === row.at && mark[2] > mark[1] && side !== 'new').map((mark) => [mark[1], mark[2]]);
   const [sign, said] = SIGNS[row.kind];
   const owners = several && row.kind !== ' ' ? row.owners.filter(isShown) : [];
+  const indent = /^[ \t]*/.exec(row.line[0])[0];
   const code = make(
     'td',
-    { class: `code${kind}` },
+    { class: `code${kind}`, 'data-indent': indent || null },
+    owners.length ? make('span', { class: 'owners' }, owners.map((one) => `#${one + 1}`).join(' ')) : '',
     make('span', { class: 'sign', 'aria-hidden': 'true' }, sign || ' '),
     said && make('span', { class: 'unseen' }, `${said}: `),
-    ...paint(row.line, row.strong, marks),
-    owners.length ? make('span', { class: 'owners' }, owners.map((one) => `#${one + 1}`).join(' ')) : '',
+    ...paint(row.line, row.strong, marks, indent.length),
   );
+  // Indentation is room, not text, so that what does not fit goes on below its beginning.
+  code.style.setProperty('--indent', `${Math.max(0, width(indent) - (hunk.less || 0))}ch`);
   return [make('td', { class: `no${kind}` }, number === undefined ? '' : String(number)), code];
 }
 
@@ -135,6 +141,8 @@ function diffOf(file, hunk, shift) {
   const several = hunk.cards.length + hunk.parts.length > 1;
   const rows = entries(hunk, shift, from, to);
   const aligned = pairs(rows);
+  const indents = rows.filter((row) => row.line[0].trim()).map((row) => width(/^[ \t]*/.exec(row.line[0])[0]));
+  hunk.less = small.matches ? Math.max(0, Math.min(...indents)) : 0;
   const related = new Set(hunk.marks.filter((mark) => mark[4]).map((mark) => mark[0]));
   const body = make('tbody', {});
   const add = (row, children) => {
@@ -161,14 +169,16 @@ function diffOf(file, hunk, shift) {
       const [no, code] = cells(row, row.kind === '+' ? 'new' : 'old', hunk, several);
       const now = make('td', { class: no.className }, row.now === undefined ? '' : String(row.now));
       if (row.kind === '+') no.textContent = '';
-      add(row, [no, now, code]);
+      if (small.matches && row.kind === '+') no.textContent = row.now;
+      add(row, small.matches ? [no, code] : [no, now, code]);
     }
   }
-  const heads = split ? ['line before', 'before', 'line after', 'after'] : ['line before', 'line after', 'code'];
+  const heads = split ? ['line before', 'before', 'line after', 'after'] : small.matches ? ['line', 'code'] : ['line before', 'line after', 'code'];
   return make(
     'table',
     { class: split ? 'diff split' : 'diff' },
     make('caption', { class: 'unseen' }, `Change in ${files[file].name}${hunk.scope ? `, ${hunk.scope}` : ''}`),
+    make('colgroup', {}, ...(split ? ['no', 'half', 'no', 'half'] : small.matches ? ['no', 'all'] : ['no', 'no', 'all']).map((name) => make('col', { class: name }))),
     make('thead', { class: 'unseen' }, make('tr', {}, ...heads.map((head) => make('th', { scope: 'col' }, head)))),
     body,
   );

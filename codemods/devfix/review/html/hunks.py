@@ -40,7 +40,7 @@ class Mark:
     line: int
     start: int
     end: int
-    related: bool = False
+    related: bool = False  # less is shown around it
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ def hunks(
     text: Text, blocks: Sequence[Block], marks: Sequence[Mark], colours: Colours, more: int
 ) -> list[dict[str, Any]]:
     """The hunks of a file as the page's data; `more` lines around each can be unfolded."""
-    ranges = [(block.first, max(block.last, block.first)) for block in blocks]
-    ranges += [(mark.line, mark.line + 1) for mark in marks]
+    ranges = [(block.first, block.last, CONTEXT) for block in blocks]
+    ranges += [(mark.line, mark.line + 1, 1 if mark.related else CONTEXT) for mark in marks]
     seen = _windows(text, ranges)
     out = []
     for at, (first, last) in enumerate(seen):
@@ -223,16 +223,18 @@ def _line_bytes(line: str) -> bytes:
 # --- which lines ----------------------------------------------------------------------------------
 
 
-def _windows(text: Text, ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The line ranges with their context, put together where they meet, within cells."""
+def _windows(text: Text, ranges: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    """Ranges of lines, each with so many around it, put together where they meet, within cells."""
     out: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
+    spread = []
+    for first, last, around in ranges:
         _, start, end = text.cell_of(min(first, max(text.count - 1, 0)))
-        low, high = max(first - CONTEXT, start), min(last + CONTEXT, end)
+        spread.append((min(max(first - around, start), first), max(min(last + around, end), last), start))
+    for low, high, start in sorted(spread):
         if out and low <= out[-1][1] and out[-1][1] > start:
             out[-1] = (out[-1][0], max(high, out[-1][1]))
         else:
-            out.append((min(low, first), max(high, last)))
+            out.append((low, high))
     return out
 
 

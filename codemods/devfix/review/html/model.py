@@ -16,7 +16,7 @@ from devfix.report import FileResult, PlacedFinding, PlacedRelated, Report
 from devfix.review.html.colours import Colours
 from devfix.review.html.hunks import Mark, Wanted, blocks, composed, conflicts, hunks, made
 from devfix.review.html.texts import Read, Text, shown
-from devfix.review.text import plural, printable
+from devfix.review.text import printable
 from devfix.selection import posix, prints
 
 _FEW = 400  # findings up to which lines around the hunks can be unfolded
@@ -47,11 +47,18 @@ class Page:
         self.results = {posix(result.path): result for result in report.results}
         self.texts: dict[str, Text] = {}
         self.items = list(self._items())
+        # A file without findings, which a fix changes or makes, stands behind the one with the finding.
+        homes = dict.fromkeys(item.path for item in self.items)
         self.by_path: dict[str, list[Item]] = {}
         for item in self.items:
+            for path in (item.path, *(one for one in (*item.edits, *item.new) if one not in homes)):
+                self.by_path.setdefault(path, [])
+        for item in self.items:
             for path in dict.fromkeys([item.path, *item.edits, *item.new]):
-                self.by_path.setdefault(path, []).append(item)
+                self.by_path[path].append(item)
         self.paths = list(self.by_path)
+        self.numbers = {path: number for number, path in enumerate(self.paths)}
+        self.rows: dict[str, int] = {}
         self.after: dict[int, list[int]] = {}
         self.more = _MORE if len(self.items) <= _FEW else 0
 
@@ -104,7 +111,9 @@ class Page:
                 try:
                     self.texts[key] = Text.of(path, self.read(path))
                 except DocumentError as error:
-                    self.texts[key] = Text(path, made=result is None, problem="" if result is None else str(error))
+                    self.texts[key] = Text(
+                        path, made=result is None, problem="" if result is None else str(error)
+                    )
         return self.texts[key]
 
     # --- the page's data ---------------------------------------------------------------------
@@ -112,7 +121,9 @@ class Page:
     def bodies(self) -> Iterator[dict[str, Any]]:
         """The hunks of each file, in the order of `paths`."""
         for path in self.paths:
-            yield self._body(path, self.by_path[path])
+            body = self._body(path, self.by_path[path])
+            self.rows[path] = sum(_height(hunk) for hunk in body["hunks"])
+            yield body
 
     def _body(self, path: str, items: list[Item]) -> dict[str, Any]:
         text = self.texts[path]
@@ -174,23 +185,17 @@ class Page:
             "safety": fix.safety.label if fix is not None else "none",
             "message": printable(finding.message),
             "title": printable(fix.title) if fix is not None else "",
-            "file": self.paths.index(item.path) if len(self.paths) < 2 else self._number[item.path],
+            "file": self.numbers[item.path],
             "where": _where(place.line, place.cell, place.cell_line),
             "scope": printable(finding.scope),
             "code": shown(finding.code.strip()),
             "verdict": printable(item.verdict),
             "why": item.why,
-            "also": [self._number[path] for path in others if path in self._number],
+            "also": [self.numbers[path] for path in others],
             "after": self.after.get(item.number, []),
             "related": [self._related(item.path, one) for one in finding.related],
             "edits": [printable(edit.text) for edit in fix.edits] if fix is not None and item.unsure else [],
         }
-
-    @property
-    def _number(self) -> dict[str, int]:
-        if not hasattr(self, "_numbers"):
-            self._numbers = {path: number for number, path in enumerate(self.paths)}
-        return self._numbers
 
     def _related(self, path: str, one: PlacedRelated) -> dict[str, Any]:
         key = posix(one.path) if one.path else path
@@ -200,7 +205,7 @@ class Page:
         code = text.line(line).strip() if text is not None and line is not None and line < text.count else ""
         return {
             "message": printable(one.message),
-            "file": self._number.get(key, -1),
+            "file": self.numbers.get(key, -1),
             "line": -1 if line is None or one.path else line,
             "where": ", ".join(part for part in (name, _where(one.line, one.cell, one.cell_line)) if part),
             "code": code[:160],
@@ -209,8 +214,10 @@ class Page:
     def file(self, path: str) -> dict[str, Any]:
         """A file as the page's index has it."""
         text = self.texts[path]
-        mine = [item.number for item in self.by_path[path] if item.path == path]
-        return {"key": path, "name": printable(path), "made": text.made, "findings": mine}
+        numbers: dict[str, list[int]] = {"findings": [], "parts": []}
+        for item in self.by_path[path]:
+            numbers["findings" if item.path == path else "parts"].append(item.number)
+        return {"name": printable(path), "made": text.made, "rows": self.rows[path], **numbers}
 
     def digests(self) -> dict[str, str]:
         """By path the SHA-256 of every file that has something to decide."""
@@ -268,7 +275,9 @@ def _shown_cards(
 ) -> dict[str, Any]:
     """A file's hunks with the findings that stand beside each, and those that have a part in it."""
     if not found and homes:
-        found = [{"at": 0, "no": 0, "cell": 0, "see": [0, 0], "scope": "", "lines": [], "blocks": [], "marks": []}]
+        found = [
+            {"at": 0, "no": 0, "cell": 0, "see": [0, 0], "scope": "", "lines": [], "blocks": [], "marks": []}
+        ]
     for at, hunk in enumerate(found):
         hunk["cards"] = [number for number, home in homes.items() if home == at]
         owners = {number for block in hunk["blocks"] for edit in block["owners"] for number in edit}
@@ -277,12 +286,16 @@ def _shown_cards(
     return {"hunks": found, "notes": [printable(note) for note in notes]}
 
 
+def _height(hunk: dict[str, Any]) -> int:
+    """About how many lines high a hunk is; in a wide window its findings stand beside it."""
+    low, high = hunk["see"]
+    added: int = sum(
+        len(max(block["rows"].values(), key=len, default=())) - block["n"] for block in hunk["blocks"]
+    )
+    return max(int(high) - int(low) + added, 12 * len(hunk["cards"])) + 3
+
+
 def _where(line: int, cell: int, cell_line: int) -> str:
     if cell:
         return f"cell {cell}, line {cell_line}"
     return f"line {line}" if line else ""
-
-
-def counted(number: int) -> str:
-    """`3 fixes`, for the template."""
-    return plural(number, "fix", "es")

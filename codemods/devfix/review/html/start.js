@@ -128,8 +128,6 @@ byId('help-button').addEventListener('click', keys['?']);
 byId('export').addEventListener('click', save);
 byId('export-end').addEventListener('click', save);
 byId('import').addEventListener('change', (event) => load(event.target));
-byId('accept-all').addEventListener('click', () => decideAll('accepted'));
-byId('reject-all').addEventListener('click', () => decideAll('rejected'));
 byId('open-side').addEventListener('click', () => openSide(!byId('side').classList.contains('on')));
 byId('copy').addEventListener('click', async () => {
   try {
@@ -149,6 +147,17 @@ document.addEventListener('click', (event) => {
   if (folder) search(folder);
   if (codemod || folder) say(byId('shown').textContent || 'Everything is shown.');
 });
+// What is copied from a diff is code: the lines with their indentation, without numbers and signs.
+document.addEventListener('copy', (event) => {
+  const chosen = window.getSelection();
+  const found = [...document.querySelectorAll('.diff td.code')].filter((cell) => chosen.containsNode(cell, true) && !cell.classList.contains('empty'));
+  if (new Set(found.map((cell) => cell.parentElement)).size < 2) return;
+  const same = found.filter((cell) => cell.cellIndex === found[0].cellIndex);
+  const codeOf = (cell) => [...cell.childNodes].filter((node) => !node.matches || !node.matches('.sign, .unseen, .owners')).map((node) => node.textContent).join('');
+  event.clipboardData.setData('text/plain', same.map((cell) => `${cell.dataset.indent || ''}${codeOf(cell)}`).join('\n'));
+  event.preventDefault();
+});
+small.addEventListener('change', () => redraw());
 window.addEventListener('hashchange', () => go(window.location.hash));
 window.addEventListener('beforeunload', (event) => {
   if (!storage && !exported && decisions.size) event.preventDefault();

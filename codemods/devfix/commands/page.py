@@ -1,0 +1,66 @@
+"""`devfix diff --format html`: the page on which every fix is decided."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from devfix.commands.running import Run, code, write_out
+
+if TYPE_CHECKING:
+    from devfix.report import Report
+
+
+def check(run: Run, output: str | None, several: object) -> None:
+    """Raise click.UsageError for what does not go together with a page, before the work begins."""
+    if several:
+        raise click.UsageError("--format html makes one page: leave out --by, --split and --explain")
+    if run.from_stdin:
+        raise click.UsageError("--format html is for files, so that the decisions can be applied to them")
+    if output is None and sys.stdout.isatty():
+        raise click.UsageError("--format html writes a page, not for a terminal: name a file, -o review.html")
+    from devfix.review.html import MissingLibraries, need_libraries
+
+    try:
+        need_libraries()
+    except MissingLibraries as error:
+        raise click.ClickException(str(error)) from error
+
+
+def write(run: Run, report: Report, output: str | None) -> int:
+    """Write the page of a report; the exit code is that of any diff."""
+    from devfix.review import text
+    from devfix.review.html import render
+
+    data = render(report, command=_command(run), paths=shlex.join(run.paths))
+    if output is None:
+        write_out(data)
+    else:
+        run.patch(data, output)
+    run.errors(report)
+    if output is not None and not run.quiet:
+        run.note(f"devfix: {text.printable(output)} is ready: open it in a browser")
+    run.summary(report, text.change_summary(report))
+    return code(report, len(report.changed))
+
+
+def _command(run: Run) -> str:
+    """The command that makes what was accepted, with the options that devfix needs to find the same.
+
+    The page adds --unsafe where something unsafe was accepted.
+    """
+    words = ["devfix", "apply"]
+    for one in run.options["options"]:
+        words += ["--option", one]
+    if run.options["project_root"] is not None:
+        words += ["--project-root", os.fspath(run.options["project_root"])]
+    if run.options["project"] is not None:
+        words.append("--project" if run.options["project"] else "--no-project")
+    for name in ("codemods", "exclude_codemods"):
+        for one in run.options[name]:
+            words += ["--codemod" if name == "codemods" else "--exclude-codemod", one]
+    return shlex.join(words)
