@@ -81,6 +81,26 @@ class Careful(Deltas):
         return x * self.kernel.to(x.device)
 
 
+class Keeping(Deltas):
+    def forward(self, x):
+        self.kernel = self.kernel.to(x.device)
+        return x * self.kernel
+
+
+class Choice(torch.nn.Module):
+    """One way or the other, as a file says that nobody reads here."""
+
+    def __init__(self, path, both=True):
+        super().__init__()
+        if open(path).read():
+            self.w = nn.Linear(2, 2)
+        elif both:
+            self.w = nn.Conv1d(2, 2, 1)
+
+    def forward(self, x):
+        return self.w(x)
+
+
 class Features(torch.nn.Module):
     def __init__(self, deltas=True, size=3):
         super().__init__()

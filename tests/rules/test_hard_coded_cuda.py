@@ -334,3 +334,21 @@ def test_declare_replaces_a_constant() -> None:
     text = HEAD + "device = 'cuda'\nmodel = nn.Linear(2, 2).to(device)\n"
     after = fixed(HardCodedCuda(declare="cuda"), text)
     assert 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\nmodel' in after
+
+
+NAMED = (
+    HEAD + "\n\nclass P:\n    def __init__(self):\n        self._device = 'cuda'\n\n\ndef main():\n"
+    '    device = torch.device("cuda")\n    return nn.Linear(2, 2).to(device)\n'
+)
+
+
+def test_all_reports_devices_that_are_given_a_name() -> None:
+    assert findings(RULE, NAMED) == []
+    assert len(findings(HardCodedCuda(all=True), NAMED)) == 2
+
+
+def test_declare_lets_devices_with_a_name_choose() -> None:
+    chosen = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+    assert fixed(HardCodedCuda(declare="cuda"), NAMED) == NAMED.replace("'cuda'", chosen).replace(
+        'torch.device("cuda")\n', f"{chosen}\n"
+    )

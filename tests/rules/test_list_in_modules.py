@@ -51,6 +51,7 @@ FOUND = {
         recipe("deltas: False\n" + FEATURES + "\n    deltas: !ref <deltas>"),
         script(),
     ),
+    "made either way": (recipe("lin: !new:speechbrain.nnet.linear.Choice\n    path: a"), script()),
     "a class of torch": (recipe("lin: !new:torch.nn.Conv1d [1, 2, 3]"), script()),
     "run by a searcher": (
         recipe(LIN + "\nsearch: !new:speechbrain.decoders.Searcher\n    linear: !ref <lin>"),
@@ -100,6 +101,14 @@ SILENT = {
         recipe("lin: !new:speechbrain.nnet.linear.Careful\n    size: 3"),
         script(),
     ),
+    "a buffer that it moves for good": (
+        recipe("lin: !new:speechbrain.nnet.linear.Keeping\n    size: 3"),
+        script(),
+    ),
+    "made one way only": (
+        recipe("lin: !new:speechbrain.nnet.linear.Choice\n    path: a\n    both: False"),
+        script(),
+    ),
     "a buffer that is not used": (recipe(FEATURES + "\n    deltas: False"), script()),
     "an unknown class": (recipe("lin: !new:elsewhere.Linear"), script()),
     "no module": (recipe("lin: !new:speechbrain.decoders.Keeper"), script()),
@@ -129,6 +138,10 @@ SILENT = {
         script().replace('ASR(hparams["modules"]', 'ASR({"lin": hparams["lin"]}'),
     ),
     "asked for first": (recipe(), script('x = self.modules.lin(x) if hasattr(self.modules, "lin") else x')),
+    "asked for in a statement": (
+        recipe(),
+        script('if "lin" in self.modules.keys():\n            x = self.modules.lin(x)'),
+    ),
     "another script's recipe": (recipe(), script(before='hparams["something"], hparams["else"]')),
     "no script": (recipe(), "import torch\n"),
     "an included file": (recipe() + "more: !include:other.yaml\n", script()),
@@ -290,6 +303,12 @@ def test_the_projects_table_says_which_script(tmp_path: Path) -> None:
     table = "Task,Script_file,Hparam_file\nASR,recipes/other.py,recipes/hparams/train.yaml\n"
     files = {"recipes/other.py": script("pass"), "tests/recipes/ASR.csv": table}
     assert checked(tmp_path, recipe(), **files).messages == []
+
+
+def test_of_two_that_fit_the_one_that_uses_more_of_what_is_listed(tmp_path: Path) -> None:
+    more = recipe(LIN + "\nhead: !new:torch.nn.Conv1d [1, 2, 3]", "    head: !ref <head>\n")
+    other = {"recipes/other.py": script("x = self.modules.head(x)")}
+    assert checked(tmp_path, more, **other).messages == []
 
 
 # --- its examples --------------------------------------------------------------------------------

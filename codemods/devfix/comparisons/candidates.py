@@ -26,18 +26,18 @@ _SPELLED = (
     re.compile(r"startswith\("),
     *(re.compile(f"{word}[\"']\\s+(?:in|not|is|[=!]=)\\s") for word in ("cuda", "cpu", "mps")),
 )
-_SIGN = re.compile(r"==|!=|\bin\b|\bis\b|\bstartswith\(")
+_SIGNS = ("==", "!=", " in ", " in\n", " is ", " is\n", "startswith(")
 
 
 def candidates(source: Source) -> Iterator[ast.expr]:
     """Comparisons and `startswith` calls that may be about devices; cheap, since most files have none."""
     # A comparison has its sign on the line of such a word, or on the one above or below it.
     starts = [*source.line_starts, len(source.text)]
-    lines = [
-        line
-        for line in lines_with(source, *_SPELLED)
-        if _SIGN.search(source.text, starts[max(line - 2, 0)], starts[min(line + 1, len(starts) - 1)])
-    ]
+    lines = []
+    for line in lines_with(source, *_SPELLED):
+        near = source.text[starts[max(line - 2, 0)] : starts[min(line + 1, len(starts) - 1)]]
+        if any(sign in near for sign in _SIGNS):
+            lines.append(line)
     for node in on_lines(source.tree, lines):
         if isinstance(node, ast.Compare):
             against = node.comparators[0]

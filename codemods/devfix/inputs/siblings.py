@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -53,10 +54,12 @@ def forgotten(flow: Flow) -> Iterator[Forgotten]:
         code = source.code(owner)
         if not any(sign in code for sign in _SIGNS) or _owned(source, owner):
             continue
+        counts = Counter(name for method in _methods(owner) for name in _parameters(method))
+        shared = {name for name, number in counts.items() if number > 1}
         moves = {
             (method.name, name): found
             for method in _methods(owner)
-            for name, found in _moves(source, method).items()
+            for name, found in _moves(source, method, shared).items()
         }
         for method in _methods(owner):
             yield from _beside(source, owner, method, moves)
@@ -96,12 +99,18 @@ class _Move:
     device: ast.expr
 
 
-def _moves(source: Source, method: Method) -> dict[str, _Move]:
+def _moves(source: Source, method: Method, wanted: set[str]) -> dict[str, _Move]:
     """`x = x.to(self.device)` and its like for a dict, of parameters; the device is one of the object."""
     code = source.code(method)
     if not any(sign in code for sign in _SIGNS):
         return {}
-    names = _parameters(method)
+    names = {
+        name
+        for name in wanted.intersection(_parameters(method))
+        if re.search(rf"\b{name}(?:, ?\w+)* = ", code)
+    }
+    if not names:
+        return {}
     found: dict[str, _Move] = {}
     for node in source.walk(method):
         if not isinstance(node, ast.Assign) or len(node.targets) != 1:
@@ -155,10 +164,10 @@ def _beside(
     for (other, name), move in moves.items():
         if other == method.name or name not in _parameters(method) or (method.name, name) in moves:
             continue
-        if _touched(source, method, name) or not _callers_leave(source, owner, method, name):
+        if _touched(source, method, name) or not _callers_leave(source, owner, method):
             continue
         mover = next(one for one in _methods(owner) if one.name == other)
-        run = _run(source, owner, method, name, _run_roots(source, mover))
+        run = _run(source, owner, method, name, source.code(mover))
         if run is not None:
             yield _found(source, run, method, name, move, other)
             return
@@ -179,30 +188,19 @@ def _touched(source: Source, method: Method, name: str) -> bool:
     return False
 
 
-def _callers_leave(source: Source, owner: ast.ClassDef, method: Method, name: str) -> bool:
+def _callers_leave(source: Source, owner: ast.ClassDef, method: Method) -> bool:
     """Do the other methods of the class, where they call this one, pass something that they have not moved?"""
     called = False
     for other in _methods(owner):
-        for node in source.walk(other):
-            if not isinstance(node, ast.Call) or dotted(node.func) != f"self.{method.name}":
-                continue
+        code = source.code(other)
+        if f"self.{method.name}(" in code:
             called = True
-            code = source.code(other)
             if ".to(" in code or ".cuda(" in code or "device" in code or "prepare" in code:
                 return False
     return called or not method.name.startswith("_")
 
 
-def _run_roots(source: Source, method: Method) -> set[str]:
-    """What of the object a method calls: `self.model`, `self.mods`."""
-    return {
-        ".".join(path.split(".")[:2])
-        for node in source.walk(method)
-        if isinstance(node, ast.Call) and (path := dotted(node.func)).startswith("self.")
-    }
-
-
-def _run(source: Source, owner: ast.ClassDef, method: Method, name: str, roots: set[str]) -> ast.Call | None:
+def _run(source: Source, owner: ast.ClassDef, method: Method, name: str, mover: str) -> ast.Call | None:
     """The first call of a network of the object on the parameter, that the other method calls as well."""
     own = {one.name for one in _methods(owner)}
     runs = []
@@ -211,7 +209,7 @@ def _run(source: Source, owner: ast.ClassDef, method: Method, name: str, roots: 
             continue
         path = dotted(node.func)
         parts = path.split(".")
-        if parts[0] != "self" or len(parts) < 2 or ".".join(parts[:2]) not in roots or parts[1] in own:
+        if parts[0] != "self" or len(parts) < 2 or parts[1] in own or f"self.{parts[1]}" not in mover:
             continue
         if any(word in part.lower() for part in parts[1:] for word in _NO_NETWORK):
             continue
@@ -243,7 +241,7 @@ def _overriding(source: Source, owner: ast.ClassDef, parent: ast.ClassDef) -> It
         mover = above.get(method.name)
         if mover is None or method.name == "__init__" or "super(" not in source.code(method):
             continue
-        moves = _moves(source, mover)
+        moves = _moves(source, mover, set(_parameters(method)))
         for name in _parameters(method):
             move = moves.get(name)
             if move is None or _touched(source, method, name):

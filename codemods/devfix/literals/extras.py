@@ -154,23 +154,26 @@ def _super_init(node: ast.AST) -> bool:
 # --- files that are CUDA throughout ----------------------------------------------------------
 
 
-def declared(flow: Flow, sites: list[Site], how: str) -> Verdict | None:
-    """One device declared once, in place of every literal of a file; None if there is nothing to declare.
-
-    Without edits where no name is free, or `torch` is not imported on top.
-    """
-    source = flow.source
-    constants = [
+def named_constants(source: Source) -> list[ast.expr]:
+    """The values of `device = "cuda"`, `self._device = torch.device("cuda")` and the like, in any scope."""
+    return [
         node.value
         for node in source.walk()
         if isinstance(node, ast.Assign)
         and len(node.targets) == 1
         and path_of(node.targets[0]).lower().endswith("device")
         and isinstance(node.value, (ast.Constant, ast.Call))
-        and names_cuda(source, node.value)
-        and not (isinstance(node.value, ast.Constant) and isinstance(node.value.value, int))
-        and function_around(source, node) is None
+        and names_cuda(source, node.value, text=True)
     ]
+
+
+def declared(flow: Flow, sites: list[Site], how: str) -> Verdict | None:
+    """One device declared once, in place of every literal of a file; None if there is nothing to declare.
+
+    Without edits where no name is free, or `torch` is not imported on top.
+    """
+    source = flow.source
+    constants = named_constants(source)
     if not sites and not constants:
         return None
     edits: list[Edit] = []

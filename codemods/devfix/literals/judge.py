@@ -13,7 +13,7 @@ from devfix.flow import Flow
 from devfix.flow.evidence import looks_like_module
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
-from devfix.literals.extras import buffer, declared, defaults
+from devfix.literals.extras import buffer, declared, defaults, named_constants
 from devfix.literals.guards import Guard, Told, guard_of, kept, moves_alone
 from devfix.literals.owner import owned
 from devfix.literals.partners import FunctionNode, Partner, Partners
@@ -74,8 +74,8 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
         if found is not None:
             yield found
     elif rest:
-        for site in left:
-            span, code = flow.source.span(site.node), flow.source.code(site.node)
+        for node in (*(site.node for site in left), *named_constants(flow.source)):
+            span, code = flow.source.span(node), flow.source.code(node)
             yield Verdict(span, code, "", "is hard-coded, and no device is in scope", (), Safety.MANUAL)
 
 

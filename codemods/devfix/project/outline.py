@@ -12,6 +12,8 @@ from devfix.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+_BINDS = re.compile(r"\s*(?:[,:)\]]|[-+*/|&^%@]?=(?!=)|in\b)")  # what follows a name that is bound, perhaps
+_LEADS = ("as ", "def ", "class ")
 # Without one of these words, nothing in a file is about devices.
 _WORDS = ("torch", ".to(", ".cuda(", "device", "nn.")
 _MOVING = ("device", ".to(", ".cuda(")
@@ -145,8 +147,15 @@ _BINDS_NOTHING = frozenset(
 
 def may_be_rebound(text: str, name: str) -> bool:
     """Is there anything that looks like a binding of a name, other than an import of it?"""
-    binding = rf"(?<![\w.]){name}\s*(?:[,:)\]]|[-+*/|&^%@]?=(?!=)|\s+in\b)|\bas\s+{name}\b|\b(?:def|class)\s+{name}\b"
-    return re.search(binding, text) is not None
+    at = text.find(name)
+    while at >= 0:
+        end = at + len(name)
+        before = text[at - 1 : at]
+        if not (before.isalnum() or before in ("_", ".")) and not text[end : end + 1].isalnum():
+            if _BINDS.match(text, end) or text[max(0, at - 6) : at].endswith(_LEADS):
+                return True
+        at = text.find(name, end)
+    return False
 
 
 def rebound(tree: ast.Module) -> frozenset[str]:

@@ -88,7 +88,7 @@ class RestoreAfterMove(Codemod):
             safety = Safety.SAFE if made and holder.sure else Safety.UNSAFE
             return self.finding(
                 at,
-                f"{holder.what} before `{source.code(move.node)}`, and stays on the CPU",
+                f"{holder.what} before `{source.code(move.node)}`, and so on the CPU",
                 title=f"move `{move.path}` first" if edits else "",
                 edits=edits,
                 safety=safety,

@@ -26,6 +26,8 @@ _LAYERS = (
     "Linear", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "LSTM", "GRU", "Embedding", "MultiheadAttention",
     "Bilinear", "PReLU", "InstanceNorm2d",
 )  # fmt: skip
+_MADE = re.compile(r"\b[A-Z]\w+\(")
+_LAYER_MADE = re.compile(rf"\b(?:{'|'.join(_LAYERS)})\w*\(")
 # Words without which a file has no module of a library.
 _LIBRARIES = ({name.partition(".")[0] for name in torch_api.LIBRARY_MODULES} - {"torch"}) | {"quantization"}
 _TRAINS = ("train", "fit", "finetune", "fine_tune")
@@ -208,6 +210,15 @@ def made_per_call(flow: Flow) -> Iterator[Left]:
     if "def forward" not in source.text and ".cuda()" not in source.text:
         return
     library = any(word in source.text for word in _LIBRARIES)
+    made = _MADE if library else _LAYER_MADE
+    if not any(
+        made.search(code)
+        for one in source.definitions
+        if not isinstance(one, ast.ClassDef)
+        for code in [source.code(one)]
+        if one.name == "forward" or ".cuda()" in code
+    ):
+        return
     for call in source.calls:
         func = call.func
         last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")

@@ -142,7 +142,8 @@ function diffOf(file, hunk, shift) {
   const rows = entries(hunk, shift, from, to);
   const aligned = pairs(rows);
   const indents = rows.filter((row) => row.line[0].trim()).map((row) => width(/^[ \t]*/.exec(row.line[0])[0]));
-  hunk.less = small.matches ? Math.max(0, Math.min(...indents)) : 0;
+  const two = split && hunk.blocks.length > 0;
+  hunk.less = small.matches ? Math.max(0, Math.min(...indents)) : two ? Math.max(0, Math.min(...indents) - 4) : 0;
   const related = new Set(hunk.marks.filter((mark) => mark[4]).map((mark) => mark[0]));
   const body = make('tbody', {});
   const add = (row, children) => {
@@ -160,7 +161,7 @@ function diffOf(file, hunk, shift) {
       ),
     );
   };
-  if (split) {
+  if (two) {
     for (const [old, now] of aligned) {
       add(old || now, [...cells(old, 'old', hunk, several), ...cells(now, 'new', hunk, several)]);
     }
@@ -173,12 +174,12 @@ function diffOf(file, hunk, shift) {
       add(row, small.matches ? [no, code] : [no, now, code]);
     }
   }
-  const heads = split ? ['line before', 'before', 'line after', 'after'] : small.matches ? ['line', 'code'] : ['line before', 'line after', 'code'];
+  const heads = two ? ['line before', 'before', 'line after', 'after'] : small.matches ? ['line', 'code'] : ['line before', 'line after', 'code'];
   return make(
     'table',
-    { class: split ? 'diff split' : 'diff' },
+    { class: two ? 'diff split' : 'diff' },
     make('caption', { class: 'unseen' }, `Change in ${files[file].name}${hunk.scope ? `, ${hunk.scope}` : ''}`),
-    make('colgroup', {}, ...(split ? ['no', 'half', 'no', 'half'] : small.matches ? ['no', 'all'] : ['no', 'no', 'all']).map((name) => make('col', { class: name }))),
+    make('colgroup', {}, ...(two ? ['no', 'half', 'no', 'half'] : small.matches ? ['no', 'all'] : ['no', 'no', 'all']).map((name) => make('col', { class: name }))),
     make('thead', { class: 'unseen' }, make('tr', {}, ...heads.map((head) => make('th', { scope: 'col' }, head)))),
     body,
   );

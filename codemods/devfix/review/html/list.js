@@ -50,7 +50,7 @@ function openFile(file) {
   box.style.minHeight = '';
   const shells = hunks.map((hunk, at) => {
     const shell = make('article', { class: 'hunk', 'data-file': file, 'data-hunk': at, 'aria-label': hunkName(hunk) });
-    shell.style.setProperty('--rows', Math.max(hunk.see[1] - hunk.see[0], hunk.cards.length * 11));
+    shell.style.setProperty('--rows', isContext(hunk) ? 0 : Math.max(hunk.see[1] - hunk.see[0], hunk.cards.length * 11));
     shell.hidden = !hunkVisible(hunk);
     return shell;
   });
@@ -84,6 +84,10 @@ function fill(shell) {
   if (shell.childElementCount) return;
   nearHunk.unobserve(shell);
   const hunk = bodyOf(Number(shell.dataset.file)).hunks[Number(shell.dataset.hunk)];
+  if (isContext(hunk)) {
+    foldContext(shell, hunk);
+    return;
+  }
   const head = make('h3', {}, make('span', { class: 'lines' }, hunkName(hunk)), hunk.scope && make('code', {}, hunk.scope));
   const notes = make('div', { class: 'notes' }, ...hunk.cards.map(card), ...hunk.parts.map((number) => part(number, hunk)));
   shell.append(head, make('div', { class: 'code-side' }), notes);
@@ -92,7 +96,25 @@ function fill(shell) {
   showCards(shell, hunk);
 }
 
+// Lines that a finding only points at: folded, since the finding quotes them.
+const isContext = (hunk) => !hunk.cards.length && !hunk.blocks.length;
+
+function foldContext(shell, hunk) {
+  const names = hunk.parts.map((number) => `#${number + 1}`).join(', ');
+  const side = make('div', { class: 'code-side' });
+  const box = make('details', {}, make('summary', {}, make('span', { class: 'lines' }, hunkName(hunk)), `: what led to ${names}`), side);
+  box.addEventListener('toggle', () => box.open && !side.childElementCount && draw(shell, hunk));
+  shell.classList.add('context');
+  shell.append(box);
+}
+
 function draw(shell, hunk) {
+  const side = shell.querySelector('.code-side');
+  const folded = side.closest('details');
+  if (folded && !folded.open) {
+    side.replaceChildren(); // drawn when it is opened
+    return;
+  }
   const file = Number(shell.dataset.file);
   const at = Number(shell.dataset.hunk);
   const [from, to] = hunk.open || hunk.see;
@@ -101,7 +123,7 @@ function draw(shell, hunk) {
     button.addEventListener('click', () => {
       hunk.open = range;
       draw(shell, hunk);
-      shell.querySelector('h3 .lines').textContent = hunkName(hunk);
+      shell.querySelector('.lines').textContent = hunkName(hunk);
     });
     return button;
   };
@@ -109,7 +131,7 @@ function draw(shell, hunk) {
   const above = from > 0 && hunk.lines.length ? more(from, '↑', [0, to]) : null;
   const rest = hunk.lines.length - to;
   const below = rest > 0 ? more(rest, '↓', [from, hunk.lines.length]) : null;
-  shell.querySelector('.code-side').replaceChildren(...[above, table, below].filter(Boolean));
+  side.replaceChildren(...[above, table, below].filter(Boolean));
   if (current !== null) showMine(shell);
 }
 
@@ -237,6 +259,11 @@ function go(hash) {
   }
   const line = Number(found[3]);
   const shell = reveal(number, (hunk) => line >= hunk.at + hunk.see[0] && line < hunk.at + hunk.see[1]);
+  const folded = shell && shell.querySelector(':scope > details');
+  if (folded && !folded.open) {
+    folded.open = true;
+    draw(shell, bodyOf(number).hunks[Number(shell.dataset.hunk)]);
+  }
   const row = byId(`line-${number}-${line}`);
   if (!shell || !row) return;
   shell.hidden = false;

@@ -288,6 +288,8 @@ def _shown_cards(
 
 def _height(hunk: dict[str, Any]) -> int:
     """About how many lines high a hunk is; in a wide window its findings stand beside it."""
+    if not hunk["cards"] and not hunk["blocks"]:
+        return 2  # folded
     low, high = hunk["see"]
     added: int = sum(
         len(max(block["rows"].values(), key=len, default=())) - block["n"] for block in hunk["blocks"]
