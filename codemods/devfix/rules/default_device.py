@@ -44,7 +44,6 @@ class DefaultDevice(Codemod):
     """
 
     id: ClassVar[str] = "default-device"
-    default: ClassVar[bool] = False
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
         (*torch_api.DEFAULT_DEVICE_CALLS, *LIBRARIES),
         ("torch",),

@@ -53,7 +53,6 @@ class DeviceComparison(Codemod):
         ("==", "!=", " in ", " is ", "startswith"),
     )
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
-    default: ClassVar[bool] = False
 
     def check(self, flow: Flow) -> Iterator[Finding]:
         source = flow.source

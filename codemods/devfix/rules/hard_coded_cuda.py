@@ -19,8 +19,6 @@ from devfix.literals.verdict import Verdict
 class HardCodedCuda(Codemod):
     """Hard-coded CUDA becomes the device that the value belongs on.
 
-    Off by default: name it with `--codemod hard-coded-cuda`.
-
     ## What it does
     Finds `.cuda()`, `.cuda(0)`, `.to("cuda")`, `device="cuda"` of tensor factories and
     `torch.cuda.FloatTensor(..)` where the code itself tells a better device, and writes that:
@@ -63,7 +61,6 @@ class HardCodedCuda(Codemod):
     module: str = ""
 
     id: ClassVar[str] = "hard-coded-cuda"
-    default: ClassVar[bool] = False
     words: ClassVar[tuple[tuple[str, ...], ...]] = (("cuda",), ("torch",))
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
 

@@ -69,7 +69,6 @@ class MapLocation(Codemod):
     """
 
     id: ClassVar[str] = "map-location"
-    default: ClassVar[bool] = False
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
         (
             "torch.load",

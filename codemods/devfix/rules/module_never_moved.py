@@ -55,7 +55,6 @@ class ModuleNeverMoved(Codemod):
     of which a framework takes care.
     """
 
-    default: ClassVar[bool] = False
     id: ClassVar[str] = "module-never-moved"
     words: ClassVar[tuple[tuple[str, ...], ...]] = ((".to(", ".cuda(", "device"), ("torch",))
     examples: ClassVar[tuple[Example, ...]] = (

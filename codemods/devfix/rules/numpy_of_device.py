@@ -88,7 +88,6 @@ class NumpyOfDevice(Codemod):
         ("torch",),
         (".to(", ".cuda(", "device"),
     )
-    default: ClassVar[bool] = False
     examples: ClassVar[tuple[Example, ...]] = (
         Example(
             "The output of a model on a device",

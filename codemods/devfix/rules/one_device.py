@@ -55,7 +55,6 @@ class OneDevice(Codemod):
     the first operand; `LOCAL_RANK`, which torchrun sets, falls back to the rank as it was.
     """
 
-    default: ClassVar[bool] = False
     id: ClassVar[str] = "one-device"
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("cuda", "nccl", "DistributedDataParallel", "DDP("),

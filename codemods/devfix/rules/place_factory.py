@@ -54,7 +54,6 @@ class PlaceFactory(Codemod):
     """
 
     id: ClassVar[str] = "place-factory"
-    default: ClassVar[bool] = False
     words: ClassVar[tuple[tuple[str, ...], ...]] = (("torch",), tuple(sorted(f"{last}(" for last in LASTS)))
     examples: ClassVar[tuple[Example, ...]] = (
         Example(

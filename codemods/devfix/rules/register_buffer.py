@@ -54,7 +54,6 @@ class RegisterBuffer(Codemod):
     moved_at_use: bool = False
 
     id: ClassVar[str] = "register-buffer"
-    default: ClassVar[bool] = False
     words: ClassVar[tuple[tuple[str, ...], ...]] = (("torch",), ("def forward", "Module"), ("__init__",))
     examples: ClassVar[tuple[Example, ...]] = (
         Example(

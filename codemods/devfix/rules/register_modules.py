@@ -42,7 +42,6 @@ class RegisterModules(Codemod):
     """
 
     id: ClassVar[str] = "register-modules"
-    default: ClassVar[bool] = False
     words: ClassVar[tuple[tuple[str, ...], ...]] = (("torch",), ("def forward", "Module"), ("__init__",))
     examples: ClassVar[tuple[Example, ...]] = (
         Example(

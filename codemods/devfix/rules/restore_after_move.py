@@ -53,7 +53,6 @@ class RestoreAfterMove(Codemod):
         ("load_state_dict(", "Adagrad(", "EMA", "Ema", "ExponentialMovingAverage(", "deepcopy("),
         (".to(", ".cuda("),
     )
-    default: ClassVar[bool] = False
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
 
     def check(self, flow: Flow) -> Iterator[Finding]:
