@@ -180,8 +180,14 @@ def test_decisions_are_kept_undone_and_taken_back(open_page: Open, folder: Path)
     press(page, "u")
     assert counter(page) == "3 of 5 decided: 1 accepted, 2 rejected"
     found = exported(page, folder)
+    page.click("#fix-3 .alike button >> nth=0")  # all that say the same, but for what was decided before
+    assert counter(page) == "4 of 5 decided: 2 accepted, 2 rejected"
     press(page, "u" * 9)
     page.click("#fix-0 button.accepted")
+    assert counter(page) == "2 of 5 decided: 0 accepted, 2 rejected"
+    press(page, "kkR")
+    assert counter(page) == "3 of 5 decided: 0 accepted, 3 rejected"
+    press(page, "u")
     page.set_input_files("#import", folder / "decisions.json")
     page.wait_for_function("() => document.getElementById('counter').textContent.startsWith('3 of 5')")
     assert exported(page, folder) == found

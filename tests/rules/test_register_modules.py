@@ -321,6 +321,12 @@ def test_what_is_registered_in_a_container_becomes_an_element(base: str) -> None
     assert findings(RULE, text) and findings(RULE, text.replace("nn.Module)", f"{base})")) == []
 
 
+def test_another_branch_that_holds_something_else() -> None:
+    init = f"if n:\n    self.layers = nn.ModuleDict()\n    self.layers['a'] = {LINEAR}\n"
+    init += "else:\n    self.layers = {}\n    self.layers['a'] = shards.Embedding(4)"
+    assert findings(RULE, program(init, "return self.layers['a'](x)")) == []
+
+
 def test_the_same_name_in_another_class() -> None:
     after = "\n\ndef load(net, w):\n    net.other.layers.weight = w\n"
     assert len(findings(RULE, program(f"self.layers = [{LINEAR}, {LINEAR}]", after=after))) == 1

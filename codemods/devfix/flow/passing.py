@@ -155,7 +155,9 @@ class Passing(ABC):
             return []
         summary = self.summary(info)
         for event in summary.events if summary is not None else ():
-            if event.what in _CONCERNS and event.value.kind is Kind.MODULE and event.value.parameter >= 0:
+            if event.what not in _CONCERNS or event.detail.startswith(("passed", "returned")):
+                continue
+            if event.value.kind is Kind.MODULE and event.value.parameter >= 0:
                 return self.outside.calls(info.node)
         return []
 

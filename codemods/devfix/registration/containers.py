@@ -108,6 +108,8 @@ class Containers:
         ):
             return None
         held = [self.holding.container(owner, value) for value in values]
+        if registered and not all(h.module and h.sure for h in held):
+            return None  # who registers in one branch means what the other one says
         added = self._added(owner, name, added_later)
         if added is None or any(h is NOTHING for h in held) or not any(h.module for h in [*held, *added]):
             return None

@@ -67,6 +67,15 @@ function card(number) {
       return button;
     });
     box.append(make('div', { class: 'buttons' }, ...buttons));
+    const count = allLike(number).length;
+    if (count > 1) {
+      const all = [['accepted', 'accept', 'A'], ['rejected', 'reject', 'R']].map(([what, name, key]) => {
+        const button = make('button', { type: 'button', class: 'link', 'aria-label': `${name} all ${count} alike`, title: `Shift+${key}` }, `${name} all`);
+        button.addEventListener('click', () => decideAlike(number, what));
+        return button;
+      });
+      box.append(make('p', { class: 'alike' }, `One of ${count} that say the same: `, all[0], ' or ', all[1]));
+    }
   }
   box.append(about(finding.codemod));
   box.addEventListener('pointerdown', () => setCurrent(number, false));

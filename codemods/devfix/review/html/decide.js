@@ -31,6 +31,22 @@ function decide(numbers, what) {
   changed(numbers);
 }
 
+// A fix and all that say the same, but for those that were decided one by one.
+function decideAlike(number, what) {
+  setCurrent(number, false);
+  const numbers = allLike(number).filter((one) => one === number || !decisions.has(one));
+  decide(numbers, what);
+  say(`${plural(numbers.length, 'fix', 'fixes')} ${what}. Undo: u`);
+}
+
+function decideAlikeCurrent(what) {
+  if (current === null || !decidable(current)) say('Go to a fix first: j');
+  else {
+    decideAlike(current, what);
+    step(1, (number) => decidable(number) && !decisions.has(number));
+  }
+}
+
 // By keyboard: the decision, and on to the next finding that wants one.
 function decideCurrent(what) {
   if (current === null || !decidable(current)) {

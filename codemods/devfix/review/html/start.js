@@ -75,6 +75,8 @@ const keys = {
   p: () => step(-1, () => true) || ends(-1),
   a: () => decideCurrent('accepted'),
   r: () => decideCurrent('rejected'),
+  A: () => decideAlikeCurrent('accepted'),
+  R: () => decideAlikeCurrent('rejected'),
   u: undo,
   s: () => setView(!split),
   e: save,

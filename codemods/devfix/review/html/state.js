@@ -75,6 +75,19 @@ try {
   decisions.clear();
 }
 
+// Fixes that say the same of different places, so that they can be decided at once.
+const alike = new Map();
+const likeness = (number) => {
+  const { codemod, safety, message, title, verdict } = findings[number];
+  return [codemod, safety, message.replace(/\d+/g, ''), title.replace(/\d+/g, ''), verdict].join('\n');
+};
+for (const number of toDecide) {
+  const key = likeness(number);
+  if (!alike.has(key)) alike.set(key, []);
+  alike.get(key).push(number);
+}
+const allLike = (number) => alike.get(likeness(number)) || [number];
+
 // Whether the diffs show a fix as made: unless it was rejected, or waits for another one.
 function isShown(number) {
   if (decisions.get(number) === 'rejected') return false;
