@@ -244,7 +244,7 @@ def test_a_fix_over_several_files(folder: Path) -> None:
         ("there.py", False, [], [0]),
         ("made.py", True, [], [0]),
     ]
-    assert data["findings"][0]["also"] == [1, 2] and data["digests"].keys() == {"a.py", "there.py"}
+    assert data["findings"][0]["also"] == [[1, 1], [2, -1]] and data["digests"].keys() == {"a.py", "there.py"}
     after = [lines_with(body(page, number), base, {0}) for number, base in enumerate((["here = old"], ["x = 1", "there = old"], []))]
     assert after == [["here = new"], ["x = 1", "there = new"], ["new = 1"]]
 

@@ -29,6 +29,8 @@ def install() -> tuple[str, ...]:
     missing = []
     for full, function in native_functions.load().items():
         kernel = special.get(full)
+        if full in ("_pin_memory", "is_pinned") and not function.cuda:
+            continue  # an affair of the hooks, since torch 2.5
         if kernel is None and not function.cuda:
             continue
         packet = getattr(torch.ops.aten, function.name, None)

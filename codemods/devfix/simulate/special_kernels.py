@@ -11,7 +11,7 @@ import torch
 from devfix.simulate.alias import adopt, all_to_cuda, cpu_alias, to_cuda
 from devfix.simulate.device_checks import iterator_error, tensors, wrapper_error
 from devfix.simulate.kernels import CPU, Key
-from devfix.simulate.machine import check_fork, check_ordinal, current_device, stats
+from devfix.simulate.machine import check_fork, check_ordinal, current_device, machine, stats
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -130,6 +130,16 @@ def _set_empty(self: Any) -> Any:
 
 def _record_stream(self: Any, s: Any) -> None:
     return None
+
+
+@_plain
+def _pin_memory(self: Any, device: Any = None) -> Any:
+    """Up to torch 2.4 pinning is a kernel; tensor_types.py keeps the address of what it gives."""
+    return aten.clone.default(self)
+
+
+def _is_pinned(self: Any, device: Any = None) -> bool:
+    return bool(self.is_cpu and self.data_ptr() in machine.pinned)
 
 
 # --- choices between CUDA's own kernels ----------------------------------------------------
@@ -346,6 +356,8 @@ def special_kernels() -> dict[str, Callable[..., Any]]:
         "resize_": _resize,
         "set_": _set_empty,
         "record_stream": _record_stream,
+        "_pin_memory": _pin_memory,
+        "is_pinned": _is_pinned,
         "_fused_sdp_choice": _attention_choice,
         **{f"_use_{lib}_ctc_loss{end}": _never for lib in ("cudnn", "miopen") for end in ("", ".Tensor")},
         **{name: _convolution_like(name) for name in ("convolution", "convolution_backward")},

@@ -47,7 +47,7 @@ function card(number) {
   if (finding.related.length) box.append(make('ul', { class: 'relations' }, ...finding.related.map((one) => relatedItem(finding, one))));
   if (finding.title) box.append(make('p', { class: 'repair' }, make('span', { class: 'label' }, finding.safety === 'manual' ? 'Proposal' : 'Fix'), ' ', ...prose(finding.title)));
   if (finding.also.length) {
-    const links = finding.also.flatMap((file, at) => [at ? ', ' : '', make('a', { href: `#file-${file}` }, files[file].name)]);
+    const links = finding.also.flatMap(([file, line], at) => [at ? ', ' : '', make('a', { href: line < 0 ? `#file-${file}` : `#line-${file}-${line}` }, files[file].name)]);
     box.append(make('p', { class: 'also' }, 'Together with ', ...links, ': all of it, or none.'));
   }
   if (finding.after.length) {
@@ -55,18 +55,11 @@ function card(number) {
     box.append(make('p', { class: 'also' }, 'Touches the same code as ', ...links, ', and is shown here once that is rejected. If both are accepted, devfix works this one out anew on top of it.'));
   }
   if (finding.verdict) box.append(make('p', { class: 'verdict' }, make('span', { class: 'label' }, 'Smoke test'), ' ', finding.verdict));
+  if (finding.bare && finding.code) box.append(make('pre', {}, finding.code));
   if (finding.edits.length) box.append(make('p', { class: 'also' }, 'Its lines cannot be told apart in this file. It writes:'), make('pre', {}, finding.edits.join('\n⋯\n')));
   if (finding.why) box.append(make('p', { class: 'why' }, finding.why));
   else {
-    const buttons = [['accepted', 'Accept', 'a'], ['rejected', 'Reject', 'r']].map(([what, name, key]) => {
-      const button = make('button', { type: 'button', class: what, 'aria-pressed': 'false', 'aria-describedby': `title-${number}`, title: `${name} (${key})` }, name);
-      button.addEventListener('click', () => {
-        setCurrent(number, false);
-        decide([number], decisions.get(number) === what ? null : what);
-      });
-      return button;
-    });
-    box.append(make('div', { class: 'buttons' }, ...buttons));
+    box.append(buttons(number));
     const count = allLike(number).length;
     if (count > 1) {
       const all = [['accepted', 'accept', 'A'], ['rejected', 'reject', 'R']].map(([what, name, key]) => {
@@ -84,19 +77,37 @@ function card(number) {
   return box;
 }
 
-function showDecision(number, box = byId(`fix-${number}`)) {
-  if (!box) return;
-  const decision = decisions.get(number) || '';
-  box.dataset.decision = decision;
-  box.classList.toggle('current', number === current);
-  for (const button of box.querySelectorAll('.buttons button')) {
-    button.setAttribute('aria-pressed', String(button.classList.contains(decision || 'none')));
+function buttons(number) {
+  const both = [['accepted', 'Accept', 'a'], ['rejected', 'Reject', 'r']].map(([what, name, key]) => {
+    const button = make('button', { type: 'button', class: what, 'aria-pressed': 'false', 'aria-label': `${name} #${number + 1}`, title: `${name} (${key})` }, name);
+    button.addEventListener('click', () => {
+      setCurrent(number, false);
+      decide([number], decisions.get(number) === what ? null : what);
+    });
+    return button;
+  });
+  return make('div', { class: 'buttons' }, ...both);
+}
+
+function showDecision(number, box) {
+  for (const one of box ? [box] : document.querySelectorAll(`#fix-${number}, [data-part="${number}"]`)) {
+    const decision = decisions.get(number) || '';
+    one.dataset.decision = decision;
+    one.classList.toggle('current', number === current);
+    for (const button of one.querySelectorAll('.buttons button')) {
+      button.setAttribute('aria-pressed', String(button.classList.contains(decision || 'none')));
+    }
   }
 }
 
 // What has a part in a hunk, while its own card is beside another one.
 function part(number, hunk) {
   const touches = hunk.blocks.some((block) => block.owners.flat().includes(number));
-  const text = touches ? 'is also part of ' : 'is what led to ';
-  return make('p', { class: 'part', 'data-part': number }, 'This ', text, make('a', { href: `#fix-${number}` }, `#${number + 1} ${findings[number].codemod}`), touches ? ', which is decided there.' : '.');
+  const link = make('a', { href: `#fix-${number}` }, `#${number + 1} ${findings[number].codemod}`);
+  if (!touches) return make('p', { class: 'part' }, 'This is what led to ', link, '.');
+  const what = findings[number].title ? [': ', ...prose(findings[number].title)] : [];
+  const box = make('div', { class: 'part', 'data-part': number }, make('p', {}, 'This is part of ', link, ...what));
+  if (decidable(number)) box.append(buttons(number));
+  showDecision(number, box);
+  return box;
 }

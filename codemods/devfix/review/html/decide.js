@@ -11,10 +11,14 @@ function changed(numbers) {
   exported = false;
   keep();
   const touched = new Set();
+  const asked = new Set(numbers);
+  for (const box of document.querySelectorAll('.card, [data-part]')) {
+    const number = Number(box.dataset.part || box.id.slice('fix-'.length));
+    if (asked.has(number)) showDecision(number, box);
+  }
   for (const number of numbers) {
-    showDecision(number);
     touched.add(findings[number].file);
-    for (const file of findings[number].also) touched.add(file);
+    for (const [file] of findings[number].also) touched.add(file);
   }
   redraw(touched);
   touched.forEach(countFile);

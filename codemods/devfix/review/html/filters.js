@@ -87,13 +87,10 @@ function buildFacets() {
   countFacets();
 }
 
+// Of decisions again and again, of all else once.
 function countFacets() {
-  const counts = new Map();
-  for (const facet of Object.keys(chosen)) {
-    findings.forEach((_, number) => {
-      const key = `${facet} ${valueOf[facet](number)}`;
-      counts.set(key, (counts.get(key) || 0) + 1);
-    });
+  for (const [facet, value, count] of facetCounts) {
+    if (facet !== 'decision' && count.textContent) continue;
+    count.textContent = findings.filter((_, number) => valueOf[facet](number) === value).length;
   }
-  for (const [facet, value, count] of facetCounts) count.textContent = counts.get(`${facet} ${value}`) || 0;
 }

@@ -153,6 +153,7 @@ function showCards(shell, hunk) {
     const box = byId(`fix-${number}`) || shell.querySelector(`#fix-${number}`);
     if (box) box.hidden = !visible[number];
   }
+  for (const box of shell.querySelectorAll('[data-part]')) box.hidden = !visible[box.dataset.part];
 }
 
 // Hide the files, hunks and cards that the filter does not want.
@@ -213,7 +214,7 @@ function setCurrent(number, move = true) {
   const finding = findings[number];
   const shell = reveal(finding.file, (hunk) => hunk.cards.includes(number));
   showDecision(number);
-  if (before !== number) for (const file of new Set([finding.file, ...finding.also, ...(before === null ? [] : [findings[before].file])])) showMine(sections[file]);
+  if (before !== number) for (const file of new Set([finding.file, ...finding.also.map(([file]) => file), ...(before === null ? [] : [findings[before].file])])) showMine(sections[file]);
   if (!move || !shell) return;
   const box = byId(`fix-${number}`);
   toView(shell, box);

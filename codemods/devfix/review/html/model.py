@@ -83,8 +83,9 @@ class Page:
         text, fix = self.text(result.path), item.finding.fix
         item.why = _undecidable(item.finding, result)
         if text.problem or not text.fits(item.finding):
-            item.why, item.unsure = _CHANGED if not text.problem else text.problem, True
+            item.why, item.unsure = text.problem or _CHANGED, True
             return
+        item.unsure = text.index(item.finding.place) is None
         for edit in fix.edits if fix is not None else ():
             path = edit.path or result.path
             other = self.text(path)
@@ -134,25 +135,25 @@ class Page:
             text_of = dict.fromkeys(item.new[path] for item in new)
             out = [made(one, new[0].number, colours) for one in list(text_of)[:1]]
             out[0]["blocks"][0]["owners"] = [[item.number for item in new]]
-            return _shown_cards(out, items, {}, notes)
+            return _shown_cards(out, {}, notes)
         if text.made or text.problem:
-            return _shown_cards([], items, {item.number: 0 for item in items if item.path == path}, notes)
+            return _shown_cards([], {item.number: None for item in items if item.path == path}, notes)
         wanted = [
             Wanted(item.number, tuple(item.edits[path]))
-            for item in items
+            for item in sorted(items, key=lambda item: bool(item.why))  # proposals wait for fixes
             if item.edits.get(path) and not item.unsure
         ]
         for owner, others in conflicts(wanted).items():
             self.after.setdefault(owner, []).extend(others)
         marks = [mark for item in items if item.path == path for mark in _marks(text, item)]
         out = hunks(text, blocks(text, wanted), marks, colours, self.more)
-        homes = {}
+        homes: dict[int, int | None] = {}
         for item in items:
             line = text.index(item.finding.place) if item.path == path else None
             if item.path == path:
-                homes[item.number] = _hunk_of(out, line)
+                homes[item.number] = None if item.unsure else _hunk_of(out, line)
         notes += self._further(path, text, wanted)
-        return _shown_cards(out, items, homes, notes)
+        return _shown_cards(out, homes, notes)
 
     def _further(self, path: str, text: Text, wanted: list[Wanted]) -> list[str]:
         """What is to be said where the repairs of a file are more than its fixes."""
@@ -191,11 +192,19 @@ class Page:
             "code": shown(finding.code.strip()),
             "verdict": printable(item.verdict),
             "why": item.why,
-            "also": [self.numbers[path] for path in others],
+            "also": [[self.numbers[path], self._first(item, path)] for path in others],
             "after": self.after.get(item.number, []),
             "related": [self._related(item.path, one) for one in finding.related],
+            "bare": item.unsure,
             "edits": [printable(edit.text) for edit in fix.edits] if fix is not None and item.unsure else [],
         }
+
+    def _first(self, item: Item, path: str) -> int:
+        """The first line that a fix touches in a file; -1 if that is not known, or the file is new."""
+        edits = item.edits.get(path)
+        text = self.texts[path]
+        line = text.line_of(min(edit.span.start for edit in edits)) if edits else -1
+        return line if line < text.count else -1
 
     def _related(self, path: str, one: PlacedRelated) -> dict[str, Any]:
         key = posix(one.path) if one.path else path
@@ -262,24 +271,25 @@ def _marks(text: Text, item: Item) -> Iterator[Mark]:
             yield Mark(item.number, line, 0, 0, related=True)
 
 
-def _hunk_of(found: list[dict[str, Any]], line: int | None) -> int:
+def _hunk_of(found: list[dict[str, Any]], line: int | None) -> int | None:
+    """The hunk that a line is in; None: the finding stands beside no code."""
     for at, hunk in enumerate(found):
         low, high = (hunk["at"] + edge for edge in hunk["see"])
         if line is not None and low <= line < max(high, low + 1):
             return at
-    return 0
+    return None
 
 
 def _shown_cards(
-    found: list[dict[str, Any]], items: list[Item], homes: dict[int, int], notes: list[str]
+    found: list[dict[str, Any]], homes: dict[int, int | None], notes: list[str]
 ) -> dict[str, Any]:
     """A file's hunks with the findings that stand beside each, and those that have a part in it."""
-    if not found and homes:
-        found = [
-            {"at": 0, "no": 0, "cell": 0, "see": [0, 0], "scope": "", "lines": [], "blocks": [], "marks": []}
-        ]
+    if None in homes.values():
+        none: dict[str, Any] = {"at": 0, "no": 0, "cell": 0, "see": [0, 0], "scope": ""}
+        found = [*found, {**none, "lines": [], "blocks": [], "marks": [], "last": True}]
     for at, hunk in enumerate(found):
-        hunk["cards"] = [number for number, home in homes.items() if home == at]
+        wanted = None if hunk.pop("last", False) else at
+        hunk["cards"] = [number for number, home in homes.items() if home == wanted]
         owners = {number for block in hunk["blocks"] for edit in block["owners"] for number in edit}
         owners |= {mark[3] for mark in hunk["marks"]}
         hunk["parts"] = sorted(owners - set(hunk["cards"]))

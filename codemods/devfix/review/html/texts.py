@@ -131,10 +131,10 @@ class Text:
 
     def fits(self, finding: PlacedFinding) -> bool:
         """Whether the line of a finding is still the one that it was found on."""
+        if self.notebook is not None:
+            return True
         line = self.index(finding.place)
-        if line is None:
-            return False
-        return self.notebook is not None or self.raw(line).startswith(finding.code)
+        return line is not None and self.raw(line).startswith(finding.code)
 
 
 def shown(line: str) -> str:
