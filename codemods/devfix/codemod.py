@@ -54,10 +54,15 @@ class Codemod(ABC):
     words: ClassVar[tuple[tuple[str, ...], ...]]
     examples: ClassVar[tuple[Example, ...]]
     default: ClassVar[bool] = True
+    recipes: ClassVar[bool] = False  # does it look at HyperPyYAML recipes (as well)?
 
     @abstractmethod
     def check(self, flow: Flow) -> Iterator[Finding]:
         """Yield what is wrong in one file; never print, write or change anything."""
+
+    def check_recipe(self, recipe: Recipe) -> Iterator[Finding]:
+        """Yield what is wrong in one recipe, together with the files around it."""
+        return iter(())
 
     def wants(self, text: str) -> bool:
         for group in self.words:
@@ -85,6 +90,8 @@ class Codemod(ABC):
 @dataclass(frozen=True)
 class RecipeCodemod(Codemod):
     """One that looks at HyperPyYAML recipes instead of Python files."""
+
+    recipes: ClassVar[bool] = True
 
     def check(self, flow: Flow) -> Iterator[Finding]:
         return iter(())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SERIAL = 50  # so few files are done before a pool of processes has started
 CHUNK = 16
-COLLECT_EVERY = 16  # chunks; little is left in cycles once a flow is released
+COLLECT_EVERY = 64  # chunks; little is left in cycles once a flow is released
 
 Result = TypeVar("Result")
 Task = Callable[[tuple[str, ...]], Result]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from devfix.codemod import Codemod, RecipeCodemod
+from devfix.codemod import Codemod
 from devfix.documents.notebook import Cell, Notebook
 from devfix.documents.yaml import YamlError
 from devfix.place import place_finding
@@ -32,7 +32,7 @@ class _Text:
 
 def findings_in(notebook: Notebook, codemods: Sequence[Codemod]) -> tuple[PlacedFinding, ...]:
     """What the codemods say of the recipes in a notebook; none of it has a fix."""
-    wanted = [codemod for codemod in codemods if isinstance(codemod, RecipeCodemod)]
+    wanted = [codemod for codemod in codemods if codemod.recipes and codemod.wants(notebook.json_text)]
     if not wanted or not may_be_recipe(notebook.json_text):
         return ()
     cells = notebook.everything

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from devfix.codemod import Codemod, RecipeCodemod
+from devfix.codemod import Codemod
 from devfix.documents.yaml import YamlError
 from devfix.findings import Finding, ReplaceText, TextEdit
 from devfix.recipes.inserting import doubt
@@ -36,7 +36,7 @@ class RecipeWork(Work):
     """The work on one recipe."""
 
     def wanting(self, text: str) -> tuple[Codemod, ...]:
-        return tuple(codemod for codemod in super().wanting(text) if isinstance(codemod, RecipeCodemod))
+        return tuple(codemod for codemod in super().wanting(text) if codemod.recipes)
 
     def skips(self, text: str) -> bool:
         return "devfix:" in text and _SKIP.search(text) is not None
@@ -58,7 +58,6 @@ class RecipeWork(Work):
         found = [
             finding
             for codemod in self.wanting(source.text)
-            if isinstance(codemod, RecipeCodemod)
             for finding in codemod.check_recipe(recipe)
         ]
         found = sorted(unsuppressed(source, dict.fromkeys(found)), key=lambda item: (item.span, item.message))

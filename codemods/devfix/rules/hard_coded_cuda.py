@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from devfix.codemod import Codemod, Example
-from devfix.findings import Finding, Related
+from devfix.findings import Finding, Related, Span
 from devfix.flow import Flow
 from devfix.literals.examples import EXAMPLES
 from devfix.literals.judge import verdicts
 from devfix.literals.owner import module_name
 from devfix.literals.verdict import Verdict
+
+if TYPE_CHECKING:
+    from devfix.recipes.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,9 @@ class HardCodedCuda(Codemod):
     - else the device that is in scope: `device`, `self.device`, `args.device`, `accelerator.device`;
     - a table made in a module's `__init__` by `self.table = make().cuda()` becomes a buffer;
     - `def f(x, device="cuda")` whose `device` has to be that of `x` is shown.
+
+    In a HyperPyYAML recipe with its script, `device: cuda:0` and `run_opts: {device: cuda}` are shown, which decide
+    over the command line's default; they have no fix.
 
     Nothing is said where there is no such device: scripts that are CUDA throughout, branches that
     the user chooses (`if use_cuda:`), tests, kernels, benchmarks. Autocast and GradScaler belong to
@@ -63,6 +69,7 @@ class HardCodedCuda(Codemod):
     id: ClassVar[str] = "hard-coded-cuda"
     words: ClassVar[tuple[tuple[str, ...], ...]] = (("cuda",), ("torch",))
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
+    recipes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.module and not module_name(self.module):
@@ -76,6 +83,14 @@ class HardCodedCuda(Codemod):
     def check(self, flow: Flow) -> Iterator[Finding]:
         for verdict in verdicts(flow, self.all, self.declare, self.module):
             yield self._report(flow, verdict)
+
+    def check_recipe(self, recipe: Recipe) -> Iterator[Finding]:
+        from devfix.recipes.devices import named_devices
+
+        for found in named_devices(recipe):
+            span = Span(found.key.start, found.value.end)
+            code = recipe.text[span.start : span.end]
+            yield Finding(self.id, span, f"`{code}` {found.why}")
 
     def _report(self, flow: Flow, verdict: Verdict) -> Finding:
         first = verdict.code.partition("\n")[0]

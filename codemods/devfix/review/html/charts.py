@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 KINDS = ("safe", "unsafe", "manual", "none")
 _MOST = 9
+_LONG = 32
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Row:
     """One codemod or folder; `key` is what a filter on it looks for, empty where there is none."""
 
     label: str
+    whole: str
     key: str
     count: int
     bars: tuple[Bar, ...]
@@ -44,10 +46,21 @@ def rows(found: Iterable[tuple[str, str, str]]) -> list[Row]:
             other.update(counter)
         ranked = [*ranked[:_MOST], (("", f"{len(rest)} others"), other)]
     most = max((sum(counter.values()) for _, counter in ranked), default=1)
-    return [_row(*names, counter, most) for names, counter in ranked]
+    short = _shortened([label for (_, label), _ in ranked])
+    return [_row(key, short[label], label, counter, most) for (key, label), counter in ranked]
 
 
-def _row(key: str, label: str, counter: Counter[str], most: int) -> Row:
+def _shortened(labels: list[str]) -> dict[str, str]:
+    """Long paths by their first and last folders, as far as that tells them apart."""
+    short = {}
+    for label in labels:
+        parts = label.split("/")
+        short[label] = f"{parts[0]}/…/{parts[-1]}" if len(label) > _LONG and len(parts) > 3 else label
+    seen = Counter(short.values())
+    return {label: text if seen[text] == 1 else label for label, text in short.items()}
+
+
+def _row(key: str, label: str, whole: str, counter: Counter[str], most: int) -> Row:
     bars, done = [], 0
     for kind in KINDS:
         if counter[kind]:
@@ -55,4 +68,4 @@ def _row(key: str, label: str, counter: Counter[str], most: int) -> Row:
             done += counter[kind]
             bars.append(Bar(kind, counter[kind], start, max(round(1000 * done / most) - start, 4)))
     numbers = tuple(counter[kind] for kind in KINDS)
-    return Row(label, key, sum(numbers), tuple(bars), numbers)
+    return Row(label, whole, key, sum(numbers), tuple(bars), numbers)

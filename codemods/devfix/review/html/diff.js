@@ -76,21 +76,28 @@ function pairs(rows) {
   return found;
 }
 
+const insideWord = (text, at) => /^\w\w$/.test(text.slice(at - 1, at + 1));
+
+// Where two lines differ, in whole words: {gone, come}.strong are ranges of characters.
 function compare(gone, come) {
   const [a, b] = [gone.line[0], come.line[0]];
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start += 1;
   let end = 0;
   while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end += 1;
+  while (start > 0 && (insideWord(a, start) || insideWord(b, start))) start -= 1;
+  while (end > 0 && (insideWord(a, a.length - end) || insideWord(b, b.length - end))) end -= 1;
   if (start + end < Math.max(a.length, b.length) / 4) return; // two different lines
-  gone.strong = [start, a.length - end];
-  come.strong = [start, b.length - end];
+  const [old, now] = [a.slice(start, a.length - end), b.slice(start, b.length - end)];
+  const kept = old.trim() ? now.indexOf(old) : -1;
+  gone.strong = kept < 0 ? [[start, start + old.length]] : [];
+  come.strong = kept < 0 ? [[start, start + now.length]] : [[start, start + kept], [start + kept + old.length, start + now.length]];
 }
 
 // A line's text in its colours, with some of its characters set off.
 function paint(line, strong, marks, from) {
   const [text, runs] = line;
-  const cuts = new Set([strong, ...marks].filter(Boolean).flat());
+  const cuts = new Set([...strong, ...marks].flat());
   const out = [];
   let at = 0;
   for (const [, kind, length] of runs.matchAll(/([a-z])(\d+)/g)) {
@@ -100,7 +107,7 @@ function paint(line, strong, marks, from) {
       let stop = end;
       for (const cut of cuts) if (cut > at && cut < stop) stop = cut;
       const names = [kind === 'p' ? '' : kind];
-      if (strong && at >= strong[0] && stop <= strong[1]) names.push('strong');
+      if (strong.some((range) => at >= range[0] && stop <= range[1])) names.push('strong');
       if (marks.some((mark) => at >= mark[0] && stop <= mark[1])) names.push('here');
       const name = names.filter(Boolean).join(' ');
       out.push(name ? make('span', { class: name }, text.slice(at, stop)) : text.slice(at, stop));
@@ -128,7 +135,7 @@ function cells(row, side, hunk, several) {
     owners.length ? make('span', { class: 'owners' }, owners.map((one) => `#${one + 1}`).join(' ')) : '',
     make('span', { class: 'sign', 'aria-hidden': 'true' }, sign || ' '),
     said && make('span', { class: 'unseen' }, `${said}: `),
-    ...paint(row.line, row.strong, marks, indent.length),
+    ...paint(row.line, row.strong || [], marks, indent.length),
   );
   // Indentation is room, not text, so that what does not fit goes on below its beginning.
   code.style.setProperty('--indent', `${Math.max(0, width(indent) - (hunk.less || 0))}ch`);

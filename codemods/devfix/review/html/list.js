@@ -3,7 +3,7 @@
 const sections = [];
 const bodies = new Map(); // file -> its data, once it was needed
 const open = new Set(); // files that are made
-const KEEP = 40; // files that stay made when they are far away
+const KEEP = 12; // files that stay made when they are far away
 
 function bodyOf(file) {
   if (!bodies.has(file)) bodies.set(file, JSON.parse(byId(`body-${file}`).textContent));
