@@ -187,7 +187,7 @@ def wrong(data: bytes, result: FileResult, task: Task) -> Iterator[str]:
     (rest, before), (rest_after, after) = parts(data), parts(result.after)
     if rest != rest_after or len(before) != len(after):
         yield "bytes outside of the sources changed"
-    elif any(json.loads(one) == json.loads(other) for one, other in zip(before, after) if one != other):
+    elif any(json.loads(one) == json.loads(other) for one, other in zip(before, after, strict=True) if one != other):
         yield "a source is written in another way"
     if valid(data) and not valid(result.after):
         yield "nbformat does not accept it"
@@ -266,11 +266,13 @@ def main() -> int:
                 row["WRONG"] += 1
                 print(f"WRONG: {shown}: {bug.kind}: {result.error}")
             if options.v and not now - known:
-                print(f"    not found: {shown}: {bug.kind} in cell {sorted(index + 1 for index in bug.cells)}")
+                print(
+                    f"    not found: {shown}: {bug.kind} in cell {sorted(index + 1 for index in bug.cells)}"
+                )
             if not result.changed:
                 continue
             changed = differing(parts(bug.data)[1], parts(result.after)[1])
-            row["fixed"] += bool(changed & bug.cells or changed - changed_anyway)
+            row["fixed"] += bool(now - known) and bool(changed & bug.cells or changed - changed_anyway)
             row["elsewhere"] += bool(changed - changed_anyway - bug.cells)
             if options.v and changed - changed_anyway - bug.cells:
                 print(f"    elsewhere: {shown}: {bug.kind}: cells {sorted(index + 1 for index in changed)}")

@@ -166,6 +166,8 @@ def test_check_text(devfix: Devfix, project: Path) -> None:
     done = devfix("check", ".")
     assert done.text == (
         "a.py:1:5: rename-alpha `alpha` is old\n"
+        "    1 | x = alpha\n"
+        "      |     ^^^^^\n"
         "    a.py:1:5: right here\n"
         "    fix (safe): replace it by `beta`\n"
     )
@@ -234,6 +236,8 @@ def test_apply_shows_what_is_left(devfix: Devfix, project: Path) -> None:
     assert done.text == (
         "a.py: 1 fix written (insert-call)\n"
         "a.py:1:1: rename-alpha `alpha` is old\n"
+        "    1 | alpha\n"
+        "      | ^^^^^\n"
         "    a.py:1:1: right here\n"
         "    fix (unsafe): replace it by `beta` [needs --unsafe]\n"
     )

@@ -13,6 +13,7 @@ NOBODY = 65534
 AS_NOBODY = (
     "import os, sys\n"
     "from devfix.documents import Document, DocumentError\n"
+    "import hashlib, tempfile\n"  # Python itself may be out of reach for that user
     f"os.setgid({NOBODY}); os.setuid({NOBODY})\n"
     "try:\n"
     "    Document.read(sys.argv[1]).write('new = 1\\n')\n"

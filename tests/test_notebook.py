@@ -122,6 +122,70 @@ def test_magics_that_are_code_and_magics_that_are_not() -> None:
     assert "#%time\nx = 1" in document.text
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            "    !ls",
+            "    %x",
+            "    !w",
+            "    !lsx",
+            "    %cd x",
+            "?int",
+            "torch.*Tensor?",
+            "torch.nn.Module??",
+        ),
+        *("pip install torch", "conda install -y pytorch", "files = !ls", "!a \\\n  b \\\n  c"),
+    ],
+)
+def test_what_only_ipython_takes(line: str) -> None:
+    """Masked at equal length, as a statement where the block has no other, and back again."""
+    source = ("if a:\n" if line.startswith(" ") else "") + line + "\nx = 1\n"
+    document = document_of("a.ipynb", notebook(code(source)))
+    assert isinstance(document, Notebook)
+    assert document.problems == () and len(document.cells) == 1
+    body = document.text.partition("\n")[2]
+    assert [len(part) for part in body.splitlines()] == [len(part) for part in source.splitlines()]
+    changed = document.encode(document.text.replace("x = 1", "x = 2"))
+    assert changed == notebook(code(source.replace("x = 1", "x = 2")))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "print('%d, %d' \\\n      % (1, 2))",
+        "x = (7\n  % 2)",
+        'text = """\n%matplotlib\n!ls\nwhat?\npip install x\n"""',
+        "text = '''a\\'\n%b'''",
+        "pip = 1\nx = pip\n# what?",
+    ],
+)
+def test_what_python_takes_is_not_masked(source: str) -> None:
+    document = document_of("a.ipynb", notebook(code(source)))
+    assert isinstance(document, Notebook)
+    assert document.text.partition("\n")[2] == source + "\n"
+
+
+def test_a_value_that_the_notebook_displays_is_not_dropped() -> None:
+    first = SETUP.replace("model = nn.Linear(4, 2)", "x = torch.ones(2)")
+    for last, number in [("x.to(device)", 0), ("x.to(device)  # shown", 0), ("x.to(device);", 1)]:
+        for cells in [(code(first), code(last)), (code(first), code(last), code("y = 1"))]:
+            assert len(run(notebook(*cells)).findings) == number, last
+    used = (code(first), code("x.to(device)"), code("y = x + torch.ones(2).to(device)"))
+    assert len(run(notebook(*used)).findings) == 1
+    assert len(run(notebook(code(first), code("x.to(device)\nprint(x)"))).findings) == 1
+
+
+def test_cells_that_do_not_parse_are_said(tmp_path: Path) -> None:
+    (tmp_path / "story.ipynb").write_bytes(notebook(code("print 'Python 2'"), *STORY))
+    for command in ("check", "diff", "apply"):
+        done = subprocess.run(
+            [sys.executable, "-m", "devfix", command, "."], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert "story.ipynb: left out cells that do not parse: cell 1: line 1" in done.stderr
+        assert "left out" not in done.stdout
+
+
 def test_masking_keeps_lengths() -> None:
     source = "if a:\n    %cd x\n    !ls\nfiles = !ls *.py\nfor f in files:\n    !rm x\n"
     document = document_of("a.ipynb", notebook(code(source)))

@@ -23,6 +23,9 @@ class FileError:
     message: str
 
 
+UNREAD = "cells that do not parse: "  # how the reason begins where a notebook was read in part
+
+
 @dataclass(frozen=True)
 class Skipped:
     path: str

@@ -13,7 +13,7 @@ from devfix.codemod import Codemod, wanting
 from devfix.documents import RECIPES, Document, digest_of, document_of, read_bytes
 from devfix.findings import Finding, Safety, TextEdit
 from devfix.place import back, git_lines, git_scopes, line_feeds, place_finding
-from devfix.report import Change, FileError, FileResult, Joint, PlacedFinding, Scope
+from devfix.report import UNREAD, Change, FileError, FileResult, Joint, PlacedFinding, Scope
 from devfix.selection import Selection
 from devfix.source import Source
 from devfix.suppress import MARK, skips_file, unsuppressed, unused
@@ -144,7 +144,7 @@ class Work:
             remaining=tuple(finding_in_notebook(finding, document) for finding in result.remaining) + more,
             changes=tuple(change_in_notebook(change, document) for change in result.changes),
             scopes=(),
-            skipped=result.skipped or (f"cells that do not parse: {problems}" if problems else ""),
+            skipped=result.skipped or (f"{UNREAD}{problems}" if problems else ""),
         )
 
     def in_recipes(self, notebook: Notebook) -> tuple[PlacedFinding, ...]:

@@ -174,7 +174,8 @@ def test_unsafe_fixes_are_there_at_the_safe_level_too(folder: Path) -> None:
 
 
 def test_colours_cover_each_line() -> None:
-    text = 'x = 1\ndef f():\n    """doc\n    more # no\n    """\n    return "a" + \'\'\'b\nc\'\'\' # c\ny = """open\nstill'
+    text = 'x = 1\ndef f():\n    """doc\n    more # no\n    """\n'
+    text += "    return \"a\" + '''b\nc''' # c\ny = \"\"\"open\nstill"
     lines = text.split("\n")
     runs = Colours("a.py", text).runs(lines)
     assert [sum(map(int, re.findall(r"\d+", run))) for run in runs] == [len(line) for line in lines]
@@ -207,7 +208,9 @@ def test_what_cannot_be_decided_is_shown_with_the_reason(folder: Path) -> None:
     broken = FileResult("b.py", (finding(1, "x", fix(edit)),), error=FileError("b.py", "verify", "it broke"))
     (folder / "b.py").write_text("a\nb\n")
     report = Report(
-        (FileResult("a.py", found), broken), (FileError("c.py", "parse", "line <1>"),), (Skipped("d.py", "why"),)
+        (FileResult("a.py", found), broken),
+        (FileError("c.py", "parse", "line <1>"),),
+        (Skipped("d.py", "why"),),
     )
     page = render(report)
     data = index(page)
@@ -215,7 +218,9 @@ def test_what_cannot_be_decided_is_shown_with_the_reason(folder: Path) -> None:
     assert why[0].startswith("No repair") and why[1].startswith("Only a proposal") and why[3] == ""
     assert "a semicolon" in why[2] and "it broke" in why[4]
     assert data["digests"].keys() == {"a.py"}
-    (block,) = [block for hunk in body(page, 0)["hunks"] for block in hunk["blocks"] if block["owners"] == [[1]]]
+    (block,) = [
+        block for hunk in body(page, 0)["hunks"] for block in hunk["blocks"] if block["owners"] == [[1]]
+    ]
     assert [row[0] for row in block["rows"]["1"] if isinstance(row, list)] == ["B"]
     text = "".join(Elements(page).texts)
     assert "line <1>" in text and "d.py" in text and "4 file" not in text
@@ -245,7 +250,10 @@ def test_a_fix_over_several_files(folder: Path) -> None:
         ("made.py", True, [], [0]),
     ]
     assert data["findings"][0]["also"] == [[1, 1], [2, -1]] and data["digests"].keys() == {"a.py", "there.py"}
-    after = [lines_with(body(page, number), base, {0}) for number, base in enumerate((["here = old"], ["x = 1", "there = old"], []))]
+    after = [
+        lines_with(body(page, number), base, {0})
+        for number, base in enumerate((["here = old"], ["x = 1", "there = old"], []))
+    ]
     assert after == [["here = new"], ["x = 1", "there = new"], ["new = 1"]]
 
 
@@ -262,9 +270,7 @@ def test_fixes_of_the_same_code_wait_for_each_other(folder: Path) -> None:
 def test_an_import_that_two_fixes_want_is_one_edit_with_two_owners(folder: Path) -> None:
     (folder / "a.py").write_text("import os\na\nb\n")
     shared = PlacedEdit(Place(2, 1, 2, 1), "import torch\n")
-    found = tuple(
-        finding(line, fix=fix(shared, PlacedEdit(Place(line, 1, line, 2), "X"))) for line in (2, 3)
-    )
+    found = tuple(finding(line, fix=fix(shared, PlacedEdit(Place(line, 1, line, 2), "X"))) for line in (2, 3))
     page = render(Report((FileResult("a.py", found),)))
     base = ["import os", "a", "b"]
     assert lines_with(body(page, 0), base, {1}) == ["import os", "import torch", "a", "X"]
@@ -282,7 +288,13 @@ def test_a_file_that_changed_meanwhile_is_not_decided_on(folder: Path) -> None:
 def test_a_notebook_is_shown_by_cells(folder: Path) -> None:
     sources = ["%matplotlib inline\n" + HEAD, LOOP[len(HEAD) :]]
     cells = [
-        {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": text.splitlines(True)}
+        {
+            "cell_type": "code",
+            "metadata": {},
+            "outputs": [],
+            "execution_count": None,
+            "source": text.splitlines(True),
+        }
         for text in sources
     ]
     notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
@@ -301,8 +313,14 @@ def test_a_notebook_is_shown_by_cells(folder: Path) -> None:
 def test_related_places(folder: Path) -> None:
     (folder / "a.py").write_text("".join(f"line {number}\n" for number in range(1, 60)))
     (folder / "b.py").write_text("elsewhere\n")
-    related = (PlacedRelated("", 50, 1, "here"), PlacedRelated("b.py", 1, 1, "there"), PlacedRelated("b.py", 0, 0, "x"))
-    page = render(Report((FileResult("a.py", (finding(3, related=related),)), FileResult("b.py", (finding(1),)))))
+    related = (
+        PlacedRelated("", 50, 1, "here"),
+        PlacedRelated("b.py", 1, 1, "there"),
+        PlacedRelated("b.py", 0, 0, "x"),
+    )
+    page = render(
+        Report((FileResult("a.py", (finding(3, related=related),)), FileResult("b.py", (finding(1),))))
+    )
     here, there, unknown = index(page)["findings"][0]["related"]
     assert (here["file"], here["line"], here["where"], here["code"]) == (0, 49, "line 50", "line 50")
     assert (there["file"], there["line"], there["where"]) == (1, -1, "b.py, line 1")
@@ -320,10 +338,8 @@ def test_nothing_from_a_repository_is_markup(folder: Path) -> None:
     code = f"x = '{EVIL}'  # \u202e\x1b[31m {{{{ 7*7 }}}}\n"
     text = code.encode()
     one = finding(1, EVIL + "\u202e\x07{{ 7*7 }}", fix(PlacedEdit(Place(1, 1, 1, 2), EVIL)), scope=EVIL)
-    report = Report(
-        (FileResult(name, (one,)),), (FileError(name, EVIL, EVIL),), (Skipped(name, EVIL),)
-    )
-    page = render(report, read=lambda path: text, command=EVIL, paths=EVIL)
+    report = Report((FileResult(name, (one,)),), (FileError(name, EVIL, EVIL),), (Skipped(name, EVIL),))
+    page = render(report, read=lambda path: text, command=EVIL, paths=EVIL, name=name)
     harmless = render(Report((FileResult("a.py", (finding(1),)),)), read=lambda path: b"x\n")
     tags = [tag for tag, _ in Elements(page).found]
     allowed = Counter(tag for tag, _ in Elements(harmless).found)
@@ -351,10 +367,14 @@ def test_the_page_loads_nothing_and_runs_only_its_own_script(folder: Path) -> No
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert kind == "application/json" or f"{tag}-src 'sha256-{digest}'" in policy
     for tag, attributes in page.found:
-        assert not [name for name in attributes if name.startswith("on") or name in ("style", "src", "action")], tag
+        assert not [
+            name for name in attributes if name.startswith("on") or name in ("style", "src", "action")
+        ], tag
         assert (attributes.get("href") or "#").startswith(("#", "data:,"))
     code = page.inside[0] + page.inside[-1]
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|@import|url\(|fetch\(|XMLHttp", code)
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|@import|url\(|fetch\(|XMLHttp", code
+    )
 
 
 def test_ids_are_unique_and_fields_have_labels(folder: Path) -> None:

@@ -20,6 +20,7 @@ from devfix.review.html import render
 sync_api = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser
 
+LOCAL = ("file:", "data:,", "blob:")
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 HEAD = """\
 import torch
@@ -28,7 +29,12 @@ from torch import nn
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.zeros(8, 4)))
 """
-LOOP = f"{HEAD}model = nn.Linear(4, 2).to(device)\nfor (x,) in loader:\n    print(model(x))\nfor (y,) in loader:\n    print(model(y))\n"
+LOOP = f"""{HEAD}model = nn.Linear(4, 2).to(device)
+for (x,) in loader:
+    print(model(x))
+for (y,) in loader:
+    print(model(y))
+"""
 SURGERY = f'''{HEAD}
 
 class Trainer:
@@ -76,7 +82,9 @@ def open_page(chromium: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         page.set_default_timeout(20_000)
         page.on("console", lambda message: trouble.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: trouble.append(f"error: {error}"))
-        page.on("request", lambda request: request.url.startswith(("file:", "data:,", "blob:")) or trouble.append(request.url))
+        page.on(
+            "request", lambda request: None if request.url.startswith(LOCAL) else trouble.append(request.url)
+        )
         page.goto((tmp_path / "review.html").as_uri() + hash)
         ready(page)
         return page
@@ -122,12 +130,11 @@ def exported(page: Any, folder: Path) -> Any:
     return json.loads((folder / "decisions.json").read_text())
 
 
-SHOWN = """(file) => [...document.querySelectorAll(`#file-${file} tr[class], #file-${file} tbody tr`)]
-    .map((row) => [...row.querySelectorAll('td.code')].at(-1))
-    .filter((cell) => !cell.matches('.gone, .empty'))
-    .map((cell) => (cell.dataset.indent || '') + [...cell.childNodes]
-        .filter((node) => !node.matches || !node.matches('.sign, .unseen, .owners'))
-        .map((node) => node.textContent).join(''))"""
+PROBES = (Path(__file__).parent / "page_probes.js").read_text(encoding="utf-8")
+
+
+def probe(page: Any, name: str, argument: Any = None) -> Any:
+    return page.evaluate(f"(argument) => {PROBES.strip()}.{name}(argument)", argument)
 
 
 def unfolded(page: Any, file: int) -> list[str]:
@@ -135,7 +142,7 @@ def unfolded(page: Any, file: int) -> list[str]:
     page.evaluate(f"() => document.querySelector('#tree a[href=\"#file-{file}\"]').click()")
     while page.locator(f"#file-{file} button.more").count():
         page.locator(f"#file-{file} button.more").first.click()
-    found: list[str] = page.evaluate(SHOWN, file)
+    found: list[str] = probe(page, "shown", file)
     return found
 
 
@@ -246,7 +253,9 @@ def report_of_everything(folder: Path) -> Report:
     (folder / "a.py").write_text("here = old\nb = c\nlast\n")
     (folder / "there.py").write_text("x = 1\nthere = old\n")
 
-    def finding(line: int, *edits: PlacedEdit, safety: Safety = Safety.SAFE, verdict: str = "") -> PlacedFinding:
+    def finding(
+        line: int, *edits: PlacedEdit, safety: Safety = Safety.SAFE, verdict: str = ""
+    ) -> PlacedFinding:
         fix = PlacedFix("do it", safety, edits) if edits else None
         return PlacedFinding("reorder-to", f"message {line}", Place(line, 1, line, 2), fix=fix)
 
@@ -258,7 +267,9 @@ def report_of_everything(folder: Path) -> Report:
         finding(3),
     )
     return Report(
-        (FileResult("a.py", found),), (FileError("bad.py", "parse", "does not parse"),), (Skipped("s.py", "skip-file"),)
+        (FileResult("a.py", found),),
+        (FileError("bad.py", "parse", "does not parse"),),
+        (Skipped("s.py", "skip-file"),),
     )
 
 
@@ -279,6 +290,13 @@ def test_fixes_that_share_lines_or_files(open_page: Open, tmp_path: Path) -> Non
     assert "does not parse" in page.inner_text(".problems >> nth=0")
 
 
+def test_a_report_without_findings(open_page: Open, tmp_path: Path) -> None:
+    page = open_page(render(Report(())))
+    assert page.inner_text("h1") == "Nothing found" and counter(page) == "Nothing to decide"
+    press(page, "jarnus")
+    assert not page.is_visible(".end")
+
+
 def test_hostile_names_and_code(open_page: Open, tmp_path: Path) -> None:
     evil = "</script><script>window.evil=1</script><img src=x onerror=window.evil=1>"
     fix = PlacedFix(evil, Safety.SAFE, (PlacedEdit(Place(1, 1, 1, 2), f"'{evil}'\n"),))
@@ -286,36 +304,15 @@ def test_hostile_names_and_code(open_page: Open, tmp_path: Path) -> None:
     report = Report((FileResult(f"x/{evil}.py", (found,)),), (FileError(evil, evil, evil),))
     page = open_page(render(report, read=lambda path: f"x = '{evil}'\n".encode(), paths=evil))
     press(page, "ja")
-    assert page.evaluate("() => [window.evil, document.images.length, document.scripts.length]") == [None, 0, 3]
+    assert page.evaluate("() => [window.evil, document.images.length, document.scripts.length]") == [
+        None,
+        0,
+        3,
+    ]
     assert evil in page.inner_text("#list")
 
 
 # --- how it looks ------------------------------------------------------------------------------------------
-
-CONTRAST = """() => {
-  const parse = (text) => { const n = text.match(/[\\d.]+/g).map(Number); return n.length < 4 ? [...n, 1] : n; };
-  const light = ([r, g, b]) => [r, g, b].map((c) => c / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, c, at) => sum + c * [0.2126, 0.7152, 0.0722][at], 0);
-  const behind = (element) => {
-    for (let at = element; at; at = at.parentElement) {
-      const colour = parse(getComputedStyle(at).backgroundColor);
-      if (colour[3] === 1) return colour;
-    }
-    return [255, 255, 255, 1];
-  };
-  const bad = [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  let count = 0;
-  while (walker.nextNode()) {
-    const element = walker.currentNode.parentElement;
-    if (!walker.currentNode.data.trim() || !element.checkVisibility({ visibilityProperty: true }) || element.closest('script, style, option, .unseen, button:disabled')) continue;
-    count += 1;
-    const [a, b] = [light(parse(getComputedStyle(element).color)), light(behind(element))];
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < 4.5) bad.push(`${ratio.toFixed(2)} ${element.className || element.tagName}: ${walker.currentNode.data.slice(0, 30)}`);
-  }
-  return [count, [...new Set(bad)]];
-}"""
 
 
 @pytest.mark.parametrize("width", [400, 2000])
@@ -333,57 +330,29 @@ def test_readable_in_both_themes_at_any_width(open_page: Open, folder: Path, wid
             unfolded(page, file)
         for button in page.locator("details.about > summary").all():
             button.click()
-        count, bad = page.evaluate(CONTRAST)
+        count, bad = probe(page, "contrast")
         assert count > 150 and bad == []
-        assert page.evaluate("() => [document.documentElement.scrollWidth <= innerWidth, scrollX]") == [True, 0]
-        outside = "() => [...document.querySelectorAll('.diff, .card, .bar, h1, h2')].filter((e) => e.getBoundingClientRect().right > innerWidth + 1).length"
-        assert page.evaluate(outside) == 0
+        assert page.evaluate("() => [document.documentElement.scrollWidth <= innerWidth, scrollX]") == [
+            True,
+            0,
+        ]
+        assert probe(page, "outside") == []
     background = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
     press(page, "t")
     assert page.evaluate("() => getComputedStyle(document.body).backgroundColor") != background
-    assert page.evaluate(CONTRAST)[1] == []
-
-
-BY_HAND = """() => {
-  const bad = [];
-  const visible = (one) => one.checkVisibility();
-  const name = (one) => (one.getAttribute('aria-label') || (one.labels && [...one.labels].map((l) => l.textContent).join('')) || one.textContent).trim();
-  for (const one of document.querySelectorAll('button, a[href], input, select, summary')) if (visible(one) && !name(one)) bad.push(`no name: ${one.outerHTML.slice(0, 80)}`);
-  let level = 1;
-  for (const one of document.querySelectorAll('main h1, main h2, main h3, main h4, main h5')) {
-    const now = Number(one.tagName[1]);
-    if (now > level + 1) bad.push(`${one.tagName} after h${level}: ${one.textContent}`);
-    level = now;
-  }
-  const ids = [...document.querySelectorAll('[id]')].map((one) => one.id);
-  if (new Set(ids).size !== ids.length) bad.push('an id is there twice');
-  for (const one of document.querySelectorAll('[aria-labelledby], [aria-describedby], [aria-controls]')) {
-    for (const key of ['aria-labelledby', 'aria-describedby', 'aria-controls']) {
-      const id = one.getAttribute(key);
-      if (id && !document.getElementById(id)) bad.push(`${key}=${id}`);
-    }
-  }
-  for (const table of document.querySelectorAll('table')) if (!table.caption) bad.push('a table has no caption');
-  for (const one of document.querySelectorAll('[tabindex]')) if (one.tabIndex > 0) bad.push('tabindex > 0');
-  for (const one of document.querySelectorAll('button, summary')) {
-    const box = one.getBoundingClientRect();
-    if (visible(one) && (box.height < 23.5 || box.width < 24)) bad.push(`small: ${one.textContent}`);
-  }
-  return bad;
-}"""
+    assert probe(page, "contrast")[1] == []
 
 
 def test_usable_without_a_mouse_or_a_screen(open_page: Open, tmp_path: Path) -> None:
     page = open_page(render(report_of_everything(tmp_path)), width=1300)
     unfolded(page, 0)
-    assert page.evaluate(BY_HAND) == []
+    assert probe(page, "problems") == []
     assert [page.locator(f"[role=status]#{id}").count() for id in ("counter", "shown", "say")] == [1, 1, 1]
     page = open_page(render(report_of_everything(tmp_path)), width=1300)
     order = []
     for _ in range(60):
         page.keyboard.press("Tab")
-        where = "() => { const e = document.activeElement; const s = getComputedStyle(e); return [e.id || e.className || e.textContent.slice(0, 40), e === document.body || s.outlineStyle !== 'none' || e.matches('.skip')]; }"
-        at, seen = page.evaluate(where)
+        at, seen = probe(page, "focus")
         assert seen, f"focus on {at!r} cannot be seen"
         order.append(at)
     assert order[0] == "skip"

@@ -112,6 +112,6 @@ def _add_ignores(run: Run, report: Report) -> int:
         else:
             results.append(done)
     written = write(replace(report, results=tuple(results)), cache_folder(os.getcwd()))
-    run.errors(replace(written, errors=tuple(set(written.errors) - set(report.errors))))
+    run.errors(replace(written, errors=tuple(set(written.errors) - set(report.errors)), skipped=()))
     run.note(f"{plural(len(written.written), 'file')} written; `devfix undo` takes it back")
     return 2 if left or written.errors else 1 if written.written else 0

@@ -36,7 +36,12 @@ def write(run: Run, report: Report, output: str | None) -> int:
     from devfix.review import text
     from devfix.review.html import render
 
-    data = render(report, command=_command(run), paths=shlex.join(run.paths))
+    data = render(
+        report,
+        command=_command(run),
+        paths=shlex.join(run.paths),
+        name=os.path.basename(os.getcwd()),
+    )
     if output is None:
         write_out(data)
     else:

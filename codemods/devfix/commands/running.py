@@ -180,8 +180,11 @@ class Run:
         click.echo(line, err=True, color=self.color)
 
     def errors(self, report: Report) -> None:
-        from devfix.review.text import error_line
+        """What could not be done, and which cells of notebooks were left out; on stderr."""
+        from devfix.review.text import error_line, unread
 
+        for note in () if self.quiet or self.verbose else unread(report):
+            self.note(note)
         for error in report.errors:
             self.note(error_line(error))
 

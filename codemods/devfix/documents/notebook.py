@@ -15,16 +15,12 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any
 
+from devfix.documents.magics import masked
 from devfix.documents.python import Document, DocumentError
 
 SUFFIX = ".ipynb"
 _SOURCE = re.compile(r'"source"\s*:\s*')
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-# Cell magics whose cell is Python all the same.
-_PYTHON_MAGICS = frozenset(
-    {"time", "timeit", "capture", "prun", "debug", "python", "python3", "memit", "wandb"}
-)
-_ASSIGNED = re.compile(r"^(\s*[\w.,\s]+=\s*)([!%].*)$", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -74,10 +70,10 @@ class Notebook(Document):
         parts: list[str] = []
         line = 1
         for cell in cells:
-            masked = _masked(cell.source)
-            if masked is None:
+            as_python = masked(cell.source)
+            if as_python is None:
                 continue
-            body, hidden = masked
+            body, hidden = as_python
             problem = _problem(body)
             if problem:
                 problems.append(f"cell {cell.number}: {problem}")
@@ -210,47 +206,6 @@ def _source_spans(text: str, cells: list[Any]) -> dict[int, tuple[int, int, tupl
     if waiting:
         raise ValueError(f"the source of cell {waiting[0] + 1} was not found in its text")
     return spans
-
-
-def _masked(source: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
-    """The source with magics as comments of the same length, and what they stand for; None: no Python."""
-    lines = source.splitlines(keepends=True)
-    out: list[str] = []
-    hidden: list[tuple[str, str]] = []
-    going_on = False
-    for line in lines:
-        stripped = line.lstrip(" \t")
-        new = line
-        if not out or all(not o.strip() or o.lstrip().startswith("#") for o in out):
-            if stripped.startswith("%%"):
-                if re.split(r"\W+", stripped[2:])[0] not in _PYTHON_MAGICS:
-                    return None
-        if going_on:
-            new = _commented(line, alone=False)
-        elif stripped.startswith(("%", "!", "?")):
-            new = _commented(line, alone=True)
-        elif (assigned := _ASSIGNED.match(line)) and len(assigned[2].rstrip("\n")) > 1:
-            new = assigned[1] + "0#" + assigned[2][2:]
-        going_on = new is not line and line.rstrip("\r\n").endswith("\\")
-        if new is not line:
-            hidden.append((new, line))
-        out.append(new)
-    masks = {new for new, _ in hidden}
-    if masks:  # a real comment may read like a masked line: both are noted, in order
-        hidden = [(new, old) for new, old in zip(out, lines, strict=True) if new in masks]
-    return "".join(out), tuple(hidden)
-
-
-def _commented(line: str, alone: bool) -> str:
-    """A line as a comment; `alone` in an indented block it must be a statement as well."""
-    body = line.lstrip(" \t")
-    indent = line[: len(line) - len(body)]
-    content = body.rstrip("\r\n")
-    if not body.strip():
-        return line
-    if not indent or not alone or len(content) < 4:
-        return indent + "#" + body[1:]
-    return indent + ("pass" if len(content) == 4 else "pass#" + content[5:]) + body[len(content) :]
 
 
 def _unmasked(cell: Cell, body: str) -> str:

@@ -137,7 +137,7 @@ class Expressions(Calls):
                     self.links.append(at.origins | base.origins)
             kept = any(isinstance(p, ast.Slice) or _new_axis(p) for p in parts)
             flat = False if kept else base.flat if index.form is Form.TENSOR else None
-            return replace(base, flat=flat, basic=False)
+            return replace(base, flat=flat, basic=all(self._number(part) for part in parts))
         if base.form is Form.OTHER:
             return replace(OTHER, anchor=base.anchor)
         if base == MAPPING and path:
@@ -145,6 +145,15 @@ class Expressions(Calls):
         if base.form is Form.MAYBE and (index.placed or any(_new_axis(p) for p in parts)):
             return self.tensor(node.value, base)
         return replace(MAYBE, anchor=None) if base.form is Form.MAYBE else derived(base)
+
+    def _number(self, index: ast.expr) -> bool:
+        """Does an index take one element: `x[i, 0]`?"""
+        if isinstance(index, (ast.Slice, ast.Starred)) or _new_axis(index):
+            return False
+        value = self.ev(index)
+        if value.form is Form.TENSOR:
+            return value.basic or value.flat is True
+        return value.form in (Form.OTHER, Form.UNKNOWN)
 
     def _x_call(self, node: ast.Call) -> Fact:
         return self.call(node)

@@ -55,11 +55,7 @@ class RecipeWork(Work):
             recipe = Recipe(self.path, source.text)
         except YamlError:
             return [], []  # no recipe, whatever else it is
-        found = [
-            finding
-            for codemod in self.wanting(source.text)
-            for finding in codemod.check_recipe(recipe)
-        ]
+        found = [finding for codemod in self.wanting(source.text) for finding in codemod.check_recipe(recipe)]
         found = sorted(unsuppressed(source, dict.fromkeys(found)), key=lambda item: (item.span, item.message))
         self.stage = "rewrite"
         return found, [self.edits(source, finding) for finding in found]

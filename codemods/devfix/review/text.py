@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from devfix.findings import Safety
-from devfix.report import FileError, FileResult, Place, PlacedFinding, PlacedRelated, Report
+from devfix.report import UNREAD, FileError, FileResult, Place, PlacedFinding, PlacedRelated, Report
 
 _COLOURS = {Safety.SAFE: "green", Safety.UNSAFE: "yellow", Safety.MANUAL: "red"}
 
@@ -108,6 +108,13 @@ def unused(report: Report) -> Iterator[str]:
         for line, id in result.unused:
             what = f"ignore[{id}]" if id else "ignore"
             yield f"devfix: {printable(result.path)}:{line}: `# devfix: {what}` silences nothing; remove it"
+
+
+def unread(report: Report) -> Iterator[str]:
+    """The cells of notebooks that were left out, since they do not parse."""
+    for skipped in report.skipped:
+        if skipped.reason.startswith(UNREAD):
+            yield f"devfix: {printable(skipped.path)}: left out {skipped.reason}"
 
 
 def check_summary(report: Report) -> str:

@@ -15,6 +15,7 @@ from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Where
 from devfix.flow.outside import came_from
 from devfix.inputs.copies import mixed
+from devfix.inputs.displayed import is_displayed
 from devfix.inputs.edits import Mover
 from devfix.inputs.roundtrip import trips
 from devfix.inputs.siblings import Forgotten, forgotten
@@ -314,6 +315,8 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
         if not value.sure and not flow.evidence.used_as_tensor(path):
             return None
         met = any(path_of(meeting.node) == path for e in meetings for meeting in e.strays)
+        if not met and is_displayed(flow.source, event.node):
+            return None  # a notebook shows it below the cell: that may be all it is for
         # Assigning to a name of another scope would make it local, and unbound here.
         local = not path.isidentifier() or path in names.bindings
         # What is read as an array later works on the CPU only: moving it would break that.

@@ -39,12 +39,18 @@ def need_libraries() -> None:
 
 
 def render(
-    report: Report, *, read: Read = read_bytes, command: str = "devfix apply", paths: str = "."
+    report: Report,
+    *,
+    read: Read = read_bytes,
+    command: str = "devfix apply",
+    paths: str = ".",
+    name: str = "",
 ) -> bytes:
     """The page of a report, UTF-8.
 
     `read` gives the bytes of files that the report itself has not. `command` and `paths` are what a shell
-    takes, for the command at the end that makes the accepted fixes. Raises MissingLibraries.
+    takes, for the command at the end that makes the accepted fixes; `name` tells pages apart, such as that
+    of the repository's folder. Raises MissingLibraries.
     """
     need_libraries()
     import jinja2
@@ -98,7 +104,8 @@ def render(
         ],
         total=len(found),
         decidable=sum(1 for item in page.items if not item.why),
-        paths=paths,
+        paths=printable(paths),
+        name=printable(name),
     )
     return text.encode("utf-8", "replace")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 KINDS = ("safe", "unsafe", "manual", "none")
@@ -51,13 +51,21 @@ def rows(found: Iterable[tuple[str, str, str]]) -> list[Row]:
 
 
 def _shortened(labels: list[str]) -> dict[str, str]:
-    """Long paths by their first and last folders, as far as that tells them apart."""
-    short = {}
-    for label in labels:
-        parts = label.split("/")
-        short[label] = f"{parts[0]}/…/{parts[-1]}" if len(label) > _LONG and len(parts) > 3 else label
-    seen = Counter(short.values())
-    return {label: text if seen[text] == 1 else label for label, text in short.items()}
+    """Long paths by their first folder and as many of the last ones as tell them apart."""
+    return {label: next(text for text in _shorter(label) if _is_of_one(text, labels)) for label in labels}
+
+
+def _shorter(label: str) -> Iterator[str]:
+    parts = label.split("/")
+    if len(label) > _LONG:
+        for kept in range(1, len(parts) - 1):
+            yield "/".join((parts[0], "…", *parts[-kept:]))
+    yield label
+
+
+def _is_of_one(text: str, labels: list[str]) -> bool:
+    start, dots, end = text.partition("…")
+    return not dots or sum(1 for label in labels if label.startswith(start) and label.endswith(end)) == 1
 
 
 def _row(key: str, label: str, whole: str, counter: Counter[str], most: int) -> Row:
