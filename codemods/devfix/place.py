@@ -142,7 +142,7 @@ def _back(offset: int, edits: tuple[TextEdit, ...], is_end: bool) -> int:
 # --- notebooks -------------------------------------------------------------------------------
 
 
-_LINE = re.compile(r"\bline (\d+)")
+_LINE = re.compile(r"\b(on )?line (\d+)")
 
 
 def finding_in_notebook(finding: PlacedFinding, notebook: Notebook) -> PlacedFinding:
@@ -181,7 +181,7 @@ def _message_in(message: str, notebook: Notebook) -> str:
     """Messages name lines of the text; a reader of the notebook wants the cell."""
 
     def named(match: re.Match[str]) -> str:
-        _, cell, line = notebook.where(int(match[1]))
-        return f"cell {cell}, line {line}"
+        _, cell, line = notebook.where(int(match[2]))
+        return f"{'in ' if match[1] else ''}cell {cell}, line {line}"
 
     return _LINE.sub(named, message)

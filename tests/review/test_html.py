@@ -285,6 +285,14 @@ def test_a_file_that_changed_meanwhile_is_not_decided_on(folder: Path) -> None:
     assert data["findings"][1]["why"] and data["digests"] == {}
 
 
+def test_it_is_said_where_a_repair_leads_to_the_next(folder: Path) -> None:
+    (folder / "a.py").write_text("a\nb\n")
+    one = finding(1, fix=fix(PlacedEdit(Place(1, 1, 1, 2), "A")))
+    for after, noted in ((b"A\nb\n", 0), (b"A\nB\n", 1)):
+        result = FileResult("a.py", (one,), before=b"a\nb\n", after=after, digest="x")
+        assert len(body(render(Report((result,))), 0)["notes"]) == noted
+
+
 def test_a_notebook_is_shown_by_cells(folder: Path) -> None:
     sources = ["%matplotlib inline\n" + HEAD, LOOP[len(HEAD) :]]
     cells = [
@@ -306,6 +314,7 @@ def test_a_notebook_is_shown_by_cells(folder: Path) -> None:
     assert (hunk["cell"], hunk["no"]) == (2, 1)
     lines = LOOP[len(HEAD) :].splitlines()
     assert [line for line, _ in hunk["lines"]] == lines
+    assert body(page, 0)["notes"] == []
     hunk["at"] = 0
     assert lines_with({"hunks": [hunk]}, lines, {0, 1})[2] == "    x = x.to(device)"
 

@@ -233,6 +233,12 @@ def test_keys_filters_and_links(open_page: Open, folder: Path) -> None:
     press(page, "?")
     assert page.is_visible("#help")
     press(page, "a")  # nothing is decided behind it
+    page.uncheck("#keys-on")  # a screen reader or a voice may need these keys
+    page.keyboard.press("Escape")
+    press(page, "jajr?")
+    assert counter(page).startswith("0 of 5") and not page.is_visible("#help")
+    page.click("#help-button")
+    page.check("#keys-on")
     page.keyboard.press("Escape")
     assert counter(page).startswith("0 of 5")
     page.click("#clear")
@@ -243,6 +249,21 @@ def test_keys_filters_and_links(open_page: Open, folder: Path) -> None:
     assert bool(page.locator(".diff.split").count()) != bool(two)
     page = open_page(analysed(), hash="#fix-3")
     assert page.evaluate("() => document.activeElement.id") == "fix-3"
+
+
+def test_what_is_copied_is_code(open_page: Open, folder: Path) -> None:
+    page = open_page(analysed())
+    page.evaluate(
+        """() => {
+          const cells = document.querySelectorAll('#file-0 .diff td:last-child');
+          getSelection().setBaseAndExtent(cells[0], 0, [...cells].at(-1), 1);
+          document.addEventListener('copy', (event) => { window.copied = event.clipboardData.getData('text/plain'); });
+        }"""
+    )
+    page.keyboard.press("Control+c")
+    assert "\n    x = x.to(device)\n    print(model(x))\nfor (y,) in loader:\n" in page.evaluate(
+        "() => window.copied"
+    )
 
 
 # --- what a report may have -----------------------------------------------------------------------------

@@ -236,6 +236,16 @@ CHANGED = {
         "class M(nn.Module):\n    def start(self, x: torch.Tensor):\n"
         "        n = x.size(0)\n        self.state = torch.zeros(n, 3, device=x.device)\n",
     ),
+    "lists have been seen to": (
+        "def f(x: torch.Tensor):\n    if isinstance(x, (list, tuple)):\n        return [f(one) for one in x]\n"
+        "    return x * torch.rand(3)\n",
+        "def f(x: torch.Tensor):\n    if isinstance(x, (list, tuple)):\n        return [f(one) for one in x]\n"
+        "    return x * torch.rand(3, device=x.device)\n",
+    ),
+    "written at many places": (
+        "def f(x: torch.Tensor, at: torch.Tensor):\n    x[at] = torch.rand(3)\n",
+        "def f(x: torch.Tensor, at: torch.Tensor):\n    x[at] = torch.rand(3, device=x.device)\n",
+    ),
     "a loss made on the spot": (
         "def f(out: torch.Tensor):\n    return nn.BCELoss()(out, torch.ones(3))\n",
         "def f(out: torch.Tensor):\n    return nn.BCELoss()(out, torch.ones(3, device=out.device))\n",
@@ -367,6 +377,22 @@ SILENT = {
         "    return torch._nested_view_from_buffer(x, sizes)\n"
     ),
     "the type of a model": ("def f(model, n: int):\n    return torch.zeros(n, 3, dtype=model.dtype)\n"),
+    "a slice at numbers is copied to, from anywhere": (
+        "def f(image: torch.Tensor, boxes: torch.Tensor, n: int):\n    color = torch.tensor([0.5] * n)\n"
+        "    for b in range(len(boxes)):\n        image[b, :, 3, boxes[b, 1]] = color\n    return image\n"
+    ),
+    "a list at times, whatever is declared": (
+        "def f(out: torch.Tensor, n: int):\n    a = torch.ones(n)\n    if len(out) > 1:\n"
+        "        return [w * o for w, o in zip(a, out)]\n    return a * out\n"
+    ),
+    "a list beside one that is a list at times": (
+        "def f(out: torch.Tensor, x: torch.Tensor, n: int):\n    a = torch.ones(n)\n    if len(out) > 1:\n"
+        "        return [w * o + y for w, o, y in zip(a, out, x)]\n    return a * x\n"
+    ),
+    "a list at times, by its type": (
+        "def f(out: torch.Tensor, n: int):\n    a = torch.ones(n)\n    if isinstance(out, (list, tuple)):\n"
+        "        r = sum(w * o for w, o in zip(a, out))\n    else:\n        r = a * out\n    return r\n"
+    ),
     "numbers": "def f(x: int):\n    return x * torch.ones(3)\n",
 }
 

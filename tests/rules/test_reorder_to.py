@@ -280,6 +280,10 @@ UNSAFE = {
 
 SILENT = {
     "moved after": "model.head = nn.Linear(4, 2)\nmodel.to(device)\nmodel(x)\n",
+    "made here and never run": (
+        "def f():\n    net = nn.Sequential(nn.Linear(4, 4))\n    if torch.cuda.is_available():\n        net.to('cuda')\n"
+        "    net.register_parameter('scale', nn.Parameter(torch.zeros(1)))\n    print(net.dtype)\n"
+    ),
     "moved again": "model.to(device)\nmodel.head = nn.Linear(4, 2)\nmodel.to(device)\nmodel(x)\n",
     "moved again after a function attached": ADAPTED
     + "model.to(device)\nadapt(model)\nmodel.to(device)\nmodel(x)\n",
@@ -379,6 +383,15 @@ def test_unsafe_fix(name: str) -> None:
 @pytest.mark.parametrize("name", SILENT)
 def test_silent(name: str) -> None:
     assert findings(RULE, HEAD + SILENT[name]) == []
+
+
+@pytest.mark.parametrize(
+    "last", ["holder.net = net", "run(net)", "net(x)", "return net", "return lambda: net(x)"]
+)
+def test_not_silent_where_others_may_run_it(last: str) -> None:
+    text = "def f(holder):\n    net = nn.Sequential(nn.Linear(4, 4))\n    net.to(device)\n"
+    text += f"    net.register_parameter('scale', nn.Parameter(torch.zeros(1)))\n    {last}\n"
+    assert len(findings(RULE, HEAD + text)) == 1
 
 
 def test_message_names_both_places() -> None:

@@ -156,6 +156,8 @@ class Scopes(Owners):
     def _parameter(self, argument: ast.arg, default: ast.expr | None, uses: Uses) -> Fact:
         name, annotation = argument.arg, argument.annotation
         optional = default is not None
+        if uses.several(name):
+            return Fact(Form.UNKNOWN)
         if annotation is not None:
             text = annotation_text(annotation)
             code = self.source.code(annotation)

@@ -27,6 +27,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 TENSOR_TYPE = re.compile(r"(?:^|\.)\w*Tensor$")
 CONTAINERS = re.compile(r"(?i)tuple|list|sequence|dict|iterable|callable")
 _OF_ROWS = TENSOR_METHODS - {"view", "device"}
+_LISTS = re.compile(r"\b(?:list|tuple|List|Tuple|Sequence)\b")
 # Nothing that matters is in these; what is checked is not yet used.
 _LEAVES = frozenset(
     {ast.Name, ast.Constant, ast.Assert, ast.Import, ast.ImportFrom, ast.Pass, ast.Global, type(None)}
@@ -59,6 +60,7 @@ class Uses:
         self._uses: dict[str, set[str]] = {}
         self._sure: set[str] = set()
         self._doubted: set[str] = set()
+        self._several: set[str] = set()
         self._shapes: dict[str, int] = {}  # reads of `shape`, those that only count axes taken off
         self._bound: dict[str, int] = {}
         numpy = False
@@ -75,6 +77,8 @@ class Uses:
                     self._uses.setdefault(name, set()).add("[]")
             elif isinstance(node, ast.Assign):
                 self._assign(node)
+            elif isinstance(node, (ast.If, ast.IfExp)):
+                self._several.update(_listed_in(node))
             elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
                 for side in (node.left, node.right):
                     self._uses.setdefault(_spelled(side), set()).add("@")
@@ -98,6 +102,7 @@ class Uses:
                 if not CONTAINERS.search(match.group(0)):
                     self._sure.add(match.group(1))
         self._sure.discard("")
+        self._doubted |= self._several
         self._busy = False
         return self._uses, self._sure, self._doubted
 
@@ -202,6 +207,10 @@ class Uses:
         """Does it stand for one thing?"""
         return bool(self._found) and self._bound.get(name, 0) <= 1
 
+    def several(self, name: str) -> bool:
+        """Is it a list of tensors at times, whatever is declared?"""
+        return not self._busy and bool(self._found) and name in self._several
+
     def surely(self, name: str) -> bool:
         """Can it be nothing else?"""
         return name in self._found[1] or bool(self._found[0].get(name, set()) - WEAK_METHODS - {"run"})
@@ -214,6 +223,37 @@ def _spelled(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         return f"self.{node.attr}"
     return ""
+
+
+def _listed_in(node: ast.If | ast.IfExp) -> set[str]:
+    """Names that are iterated over where their length or type says so: `if len(x) > 1: for one in x: ...`.
+
+    Not those that an arm for lists makes tensors of, or leaves with.
+    """
+    asked: set[str] = set()
+    body = node.body if isinstance(node.body, list) else []
+    left = bool(body) and isinstance(body[-1], (ast.Return, ast.Raise, ast.Continue))
+    bound = {
+        target.id
+        for statement in body
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
+    for call in ast.walk(node.test):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.args:
+            name = call.args[0].id if isinstance(call.args[0], ast.Name) else ""
+            if call.func.id == "len":
+                asked.add(name)
+            elif call.func.id == "isinstance" and _LISTS.search(ast.unparse(call.args[-1])):
+                asked.update({name} - bound if not left else ())
+    found: set[str] = set()
+    for inner in ast.walk(node) if asked else ():
+        if isinstance(inner, (ast.For, ast.comprehension)):
+            parts = inner.iter.args if isinstance(inner.iter, ast.Call) else [inner.iter]
+            names = {part.id for part in parts if isinstance(part, ast.Name)}
+            found |= names if names & asked else set()
+    return found
 
 
 def _many(index: ast.expr) -> bool:

@@ -50,6 +50,18 @@ class Load:
     wrapper: bool = False
 
     @property
+    def asked(self) -> bool:
+        """Is what that parameter holds asked for by a caller, or the CPU's, and no default such as "cuda"?"""
+        if self.function is None:
+            return False
+        arguments = self.function.args
+        plain = [*arguments.posonlyargs, *arguments.args][::-1]
+        pairs = [*zip(plain, arguments.defaults[::-1], strict=False)]
+        pairs += [(a, d) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d]
+        default = next((value for argument, value in pairs if argument.arg == ARGUMENT), None)
+        return default is None or (isinstance(default, ast.Constant) and default.value in (None, "cpu"))
+
+    @property
     def restores(self) -> bool:
         """Does the loader itself copy what it reads into a model?"""
         return self.name in RESTORING

@@ -7,10 +7,11 @@ import re
 from dataclasses import dataclass, field
 from enum import Flag, auto
 
-from devfix.bindings import function_around
+from devfix.bindings import FunctionNode, function_around
 from devfix.device_forms import DeviceForms
 from devfix.flow import torch_api
 from devfix.flow.frame import path_of
+from devfix.loading.receivers import Receivers
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BUDGET = 400  # of expressions looked at for one load
@@ -78,6 +79,11 @@ class Follower:
         self._forms = forms
         self._source = forms.source
         self._scopes: dict[ast.AST, dict[str, list[ast.expr]]] = {}
+        self._receivers = Receivers(forms)
+
+    def of_one_rank(self, call: ast.Call) -> bool:
+        """Does a load read a file that its own process has written?"""
+        return bool(call.args) and self._receivers.of_one_rank(call.args[0])
 
     def uses(self, node: ast.expr) -> Uses:
         """What the value of an expression is used for."""
@@ -247,11 +253,7 @@ class Follower:
             name = f"?.{call.func.attr}"
         last = name.rpartition(".")[2]
         if _STATE.search(last):
-            self._note(Use.STATE)
-            if any(k.arg == "assign" and ast.unparse(k.value) != "False" for k in call.keywords):
-                self._note(Use.PARAMETER)  # not copied: what is loaded becomes the parameters
-            receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
-            self._found.receivers.append(ast.unparse(receiver) if receiver is not None else name)
+            self._loaded(call, argument, name, depth)
         elif last in _READ_CALLS:
             return
         elif last in _SAME_CALLS:
@@ -268,16 +270,28 @@ class Follower:
             self._note(Use.HOST)
         elif name.startswith("torch.") and not name.startswith("torch.distributed"):
             self._note(Use.TENSOR)
-        elif not self._enter(call, argument, depth):
+        elif not self._enter(call, argument, self._forms.function_of(call), depth):
             if _CONVERTER.search(last):
                 self._note(Use.HOST)
                 self._follow(call, depth)
             else:
                 self._note(Use.OUT)
 
-    def _enter(self, call: ast.Call, argument: ast.AST, depth: int) -> bool:
+    def _loaded(self, call: ast.Call, argument: ast.AST, name: str, depth: int) -> None:
+        """`model.load_state_dict(value)`, and functions that are called as if they did that."""
+        self._note(Use.STATE)
+        if any(k.arg == "assign" and ast.unparse(k.value) != "False" for k in call.keywords):
+            self._note(Use.PARAMETER)  # not copied: what is loaded becomes the parameters
+        receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
+        self._found.receivers.append(ast.unparse(receiver) if receiver is not None else name)
+        if receiver is not None and self._receivers.doubtful(receiver):
+            self._note(Use.OUT)
+        if not self._enter(call, argument, self._receivers.method(call), depth):
+            if "state_dict" not in name and not name.startswith("torch."):
+                self._note(Use.OUT)  # it may keep what it is given
+
+    def _enter(self, call: ast.Call, argument: ast.AST, function: FunctionNode | None, depth: int) -> bool:
         """Go on with the parameter of a function of this file."""
-        function = self._forms.function_of(call)
         if function is None or depth >= _DEPTH:
             return False
         plain = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]

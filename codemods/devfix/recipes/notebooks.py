@@ -41,8 +41,9 @@ def findings_in(notebook: Notebook, codemods: Sequence[Codemod]) -> tuple[Placed
         for cell in cells
         if (match := _FILE.match(cell.source))
     }
+    own = f"{os.path.splitext(os.path.basename(notebook.path))[0]}.py"  # the code of all cells, as a script
     if notebook.text:
-        written.setdefault(f"{os.path.splitext(os.path.basename(notebook.path))[0]}.py", notebook.text)
+        written.setdefault(own, notebook.text)
     found: list[PlacedFinding] = []
     for text in (text for cell in cells for text in _texts(cell)):
         path = os.path.join(os.path.dirname(notebook.path), text.name)
@@ -54,10 +55,21 @@ def findings_in(notebook: Notebook, codemods: Sequence[Codemod]) -> tuple[Placed
         for codemod in wanted:
             said = dict.fromkeys(codemod.check_recipe(recipe))
             for finding in unsuppressed(source, said):
-                own = tuple(other for other in finding.related if not other.path)
-                placed = place_finding(source, replace(finding, fix=None, related=own), ())
-                found.append(_in_cell(placed, text))
+                here = tuple(other for other in finding.related if not other.path)
+                message = _lines_as_cells(finding.message, own, notebook)
+                finding = replace(finding, message=message, fix=None, related=here)
+                found.append(_in_cell(place_finding(source, finding, ()), text))
     return tuple(found)
+
+
+def _lines_as_cells(message: str, script: str, notebook: Notebook) -> str:
+    """`notebook.py, line 38` as the cell and the line in it."""
+
+    def cell(match: re.Match[str]) -> str:
+        _, number, line = notebook.where(int(match[1]))
+        return f"cell {number}, line {line}"
+
+    return re.sub(rf"{re.escape(script)}, line (\d+)", cell, message) if notebook.text else message
 
 
 def _texts(cell: Cell) -> Iterator[_Text]:

@@ -79,7 +79,8 @@ def repaired(result: FileResult) -> str:
     """What was written into one file."""
     ids = ", ".join(sorted({change.codemod for change in result.changes}))
     verdicts = "".join(sorted({f"; {change.verdict}" for change in result.changes if change.verdict}))
-    line = f"{printable(result.path)}: {plural(result.applied, 'fix', 'es')} written ({ids})"
+    what = plural(result.applied, "fix", "es") if result.applied else "its part of a fix"
+    line = f"{printable(result.path)}: {what} written ({ids})"
     return line + printable(verdicts)
 
 

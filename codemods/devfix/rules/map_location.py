@@ -66,6 +66,8 @@ class MapLocation(Codemod):
     Safe where everything loaded goes into `load_state_dict`, which copies it to where the model is, and
     where a wrapper passes on what it was asked for. Unsafe otherwise: what is loaded from a GPU's
     checkpoint now arrives on the named device, and code that has relied on the old one may need a move.
+    So may optimizers and other objects of classes out of sight, which can keep what they are given, and
+    what one process of many has saved for itself.
     """
 
     id: ClassVar[str] = "map-location"
@@ -96,11 +98,13 @@ class MapLocation(Codemod):
             uses = follower.uses(load.call)
             device = devices.at(load.call)
             if _is_checkpoint(flow, load, uses, device, load.function in hosts):
-                yield self._report(flow, load, uses, device)
+                yield self._report(flow, load, uses, device, follower.of_one_rank(load.call))
 
-    def _report(self, flow: Flow, load: Load, uses: Uses, device: str) -> Finding:
+    def _report(self, flow: Flow, load: Load, uses: Uses, device: str, own: bool) -> Finding:
         source = flow.source
         value, safety = _choice(flow, load, uses, device)
+        if own:
+            safety = Safety.UNSAFE  # what is a part of one process may be bound to its device
         span = source.span(load.call)
         value = value.replace('"', _quote(source, load.call))
         edits: tuple[Edit, ...] = (SetArgument(span, ARGUMENT, value),)
@@ -164,7 +168,7 @@ def _has_entries(flow: Flow, load: Load, uses: Uses) -> bool:
 def _choice(flow: Flow, load: Load, uses: Uses, device: str) -> tuple[str, Safety]:
     """What to pass, and how sure that is to be right."""
     if load.wrapper:
-        return ARGUMENT, Safety.SAFE
+        return ARGUMENT, Safety.SAFE if load.asked else Safety.UNSAFE
     if load.restores:
         return '"cpu"', Safety.SAFE
     itself = uses.has(Use.MODULE) or uses.has(Use.TENSOR)

@@ -18,6 +18,7 @@ from devfix.flow.lattice import Kind, Value, Where
 from devfix.flow.methods import MOVES
 from devfix.placing import follows, guards_of, settled
 from devfix.source import Source
+from devfix.surgery.dropped import dropped
 
 # Uses at which a module that is only partly on its device fails; other uses may not run it.
 _RUNS = ("called", "forward", "generate", "module", "sample", "predict", "encode", "decode")
@@ -58,6 +59,8 @@ def surgeries(flow: Flow) -> Iterator[Surgery]:
         for surgery in _Reader(flow, scope).read():
             if surgery.use is None and scope.owner is not None and scope.owner.name in moved_classes:
                 continue  # whoever makes it moves it
+            if dropped(flow, surgery):
+                continue
             if surgery.use is None or surgery.use.detail == "returned":
                 moved_results = _moved_results(flow) if moved_results is None else moved_results
                 if scope.name in moved_results:

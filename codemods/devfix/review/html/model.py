@@ -161,13 +161,12 @@ class Page:
         if result is None or not result.changed:
             return []
         allowed = [one for one in wanted if self.allowed(self.items[one.owner])]
-        whole = composed(text, allowed)
         after = Text.of(result.path, result.after)
-        if whole == after.text:
+        if text.same(composed(text, allowed), after):
             return []
         return [
-            "Some repairs here follow from others: once these are made, devfix looks again and may change "
-            "more lines in the same run. `devfix diff` shows the file with all of them."
+            "Once these fixes are made, devfix finds more to repair in this file. `devfix diff` has it already; "
+            "this page has it when it is made again after the fixes were applied."
         ]
 
     def allowed(self, item: Item) -> bool:

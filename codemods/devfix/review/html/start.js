@@ -106,7 +106,7 @@ document.addEventListener('keydown', (event) => {
     return;
   }
   const action = keys[event.key];
-  if (!action) return;
+  if (!action || !byId('keys-on').checked) return;
   event.preventDefault();
   action();
 });
@@ -122,6 +122,8 @@ byId('filters').addEventListener('submit', (event) => {
   openSide(false);
   step(1, () => true);
 });
+byId('keys-on').checked = recall('devfix:keys') !== 'off';
+byId('keys-on').addEventListener('change', (event) => remember('devfix:keys', event.target.checked ? 'on' : 'off'));
 byId('clear').addEventListener('click', clearFilters);
 byId('undo').addEventListener('click', undo);
 byId('view').addEventListener('click', () => setView(!split));

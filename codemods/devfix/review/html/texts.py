@@ -129,6 +129,15 @@ class Text:
         end = cells[at + 1].first - 2 if at + 1 < len(cells) else self.count
         return cells[at].number, cells[at].first - 1, end
 
+    def same(self, text: str | None, other: Text) -> bool:
+        """Whether a new text of this file is that of another one; of notebooks, cell by cell."""
+        if text is None or self.notebook is None or other.notebook is None:
+            return text == other.text
+        try:
+            return self.notebook.encode(text) == other.notebook.data
+        except DocumentError:
+            return False
+
     def fits(self, finding: PlacedFinding) -> bool:
         """Whether the line of a finding is still the one that it was found on."""
         if self.notebook is not None:
