@@ -214,7 +214,7 @@ class DeviceForms:
                 # What one caller passes for a parameter, another need not.
                 return frozenset({Form.OBJECT} if value.parameter < 0 else {Form.OBJECT, Form.OPEN})
             if value.form == "string" and not value.text:
-                return frozenset({Form.TEXT})
+                return frozenset({Form.TYPE if value.device_type else Form.TEXT})
             if value.form == "string":
                 return frozenset({Form.INDEXED if ":" in value.text else Form.TYPE})
         if value.kind is Kind.STRING and (value.name == "device.type" or value.text):

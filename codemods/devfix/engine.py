@@ -73,11 +73,13 @@ class _Chunk:
 
     results: tuple[FileResult, ...]
     files_read: int
+    files: int = 1
 
     @classmethod
     def of(cls, results: Sequence[FileResult]) -> _Chunk:
         unread = sum(1 for result in results if result.error is not None and result.error.stage == "read")
-        return cls(tuple(result for result in results if result.noteworthy), len(results) - unread)
+        noteworthy = tuple(result for result in results if result.noteworthy)
+        return cls(noteworthy, len(results) - unread, len(results))
 
 
 def run(
@@ -91,11 +93,13 @@ def run(
     may_change: Callable[[str], bool] = lambda path: True,
     around: Around | None = None,
     selection: Selection | None = None,
+    progress: Callable[[int], None] = lambda files: None,
 ) -> Report:
     """Process every file; the report is the same whatever `jobs` is (0: one per core).
 
     With `around` each file's flow sees the files that it imports, analysed themselves or not. With a
-    `selection` only its findings are repaired (a report always has all of them).
+    `selection` only its findings are repaired (a report always has all of them). `progress` is told
+    how many more files are done.
     A fix that reaches into other files is made only where `may_change` allows each of them.
 
     A file that takes longer than `seconds`, or kills its worker process, becomes an error of the
@@ -103,7 +107,10 @@ def run(
     """
     start = time.perf_counter()
     task = Task(tuple(codemods), level, repair, around and around.anew(), selection)
-    chunks = tuple(spread(_Chunks(task), found.files, _lost, jobs=jobs, seconds=seconds))
+    chunks = []
+    for chunk in spread(_Chunks(task), found.files, _lost, jobs=jobs, seconds=seconds):
+        chunks.append(chunk)
+        progress(chunk.files)
     report = _report(found, chunks, level)
     if repair and any(result.joint for result in report.results):
         report = _settled(found, report, task, may_change)

@@ -418,6 +418,18 @@ def test_diff_writes_the_page(folder: Path, capsysbinary: pytest.CaptureFixture[
     assert b"Nothing found" in (folder / "r.html").read_bytes()
 
 
+def test_the_page_of_a_program_that_was_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "a.py").write_text(LOOP)
+    (folder / "b.py").write_text(LOOP)
+    command = f"{sys.executable} a.py"
+    assert main(["diff", "--format", "html", "-o", "r.html", "--smoke-cmd", command, "."]) == 1
+    said = [one["verdict"] for one in index((folder / "r.html").read_bytes())["findings"]]
+    assert len(said) == 4 and said[0] == said[1] and said[2] == said[3] != said[0]
+    assert said[0].startswith(("verified: ", "not run: ")) and said[2].startswith("not run: ")
+    assert said[0] in capsys.readouterr().err
+    assert main(["diff", "--smoke-cmd", command, "."]) == 2
+
+
 @pytest.mark.parametrize("more", [["--by", "fix", "."], ["--split", "d", "."], ["--explain", "."], ["-"]])
 def test_what_makes_no_page(folder: Path, more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "a.py").write_text(LOOP)

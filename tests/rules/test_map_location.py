@@ -57,6 +57,32 @@ FIXED = [
     ("a whole model on a program's GPU", "torch.load(path)",
      'torch.load(path, map_location="cuda" if torch.cuda.is_available() else "cpu")', Safety.UNSAFE,
      "def f(path, x):\n    model = LOAD\n    return model(x.cuda())\n"),
+    ("an optimizer of torch", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.SAFE,
+     "def make(kind, p):\n    if kind:\n        return torch.optim.SGD(p, 0.1)\n"
+     "    return torch.optim.Adam(p)\ndef f(kind, p, path):\n    optimizer = make(kind, p)\n"
+     "    optimizer.load_state_dict(LOAD)\n"),
+    ("an optimizer of some class", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
+     "from mine import get_optimizer\ndef f(kind, p, path):\n    optimizer = get_optimizer(kind, p)\n"
+     "    optimizer.load_state_dict(LOAD)\n"),
+    ("a class of the file that keeps it", "torch.load(path)", 'torch.load(path, map_location="cpu")',
+     Safety.UNSAFE,
+     "class Norm:\n    def load_state_dict(self, state):\n        self.mean = state['mean']\n"
+     "def f(path):\n    norm = Norm()\n    norm.load_state_dict(LOAD)\n    return norm\n"),
+    ("a class of the file that copies it", "torch.load(path)", 'torch.load(path, map_location="cpu")',
+     Safety.SAFE,
+     "class Both:\n    def load_state_dict(self, state):\n        self.a.load_state_dict(state['a'])\n"
+     "def f(path):\n    both = Both()\n    both.load_state_dict(LOAD)\n    return both\n"),
+    ("a function that makes parameters of it", "torch.load(path)", 'torch.load(path, map_location="cpu")',
+     Safety.UNSAFE,
+     "def load_weights_into(net, w):\n    net.head = torch.nn.Parameter(w['head'])\n"
+     "def f(net, path, device):\n    load_weights_into(net, LOAD)\n    net.to(device)\n"),
+    ("a method out of sight", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
+     "def f(agent, path):\n    agent.load_weights(LOAD)\n"),
+    ("the part of one process", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
+     "def f(model, folder, rank):\n    name = f'model_rank{rank}.bin'\n    path = folder / name\n"
+     "    model.load_state_dict(LOAD)\n"),
+    ("a wrapper with a GPU of its own", "torch.load(path)", "torch.load(path, map_location=map_location)",
+     Safety.UNSAFE, "def load(path, map_location='cuda'):\n    return LOAD\n"),
     ("a rank is no place", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
      "def f(path, local_rank, x):\n    device = local_rank\n    model = LOAD\n"
      "    return model(x.to(device))\n"),

@@ -379,7 +379,7 @@ SILENT = {
     "the type of a model": ("def f(model, n: int):\n    return torch.zeros(n, 3, dtype=model.dtype)\n"),
     "a slice at numbers is copied to, from anywhere": (
         "def f(image: torch.Tensor, boxes: torch.Tensor, n: int):\n    color = torch.tensor([0.5] * n)\n"
-        "    for b in range(len(boxes)):\n        image[b, :, 3, boxes[b, 1]] = color\n    return image\n"
+        "    for b in range(len(boxes)):\n        image[b, :, 3:5, boxes[b, 1]] = color[:, None]\n    return image\n"
     ),
     "a list at times, whatever is declared": (
         "def f(out: torch.Tensor, n: int):\n    a = torch.ones(n)\n    if len(out) > 1:\n"

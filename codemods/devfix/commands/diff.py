@@ -32,8 +32,17 @@ _BY = click.Choice(["codemod", "file", "fix"])
 @click.option("--by", type=_BY, help="One patch or commit for each (default for mbox: codemod).")
 @click.option("--output", "-o", type=click.Path(), metavar="FILE", help="Write into FILE, not on stdout.")
 @click.option("--split", type=click.Path(), metavar="DIR", help="Write one patch for each into DIR.")
+@click.option("--smoke-cmd", metavar="COMMAND", help="For a page: what comes of running this in copies.")
+@click.option("--smoke-seconds", type=click.FloatRange(1), default=300.0, metavar="S", help="Its time limit.")
 def diff(
-    explain: bool, form: str, by: By | None, output: str | None, split: str | None, **options: Any
+    explain: bool,
+    form: str,
+    by: By | None,
+    output: str | None,
+    split: str | None,
+    smoke_cmd: str | None,
+    smoke_seconds: float,
+    **options: Any,
 ) -> int:
     """Print the repairs as a patch for `git apply`; change nothing.
 
@@ -45,12 +54,14 @@ def diff(
             "--split names a folder for the patches and --output one file; give one of them"
         )
     if form == "html":
-        page.check(run, output, by or split or explain)
+        page.check(run, output, by or split or explain, smoke_cmd)
+    elif smoke_cmd:
+        raise click.UsageError("--smoke-cmd is for --format html; `devfix smoke` runs a command alone")
     report = run.analyse(repair=True)
     from devfix.review import patch, text
 
     if form == "html":
-        return page.write(run, report, output)
+        return page.write(run, page.tried(report, smoke_cmd, smoke_seconds) if smoke_cmd else report, output)
 
     if by is None and split is None and form == "patch":
         run.patch(patch.patch(report, explain=explain), output)

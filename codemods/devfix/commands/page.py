@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from devfix.report import Report
 
 
-def check(run: Run, output: str | None, several: object) -> None:
+def check(run: Run, output: str | None, several: object, smoke: object) -> None:
     """Raise click.UsageError for what does not go together with a page, before the work begins."""
     if several:
         raise click.UsageError("--format html makes one page: leave out --by, --split and --explain")
@@ -29,6 +29,23 @@ def check(run: Run, output: str | None, several: object) -> None:
         need_libraries()
     except MissingLibraries as error:
         raise click.ClickException(str(error)) from error
+    if smoke:
+        from devfix.commands.smoke import need_torch
+
+        need_torch("--smoke-cmd")
+
+
+def tried(report: Report, command: str, seconds: float) -> Report:
+    """The report with what came of running a command before and after its changes."""
+    from devfix.commands.smoke import tried as run_both
+    from devfix.review.text import printable
+
+    if not report.changed:
+        return report
+    report, trial = run_both(report, command, seconds=seconds)
+    if trial is not None:
+        click.echo(f"devfix: {printable(trial.word)}", err=True)
+    return report
 
 
 def write(run: Run, report: Report, output: str | None) -> int:

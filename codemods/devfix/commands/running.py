@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from devfix.work import Task
 
 STDIN = "-"
+_MANY = 100  # files; fewer are done before one looks
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -137,16 +139,27 @@ class Run:
         def may_change(path: str) -> bool:
             return not exclude.below(os.path.realpath(path))
 
-        return engine.run(
-            found,
-            codemods,
-            level,
-            repair=repair,
-            jobs=settings.jobs,
-            may_change=may_change,
-            around=around,
-            selection=selection,
-        )
+        with self._progress(len(found.files)) as progress:
+            return engine.run(
+                found,
+                codemods,
+                level,
+                repair=repair,
+                jobs=settings.jobs,
+                may_change=may_change,
+                around=around,
+                selection=selection,
+                progress=progress,
+            )
+
+    @contextmanager
+    def _progress(self, files: int) -> Iterator[Callable[[int], None]]:
+        """A bar on stderr for a long run at a terminal, and nothing in pipes."""
+        if self.quiet or files < _MANY or not sys.stderr.isatty():
+            yield lambda done: None
+            return
+        with click.progressbar(length=files, label="devfix", file=sys.stderr, show_pos=True) as bar:
+            yield bar.update
 
     def _settings(self, base: Config) -> Config:
         """The settings of the file, overridden by those of the command line."""

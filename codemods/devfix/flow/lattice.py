@@ -87,6 +87,7 @@ def replace(fact: _Fact, **changes: Any) -> _Fact:
 
 
 UNPLACED = Place(Where.UNKNOWN)
+DEVICE_TYPE = "device.type"  # `Value.name` of what is the type of some device
 OWNED = Place(Where.OWNED)
 _identities = count(1)
 
@@ -102,7 +103,7 @@ class Value:
     - `identity`: of a module or parameter object, shared by its aliases; `State.places` has the
       current place of a module, since `Module.to` works in place.
     - `node`: the expression that made it. `source`: in words, for messages ("a DataLoader batch").
-    - `name`: qualified class or function name, where known.
+    - `name`: qualified class or function name, where known; of a device or STRING, `DEVICE_TYPE`.
     - `form`: of a DEVICE "object", "string", "index" or "" (not known).
     - `text`: content of a STRING.
     - `items`: elements of a tuple or list; `fields`: of a dict with constant keys.
@@ -126,6 +127,11 @@ class Value:
     bare: bool = False
     parameter: int = -1  # index of the function parameter that it is, in a summary
     arms: tuple[int, ...] = ()  # identities of the objects it may be, one made in each branch
+
+    @property
+    def device_type(self) -> bool:
+        """Is it the text of a device type, such as "cuda", whichever?"""
+        return self.name == DEVICE_TYPE or (self.form == "string" and self.text != "" and ":" not in self.text)
 
     def at(self, place: Place) -> Value:
         """The same value at another place, its elements included."""
@@ -168,10 +174,12 @@ def join(a: Value, b: Value) -> Value:
         form = a.form if a.form == b.form else ""
         if a.place.same(b.place):
             return replace(a, form=form)
+        name = DEVICE_TYPE if a.device_type and b.device_type else ""
         if a.place.where is Where.UNKNOWN or b.place.where is Where.UNKNOWN:
-            return Value(Kind.DEVICE, UNPLACED, form=form, sure=a.sure and b.sure)
+            return Value(Kind.DEVICE, UNPLACED, form=form, name=name, sure=a.sure and b.sure)
         # "cpu" in one arm and "cuda" in the other: a device that is only known by its name.
-        return Value(Kind.DEVICE, Place(Where.SYMBOL, "", fresh_identity(), a.place.node), form=form)
+        place = Place(Where.SYMBOL, "", fresh_identity(), a.place.node)
+        return Value(Kind.DEVICE, place, form=form, name=name)
     if a.kind is Kind.STRING:
         return a if a.text == b.text else Value(Kind.STRING)
     if a.kind in (Kind.FUNCTION, Kind.CLASS, Kind.INSTANCE):

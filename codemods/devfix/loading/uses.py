@@ -286,9 +286,12 @@ class Follower:
         self._found.receivers.append(ast.unparse(receiver) if receiver is not None else name)
         if receiver is not None and self._receivers.doubtful(receiver):
             self._note(Use.OUT)
-        if not self._enter(call, argument, self._receivers.method(call), depth):
-            if "state_dict" not in name and not name.startswith("torch."):
-                self._note(Use.OUT)  # it may keep what it is given
+        before = self._found.kinds
+        entered = self._enter(call, argument, self._receivers.method(call), depth)
+        if entered and self._found.kinds & ~before & ~(Use.STATE | Use.HOST):
+            self._found.kinds = before | Use.OUT
+        elif not entered and "state_dict" not in name and not name.startswith("torch."):
+            self._note(Use.OUT)  # it may keep what it is given
 
     def _enter(self, call: ast.Call, argument: ast.AST, function: FunctionNode | None, depth: int) -> bool:
         """Go on with the parameter of a function of this file."""
