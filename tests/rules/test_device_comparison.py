@@ -82,6 +82,11 @@ FIXED = [
     ("a model of a library", "import torch\nfrom diffusers import AutoencoderTiny\n"
      "def f(vae: 'AutoencoderTiny', z):\n    {}\n",
      'if vae.device == "cpu": vae.to(z.device)', 'if vae.device.type == "cpu": vae.to(z.device)', SAFE),
+    ("an attribute of a library's class", "import torch\nfrom typing import Union\n"
+     "from diffusers import AutoencoderKL\nclass T:\n    def __init__(self):\n"
+     "        self.vae: Union[None, 'AutoencoderKL'] = None\n    def f(self, device):\n        {}\n",
+     'if self.vae.device == "cpu": self.vae.to(device)',
+     'if self.vae.device.type == "cpu": self.vae.to(device)', SAFE),
     ("a property", "import torch\nclass M(torch.nn.Module):\n    @property\n    def device(self):\n"
      "        return next(self.parameters()).device\n    def f(self):\n        {}\n",
      'return self.device == "cuda"', 'return self.device.type == "cuda"', UNSAFE),
@@ -132,6 +137,10 @@ def test_fixed(program: str, before: str, after: str, safety: Safety) -> None:
 SILENT = {
     "a choice without an index": "d = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
     "print(d == torch.device('cuda'))\n",
+    "an attribute that may be of a class of one's own": "from diffusers import AutoencoderKL\n"
+    "class T:\n    vae: 'AutoencoderKL | Mine'\n    def f(self):\n        return self.vae.device == 'cpu'\n",
+    "an attribute of a class of one's own": "class T:\n    def __init__(self):\n        self.vae: Mine = Mine()\n"
+    "    def f(self):\n        return self.vae.device == 'cpu'\n",
     "strings": "def f(device='cuda'):\n    return device == 'cpu'\n",
     "unknown": "def f(device):\n    return device == 'cpu' or 'cuda' in device\n",
     "types": "def f(x: torch.Tensor):\n    return x.device.type == 'cuda'\n",

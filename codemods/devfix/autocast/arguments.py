@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from devfix.autocast.calls import Api, AutocastCall, names_a_type
 from devfix.autocast.file import File
-from devfix.device_forms import STRINGS, Form, Forms, leading_text
+from devfix.device_forms import OPEN, STRINGS, Form, Forms, leading_text
 from devfix.findings import AppendCall, Edit, Finding, Related, ReplaceExpression, WrapExpression
 from devfix.flow.evidence import looks_like_device
 from devfix.flow.frame import path_of
@@ -59,7 +59,19 @@ class Arguments:
         if isinstance(node, ast.Call) or names_a_type(path):
             return False
         parts = node.values if isinstance(node, ast.BoolOp) else [node]
-        return any(looks_like_device(_plain(path_of(part))) for part in parts)
+        return any(looks_like_device(_plain(path_of(part))) and not self._elsewhere(part) for part in parts)
+
+    def _elsewhere(self, node: ast.expr) -> bool:
+        """Is it decided in another file that is not in view, which may well know what autocast wants?"""
+        path, imports = path_of(node), self.file.source.imports
+        bindings = self.file.forms.bindings.of(path, node)
+        if self.file.forms.of(node) != OPEN or any(binding.parameter for binding in bindings):
+            return False
+        calls = [binding.value.func for binding in bindings if isinstance(binding.value, ast.Call)]
+        if len(calls) < len(bindings):
+            return False
+        roots = [path_of(called).partition(".")[0] for called in calls] or [path.partition(".")[0]]
+        return all(root in imports for root in roots)
 
     def _cut_down(self, node: ast.expr) -> ast.expr | None:
         """The device that is cut down to a type by hand: `str(d)`, `d[-1]`, `d.split(":")[0]`."""

@@ -203,6 +203,8 @@ class Kinds:
         return Sure.NO
 
     def _from_library(self, base: ast.expr, path: str) -> bool:
+        if path.startswith("self.") and self._declared_library(base, path):
+            return True
         for binding in self.bindings.of(path, base):
             value = binding.value
             if isinstance(binding.node, ast.arg) and binding.node.annotation is not None:
@@ -217,6 +219,24 @@ class Kinds:
                     if name.startswith(("transformers.", "diffusers.")):
                         return True
         return False
+
+    def _declared_library(self, base: ast.expr, path: str) -> bool:
+        """`self.vae: Optional[AutoencoderKL]`, of a library's class and nothing else?"""
+        owner = self.source.enclosing(base, ast.ClassDef)
+        if not isinstance(owner, ast.ClassDef):
+            return False
+        names = [
+            name
+            for node in self.source.walk(owner)
+            if isinstance(node, ast.AnnAssign)
+            and (
+                path_of(node.target) == path
+                or (node in owner.body and f"self.{path_of(node.target)}" == path)
+            )
+            for name in _declared(node.annotation)
+        ]
+        roots = [self.source.imports.get(name.partition(".")[0], "") for name in names]
+        return bool(roots) and all(f"{root}.".startswith(_LIBRARIES) for root in roots)
 
     @cached_property
     def _moves(self) -> dict[str, list[tuple[ast.Call, bool]]]:
@@ -303,6 +323,24 @@ class Kinds:
 
     def _global(self, path: str) -> bool:
         return f"global {path}" in self.source.text or f"nonlocal {path}" in self.source.text
+
+
+def _declared(annotation: ast.expr) -> list[str]:
+    """The classes of an annotation, without None, `Optional[...]`, `Union[...]` and quotes."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        try:
+            return _declared(ast.parse(annotation.value, mode="eval").body)
+        except SyntaxError:
+            return [annotation.value]
+    if isinstance(annotation, ast.Constant) and annotation.value is None:
+        return []
+    if isinstance(annotation, ast.BinOp) and isinstance(annotation.op, ast.BitOr):
+        return _declared(annotation.left) + _declared(annotation.right)
+    if isinstance(annotation, ast.Subscript) and path_of(annotation.value).endswith(("Optional", "Union")):
+        inner = annotation.slice
+        parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+        return [name for part in parts for name in _declared(part)]
+    return [path_of(annotation)]
 
 
 def _made_by(value: ast.Call) -> ast.Call:

@@ -183,7 +183,7 @@ class Interpreter(Expressions):
                 return value
             where = {"cpu": Where.CPU, "accelerator": Where.ACCELERATOR}.get(literal, Where.SYMBOL)
             place = Place(where, path, fresh_identity(), value.node)
-            return Value(Kind.DEVICE, place, node=value.node, form="string", text=value.text)
+            return Value(Kind.DEVICE, place, node=value.node, form="string", text=value.text, name=value.name)
         place = value.place
         if place.where is Where.SYMBOL and place.text and place.key:
             return value

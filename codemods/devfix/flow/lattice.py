@@ -130,8 +130,8 @@ class Value:
 
     @property
     def device_type(self) -> bool:
-        """Is it the text of a device type, such as "cuda", whichever?"""
-        return self.name == DEVICE_TYPE or (self.form == "string" and self.text != "" and ":" not in self.text)
+        """Can it be the text of a device type, such as "cuda", and not that of a device, such as "cuda:0"?"""
+        return self.name == DEVICE_TYPE or self.text.isalpha()
 
     def at(self, place: Place) -> Value:
         """The same value at another place, its elements included."""
@@ -181,7 +181,9 @@ def join(a: Value, b: Value) -> Value:
         place = Place(Where.SYMBOL, "", fresh_identity(), a.place.node)
         return Value(Kind.DEVICE, place, form=form, name=name)
     if a.kind is Kind.STRING:
-        return a if a.text == b.text else Value(Kind.STRING)
+        if a.text == b.text and a.name == b.name:
+            return a
+        return Value(Kind.STRING, name=DEVICE_TYPE if a.device_type and b.device_type else "")
     if a.kind in (Kind.FUNCTION, Kind.CLASS, Kind.INSTANCE):
         return a if a.node is b.node and a.name == b.name else UNKNOWN
     joined = replace(

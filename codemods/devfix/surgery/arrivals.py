@@ -70,11 +70,15 @@ def surgeries(flow: Flow) -> Iterator[Surgery]:
 
 def _moved_results(flow: Flow) -> set[str]:
     """Names of functions whose result is moved by their callers, in this file."""
-    moved = {event.path for event in flow.events(What.MOVE)}
+    source = flow.source
+    moved = {(event.scope.node, event.path) for event in flow.events(What.MOVE)}
+    attributes = {path for _, path in moved if "." in path}  # they may be moved in another method
     found: set[str] = set()
-    for node in flow.source.walk():
+    for node in source.walk():
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            if any(path_of(target) in moved for target in node.targets):
+            here = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef) or source.tree
+            paths = [path_of(target) for target in node.targets]
+            if any((here, path) in moved or path in attributes for path in paths):
                 found.add(path_of(node.value.func).rpartition(".")[2])
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MOVES:
             if isinstance(node.func.value, ast.Call):

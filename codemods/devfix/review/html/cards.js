@@ -52,7 +52,7 @@ function card(number) {
   }
   if (finding.after.length) {
     const links = finding.after.flatMap((other, at) => [at ? ', ' : '', make('a', { href: `#fix-${other}` }, `#${other + 1}`)]);
-    box.append(make('p', { class: 'also' }, 'Touches the same code as ', ...links, ', and is shown here once that is rejected. If both are accepted, devfix works this one out anew on top of it.'));
+    box.append(make('p', { class: 'also' }, 'Touches the same code as ', ...links, ', and is shown here once that is rejected. If both are accepted, that one is made first, and this one only if devfix still finds it then.'));
   }
   if (finding.verdict) box.append(make('p', { class: 'verdict' }, make('span', { class: 'label' }, 'Smoke test'), ' ', finding.verdict));
   if (finding.bare && finding.code) box.append(make('pre', {}, finding.code));
