@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SERIAL = 50  # so few files are done before a pool of processes has started
 CHUNK = 16
-COLLECT_EVERY = 64  # chunks; little is left in cycles once a flow is released
+GARBAGE = 1_000_000  # objects more than after the last collection: some 100 MB
 
 Result = TypeVar("Result")
 Task = Callable[[tuple[str, ...]], Result]
@@ -49,9 +49,6 @@ def spread(
         for chunk in chunks:
             yield task(chunk)
             _tidy()
-
-
-_chunks = 0  # of this process
 
 
 def _pool(
@@ -110,10 +107,8 @@ def _in_worker(task: Task[Result], chunk: tuple[str, ...]) -> Result:
 
 
 def _tidy() -> None:
-    """Free what the files of the last chunks left behind in cycles."""
-    global _chunks
-    _chunks += 1
-    if _chunks % COLLECT_EVERY == 0:
+    """Free what the files of the last chunks left behind in cycles, if it is much."""
+    if gc.get_count()[0] > GARBAGE:  # counts on while collection is off
         gc.collect()
 
 

@@ -352,3 +352,28 @@ def test_fixes_name_the_device_as_it_is_imported(tmp_path: Path) -> None:
     (result,) = report(tmp_path, ["train.py"]).results
     (finding,) = result.findings
     assert finding.fix is not None and finding.fix.title == "move `x` to `device`"
+
+
+PICKED = """
+import torch
+
+
+def pick():
+    if torch.cuda.is_available():
+        return {}, 1
+    return "cpu", 0
+
+
+device, count = pick()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [("'cuda'", []), ("torch.device('cuda')", ["main.py:4 normalize-device-type"])],
+)
+def test_device_types_of_other_files(text: str, known: list[str], tmp_path: Path) -> None:
+    main = "import torch\nfrom tools import device\n\nwith torch.autocast(device):\n    pass\n"
+    whole = PICKED.format(text).replace('return "cpu"', f"return {text.replace('cuda', 'cpu')}")
+    root = write(tmp_path, {"main.py": main, "tools.py": whole})
+    assert found(root, codemods=("normalize-device-type",)) == known

@@ -518,6 +518,24 @@ SILENT = [
             with torch.autocast("cuda"):
                 return model(x.to(device))
         """),
+    silent("a device of a file that is not in view",
+           "from settings import device\nc = torch.autocast(device)\n"),
+    silent("a function of a file that is not in view", """\
+        from tools import pick_device
+        class A:
+            device = pick_device()
+            def f(self):
+                return torch.autocast(self.device)
+        """),
+    silent("one type or another, from functions", """\
+        import torch
+        def pick():
+            if torch.cuda.is_available():
+                return "cuda", 1
+            return "cpu", 0
+        device, count = pick()
+        c = torch.autocast(device)
+        """),
     silent("a device that is bound later", """\
         def f(model, batch):
             with torch.autocast("cuda"):

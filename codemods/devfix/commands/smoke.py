@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from devfix.report import Report
+    from devfix.report import Change, Report
     from devfix.simulate.trial import Trial
     from devfix.smoke import SmokeResult
 
-NO_COMMAND = "not run: because no command says how (--smoke-cmd)"
 _CANNOT = 2
 
 
@@ -55,7 +54,12 @@ def smoke(
     for result in results:
         click.echo(_line(result))
     found: list[bool | None] = [result.ok for result in results]
-    report, trial = tried(report, command, devices=devices, seconds=seconds)
+    if command is None:
+        report, harmful = called(report, seconds=seconds)
+        found += [False] * len(harmful)
+        trial = None
+    else:
+        report, trial = tried(report, command, devices=devices, seconds=seconds)
     for changed in report.changed:
         for change in changed.changes:
             lines = ", ".join(str(first + 1) for first, _ in change.lines[:1])
@@ -135,9 +139,12 @@ def prove(report: Report, *, run_examples: bool, command: str | None, seconds: f
                 _complain(f"smoke test of {result.codemod} {what}: {result.detail}; nothing was written")
         if not all(result.ok for result in results):
             return None
+    if command is None:
+        report, harmful = called(report, seconds=seconds)
+        for line in harmful:
+            _complain(f"{line}; nothing was written")
+        return None if harmful else report
     report, trial = tried(report, command, seconds=seconds)
-    if trial is None:
-        return report
     if not trial.ok:
         _complain(f"{trial.word}; nothing was written")
         return None
@@ -155,12 +162,21 @@ def examples(report: Report) -> tuple[SmokeResult, ...]:
     return smoke_codemods(ids)
 
 
-def tried(
-    report: Report, command: str | None, *, devices: int = 0, seconds: float = 300.0
-) -> tuple[Report, Trial | None]:
+def called(report: Report, *, seconds: float = 300.0) -> tuple[Report, tuple[str, ...]]:
+    """Call what is around each change with synthetic inputs, and put the verdict on the change.
+
+    Also gives a line for each change that does harm: with these, nothing should be written.
+    """
+    from devfix.commands.advice import device_error
+    from devfix.simulate.synthetic import try_calls
+
+    words = try_calls(report.changed, device_error, seconds=seconds)
+    harmful = dict.fromkeys(f"{path}: {said.word}" for (path, _), said in words.items() if said.ok is False)
+    return _judged(report, lambda path, change: words[path, change].word), tuple(harmful)
+
+
+def tried(report: Report, command: str, *, devices: int = 0, seconds: float = 300.0) -> tuple[Report, Trial]:
     """Run a command before and after the report's changes, and put the verdict on each of them."""
-    if command is None:
-        return _judged(report, lambda path: NO_COMMAND), None
     from devfix.commands.advice import device_error
     from devfix.simulate.trial import Attempt, try_out
     from devfix.smoke import devices_named
@@ -173,15 +189,17 @@ def tried(
         seconds,
     )
     trial = try_out(attempt, device_error)
-    return _judged(report, trial.of), trial
+    return _judged(report, lambda path, change: trial.of(path)), trial
 
 
-def _judged(report: Report, verdict: Callable[[str], str]) -> Report:
+def _judged(report: Report, verdict: Callable[[str, Change], str]) -> Report:
     results = tuple(
         replace(
             result,
-            changes=tuple(replace(change, verdict=verdict(result.path)) for change in result.changes),
+            changes=tuple(replace(change, verdict=verdict(result.path, change)) for change in result.changes),
         )
+        if result.changed
+        else result
         for result in report.results
     )
     return replace(report, results=results)

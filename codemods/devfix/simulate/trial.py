@@ -152,7 +152,7 @@ class _Trying:
             env["HOME"] = scratch
 
         def limit(reports: str) -> None:
-            _limit(self.attempt.memory)
+            limit_memory(self.attempt.memory)
             if bounded:
                 landlock.write_only_below([base, reports])
 
@@ -190,7 +190,7 @@ def _last(ended: Ended) -> str:
     return f" (exit code {ended.code}{': ' + lines[-1] if lines else ''})"
 
 
-def _limit(memory: int) -> None:
+def limit_memory(memory: int) -> None:
     """RLIMIT_DATA: what is written to. A GPU's driver maps far more, and gets no limit."""
     import resource
 
