@@ -283,7 +283,10 @@ def _not_made(path: str, joint: Joint, why: str) -> FileError:
 
 
 def _change(joint: Joint, keys: list[str], key: str, lines: tuple[tuple[int, int], ...]) -> Change:
-    others = tuple(part.path for part, other in zip(joint.parts, keys, strict=True) if other != key)
+    # The finding's own file is the home of its fix, unless the fix changes other files only.
+    touched = [other for part, other in zip(joint.parts, keys, strict=True) if part.edits or part.new]
+    paths = dict(zip(keys, (part.path for part in joint.parts), strict=True))
+    others = tuple(paths[other] for other in touched if other != key)
     return Change(
-        joint.codemod, joint.message, joint.title, joint.safety, lines, others, home=keys.index(key) == 0
+        joint.codemod, joint.message, joint.title, joint.safety, lines, others, home=key == touched[0]
     )

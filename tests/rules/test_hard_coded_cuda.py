@@ -179,6 +179,12 @@ UNSAFE = {
     ),
 }
 SILENT = {
+    "a module that puts its halves on two GPUs": (
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n\n'
+        "class Halves(torch.nn.Module):\n    def __init__(self, a, b):\n        super().__init__()\n"
+        "        self.a = a.cuda(0)\n        self.b = b.cuda(1)\n\n"
+        "    def forward(self, x):\n        return self.b(self.a(x.cuda(0)).cuda(1))\n"
+    ),
     "a name of another function": (
         "def build(net, device):\n    return net.to(device)\n\n\nclass T:\n    def __init__(self, net, device):\n"
         "        self.net = net.to(device)\n\n    def step(self, rows):\n        return rows.cuda() * 2\n"

@@ -230,6 +230,7 @@ def test_a_device_that_may_be_none(tmp_path: Path) -> None:
     done = checked(tmp_path, recipe(), text, Safety.SAFE)
     assert "None where none is given" in done.messages[0]
     assert done.after("train.py") == script(after='hparams["lin"].to(brain.device)')
+    assert [result.applied for result in done.report.changed] == [1], "the fix counts where it is made"
     assert done.after("train.yaml") == recipe()
 
 

@@ -33,6 +33,8 @@ _DEFAULT = re.compile(r"=\s*(?:torch\.device\()?[\"']cuda(?::0)?[\"']\)?\s*[,)]"
 _SCRIPT = re.compile(
     r"__main__|\bargparse\b|\bimport fire\b|\bhydra\b|\bimport click\b|\bgradio\b|\bstreamlit\b"
 )
+# What puts its parts on GPUs by number has a plan of its own.
+_SECOND = re.compile(r"""\.cuda\(\s*(?:device\s*=\s*)?[1-9]\d*\s*\)|["']cuda:[1-9]""")
 _TESTS = ("pytest", "unittest", "absl.testing", "hypothesis", "parameterized")
 _KERNELS = ("triton", "numba", "cupy", "pycuda", "tensorrt", "torch.utils.cpp_extension")
 # `from . import nms_cuda`: a compiled extension.
@@ -103,13 +105,15 @@ def _place(site: Site) -> tuple[int, int]:
 
 
 def _cuda_only(flow: Flow, function: FunctionNode | ast.Module) -> bool:
-    """Does a function exist for CUDA alone, by its name or by what it calls?"""
+    """Does a function exist for CUDA alone, by its name, by what it calls, or by its use of several GPUs?"""
     source = flow.source
     if isinstance(function, ast.Module):
         return False
     owner = source.enclosing(function, ast.ClassDef)
     names = [function.name, owner.name if isinstance(owner, ast.ClassDef) else ""]
     if any(_OWN_WORD.search(name) or name.lower().startswith("test") for name in names):
+        return True
+    if _SECOND.search(source.code(owner if isinstance(owner, ast.ClassDef) else function)):
         return True
     return bool(_CUDA_ONLY.search(source.code(function)))
 

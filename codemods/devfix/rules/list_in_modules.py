@@ -28,7 +28,8 @@ class ListInModules(RecipeCodemod):
     is only run is moved in the script instead, as `hparams["x"].to(brain.device)`.
     Which classes have parameters or buffers is read from the source of the speechbrain that the project contains or
     that is installed beside it, and from Python files beside the recipe; without it devfix says less. The script is
-    the one that the project's table of recipes names, or a neighbour that fits.
+    the one that the project's table of recipes names, or a neighbour that fits. What is found belongs to the YAML
+    file: if the script alone is checked, nothing is said of its recipes.
 
     ## Why is this bad?
     `Brain` moves what is listed and nothing else. The rest stays on the CPU, and the first batch stops with

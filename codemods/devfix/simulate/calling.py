@@ -35,7 +35,13 @@ def main() -> None:
     request, path = json.loads(sys.argv[1]), sys.argv[2]
     answer: dict[str, Any] = {"why": "", "dated": True, "plan": None, "calls": {}}
     try:
-        _answer(request, answer)
+        if request["fake"]:
+            from devfix.simulate.fake import fake_devices
+
+            with fake_devices(1):
+                _answer(request, answer)
+        else:
+            _answer(request, answer)
     except _CannotCall as why:
         answer["why"] = str(why)
     except Unguessable as why:
@@ -70,7 +76,12 @@ def _answer(request: dict[str, Any], answer: dict[str, Any]) -> None:
     plan = request["plan"] or _search(request["name"], plans, next(iter(ways.values())))
     answer["plan"] = plan
     for name, way in ways.items():
-        answer["calls"][name] = _outcome(partial(way, plan), file, compared=request["cpu"])
+        outcome = answer["calls"][name] = _outcome(partial(way, plan), file, compared=request["cpu"])
+        if request["fake"] and outcome["errors"]:
+            from devfix.simulate.fake import judged
+
+            if not any(map(judged, outcome["errors"])):
+                raise _CannotCall(f"fake tensors say nothing ({outcome['errors'][0].splitlines()[0]})")
 
 
 def _imported(root: str, file: str) -> ModuleType:

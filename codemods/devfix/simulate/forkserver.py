@@ -27,6 +27,7 @@ from devfix.simulate.program import Report, run_program
 
 _OUTPUT = 1 << 20  # characters of output that are kept
 _TICK = 0.02
+_CANNOT = "CUDA devices cannot be simulated: "
 # Slow to import, and needed by most training programs.
 _IMPORTS = ("numpy", "torch._dynamo", "torch.utils.data", "torch.distributed", "torch.nn.parallel")
 
@@ -86,6 +87,7 @@ class _Server:
     simulated: bool = False
     problem: str = ""
     torch: str = ""
+    fake: bool = False  # programs run on fake tensors, since no devices can be simulated
     children: dict[int, tuple[_Line, _Line]] = field(default_factory=dict)
 
     def serve(self, requests: _Line, replies: _Line) -> None:
@@ -124,7 +126,14 @@ class _Server:
             del self.children[count]
             error = "the simulator's process died"
             return Reply("crashed", error=error, device=self.place, torch=self.torch)
-        return Reply(**json.loads(line))
+        reply = Reply(**json.loads(line))
+        if reply.error.startswith(_CANNOT) and not self.fake and _is_cpu_build():
+            self.fake = True  # from now on, in processes that have not tried
+            self.children.pop(count)
+            for pipe in (requests, replies):
+                os.close(pipe.descriptor)
+            return self.forward(request)
+        return reply
 
     def spawn(self, count: int) -> tuple[_Line, _Line]:
         inner_requests, requests = os.pipe()
@@ -139,6 +148,10 @@ class _Server:
         """The whole life of a process with simulated devices."""
         _die_with_parent()
         _close_all_but(requests, replies)
+        if self.fake or os.environ.get("DEVFIX_SIMULATE") == "fake":
+            server = _Server("cuda (fake tensors)", count, fake=True, torch=self.torch)
+            server.serve(_Line(requests), _Line(replies))
+            return
         server = _Server("cuda (simulated)", count, simulated=True, torch=self.torch)
         from devfix.simulate import CannotSimulate, enable
         from devfix.simulate.processes import environment
@@ -147,7 +160,7 @@ class _Server:
             enable(count)
             os.environ.update(environment(count))  # for what programs start
         except CannotSimulate as error:
-            server.problem = f"CUDA devices cannot be simulated: {error}"
+            server.problem = f"{_CANNOT}{error}"
         server.serve(_Line(requests), _Line(replies))
 
     # --- one program -------------------------------------------------------------------------
@@ -187,7 +200,9 @@ class _Server:
         _close_all_but(report_to)
         if request.device == "cpu":
             os.environ["CUDA_VISIBLE_DEVICES"] = ""  # real CUDA has not been looked at yet
-        if request.device == "cpu" or self.simulated:  # CUDA's own driver maps far more than it uses
+        if (
+            request.device == "cpu" or self.simulated or self.fake
+        ):  # CUDA's own driver maps far more than it uses
             _limit_memory(request.memory)
         if self.simulated:
             from devfix.simulate import renew_after_fork
@@ -199,8 +214,20 @@ class _Server:
         # and the autograd threads of two devices lose it ("Invalid thread pool!", an abort).
         torch.set_num_threads(1)
         os.chdir(folder)
-        report = run_program(request.source, os.path.join(folder, "program.py"))
+        path = os.path.join(folder, "program.py")
+        if self.fake:
+            from devfix.simulate.fake import run_fake
+
+            report = run_fake(request.source, path, self.count)
+        else:
+            report = run_program(request.source, path)
         _Line(report_to).write(asdict(report))
+
+
+def _is_cpu_build() -> bool:
+    import torch
+
+    return not (torch.version.cuda or torch.version.hip)
 
 
 def _real_cuda() -> tuple[str, int]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
+import random
 import typing
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -37,14 +39,10 @@ def made(argument: Argument, device: str) -> Any:
         return torch.device(device) if argument["object"] else device
     if kind == "dtype":
         return torch.float32
-    # Made on the CPU: the numbers are the same everywhere.
-    generator = torch.Generator().manual_seed(0)
-    shape = argument["shape"]
-    if argument["below"]:
-        tensor = torch.randint(0, argument["below"], shape, generator=generator)
-    else:
-        tensor = torch.rand(shape, generator=generator)
-    return tensor.to(device)
+    # Python's numbers: the same everywhere, and whatever torch's generators do.
+    chance, shape, below = random.Random(0), argument["shape"], argument["below"]
+    numbers = [chance.randrange(below) if below else chance.random() for _ in range(math.prod(shape))]
+    return torch.tensor(numbers).reshape(shape).to(device)
 
 
 def _value(value: Any, **more: Any) -> Argument:

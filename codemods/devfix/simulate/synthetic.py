@@ -19,7 +19,7 @@ from typing import Any
 from devfix.report import Change, FileResult
 from devfix.simulate import landlock
 from devfix.simulate.copies import TooLarge, copy, top
-from devfix.simulate.processes import MOVED
+from devfix.simulate.processes import DEVICES, MOVED
 from devfix.simulate.supervise import Ended, Raised, run
 from devfix.simulate.targets import Target, Untouchable, edited, target_of
 from devfix.simulate.trial import MEMORY, limit_memory
@@ -106,8 +106,13 @@ def _judge(
     before_cpu, _ = calls.call("before", target, cpu=True, plan=plan)
     for name, one in after_cpu["calls"].items():
         harm = _harm(before_cpu["calls"][name], one, target)
-        if harm is not None:
-            return _Outcome(harm)
+        if harm is None:
+            continue
+        if harm.ok is False:  # unless it is chance: what differs from process to process
+            again, _ = calls.call("before", target, cpu=True, plan=plan)
+            if not _alike(before_cpu["calls"][name], again["calls"][name]):
+                harm = not_run(f"the results of {target.name} differ from call to call")
+        return _Outcome(harm)
     before, place = calls.call("before", target, cpu=False, plan=plan)
     chosen = [name for name, one in before["calls"].items() if one["errors"] and about_devices(one)]
     if not chosen:
@@ -115,12 +120,14 @@ def _judge(
             if one["errors"]:
                 why = f"before the repair, a call with synthetic inputs ends otherwise ({_last(one)})"
                 return _Outcome(not_run(why))
-        return _Outcome(not_run(f"a call with synthetic inputs runs on {place} without the repair, too"))
     after, place = calls.call("after", target, cpu=False, plan=plan)
     lines: set[int] = set()
     for name, one in after["calls"].items():
         if not one["errors"]:
             lines.update(one["lines"] if name in chosen else ())
+        elif not before["calls"][name]["errors"] and name == AS_MADE:
+            why = f"as made, without a move, {target.name} ran before the repair and fails after it"
+            return _Outcome(Word(f"not verified: {why} ({_last(one)})", None))
         elif not before["calls"][name]["errors"]:
             return _Outcome(
                 Word(f"failed: on {place}, the repaired {target.name} fails ({_last(one)})", False)
@@ -146,6 +153,10 @@ def _harm(before: dict[str, Any], after: dict[str, Any], target: Target) -> Word
     if not same(before["result"], after["result"]):
         return Word(f"failed: on the CPU, {target.name} gives other results after the repair", False)
     return None
+
+
+def _alike(left: dict[str, Any], right: dict[str, Any]) -> bool:
+    return bool(left["errors"]) == bool(right["errors"]) and same(left["result"], right["result"])
 
 
 def _last(one: dict[str, Any]) -> str:
@@ -192,13 +203,32 @@ class _Calls:
 
     def call(self, name: str, target: Target, *, cpu: bool, plan: Any) -> tuple[dict[str, Any], str]:
         """What one process has told, and where it ran; raises Untouchable where it told nothing of use."""
+        when = f"{name} the repair, on the CPU," if cpu else f"{name} the repair,"
+        if cpu or os.environ.get(DEVICES) != "fake":
+            ended, answer = self.ended(name, target, cpu=cpu, plan=plan)
+            if cpu or not any(_fakeable(told.cannot) for told in ended.told):
+                return _told(ended, answer, when, target), ended.main.place
+        ended, answer = self.ended(name, target, cpu=False, plan=plan, fake=True)
+        return _told(ended, answer, when, target), "cuda (fake tensors)"
+
+    def ended(
+        self, name: str, target: Target, *, cpu: bool, plan: Any, fake: bool = False
+    ) -> tuple[Ended, str]:
+        """How one process has ended, and the file of its answer."""
         left = min(self.seconds, self.deadline - time.monotonic())
         if left < 1:
             raise Untouchable("the time for calls with synthetic inputs is up")
         copied = self.copied(name)
         scratch = tempfile.mkdtemp(prefix="tmp-", dir=self.folder)
         answer = os.path.join(scratch, "answer.json")
-        request = {"root": copied, "path": target.path, "name": target.name, "cpu": cpu, "plan": plan}
+        request = {
+            "root": copied,
+            "path": target.path,
+            "name": target.name,
+            "cpu": cpu,
+            "fake": fake,
+            "plan": plan,
+        }
         env = {
             **os.environ,
             "TMPDIR": scratch,
@@ -220,20 +250,23 @@ class _Calls:
 
         ended = run(
             [sys.executable, "-c", _MAIN, json.dumps(request), answer],
-            cpu=cpu,
+            cpu=cpu or fake,
             cwd=os.path.join(copied, os.path.relpath(os.path.realpath(os.curdir), self.root)),
             env=env,
             seconds=left,
             capture=True,
             limits=limit,
         )
-        when = f"{name} the repair, on the CPU," if cpu else f"{name} the repair,"
-        told = _told(ended, answer, when, target)
         strangers = {os.path.realpath(result.path) for result in self.results}
         for path in sorted(path for said in ended.told for path in said.files):
             if path in strangers:
                 raise Untouchable(f"{path} is imported from where it is, not from the copy")
-        return told, ended.main.place
+        return ended, answer
+
+
+def _fakeable(cannot: str) -> bool:
+    """Is it the layout of torch's objects that devices cannot be simulated for?"""
+    return bool(cannot) and "build for GPUs" not in cannot
 
 
 def _told(ended: Ended, answer: str, when: str, target: Target) -> dict[str, Any]:

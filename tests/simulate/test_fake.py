@@ -1,0 +1,128 @@
+"""Fake tensors, where no devices can be simulated: what they judge, and what they refuse to judge."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from devfix.codemod import Example, registry
+from devfix.smoke import Run, Runner, smoke_examples
+
+FAKE = "cuda (fake tensors)"
+HEAD = "import torch\nfrom torch import nn\nc = torch.ones(3, device='cuda')\nm = torch.ones(3)\n"
+MIXED = "Expected all tensors to be on the same device, but found at least two devices, "
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    with pytest.MonkeyPatch.context() as patch, Runner() as made:
+        patch.setenv("DEVFIX_SIMULATE", "fake")
+        found = made.run("", "cuda")
+        if found.device != FAKE:
+            pytest.skip(f"there is {found.device}")
+        yield made
+
+
+def run(runner: Runner, program: str) -> Run:
+    found = runner.run(HEAD + program, "cuda")
+    assert found.device == FAKE
+    return found
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "c + m",
+        "torch.cat([c, m])",
+        "nn.Linear(3, 2)(c)",
+        "nn.Linear(3, 2).to('cuda')(m)",
+        "nn.Conv1d(1, 1, 1).cuda()(m[None, None])",
+        "nn.Embedding(3, 3).cuda()(torch.tensor([1]))",
+        "nn.functional.cross_entropy(c[None], torch.tensor([0]))",
+        "model = nn.Sequential(nn.Linear(3, 3))\nmodel.to('cuda')\nmodel[0] = nn.Linear(3, 2)\nmodel(c)",
+        "torch.mm(torch.ones(2, 2, device='cuda:0'), torch.ones(2, 2, device='cuda:1'))",
+    ],
+)
+def test_what_cuda_refuses_is_an_error(runner: Runner, program: str) -> None:
+    found = run(runner, program)
+    assert (found.status, found.error[: 14 + len(MIXED)]) == ("raised", f"RuntimeError: {MIXED}") or (
+        MIXED in found.error and found.status == "raised"
+    ), found
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "print((c + torch.tensor(1.0)).device)",
+        "print((c * 2 + m.cuda()).device)",
+        "model = nn.Linear(3, 2).to(torch.device('cuda'))\nprint(model(m.to('cuda')).device)",
+        "tied = nn.Linear(3, 3)\nmodel = nn.Sequential(tied, tied).cuda()\nassert model[0].weight is tied.weight\n"
+        "print(model(c).device)",
+        "net = nn.LSTM(3, 2).cuda()\nprint(net(torch.ones(2, 1, 3).cuda())[0].device)",
+        "model = nn.Linear(3, 1).cuda()\noptimizer = torch.optim.SGD(model.parameters(), 0.1)\nloss = model(c).sum()\n"
+        "loss.backward()\noptimizer.step()\nassert round(loss.item(), 2) is not None\nprint(model.weight.grad.device)",
+    ],
+)
+def test_what_cuda_allows_runs(runner: Runner, program: str) -> None:
+    found = run(runner, program)
+    assert (found.status, found.output) == ("ok", "cuda:0\n"), found
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        # FakeTensorMode lets these pass, or may, and CUDA does not.
+        "c.index_select(0, torch.tensor(0))",
+        "m[torch.tensor([0]).cuda()]",
+        "torch.stack([c.sum(), torch.tensor(1.0)])",
+        "torch.lerp(c, c, torch.tensor(1.0))",
+        "torch.randn(3, device='cuda', generator=torch.Generator())",
+        # Numbers decide.
+        "assert c.sum().item() > 0",
+        "if c.sum() > 0: pass",
+        "torch.nonzero(c)",
+        # What needs more than shapes and devices.
+        "with torch.autocast('cuda'): nn.Linear(3, 2).cuda()(c)",
+        "torch.save(c, 'c.pt')",
+        "m.numpy()",
+        "raise ValueError('of the program')",
+    ],
+)
+def test_what_fake_tensors_cannot_judge_is_refused(runner: Runner, program: str) -> None:
+    assert run(runner, program).status == "unsupported"
+
+
+def test_what_is_caught_is_refused_too(runner: Runner) -> None:
+    found = run(runner, "try:\n    m[torch.tensor([0]).cuda()]\nexcept Exception:\n    pass\n")
+    assert found.status == "unsupported", found
+
+
+def test_examples_of_a_codemod(runner: Runner) -> None:
+    found = smoke_examples("reorder-to", registry()["reorder-to"].examples, runner)
+    assert found.ok and found.checked_on == f"cpu, {FAKE}", found
+    wrong = Example("wrong", before="import torch\ntorch.ones(1)\n", raises="same device")
+    assert smoke_examples("wrong", [wrong], runner).ok is None  # it might be CUDA's affair
+
+
+def test_calls_with_synthetic_inputs(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "net.py").write_text(
+        "import torch\n\n\ndef shifted(x: torch.Tensor) -> torch.Tensor:\n"
+        "    return x + torch.arange(x.shape[-1])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "devfix", "smoke", "--codemod", "place-factory", "net.py"],
+        cwd=tmp_path,
+        env={**os.environ, "DEVFIX_SIMULATE": "fake"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    if "cuda (NVIDIA" in done.stdout:
+        pytest.skip("there is a GPU")
+    last = done.stdout.splitlines()[-1]
+    assert last == "net.py:5: place-factory: verified: cuda (fake tensors)", done
