@@ -187,7 +187,9 @@ def wrong(data: bytes, result: FileResult, task: Task) -> Iterator[str]:
     (rest, before), (rest_after, after) = parts(data), parts(result.after)
     if rest != rest_after or len(before) != len(after):
         yield "bytes outside of the sources changed"
-    elif any(json.loads(one) == json.loads(other) for one, other in zip(before, after, strict=True) if one != other):
+    elif any(
+        json.loads(one) == json.loads(other) for one, other in zip(before, after, strict=True) if one != other
+    ):
         yield "a source is written in another way"
     if valid(data) and not valid(result.after):
         yield "nbformat does not accept it"

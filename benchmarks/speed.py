@@ -189,7 +189,9 @@ class Bench:
         codes = frozenset({0, 1, 2})  # 2: a file with a syntax error, which is fine here
         says = rf"findings? in .*\b{len(files.paths)} files?"
         return [
-            Contender("devfix check --jobs 1 --no-project", [*check, "--jobs", "1", "--no-project"], codes, says),
+            Contender(
+                "devfix check --jobs 1 --no-project", [*check, "--jobs", "1", "--no-project"], codes, says
+            ),
             Contender("devfix check --jobs 1", [*check, "--jobs", "1"], codes, says),
             Contender("devfix check", check, codes, says),
             self.parse(f"{name}-all", "ast.parse, all files", files.paths, "gc"),

@@ -191,6 +191,11 @@ class _Calls(TorchFunctionMode):  # type: ignore[misc]
         if _in_loader() and function in (_TENSOR.item, _TENSOR.tolist):
             # Seeds and orders of a DataLoader: any will do.
             return 0 if function is _TENSOR.item else list(range(args[0].numel()))
+        if function in (_TENSOR.__getitem__, _TENSOR.__setitem__) and args[0].device.type == "cuda":
+            view = _part(args[0], args[1])
+            if function is _TENSOR.__getitem__:
+                return view
+            return view.copy_(args[2]) if isinstance(args[2], _TENSOR) else view.fill_(args[2])
         if function is _TENSOR.cuda:
             device = args[1] if len(args) > 1 else kwargs.get("device")
             return args[0].to(_indexed(device))
@@ -205,6 +210,26 @@ class _Calls(TorchFunctionMode):  # type: ignore[misc]
         if function is _TENSOR.to:
             args = tuple(_indexed(one) if _is_device(one) else one for one in args)
         return function(*args, **kwargs)
+
+
+def _part(tensor: Any, index: Any) -> Any:
+    """`tensor[index]`, which asks for a device guard, in operators that do not."""
+    items = index if isinstance(index, tuple) else (index,)
+    used = sum(isinstance(one, (int, slice)) for one in items)
+    dim, rest = 0, tensor.dim() - used
+    for one in items:
+        if one is Ellipsis:
+            dim += rest
+        elif one is None:
+            tensor, dim = tensor.unsqueeze(dim), dim + 1
+        elif isinstance(one, int) and not isinstance(one, bool):
+            tensor = tensor.select(dim, one)
+        elif isinstance(one, slice):
+            step = 1 if one.step is None else one.step
+            tensor, dim = torch.ops.aten.slice.Tensor(tensor, dim, one.start, one.stop, step), dim + 1
+        else:
+            raise SimulationUnsupported("indexing by tensors or lists, with fake tensors,")
+    return tensor
 
 
 def _in_loader() -> bool:
