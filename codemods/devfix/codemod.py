@@ -106,7 +106,7 @@ def wanting(codemods: Sequence[Codemod], text: str) -> tuple[Codemod, ...]:
     known: dict[str, bool] = {}
     found = []
     for codemod in codemods:
-        for group in codemod.words:
+        for group in sorted(codemod.words, key=len):  # most files lack `torch`; long lists come last
             for word in group:
                 here = known.get(word)
                 if here is None:

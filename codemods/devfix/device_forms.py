@@ -41,7 +41,7 @@ class DeviceForms:
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
         self.source = flow.source
-        self.bindings = Bindings(flow.source)
+        self.bindings = flow.once(Bindings)
 
     def of(self, node: ast.expr, depth: int = 0) -> Forms:
         """What an expression may be; {OPEN} where nothing is known, empty for None."""

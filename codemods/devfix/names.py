@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from devfix.source import Source, children
+from devfix.source import Source, children, walk
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 Loop = ast.For | ast.AsyncFor
@@ -146,7 +146,7 @@ def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _stored(target: ast.AST) -> Iterator[ast.Name]:
-    for node in ast.walk(target):
+    for node in walk(target):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node
 

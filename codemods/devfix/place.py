@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from devfix.findings import Finding, Span, TextEdit
 from devfix.report import Change, Place, PlacedEdit, PlacedFinding, PlacedFix, PlacedRelated, Scope
-from devfix.source import Source
+from devfix.source import Source, children
 
 if TYPE_CHECKING:
     from devfix.documents.notebook import Notebook
@@ -68,7 +68,7 @@ def scope_at(source: Source, offset: int) -> str:
     names: list[str] = []
     todo: list[ast.AST] = [source.tree]
     while todo:
-        for node in ast.iter_child_nodes(todo.pop()):
+        for node in children(todo.pop()):
             if not isinstance(node, (ast.stmt, ast.ExceptHandler, ast.match_case)):
                 continue
             first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", line)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from devfix.source import Source
+from devfix.source import Source, children, walk
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.Module)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -148,7 +148,7 @@ def covers(statement: ast.stmt, moves: Collection[ast.stmt], guards: Collection[
         arms = [any(covers(one, moves, guards) for one in arm) for arm in (statement.body, statement.orelse)]
         if all(arms):
             return True
-        inside = any(node in moves for node in ast.walk(statement) if isinstance(node, ast.stmt))
+        inside = any(node in moves for node in walk(statement) if isinstance(node, ast.stmt))
         return inside and (about_devices(statement.test) or ast.unparse(statement.test) in guards)
     if isinstance(statement, (ast.With, ast.AsyncWith, ast.Try)):
         return any(covers(one, moves, guards) for one in statement.body)
@@ -216,7 +216,7 @@ def dotted(node: ast.AST) -> str:
 
 def steady(source: Source, node: ast.AST) -> bool:
     """May an expression be written again elsewhere: no effects, and no calls whose answer changes?"""
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Lambda)):
             return False
         if isinstance(part, ast.Call):
@@ -247,11 +247,11 @@ def bound_before(source: Source, expression: ast.AST, at: ast.stmt) -> bool:
     """Is every name of an expression bound on the way to `at`, as far as the text shows?"""
     scope = _scope(source, at)
     given = (
-        {one.arg for one in ast.walk(scope.args) if isinstance(one, ast.arg)}
+        {one.arg for one in walk(scope.args) if isinstance(one, ast.arg)}
         if isinstance(scope, _FUNCTIONS)
         else set()
     )
-    for name in {part.id for part in ast.walk(expression) if isinstance(part, ast.Name)} - given:
+    for name in {part.id for part in walk(expression) if isinstance(part, ast.Name)} - given:
         bound = stores(source, scope, name)
         if bound and not settled_binding(source, bound, at):
             return False
@@ -282,7 +282,7 @@ def settled_binding(source: Source, nodes: Collection[ast.AST], at: ast.stmt) ->
 
 
 def _paths(expression: ast.AST) -> Iterator[str]:
-    for part in ast.walk(expression):
+    for part in walk(expression):
         path = dotted(part)
         if path:
             yield path
@@ -295,9 +295,9 @@ def _scope(source: Source, node: ast.AST) -> ast.AST:
 
 def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a function or module body, nested functions and classes excluded."""
-    todo: list[ast.AST] = list(ast.iter_child_nodes(scope))
+    todo: list[ast.AST] = list(children(scope))
     while todo:
         node = todo.pop()
         yield node
         if not isinstance(node, _SCOPES):
-            todo.extend(ast.iter_child_nodes(node))
+            todo.extend(children(node))

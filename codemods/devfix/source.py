@@ -166,6 +166,11 @@ class Source:
         """All calls of the file, in no particular order."""
         return tuple(node for node in self._nodes if isinstance(node, ast.Call))
 
+    def forget(self) -> None:
+        """Free what is as large as the tree and can be found out again."""
+        for name in ("parents", "_nodes", "calls"):
+            self.__dict__.pop(name, None)
+
     # --- names ---------------------------------------------------------------------------
 
     @cached_property
@@ -226,6 +231,22 @@ class Source:
         if root is None:
             return ""
         return ".".join([root, *reversed(parts)])
+
+
+def walk(root: ast.AST) -> list[ast.AST]:
+    """`root` and every node below it in the order of `ast.walk`; operators and contexts left out."""
+    found: list[ast.AST] = [root]
+    known, kind = _FIELDS, ast.AST
+    for node in found:  # grows on the way
+        for field in known[node.__class__]:
+            value = getattr(node, field, None)
+            if value.__class__ is list:
+                for item in value:
+                    if isinstance(item, kind):
+                        found.append(item)
+            elif isinstance(value, kind):
+                found.append(value)
+    return found
 
 
 def _walk(root: ast.AST) -> Iterator[ast.AST]:

@@ -7,7 +7,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from devfix.source import Source
+from devfix.source import Source, children
 
 
 def lines_with(source: Source, *patterns: re.Pattern[str]) -> list[int]:
@@ -28,7 +28,7 @@ def on_lines(
     """
     todo: list[ast.AST] = [root] if lines else []
     while todo:
-        for child in ast.iter_child_nodes(todo.pop()):
+        for child in children(todo.pop()):
             first = getattr(child, "lineno", 0)
             if first:
                 at = bisect_left(lines, first)

@@ -12,6 +12,7 @@ from devfix.around import Around
 from devfix.codemod import Codemod, wanting
 from devfix.documents import RECIPES, Document, digest_of, document_of, read_bytes
 from devfix.findings import Finding, Safety, TextEdit
+from devfix.parsed import parsed
 from devfix.place import back, git_lines, git_scopes, line_feeds, place_finding
 from devfix.report import UNREAD, Change, FileError, FileResult, Joint, PlacedFinding, Scope
 from devfix.selection import Selection
@@ -81,6 +82,8 @@ class Task:
         except Exception as error:
             stage, message = explained(error, work.stage)
             result = FileResult(path, work.findings, error=FileError(path, stage, message))
+        for source in work.sources:
+            source.forget()  # it may be asked for by other files
         return replace(result, seconds=time.perf_counter() - start)
 
 
@@ -109,6 +112,7 @@ class Work:
     unused: tuple[tuple[int, str], ...] = ()
     selected: set[tuple[str, int]] | None = None  # codemod and start, in the text as it was read
     asked: tuple[str, tuple[Codemod, ...]] = ("", ())  # a text, and which codemods want it
+    sources: list[Source] = field(default_factory=list)
 
     def may_want(self, data: bytes) -> bool:
         """Has a notebook the words of a codemod at all? JSON writes them as Python does."""
@@ -259,7 +263,9 @@ class Work:
 
     def parse(self, text: str) -> Source:
         self.stage = "parse"
-        return Source(text)
+        source = parsed(text)
+        self.sources.append(source)
+        return source
 
     def check(self, source: Source) -> tuple[list[Finding], list[tuple[TextEdit, ...] | str]]:
         """What the codemods say, in order, and the text edits of each fix (or why there are none)."""

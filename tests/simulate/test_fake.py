@@ -74,7 +74,7 @@ def test_what_cuda_allows_runs(runner: Runner, program: str) -> None:
 @pytest.mark.parametrize(
     "program",
     [
-        # FakeTensorMode lets these pass, or may, and CUDA does not.
+        # FakeTensorMode lets these pass, or may, and CUDA does not, or nobody has looked.
         "c.index_select(0, torch.tensor(0))",
         "m[torch.tensor([0]).cuda()]",
         "nn.Conv1d(1, 1, 1).cuda()(m[None, None])",
@@ -108,21 +108,37 @@ def test_examples_of_a_codemod(runner: Runner) -> None:
     assert smoke_examples("wrong", [wrong], runner).ok is None  # it might be CUDA's affair
 
 
-def test_calls_with_synthetic_inputs(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "net.py").write_text(
+# Python runs this at the start of every process: the check of torch's layout fails.
+OTHER_LAYOUT = """
+import devfix.simulate
+
+def install(devices):
+    raise devfix.simulate.CannotSimulate("torch is laid out otherwise")
+
+devfix.simulate._install = install
+"""
+
+
+@pytest.mark.parametrize("forced", [True, False])
+def test_examples_and_calls_without_simulated_devices(tmp_path: Path, forced: bool) -> None:
+    repository, site = tmp_path / "repository", tmp_path / "site"
+    (repository / ".git").mkdir(parents=True)
+    site.mkdir()
+    (repository / "net.py").write_text(
         "import torch\n\n\ndef shifted(x: torch.Tensor) -> torch.Tensor:\n"
         "    return x + torch.arange(x.shape[-1])\n"
     )
+    (site / "sitecustomize.py").write_text("" if forced else OTHER_LAYOUT)
     done = subprocess.run(
         [sys.executable, "-m", "devfix", "smoke", "--codemod", "place-factory", "net.py"],
-        cwd=tmp_path,
-        env={**os.environ, "DEVFIX_SIMULATE": "fake"},
+        cwd=repository,
+        env={**os.environ, "PYTHONPATH": str(site), **({"DEVFIX_SIMULATE": "fake"} if forced else {})},
         capture_output=True,
         text=True,
         timeout=300,
     )
-    if "cuda (NVIDIA" in done.stdout:
-        pytest.skip("there is a GPU")
-    last = done.stdout.splitlines()[-1]
+    if "cuda (NVIDIA" in done.stdout or "build for GPUs" in done.stdout:
+        pytest.skip("this is no CPU build of torch")
+    *examples, last = done.stdout.splitlines()
+    assert FAKE in "".join(examples) or "with fake tensors" in "".join(examples), done
     assert last == "net.py:5: place-factory: verified: cuda (fake tensors)", done

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from devfix.commands.advice import device_error
@@ -15,6 +16,7 @@ from devfix.report import Change, FileResult
 from devfix.simulate import landlock
 from devfix.simulate.inputs import Unguessable, made, plans_for_inputs, plans_to_construct
 from devfix.simulate.synthetic import same, try_calls
+from devfix.simulate.targets import Target, Untouchable, edited, target_of
 
 HEAD = "import torch\nfrom torch import nn\n\n\n"
 # A mask and a table that are made on the CPU, whatever the input is on.
@@ -250,11 +252,14 @@ def test_shapes_come_from_the_layers() -> None:
 def test_constructors_get_what_their_annotations_say() -> None:
     torch = pytest.importorskip("torch")
 
-    class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self, a: int, b: float, c: bool, d: torch.device, e: int | None, f: list[int], g=1):  # type: ignore[no-untyped-def]
-            super().__init__()
+    class Net:
+        def __init__(self, a, b, c, d, e, f, g=1):  # type: ignore[no-untyped-def]
+            pass
 
-    plan = dict(next(plans_to_construct(Net)))
+    Net.__init__.__annotations__ = {
+        "a": int, "b": "float", "c": bool, "d": torch.device, "e": "int | None", "f": "typing.List[int]",
+    }  # fmt: skip
+    plan: Any = dict(next(plans_to_construct(Net)))
     assert {name: made(one, "cpu") for name, one in plan.items()} == {
         "a": 8, "b": 0.5, "c": False, "d": torch.device("cpu"), "e": None, "f": [8, 8],
     }  # fmt: skip
@@ -300,3 +305,33 @@ def test_nothing_is_called_without_smoke(repository: Path) -> None:
     assert devfix("apply", "--codemod", "place-factory", ".").returncode in (0, 1)
     assert not mark.exists()
     assert "device=x.device" in (repository / "net.py").read_text()
+
+
+# --- targets -------------------------------------------------------------------------------------
+
+
+def result_of(before: str, after: str, *lines: tuple[int, int]) -> tuple[FileResult, Change]:
+    change = Change("some", "message", "title", Safety.SAFE, lines)
+    return FileResult("net.py", before=before.encode(), after=after.encode(), changes=(change,)), change
+
+
+def test_an_import_is_no_place_of_its_own(repository: Path) -> None:
+    before = "class A:\n    pass\n\n\ndef f(x):\n    y = x\n    return y\n\n\ndef g():\n    pass\n"
+    after = "import torch\n\n\n" + before.replace("y = x", "y = torch.abs(\n        x\n    )")
+    (repository / "net.py").write_text(before)
+    root = os.getcwd()
+    result, change = result_of(before, after, (0, 0), (5, 5))
+    assert target_of(root, result, change) == Target("net.py", "f")
+    assert list(edited(result, change)) == [range(9, 12)] * 3
+    with pytest.raises(Untouchable, match="more than one place: f, g"):
+        target_of(root, *result_of(before, after, (5, 5), (10, 10)))
+    with pytest.raises(Untouchable, match="defined more than once"):
+        target_of(root, *result_of(before.replace("def g", "def f"), after, (5, 5)))
+    with pytest.raises(Untouchable, match="cannot be parsed"):
+        target_of(root, *result_of("def f(:\n", after, (0, 0)))
+
+
+def test_lines_that_are_gone_count_as_their_function(repository: Path) -> None:
+    before = "def f(x):\n    x.cuda()\n    return x\n"
+    result, change = result_of(before, before.replace("    x.cuda()\n", ""), (1, 1))
+    assert list(edited(result, change)) == [range(2, 3)]

@@ -18,6 +18,7 @@ from devfix.flow.evidence import annotated_kind, looks_like_loss
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Value, Where
 from devfix.placing import settled_binding
+from devfix.source import walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _HARD = re.compile(
@@ -150,11 +151,11 @@ class NearbyDevices:
         """Does a condition look at the kind of a device, by itself or through a variable?"""
         if _asks_for_cuda(test):
             return True
-        for node in ast.walk(test):
+        for node in walk(test):
             path = path_of(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
             for binding in self._forms.bindings.of(path, test) if path else ():
                 if binding.value is not None and not binding.parameter and _asks_for_cuda(binding.value):
-                    if any(isinstance(part, ast.Compare) for part in ast.walk(binding.value)):
+                    if any(isinstance(part, ast.Compare) for part in walk(binding.value)):
                         return True
         return False
 
@@ -360,7 +361,7 @@ def _uses(nodes: Iterator[ast.AST], name: str) -> _Uses:
 
 def _asks_for_cuda(node: ast.expr) -> bool:
     """Does a condition look at the kind of a device: `x.is_cuda`, `device.type == "cuda"`?"""
-    for inner in ast.walk(node):
+    for inner in walk(node):
         if isinstance(inner, ast.Attribute) and inner.attr in ("is_cuda", "type", "device_type"):
             return True
         if isinstance(inner, ast.Name) and inner.id in ("device_type", "use_cuda", "cuda"):
@@ -378,9 +379,7 @@ def _asks_for_cuda(node: ast.expr) -> bool:
 
 
 def _mentions(value: ast.expr | None, name: str) -> bool:
-    return value is not None and any(
-        isinstance(node, ast.Name) and node.id == name for node in ast.walk(value)
-    )
+    return value is not None and any(isinstance(node, ast.Name) and node.id == name for node in walk(value))
 
 
 def _leaves(node: ast.If) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "--decisions", type=click.Path(), metavar="FILE", help="Make what was accepted on the review page."
 )
-@click.option("--smoke/--no-smoke", default=False, help="First run the smoke tests of the codemods used.")
+@click.option("--smoke/--no-smoke", default=False, help="First run examples, and what is changed.")
 @click.option("--smoke-cmd", metavar="COMMAND", help="First run this in copies, before and after the repair.")
 @click.option("--smoke-seconds", type=click.FloatRange(1), default=300.0, metavar="S", help="Its time limit.")
 def apply(

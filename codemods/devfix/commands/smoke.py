@@ -39,7 +39,8 @@ def smoke(
     Without PATH, the examples of --codemod (or --all) run before and after on the CPU and on CUDA,
     simulated where there is no GPU. With PATH, those of the codemods that would change something
     there; and the COMMAND, such as "python train.py --max-steps 2", in copies of the repository,
-    before and after these changes. Exit code: 1 if something failed, 2 if something was not checked.
+    before and after these changes, or else the functions and modules around them, with synthetic
+    inputs. Exit code: 1 if something failed, 2 if something was not checked.
     """
     need_torch("smoke")
     if not paths:

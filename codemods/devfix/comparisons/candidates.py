@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from devfix.comparisons.kinds import TYPES
-from devfix.source import Source
+from devfix.source import Source, walk
 from devfix.spotting import lines_with, on_lines
 
 EQUAL = (ast.Eq, ast.NotEq)
@@ -44,7 +44,7 @@ def candidates(source: Source) -> Iterator[ast.expr]:
             if isinstance(against, ast.Constant) and _harmless(node.left, against.value):
                 continue
             if len(node.ops) == 1 and isinstance(node.ops[0], (*EQUAL, *IN, *IS)):
-                if any(_about_devices(part) for part in ast.walk(node)):
+                if any(_about_devices(part) for part in walk(node)):
                     yield node
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr == "startswith" and len(node.args) == 1 and _about_devices(node.args[0]):

@@ -27,6 +27,7 @@ from devfix.factories.values import (
 from devfix.flow import torch_api
 from devfix.flow.frame import path_of
 from devfix.placing import about_devices
+from devfix.source import children
 
 _LOADED = re.compile(r"(?i)loader$|dataset$")
 _LABELS = re.compile(r"^(?:\w+_)?(?:labels?|targets?|indices|ids|classes)$")
@@ -48,7 +49,7 @@ class Expressions(Calls):
             return fact
         if isinstance(node, ast.Lambda):
             return UNKNOWN
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, ast.expr):
                 self.ev(child)
         return UNKNOWN

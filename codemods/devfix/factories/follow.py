@@ -19,6 +19,7 @@ from devfix.factories.scopes import Scopes
 from devfix.factories.values import OTHER, UNKNOWN, Anchor, Fact, Form, Origin, element, join, listed
 from devfix.flow.frame import path_of
 from devfix.placing import about_devices
+from devfix.source import children, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -88,7 +89,7 @@ class Follow(Expressions):
             getattr(self, f"_{type(statement).__name__.lower()}", self._other)(statement)
 
     def _other(self, node: ast.stmt) -> None:
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, ast.expr):
                 self.ev(child)
         for field in ("body", "orelse", "finalbody"):
@@ -138,7 +139,8 @@ class Follow(Expressions):
             path = path_of(target)
             if not path:
                 return
-            for key in [key for key in self.names if key.startswith((f"{path}.", f"{path}["))]:
+            below = f"{path}.", f"{path}["
+            for key in [key for key in self.names if key.startswith(below)]:
                 del self.names[key]
             own = value.anchor is not None and value.anchor.root == path
             if value.placed and value.anchor is not None and "[" in value.anchor.text and "." not in path:
@@ -161,7 +163,7 @@ class Follow(Expressions):
     def _keep(self, value: Fact) -> None:
         """State of a module that has its size from a tensor."""
         for origin in value.origins:
-            for node in ast.walk(origin.call):
+            for node in walk(origin.call):
                 if not isinstance(node, ast.Name):
                     continue
                 fact = origin.names.get(node.id)

@@ -42,6 +42,7 @@ class Scopes(Owners):
             node.name: node for node in source.tree.body if isinstance(node, FUNCTIONS)
         }
         self._uses: dict[ast.AST, Uses] = {}
+        self._given: dict[ast.AST, tuple[tuple[str, Fact], ...]] = {}
 
     def uses(self, scope: ast.AST, depth: int = 0) -> Uses:
         found = self._uses.get(scope)
@@ -139,8 +140,14 @@ class Scopes(Owners):
 
     # --- parameters ----------------------------------------------------------------------
 
-    def parameters(self, function: Function) -> Iterator[tuple[str, Fact]]:
+    def parameters(self, function: Function) -> tuple[tuple[str, Fact], ...]:
         """The parameters of a function with what annotations and uses say of them."""
+        found = self._given.get(function)
+        if found is None:
+            found = self._given[function] = tuple(self._parameters_of(function))
+        return found
+
+    def _parameters_of(self, function: Function) -> Iterator[tuple[str, Fact]]:
         arguments = function.args
         plain = [*arguments.posonlyargs, *arguments.args]
         defaults: list[ast.expr | None] = [None] * (len(plain) - len(arguments.defaults))

@@ -19,6 +19,7 @@ from devfix.factories.operations import (
 )
 from devfix.flow.evidence import annotation_text, looks_like_module
 from devfix.flow.frame import path_of
+from devfix.source import walk
 
 if TYPE_CHECKING:
     from devfix.factories.scopes import Scopes
@@ -240,7 +241,7 @@ def _listed_in(node: ast.If | ast.IfExp) -> set[str]:
         for target in statement.targets
         if isinstance(target, ast.Name)
     }
-    for call in ast.walk(node.test):
+    for call in walk(node.test):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.args:
             name = call.args[0].id if isinstance(call.args[0], ast.Name) else ""
             if call.func.id == "len":
@@ -248,7 +249,7 @@ def _listed_in(node: ast.If | ast.IfExp) -> set[str]:
             elif call.func.id == "isinstance" and _LISTS.search(ast.unparse(call.args[-1])):
                 asked.update({name} - bound if not left else ())
     found: set[str] = set()
-    for inner in ast.walk(node) if asked else ():
+    for inner in walk(node) if asked else ():
         if isinstance(inner, (ast.For, ast.comprehension)):
             parts = inner.iter.args if isinstance(inner.iter, ast.Call) else [inner.iter]
             names = {part.id for part in parts if isinstance(part, ast.Name)}

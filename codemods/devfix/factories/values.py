@@ -90,7 +90,7 @@ _MOST_ITEMS = 12
 
 def join(a: Fact, b: Fact) -> Fact:
     """The value after two branches: what it may be in either."""
-    if a == b:
+    if a is b or a == b:
         return a
     for one, other in ((a, b), (b, a)):
         if one.form is Form.OTHER and other.form is not Form.DEVICE:

@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from devfix.flow.events import Event, Scope, What
 from devfix.flow.lattice import UNKNOWN, Value
 from devfix.flow.outside import Outside
 from devfix.flow.program import Program
 from devfix.source import Source
+
+Made = TypeVar("Made")
 
 
 class Flow:
@@ -24,15 +27,23 @@ class Flow:
         self._values = program.values
         self.evidence = program.evidence
         self._program = program
+        self._once: dict[object, object] = {}
 
     def value(self, node: ast.expr) -> Value:
         """What an expression is at its place; UNKNOWN where nothing is known."""
         return self._values.get(node, UNKNOWN)
 
+    def once(self, make: Callable[[Source], Made]) -> Made:
+        """What `make` makes of the source; several codemods want the same."""
+        if make not in self._once:
+            self._once[make] = make(self.source)
+        return self._once[make]  # type: ignore[return-value]
+
     def release(self) -> None:
         """Forget everything: it refers to itself in circles, which only a garbage collection would free."""
         for scope in self.scopes:
             scope.events.clear()
+        self._once.clear()
         self._program.release()
 
     def events(self, *whats: What) -> Iterator[Event]:

@@ -38,6 +38,10 @@ _SIZE_NAME = re.compile(
     r"padding|dilation|groups|bias|config|cfg|eps|p|dim|training)$"
 )
 _ATTRIBUTE = re.compile(r"\.(\w+)")
+# `x.to(`, `x.y["z"].cuda(`: the name in front; and what follows `in` in the line of a loop.
+_MOVED = re.compile(r"(?<![\w.])(\w+)(?=(?:\.\w+|\[[^\]\n]*\])*\.(?:to|cuda)\()")
+_LOOPED = re.compile(r"\bfor\b[^\n]*?\bin\b([^\n]*)")
+_NAME = re.compile(r"(?<![\w.])\w+")
 _TELLING = torch_api.MODULE_ONLY | torch_api.TENSOR_ONLY
 _MODULE_ANNOTATION = re.compile(r"(?:^|\.)(?:Module|PreTrainedModel|\w+Model|\w+Net)$")
 _TENSOR_ANNOTATION = re.compile(r"(?:^|\.)(?:Tensor|\w*Tensor)$")
@@ -116,12 +120,16 @@ def moves_inputs(code: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> boo
     arguments = node.args
     given = [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     given += [one.arg for one in (arguments.vararg, arguments.kwarg) if one is not None]
-    names = "|".join(re.escape(name) for name in given if name != "self")
-    if not names:
-        return False
-    moved = rf"(?<![\w.])(?:{names})(?:\.\w+|\[[^\]\n]*\])*\.(?:to|cuda)\("
-    looped = rf"\bfor\b[^\n]*\bin\b[^\n]*(?<![\w.])(?:{names})\b"
-    return bool(re.search(moved, code) or re.search(looped, code))
+    names = {name for name in given if name != "self"}
+    for line in code.split("\n"):
+        if ".to(" in line or ".cuda(" in line:
+            if any(match.group(1) in names for match in _MOVED.finditer(line)):
+                return True
+        if "for" in line:
+            looped = _LOOPED.search(line)
+            if looped is not None and not names.isdisjoint(_NAME.findall(looped.group(1))):
+                return True
+    return False
 
 
 def annotation_text(node: ast.expr | None) -> str:

@@ -48,6 +48,8 @@ class Expressions(Calls):
         value = self.state.names.get(node.id)
         if value is not None:
             return value
+        if node.id in self.program.plain:
+            return UNKNOWN
         value = self.imported(node.id)
         if value is not None:
             if value.kind is Kind.DEVICE:
@@ -58,6 +60,7 @@ class Expressions(Calls):
             value = Value(Kind.DEVICE, place, node=node, sure=False)
             self.state.names[node.id] = value
             return value
+        self.program.plain.add(node.id)
         return UNKNOWN
 
     def _attribute(self, node: ast.Attribute) -> Value:

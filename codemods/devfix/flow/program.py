@@ -60,6 +60,8 @@ class Program(Passing):
         self.outside = outside
         self.evidence = Evidence(source)
         self.values: dict[ast.expr, Value] = {}
+        self.plain: set[str] = set()  # names that, where nothing is bound to them, are nothing known
+        self._assigned: dict[ClassInfo, frozenset[str]] = {}
         self.functions: dict[Function, FunctionInfo] = {}
         self.classes: dict[ast.ClassDef, ClassInfo] = {}
         self.class_names: dict[str, ClassInfo] = {}
@@ -264,15 +266,24 @@ class Program(Passing):
             for name, value in init.end.names.items()
             if name.startswith("self.")
         }
-        outside = self.source.text[: self.source.span(owner.node).end]
-        start, end = self.source.span(owner.node).start, self.source.span(init.node)
-        for match in _SELF_ATTRIBUTE.finditer(outside, start):
-            if not end.start <= match.start() < end.end:
-                for name in match.groups():
-                    facts.pop(f"self.{name}", None)
+        for name in self._assigned_elsewhere(owner, init):
+            facts.pop(name, None)
         if init.final is not None:
             owner.facts = facts
         return facts
+
+    def _assigned_elsewhere(self, owner: ClassInfo, init: FunctionInfo) -> frozenset[str]:
+        """What a class assigns of `self` outside of `__init__`."""
+        found = self._assigned.get(owner)
+        if found is None:
+            whole, own = self.source.span(owner.node), self.source.span(init.node)
+            found = self._assigned[owner] = frozenset(
+                f"self.{name}"
+                for match in _SELF_ATTRIBUTE.finditer(self.source.text, whole.start, whole.end)
+                if not own.start <= match.start() < own.end
+                for name in match.groups()
+            )
+        return found
 
     def summary(self, info: FunctionInfo) -> Scope | None:
         """What a function does to its parameters; None while it is being found out."""
@@ -295,9 +306,8 @@ class Program(Passing):
             if word in code:
                 return True
         placed = self._placed if info.outer is None else _placed_names(info.outer.names, info.outer)
-        for name in placed:
-            if name in code:
-                return True
+        if any(name in code for name in placed):
+            return True
         owner = info.owner
         if owner is None or "self." not in code:
             return False

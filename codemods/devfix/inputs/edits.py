@@ -10,6 +10,7 @@ from devfix.flow import Flow
 from devfix.flow.lattice import Kind
 from devfix.inputs.strays import Group, Stray, base_of, targets_of
 from devfix.names import Binding, Names
+from devfix.source import walk
 
 # Uses of a name that need it on the host: then it is moved where it meets the model, not before.
 _HOST_ROOTS = ("numpy", "matplotlib", "sklearn", "PIL", "cv2", "torchvision.utils", "torchvision.transforms")
@@ -53,7 +54,7 @@ class Mover:
     def _bound_before(self, device: str, offset: int) -> bool:
         """Can the device expression be written at an offset?"""
         expression = ast.parse(device, mode="eval").body
-        for node in ast.walk(expression):
+        for node in walk(expression):
             if isinstance(node, ast.Name):
                 bound = self.names.first_binding(node.id)
                 if bound is not None and bound > offset:
@@ -136,7 +137,7 @@ def _loop_anchor(loop: ast.For | ast.AsyncFor, targets: set[str]) -> tuple[ast.s
         if not (
             isinstance(statement, ast.Assign)
             and isinstance(statement.value, (ast.Call, ast.Tuple))
-            and {n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name)} <= targets
+            and {n.id for t in statement.targets for n in walk(t) if isinstance(n, ast.Name)} <= targets
         ):
             break
         calls = statement.value.elts if isinstance(statement.value, ast.Tuple) else [statement.value]

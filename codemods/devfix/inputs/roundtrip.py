@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from devfix.flow import Flow
 from devfix.flow.methods import MOVES
 from devfix.placing import around, dotted, stores
-from devfix.source import Source
+from devfix.source import Source, walk
 
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 _RUN = ("forward", "__call__")
@@ -62,7 +62,7 @@ def _leaves(source: Source, call: ast.Call, method: Method) -> bool:
     base = _base(func.value)
     while isinstance(base, (ast.Subscript, ast.Attribute)):
         base = base.value
-    given = {one.arg for one in ast.walk(method.args) if isinstance(one, ast.arg)} - {"self"}
+    given = {one.arg for one in walk(method.args) if isinstance(one, ast.arg)} - {"self"}
     return (
         "numpy" in names
         and isinstance(base, ast.Name)

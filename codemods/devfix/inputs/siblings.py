@@ -17,12 +17,13 @@ from devfix.findings import Edit, InsertStatement
 from devfix.flow import Flow, frameworks
 from devfix.flow.frame import path_of
 from devfix.placing import around, dotted, guards_of, stores
-from devfix.source import Source
+from devfix.source import Source, walk
 
 _SIGNS = (".to(self.", "device=self.")
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 _MOVES = ("to", "cuda")
 _TO = re.compile(r"\.[\s\\]*to\b")
+_LAST = re.compile(r"\w+$")
 # Called by others with inputs in place, or before there is a device.
 _NOT_MEANT = frozenset({"__init__", "__call__", "__getitem__", "forward", "to", "loss", "training_step"})
 # What an object holds besides networks.
@@ -99,16 +100,30 @@ class _Move:
     device: ast.expr
 
 
+def _bound(code: str) -> set[str]:
+    """The last names of what stands in front of ` = `: x and y of `x, y = ...`."""
+    found: set[str] = set()
+    at = code.find(" = ")
+    while at >= 0:
+        for part in reversed(code[code.rfind("\n", 0, at) + 1 : at].split(",")):
+            word = _LAST.search(part)
+            if word is None:
+                break
+            found.add(word.group())
+            if part not in (word.group(), f" {word.group()}"):
+                break
+        at = code.find(" = ", at + 1)
+    return found
+
+
 def _moves(source: Source, method: Method, wanted: set[str]) -> dict[str, _Move]:
     """`x = x.to(self.device)` and its like for a dict, of parameters; the device is one of the object."""
     code = source.code(method)
     if not any(sign in code for sign in _SIGNS):
         return {}
-    names = {
-        name
-        for name in wanted.intersection(_parameters(method))
-        if re.search(rf"\b{name}(?:, ?\w+)* = ", code)
-    }
+    names = wanted.intersection(_parameters(method))
+    if names:
+        names &= _bound(code)
     if not names:
         return {}
     found: dict[str, _Move] = {}
@@ -131,9 +146,7 @@ def _moves(source: Source, method: Method, wanted: set[str]) -> dict[str, _Move]
 def _device(value: ast.expr, name: str) -> ast.expr | None:
     """The device that an expression moves `name`, or what is in it, to."""
     if isinstance(value, (ast.DictComp, ast.ListComp)):
-        if not any(
-            isinstance(part, ast.Name) and part.id == name for part in ast.walk(value.generators[0].iter)
-        ):
+        if not any(isinstance(part, ast.Name) and part.id == name for part in walk(value.generators[0].iter)):
             return None
         item = value.value if isinstance(value, ast.DictComp) else value.elt
         target = value.generators[0].target
@@ -177,13 +190,13 @@ def _touched(source: Source, method: Method, name: str) -> bool:
     """Is the parameter moved, or asked where it is, in any way?"""
     for node in source.walk(method):
         if isinstance(node, ast.Attribute) and node.attr in ("to", "cuda", "device", "cpu", "numpy"):
-            if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node.value)):
+            if any(isinstance(part, ast.Name) and part.id == name for part in walk(node.value)):
                 return True
         if isinstance(node, ast.Call) and "device" in path_of(node.func).rpartition(".")[2]:
-            if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node)):
+            if any(isinstance(part, ast.Name) and part.id == name for part in walk(node)):
                 return True
         if isinstance(node, (ast.For, ast.comprehension)):
-            if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node.iter)):
+            if any(isinstance(part, ast.Name) and part.id == name for part in walk(node.iter)):
                 return True  # what is in it may be moved one by one
     return False
 
@@ -226,7 +239,7 @@ def _replaced(source: Source, method: Method, name: str, run: ast.Call) -> bool:
         statement = source.statement(store)
         if source.span(statement).start < source.span(run).start:
             value = getattr(statement, "value", None)
-            if value is None or not any(isinstance(p, ast.Name) and p.id == name for p in ast.walk(value)):
+            if value is None or not any(isinstance(p, ast.Name) and p.id == name for p in walk(value)):
                 return True
     return False
 
@@ -288,16 +301,16 @@ def _found(source: Source, run: ast.Call, method: Method, name: str, move: _Move
     text = f"{name} = {moved}"
     parts: list[ast.AST] = [move.value]
     if guards:
-        inside = any(move.statement in ast.walk(one) for one in guards[0].body)
+        inside = any(move.statement in walk(one) for one in guards[0].body)
         text = f"if {_condition(guards[0].test, inside)}:\n    {text}"
         parts.append(guards[0].test)
-    names = [part for one in parts for part in ast.walk(one) if isinstance(part, ast.Name)]
+    names = [part for one in parts for part in walk(one) if isinstance(part, ast.Name)]
     bound = {part.id for part in names if isinstance(part.ctx, ast.Store)}
     plain = len(guards) <= 1 and {part.id for part in names} <= {"self", "torch", name, *bound}
     edits = (InsertStatement(source.span(first), text, before=True),) if plain else ()
     node: ast.expr = run
     if not overriding and first is not around(source, run)[-1]:
-        node = next(part for part in ast.walk(first) if isinstance(part, ast.Name) and part.id == name)
+        node = next(part for part in walk(first) if isinstance(part, ast.Name) and part.id == name)
     return Forgotten(node, name, source.code(move.device), move.statement, mover, edits)
 
 
@@ -309,7 +322,7 @@ def _first_read(method: Method, name: str, guards: list[ast.If], last: ast.stmt)
             break
         if isinstance(statement, ast.If) and ast.unparse(statement.test) in asked:
             continue
-        if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(statement)):
+        if any(isinstance(part, ast.Name) and part.id == name for part in walk(statement)):
             return statement
     return last
 

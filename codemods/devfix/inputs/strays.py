@@ -12,6 +12,7 @@ from devfix.flow.events import Event, Meeting, Scope, What
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import CARRIERS, Kind, Where
 from devfix.names import Binding, Names
+from devfix.source import walk
 
 # Methods that run a module on their arguments; others may take tensors of the host.
 _RUNS = re.compile(
@@ -194,6 +195,6 @@ def _left_on_purpose(binding: Binding | None, moved: set[str]) -> bool:
 
 
 def targets_of(loop: ast.For | ast.AsyncFor) -> Iterator[str]:
-    for node in ast.walk(loop.target):
+    for node in walk(loop.target):
         if isinstance(node, ast.Name):
             yield node.id

@@ -11,7 +11,7 @@ from devfix.flow.frame import path_of
 from devfix.flow.lattice import CARRIERS, Kind
 from devfix.flow.methods import MOVES
 from devfix.placing import stores
-from devfix.source import Source
+from devfix.source import Source, walk
 
 
 def parsed(text: str) -> ast.expr | None:
@@ -26,7 +26,7 @@ def resolves(source: Source, function: FunctionNode | ast.Module, expression: as
 
     The device of a value may be written with the names of the function that has moved it.
     """
-    names = {part.id for part in ast.walk(expression) if isinstance(part, ast.Name)}
+    names = {part.id for part in walk(expression) if isinstance(part, ast.Name)}
     return all(_is_bound(source, function, name) for name in names)
 
 
@@ -43,7 +43,7 @@ def _is_bound(source: Source, function: FunctionNode | ast.Module, name: str) ->
 
 def is_local(source: Source, function: FunctionNode, name: str) -> bool:
     """Does a function bind a name itself?"""
-    if any(isinstance(one, ast.arg) and one.arg == name for one in ast.walk(function.args)):
+    if any(isinstance(one, ast.arg) and one.arg == name for one in walk(function.args)):
         return True
     return bool(stores(source, function, name))
 

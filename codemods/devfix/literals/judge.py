@@ -54,7 +54,7 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
     declares one for all of them, and `module` the one that imports it from the file of that path.
     """
     text = flow.source.text
-    if not module and not _SOMETHING.search(text):
+    if not module and ("cuda" not in text or not _SOMETHING.search(text)):
         return
     groups = grouped(flow)
     if groups is None:

@@ -20,6 +20,7 @@ from devfix.literals.chains import is_local, parsed, resolves, root_of
 from devfix.literals.sites import Site
 from devfix.names import Names
 from devfix.placing import around, bound_before, rebound
+from devfix.source import children, walk
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 # Methods that take a tensor from any device, or only look at its shape.
@@ -136,7 +137,7 @@ class Partners:
         at = self.source.statement(site.node)
         if not isinstance(at, ast.Assign):
             return None
-        names = {n.id for t in at.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+        names = {n.id for t in at.targets for n in walk(t) if isinstance(n, ast.Name)}
         for meet in self.meets:
             given = any(isinstance(o, ast.Name) and o.id in names for o in meet.operands)
             if (
@@ -223,7 +224,7 @@ class Partners:
         """A tensor parameter that the value takes its size from: `torch.zeros(x.size(0)).cuda()`."""
         made = site.receiver if site.receiver is not None else site.node
         at = self.source.statement(site.node)
-        for node in ast.walk(made):
+        for node in walk(made):
             if isinstance(node, ast.Attribute) and node.attr in ("size", "shape"):
                 path = path_of(node.value)
                 if path in self.parameters and not self._changed(path, at):
@@ -245,7 +246,7 @@ class Partners:
             found = self._meet(node)
             if found is not None:
                 yield found
-            todo.extend(reversed(list(ast.iter_child_nodes(node))))
+            todo.extend(reversed(list(children(node))))
 
     def _meet(self, node: ast.AST) -> Meet | None:
         if isinstance(node, ast.BinOp):
@@ -328,7 +329,7 @@ class Partners:
         there = function_around(self.source, moved) if moved is not None else None
         if there is not None and there is not self.function:
             # Another function's own name: the same word may stand for something else here.
-            names = {part.id for part in ast.walk(expression) if isinstance(part, ast.Name)} - {"self"}
+            names = {part.id for part in walk(expression) if isinstance(part, ast.Name)} - {"self"}
             if any(is_local(self.source, there, name) for name in names):
                 return ""
         return place.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 from devfix.bindings import Binding, Bindings, function_around
 from devfix.flow import Flow, frameworks
@@ -42,7 +43,10 @@ class Devices:
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
         self.source = flow.source
-        self.bindings = Bindings(flow.source)
+
+    @cached_property
+    def bindings(self) -> Bindings:
+        return self.flow.once(Bindings)
 
     def at(self, site: Site) -> Device | None:
         """The device that is in scope where a site stands: the nearest one, or None."""

@@ -8,6 +8,7 @@ import re
 from devfix.bindings import FunctionNode
 from devfix.device_forms import DeviceForms
 from devfix.flow.frame import path_of
+from devfix.source import walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _OPTIMIZER = re.compile(r"optim|(?:^|[._])opt(?:$|_)", re.IGNORECASE)
@@ -83,7 +84,7 @@ class Receivers:
 
     def of_one_rank(self, node: ast.expr, depth: int = 0) -> bool:
         """Does a path name the process that reads it? Then it wrote the file, from its own device."""
-        for inner in ast.walk(node):
+        for inner in walk(node):
             if not isinstance(inner, (ast.Name, ast.Attribute)):
                 continue
             path = path_of(inner)
@@ -92,8 +93,6 @@ class Receivers:
             if isinstance(inner, ast.Name) and depth < _DEPTH:
                 for binding in self._forms.bindings.of(path, inner):
                     if binding.value is not None and not binding.parameter:
-                        if inner not in ast.walk(binding.value) and self.of_one_rank(
-                            binding.value, depth + 1
-                        ):
+                        if inner not in walk(binding.value) and self.of_one_rank(binding.value, depth + 1):
                             return True
         return False

@@ -14,7 +14,7 @@ from devfix.flow.events import Event, Meeting, Scope, What
 from devfix.flow.frame import Frame
 from devfix.flow.lattice import UNKNOWN, UNPLACED, Kind, Place, Value, Where
 from devfix.flow.outside import Elsewhere
-from devfix.source import Source
+from devfix.source import Source, walk
 
 _DEFINED = (Kind.FUNCTION, Kind.CLASS, Kind.INSTANCE)
 
@@ -142,9 +142,7 @@ class Border:
             node: ast.AST | None = event.statement
             while node is not None and node is not scope.node:
                 if isinstance(node, ast.If):
-                    if any(
-                        isinstance(part, ast.Name) and part.id in switches for part in ast.walk(node.test)
-                    ):
+                    if any(isinstance(part, ast.Name) and part.id in switches for part in walk(node.test)):
                         return True
                 node = self.source.parents.get(node)
             event = event.inner

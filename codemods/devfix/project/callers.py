@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from devfix.documents import DocumentError, read_bytes
@@ -171,13 +172,27 @@ def _imported(path: str) -> set[str]:
     found: set[str] = set()
     if len(data) > SIZE:
         return found
-    for module, names, modules in _IMPORT.findall(data):
+    for module, names, modules in _statements(data):
         for word in _WORD.findall(names or modules):
             if word == b"*":
                 found.add("*" + module.rpartition(b".")[2].decode())
             else:
                 found.add(word.decode("utf-8", "replace"))
     return found
+
+
+def _statements(data: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """The import statements of a file; only lines with the word are looked at."""
+    end = 0
+    at = data.find(b"import")
+    while at >= 0:
+        start = data.rfind(b"\n", 0, at) + 1
+        match = _IMPORT.match(data, start) if start >= end else None
+        if match is not None:
+            module, names, modules = match.groups(b"")
+            yield module, names, modules
+            end = match.end()
+        at = data.find(b"import", max(at + 6, end))
 
 
 def _over_the_border(

@@ -13,6 +13,7 @@ import warnings
 from collections import OrderedDict
 
 from devfix.documents import Document, DocumentError
+from devfix.parsed import parsed
 from devfix.source import Source
 
 SIZE = 1_000_000  # bytes; larger files are data, mostly
@@ -100,7 +101,7 @@ class Files:
             text = Document.read(path).text
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # SyntaxWarnings of the file are not ours
-                return Source(text)
+                return parsed(text)
         except (OSError, DocumentError, SyntaxError, ValueError, RecursionError, MemoryError):
             return None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from devfix.flow import torch_api
 from devfix.flow.evidence import moves_inputs
-from devfix.source import Source
+from devfix.source import Source, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
@@ -20,10 +20,15 @@ _MOVING = ("device", ".to(", ".cuda(")
 _CHANGING = (".to(", ".cuda(", ".cpu(", "setattr(", "_module(", "register_", "= nn.", ".append(")
 # Bases that make a class neither a module nor anything else that flow should know of.
 _PLAIN = frozenset({"object", "ABC", "abc.ABC", "Protocol", "typing.Protocol", "Generic", "typing.Generic"})
-_HOLDS = re.compile(
-    r"register_(?:buffer|parameter)|self\.\w+\s*=\s*(?!OrderedDict|Path|Counter)[A-Z]\w*\(|Parameter\(|"
-    r"models\.\w+\(|from_pretrained\(|create_model\(|hub\.load\("
+_HOLDING = (
+    "register_buffer",
+    "register_parameter",
+    "Parameter(",
+    "from_pretrained(",
+    "create_model(",
+    "hub.load(",
 )
+_HOLDS = re.compile(r"self\.\w+\s*=\s*(?!OrderedDict|Path|Counter)[A-Z]\w*\(|models\.\w+\(")
 
 
 @dataclass(frozen=True)
@@ -63,8 +68,11 @@ class Outline:
             self.names[name] = "?"
 
 
-def outline_of(source: Source) -> Outline:
-    """The outline of a file; of functions and classes only their headers are looked at, mostly."""
+def outline_of(source: Source, classes: bool = True) -> Outline:
+    """The outline of a file; of functions and classes only their headers are looked at, mostly.
+
+    Without `classes` what is in them is left out, which costs most.
+    """
     found = Outline(any(word in source.text for word in _WORDS))
     todo: list[ast.AST] = list(reversed(source.tree.body))
     while todo:
@@ -73,7 +81,8 @@ def outline_of(source: Source) -> Outline:
             found.add(node.name, "def" if node.name not in found.names else "?")
         elif isinstance(node, ast.ClassDef):
             found.add(node.name, "class" if node.name not in found.names else "?")
-            found.classes[node.name] = _class(source, node)
+            if classes:
+                found.classes[node.name] = _class(source, node)
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.asname:
@@ -92,7 +101,7 @@ def outline_of(source: Source) -> Outline:
         elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             if not (isinstance(node.value, ast.Constant) and node.value.value is None):
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                    for part in ast.walk(target):
+                    for part in walk(target):
                         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
                             found.add(part.id, "value")
         else:
@@ -127,7 +136,9 @@ def _class(source: Source, node: ast.ClassDef) -> ClassOutline:
 
 
 def _makes(code: str) -> bool:
-    return "nn." in code.replace("nn.Module", "").replace("nn.functional", "") or bool(_HOLDS.search(code))
+    if "nn." in code.replace("nn.Module", "").replace("nn.functional", ""):
+        return True
+    return any(word in code for word in _HOLDING) or _HOLDS.search(code) is not None
 
 
 def _special(decorator: ast.expr) -> bool:
@@ -191,7 +202,7 @@ def rebound(tree: ast.Module) -> frozenset[str]:
             if isinstance(target, ast.Name):
                 found.add(target.id)
             else:
-                for part in ast.walk(target):
+                for part in walk(target):
                     if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
                         found.add(part.id)
         for block in _BLOCKS:

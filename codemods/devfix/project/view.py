@@ -46,7 +46,7 @@ class View(Outside):
     @property
     def _outline(self) -> Outline:
         if self._seen is None:
-            self._seen = outline_of(self.source)
+            self._seen = outline_of(self.source, classes=False)
         return self._seen
 
     # --- names ---------------------------------------------------------------------------

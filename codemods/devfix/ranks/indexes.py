@@ -15,10 +15,16 @@ from devfix.remarks import Remark
 
 _INDEXED = re.compile(r"cuda:(\d+)$")
 # Two numbers in one file, or a number and none.
-_NUMBERS = re.compile(r"cuda:(\d+)|\.cuda\((\d+)\)|device\s*=\s*(\d+)\s*[,)]|\.to\((\d+)\s*[,)]")
+# (Several plain patterns: each is found faster than one for all of them.)
+_NUMBERS = (
+    re.compile(r"cuda:(\d+)"),
+    re.compile(r"\.cuda\((\d+)\)"),
+    re.compile(r"device\s*=\s*(\d+)\s*[,)]"),
+    re.compile(r"\.to\((\d+)\s*[,)]"),
+)
 _PLAIN = re.compile(r"\.cuda\(\)|[\"']cuda[\"']")
 # Says which GPU is meant by "cuda" without a number.
-_CURRENT = re.compile(r"set_device\(|cuda\.device\(|CUDA_VISIBLE_DEVICES|device_of\(")
+_CURRENT = ("set_device(", "cuda.device(", "CUDA_VISIBLE_DEVICES", "device_of(")
 _MANY = 8  # operands of one call that are looked at
 
 
@@ -36,8 +42,8 @@ class Gpu:
 def meetings(flow: Flow) -> Iterator[Remark]:
     """Modules and tensors on different GPUs that come together."""
     text = flow.source.text
-    numbers = {next(part for part in match if part) for match in _NUMBERS.findall(text)}
-    current = bool(_CURRENT.search(text))
+    numbers = {number for pattern in _NUMBERS for number in pattern.findall(text)}
+    current = any(sign in text for sign in _CURRENT)
     if len(numbers) < 2 and (current or numbers <= {"0"} or not _PLAIN.search(text)):
         return
     known = _Gpus(flow, current)

@@ -9,10 +9,14 @@ from contextlib import suppress
 from functools import cache
 
 from devfix.documents import Document, DocumentError, read_bytes
+from devfix.documents.overlay import instead_of
 
 _ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _LARGEST = 2_000_000  # bytes
 LIBRARY = "speechbrain"
+_MOST = 500
+# What was read, and when the file was last changed then: the recipes of a project have many files in common.
+_kept: dict[str, tuple[tuple[int, int], Document]] = {}
 
 
 class Files:
@@ -41,9 +45,18 @@ class Files:
         if not any(real.startswith(place.rstrip(os.sep) + os.sep) for place in self._within):
             return None
         try:
-            if os.path.getsize(real) > _LARGEST:
+            status = os.stat(real)
+            if status.st_size > _LARGEST:
                 return None
-            return Document.of(path, read_bytes(path))
+            if instead_of(path) is not None:
+                return Document.of(path, read_bytes(path))
+            stamp = status.st_mtime_ns, status.st_size
+            known = _kept.get(path)
+            if known is None or known[0] != stamp:
+                if len(_kept) >= _MOST:
+                    _kept.clear()
+                known = _kept[path] = stamp, Document.of(path, read_bytes(path))
+            return known[1]
         except (DocumentError, OSError, ValueError):
             return None
 

@@ -15,6 +15,7 @@ from devfix.recipes.pairing import siblings
 from devfix.recipes.recipe import Recipe
 from devfix.recipes.script import Script
 from devfix.recipes.usage import Usage
+from devfix.source import walk
 
 _MODES = ("Dropout", "dropout", "BatchNorm", "training")
 
@@ -225,7 +226,7 @@ def _optimizes(script: Script, library: Library, brain: Class, lists: set[str]) 
             methods.setdefault(name, own)
     gets_list = False
     for method in methods.values():
-        for node in ast.walk(method):
+        for node in walk(method):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
             if node.func.attr not in ("parameters", "named_parameters"):

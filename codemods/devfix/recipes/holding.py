@@ -11,6 +11,7 @@ from devfix.flow import torch_api
 from devfix.recipes.library import Class, Library
 from devfix.recipes.making import Maker
 from devfix.recipes.recipe import APPLY, NAME, NEW, Recipe, class_of
+from devfix.source import children, walk
 
 # Methods that do not run what they are called on.
 NEUTRAL = frozenset(
@@ -136,7 +137,7 @@ class _Taint:
                 break
         runs = moves = False
         for _, method in self.methods:
-            for node in ast.walk(method):
+            for node in walk(method):
                 if not isinstance(node, ast.Call):
                     continue
                 function = node.func
@@ -149,7 +150,7 @@ class _Taint:
         return Treatment(runs, moves)
 
     def _spread(self, method: ast.FunctionDef) -> None:
-        for node in ast.walk(method):
+        for node in walk(method):
             if isinstance(node, ast.Assign) and self._has(node.value, method):
                 for target in node.targets:
                     self._taint(target, method)
@@ -162,7 +163,7 @@ class _Taint:
                         self._taint(function.value, method)
 
     def _taint(self, target: ast.expr, method: ast.FunctionDef) -> None:
-        for node in ast.walk(target):
+        for node in walk(target):
             if isinstance(node, ast.Name) and node.id != "self":
                 self.names[method].add(node.id)
             elif isinstance(node, ast.Attribute) and _of_self(node):
@@ -185,9 +186,7 @@ class _Taint:
             return any(self._has(argument, method) for argument in node.args)
         if isinstance(node, (ast.Attribute, ast.Constant, ast.Compare, ast.Lambda)):
             return False
-        return any(
-            self._has(child, method) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)
-        )
+        return any(self._has(child, method) for child in children(node) if isinstance(child, ast.expr))
 
     def _is(self, node: ast.expr, method: ast.FunctionDef) -> bool:
         while isinstance(node, ast.Subscript):

@@ -42,14 +42,26 @@ class Knowledge:
 
 
 _shared: dict[tuple[str, ...], Knowledge] = {}
+# The last recipe's: several scripts may stand beside it, and the files are looked at once for all.
+_last: list[tuple[Files, Knowledge, dict[tuple[str, ...], Knowledge]]] = []
 
 
 def around(files: Files, *first: str) -> Knowledge:
     """What is known around a recipe, names being looked for in the folders `first` before all others."""
+    if not _last or _last[0][0] is not files:
+        _last[:] = [(files, _base(files), {})]
+    _, base, known = _last[0]
+    local = files.local_roots(*first)
+    if local not in known:
+        known[local] = Knowledge.of(Library(files, local, base.library), base)
+    return known[local]
+
+
+def _base(files: Files) -> Knowledge:
     roots = files.shared_roots
     base = _shared.get(roots)
     if base is None or not base.fresh:
         if len(_shared) > 8:
             _shared.clear()
         base = _shared[roots] = Knowledge.of(Library(files, roots))
-    return Knowledge.of(Library(files, files.local_roots(*first), base.library), base)
+    return base

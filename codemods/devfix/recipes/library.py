@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 
+from devfix.parsed import parsed
 from devfix.recipes.files import Files
 from devfix.source import Source
 
@@ -115,7 +116,7 @@ class Library:
     def of_file(self, path: str, dotted: str = "") -> Module | None:
         """The module that a file is."""
         document = self.files.document(path)
-        source = parsed(document.text) if document is not None else None
+        source = source_of(document.text) if document is not None else None
         return Module(dotted, path, source) if source is not None else None
 
     def find(self, dotted: str, depth: int = 0) -> Class | None:
@@ -181,16 +182,9 @@ def stamp(path: str) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_size
 
 
-_parsed: dict[str, Source | None] = {}
-
-
-def parsed(text: str) -> Source | None:
-    """The source of a text, or None where it does not parse. Kept, since recipes share a library."""
-    if text not in _parsed:
-        if len(_parsed) > 400:
-            _parsed.clear()
-        try:
-            _parsed[text] = Source(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            _parsed[text] = None
-    return _parsed[text]
+def source_of(text: str) -> Source | None:
+    """The source of a text, or None where it does not parse; recipes share a library."""
+    try:
+        return parsed(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

@@ -10,6 +10,7 @@ from typing import Any
 from devfix.flow import torch_api
 from devfix.recipes.constants import OBJECT, UNKNOWN, evaluate, truth
 from devfix.recipes.library import Class, Library
+from devfix.source import children
 
 # Modules of torch.nn that make parameters, or buffers that their forward reads, whatever they are given.
 _WEIGHTED = frozenset(
@@ -327,7 +328,7 @@ def _is_self(node: ast.expr) -> bool:
 
 def _expressions(node: ast.AST) -> Iterator[ast.expr]:
     """The expressions directly below; of a comprehension all, since it mostly has a round."""
-    for child in ast.iter_child_nodes(node):
+    for child in children(node):
         if isinstance(child, ast.expr):
             yield child
         elif isinstance(child, (ast.keyword, ast.comprehension, ast.withitem)):

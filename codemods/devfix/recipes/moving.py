@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from devfix.recipes.holding import MOVES
 from devfix.recipes.script import Script
-from devfix.source import Source
+from devfix.source import Source, children, walk
 
 _LOOKS = frozenset(
     {
@@ -48,7 +48,7 @@ class Moves:
             inner
             for method in script.methods
             if method.computes
-            for inner in ast.walk(method.node)
+            for inner in walk(method.node)
             if isinstance(inner, ast.Call)
         }
         self._run()
@@ -89,7 +89,7 @@ class Moves:
 
     def _bind(self, target: ast.expr, meant: set[str]) -> None:
         if meant:
-            for node in ast.walk(target):
+            for node in walk(target):
                 if isinstance(node, ast.Name) and node.id not in self.script.loaded and node.id != "self":
                     self.aliases.setdefault(node.id, set()).update(meant)
                 elif isinstance(node, ast.Attribute) and not self.script.is_hparams(node):
@@ -134,7 +134,7 @@ class Moves:
                 return set().union(*(self.meant(argument) for argument in node.args))
             return set()
         if isinstance(node, (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.Starred)):
-            parts = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+            parts = [child for child in children(node) if isinstance(child, ast.expr)]
             return set().union(*(self.meant(child) for child in parts))
         if isinstance(node, (ast.Subscript, ast.Await, ast.NamedExpr)):
             return self.meant(node.value)

@@ -9,6 +9,7 @@ from typing import Any
 from devfix.recipes.constants import UNKNOWN, truth
 from devfix.recipes.library import Class, Library
 from devfix.recipes.making import DEEPEST, Made
+from devfix.source import children, walk
 
 # What may be asked of a tensor wherever it is.
 _HARMLESS = frozenset(
@@ -54,7 +55,7 @@ class _Running:
         # What a method assigns itself, it moves there, or it follows the input.
         self.moved |= {
             target.attr
-            for item in ast.walk(node)
+            for item in walk(node)
             if isinstance(item, ast.Assign)
             for target in item.targets
             if isinstance(target, ast.Attribute) and _is_self(target)
@@ -71,7 +72,7 @@ class _Running:
                 return self._block(node.body if holds else node.orelse)
             return self._reads(node.test) | self._block(node.body) | self._block(node.orelse)
         found = False
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, ast.stmt):
                 found |= self._statement(child)
             elif isinstance(child, ast.ExceptHandler):
@@ -94,7 +95,7 @@ class _Running:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if self._calls(node.func):
                 return True
-        return True in [self._reads(child) for child in ast.iter_child_nodes(node)]
+        return True in [self._reads(child) for child in children(node)]
 
     def _calls(self, function: ast.Attribute) -> bool:
         """A part that is run, or a method of its own."""
@@ -128,7 +129,7 @@ def _moved_by_hand(library: Library, cls: Class) -> set[str]:
         return set()
     return {
         target.attr
-        for node in ast.walk(found[1])
+        for node in walk(found[1])
         if isinstance(node, ast.Assign) and _moves(node.value)
         for target in node.targets
         if isinstance(target, ast.Attribute) and _is_self(target)

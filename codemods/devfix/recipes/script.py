@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from devfix.recipes.library import Class, Library, Module
+from devfix.source import walk
 
 if TYPE_CHECKING:
     from devfix.recipes.moving import Moves
@@ -224,9 +225,9 @@ def is_base(library: Library, cls: Class) -> bool:
     init = cls.methods.get("__init__")
     if init is None or "modules" not in [item.arg for item in (*init.args.args, *init.args.kwonlyargs)]:
         return False
-    for node in ast.walk(init):
+    for node in walk(init):
         if isinstance(node, ast.Assign) and any(_is_attribute(item, "modules") for item in node.targets):
-            if any(isinstance(item, ast.Attribute) and item.attr == "to" for item in ast.walk(node.value)):
+            if any(isinstance(item, ast.Attribute) and item.attr == "to" for item in walk(node.value)):
                 return True
     return False
 
@@ -236,7 +237,7 @@ def _closure(methods: dict[str, tuple[Class, ast.FunctionDef]]) -> set[str]:
     found = {name for name in COMPUTE if name in methods}
     todo = list(found)
     while todo:
-        for node in ast.walk(methods[todo.pop()][1]):
+        for node in walk(methods[todo.pop()][1]):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 function = node.func
                 if isinstance(function.value, ast.Name) and function.value.id == "self":

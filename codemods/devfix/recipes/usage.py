@@ -13,6 +13,7 @@ from devfix.recipes.holding import NEUTRAL
 from devfix.recipes.moving import EVERYTHING
 from devfix.recipes.recipe import Recipe
 from devfix.recipes.script import Method, Script, module_key
+from devfix.source import children, walk
 
 _NO_GRAD = ("no_grad", "inference_mode")
 
@@ -169,7 +170,7 @@ class _Uses:
         if isinstance(node, (ast.For, ast.AsyncFor)) and isinstance(node.target, ast.Name):
             self._alias(node.target.id, node.iter)
         inner = sure and not isinstance(node, (ast.Try, ast.While, ast.For, ast.AsyncFor))
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, ast.stmt):
                 self.statement(child, inner, no_grad)
             elif isinstance(child, (ast.ExceptHandler, ast.match_case)):
@@ -213,7 +214,7 @@ class _Uses:
         key = self.script.key_of(node)
         if key and sure and isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             self.found.required.add(key)
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             self.expressions(child, sure, no_grad)
 
     def _call(self, node: ast.Call, sure: bool, no_grad: bool) -> None:
@@ -262,7 +263,7 @@ def _without_gradients(node: ast.expr) -> bool:
 def _on_host(node: ast.Call) -> bool:
     """Is what it gets put on the CPU on the spot?"""
     for argument in node.args:
-        for inner in ast.walk(argument):
+        for inner in walk(argument):
             if isinstance(inner, ast.Attribute) and inner.attr in ("cpu", "numpy"):
                 return True
             if isinstance(inner, ast.Constant) and inner.value == "cpu":

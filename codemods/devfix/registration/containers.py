@@ -12,7 +12,7 @@ from devfix.registration.classes import RESERVED, ModuleClass
 from devfix.registration.holding import NOTHING, Held, Holding, good_key
 from devfix.registration.quick import may_hold_modules
 from devfix.registration.stores import Method, Store, self_name
-from devfix.source import Source
+from devfix.source import Source, walk
 
 # The author registers, hides or gathers them in a way of their own.
 _OWN_WAYS = re.compile(r"add_module\(|register_module\(|setattr\(|__dict__|vars\(self|\._modules\b|__slots__")
@@ -303,7 +303,7 @@ class Containers:
                 loop = self.source.parents[loop]
             if not isinstance(loop, (ast.For, ast.comprehension)):
                 return ""
-            targets = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+            targets = {n.id for n in walk(loop.target) if isinstance(n, ast.Name)}
             scope = loop if isinstance(loop, ast.For) else self.source.parents[loop]
             calls = _calls_of(scope, targets)
         run = ""
@@ -354,7 +354,7 @@ def _calls_of(scope: ast.AST, names: set[str]) -> list[ast.Call]:
     """Calls of objects by their names, or of methods of theirs; `checkpoint(layer, x)` runs it, too."""
     found: list[ast.Call] = []
     names = {*names, *_inner_names(scope, names)}
-    for node in ast.walk(scope):
+    for node in walk(scope):
         if isinstance(node, ast.Call):
             base = node.func.value if isinstance(node.func, ast.Attribute) else node.func
             if _checkpoints(node) and isinstance(node.args[0], ast.Name):
@@ -374,11 +374,11 @@ def _inner_names(scope: ast.AST, names: set[str]) -> set[str]:
     """What loops over the named things bind: `for layer in block`."""
     return {
         name.id
-        for node in ast.walk(scope)
+        for node in walk(scope)
         if isinstance(node, (ast.For, ast.comprehension))
         and isinstance(node.iter, ast.Name)
         and node.iter.id in names
-        for name in ast.walk(node.target)
+        for name in walk(node.target)
         if isinstance(name, ast.Name)
     }
 

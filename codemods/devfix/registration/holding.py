@@ -12,7 +12,7 @@ from devfix.names import Names
 from devfix.registration.classes import RESERVED, ModuleClass
 from devfix.registration.signatures import returns_of
 from devfix.registration.stores import Method, self_name
-from devfix.source import Source
+from devfix.source import Source, walk
 
 # Classes from elsewhere whose names say that they are layers.
 _LAYER = re.compile(
@@ -92,7 +92,7 @@ class Holding:
                 return _EMPTY if isinstance(node, ast.List) else NOTHING
             return together([self.element(owner, item) for item in node.elts])
         if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
-            bound = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+            bound = {n.id for g in node.generators for n in walk(g.target) if isinstance(n, ast.Name)}
             made = self.element(owner, node.elt, frozenset(bound))
             if made.guess or isinstance(node.elt, ast.Name):
                 if any(self._annotated(owner, generator.iter) for generator in node.generators):
@@ -119,7 +119,7 @@ class Holding:
         if isinstance(node, ast.Dict):
             return self._dict(owner, node)
         if isinstance(node, ast.DictComp):
-            bound = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+            bound = {n.id for g in node.generators for n in walk(g.target) if isinstance(n, ast.Name)}
             inner = self.element(owner, node.value, frozenset(bound))
             odd = not text_key(node.key, node.generators)
             return replace(inner, mapping=True, odd_keys=odd) if inner.module else NOTHING
@@ -299,7 +299,7 @@ def text_key(node: ast.expr, generators: list[ast.comprehension]) -> bool:
         return False
     for generator in generators:
         over = generator.iter
-        if any(isinstance(n, ast.Name) and n.id == node.id for n in ast.walk(generator.target)):
+        if any(isinstance(n, ast.Name) and n.id == node.id for n in walk(generator.target)):
             if isinstance(over, ast.Call):
                 items = isinstance(over.func, ast.Attribute) and over.func.attr in ("items", "keys")
                 first = isinstance(generator.target, ast.Tuple) and generator.target.elts[0]

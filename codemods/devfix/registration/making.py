@@ -21,7 +21,7 @@ from devfix.registration.signatures import (
 )
 from devfix.registration.stores import Method, Store, assigned, self_name
 from devfix.registration.torch_making import TorchMaker
-from devfix.source import Source
+from devfix.source import Source, walk
 
 # Imported functions that mostly return a tensor on the CPU.
 _HELPER = re.compile(
@@ -369,12 +369,12 @@ class Maker(TorchMaker):
 def _of_itself(store: Store) -> bool:
     """Does an assignment read the attribute that it assigns?"""
     return store.value is not None and any(
-        isinstance(node, ast.Attribute) and node.attr == store.name for node in ast.walk(store.value)
+        isinstance(node, ast.Attribute) and node.attr == store.name for node in walk(store.value)
     )
 
 
 def _reads(binding: Binding) -> bool:
     """Does what a name is bound to read the name: `x = x.unsqueeze(0)`?"""
     return binding.value is not None and any(
-        isinstance(node, ast.Name) and node.id == binding.name for node in ast.walk(binding.value)
+        isinstance(node, ast.Name) and node.id == binding.name for node in walk(binding.value)
     )

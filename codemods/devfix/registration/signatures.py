@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.registration.stores import BLOCKS, Method
-from devfix.source import Source
+from devfix.source import Source, children
 
 _WHOLE_DTYPES = frozenset(
     {"long", "int", "int64", "int32", "int16", "int8", "uint8", "bool", "short", "complex64"}
@@ -100,5 +100,5 @@ def _yields(function: Method) -> bool:
         if isinstance(node, (ast.Yield, ast.YieldFrom)):
             return True
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            todo.extend(ast.iter_child_nodes(node))
+            todo.extend(children(node))
     return False

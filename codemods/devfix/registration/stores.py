@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from devfix.source import walk
+
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
@@ -76,7 +78,7 @@ def assigned(function: Method) -> set[str]:
             if isinstance(target, ast.Name):
                 found.add(target.id)
             elif isinstance(target, (ast.Tuple, ast.List, ast.Starred)):
-                found.update(node.id for node in ast.walk(target) if isinstance(node, ast.Name))
+                found.update(node.id for node in walk(target) if isinstance(node, ast.Name))
     return found
 
 

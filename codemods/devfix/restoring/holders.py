@@ -12,7 +12,7 @@ from devfix.flow import Flow
 from devfix.flow.events import Scope
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
-from devfix.source import Source
+from devfix.source import Source, children
 from devfix.spotting import lines_with, on_lines
 
 # Classes that clone the weights of what they are given, and go on from there without a look at devices:
@@ -194,7 +194,7 @@ def _given(source: Source, scope: Scope, made: ast.Call, bindings: Bindings) -> 
                 if binding.value is not None and not binding.parameter:
                     todo.append((binding.value, depth + 1))
         if not isinstance(node, (ast.FunctionDef, ast.Lambda)):
-            todo.extend((child, depth) for child in ast.iter_child_nodes(node))
+            todo.extend((child, depth) for child in children(node))
 
 
 # --- averages --------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Where
 from devfix.flow.methods import MOVES
 from devfix.placing import dotted, follows, siblings
-from devfix.source import Source
+from devfix.source import Source, walk
 from devfix.surgery.arrivals import made_on_device, surgeries
 
 _HEAD = """\
@@ -250,9 +250,9 @@ def _asserted(source: Source, scope: Scope) -> set[str]:
         if isinstance(node, (ast.Assert, ast.If)):
             if isinstance(node, ast.If) and not any(isinstance(one, ast.Raise) for one in node.body):
                 continue
-            for part in ast.walk(node.test):
+            for part in walk(node.test):
                 if isinstance(part, ast.Attribute) and part.attr in ("device", "is_cuda"):
-                    found |= {path_of(one) for one in ast.walk(part.value)}
+                    found |= {path_of(one) for one in walk(part.value)}
                 elif isinstance(part, ast.Attribute) and part.attr in ("parameters", "buffers"):
                     if ".device" in ast.unparse(node.test):
                         found.add(path_of(part.value))
@@ -291,7 +291,7 @@ def _last_moves(source: Source, scope: Scope) -> Iterator[Event]:
 
 def _is_given(scope: Scope, path: str) -> bool:
     """Is it a parameter of the function, which other callers may give something else for?"""
-    arguments = () if isinstance(scope.node, ast.Module) else ast.walk(scope.node.args)
+    arguments = () if isinstance(scope.node, ast.Module) else walk(scope.node.args)
     root = path.partition(".")[0]
     return any(isinstance(one, ast.arg) and one.arg == root != "self" for one in arguments)
 
@@ -350,6 +350,4 @@ def _within(argument: ast.expr, statement: ast.stmt, source: Source) -> bool:
         if isinstance(up, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp)):
             return True
         up = source.parents[up]
-    return any(
-        isinstance(node, ast.NamedExpr) and dotted(node.target) == name for node in ast.walk(statement)
-    )
+    return any(isinstance(node, ast.NamedExpr) and dotted(node.target) == name for node in walk(statement))

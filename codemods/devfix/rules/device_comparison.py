@@ -16,7 +16,7 @@ from devfix.comparisons.judge import Judge, Verdict
 from devfix.comparisons.kinds import Kinds
 from devfix.findings import Edit, EnsureImport, Finding, ReplaceExpression, Safety
 from devfix.flow import Flow
-from devfix.source import Source
+from devfix.source import Source, walk
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class DeviceComparison(Codemod):
 
 def _in_its_quotes(source: Source, verdict: Verdict) -> str:
     """The replacement, with the quotes that the comparison has had."""
-    for node in ast.walk(verdict.node):
+    for node in walk(verdict.node):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if source.code(node).startswith("'"):
                 return re.sub(r'"([\w:]+)"(\)?)$', r"'\1'\2", verdict.text)

@@ -16,7 +16,7 @@ from devfix.loading.calls import ARGUMENT, Load, Loads
 from devfix.loading.devices import DevicesInScope
 from devfix.loading.examples import EXAMPLES
 from devfix.loading.uses import Follower, Use, Uses
-from devfix.source import Source
+from devfix.source import Source, walk
 
 _CHECKPOINT = re.compile(
     r"ckpt|checkpoint|check_point|weight|state|snapshot|pre_?train|resume|restore|model|netg\b|netd\b|network|"
@@ -190,7 +190,7 @@ def _choice(flow: Flow, load: Load, uses: Uses, device: str) -> tuple[str, Safet
 
 def _quote(source: Source, call: ast.Call) -> str:
     """The quotes that the call itself uses."""
-    for node in ast.walk(call):
+    for node in walk(call):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return "'" if source.code(node).startswith("'") else '"'
     return '"'

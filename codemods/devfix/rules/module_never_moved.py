@@ -251,7 +251,7 @@ print(round((model(x) + layer(x)).sum().item(), 4))
 
         def bindings() -> Bindings:
             if not found:
-                found.append(Bindings(flow.source))
+                found.append(flow.once(Bindings))
             return found[0]
 
         seen: set[object] = set()

@@ -19,7 +19,7 @@ from devfix.findings import Edit, Finding, Related, Safety, Span
 from devfix.flow import Flow, torch_api
 from devfix.inputs.strays import groups_of
 from devfix.names import Names
-from devfix.source import Source
+from devfix.source import Source, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -320,7 +320,7 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
 
 def _sized(origin: Origin, meeting: Meeting) -> bool:
     """Is the size of a new tensor read from what is where the meeting is?"""
-    for node in ast.walk(origin.call):
+    for node in walk(origin.call):
         if isinstance(node, ast.Name) and (fact := origin.names.get(node.id)) is not None:
             if fact.anchor is not None and fact.anchor.text == meeting.anchor.text:
                 return True

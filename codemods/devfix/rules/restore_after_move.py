@@ -62,7 +62,7 @@ class RestoreAfterMove(Codemod):
             for scope in flow.scopes
             if lines and not scope.host and not scope.owned and any(e.what is What.MOVE for e in scope.events)
         ]
-        bindings = Bindings(flow.source) if scopes else None
+        bindings = flow.once(Bindings) if scopes else None
         for scope in scopes:
             assert bindings is not None
             for holder in holders(flow, scope, lines, bindings):

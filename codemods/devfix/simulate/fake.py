@@ -111,18 +111,18 @@ def _apply(module: Any, function: Callable[[Any], Any], recurse: bool = True) ->
 
 
 def _autocast(*_: object) -> Any:
-    raise SimulationUnsupported("autocast, with fake tensors,")  # it would end the process
+    raise SimulationUnsupported("autocast, with fake tensors")  # it would end the process
 
 
 def _no_function(*_: object, **__: object) -> Any:
-    raise SimulationUnsupported("an autograd.Function, with fake tensors,")
+    raise SimulationUnsupported("an autograd.Function, with fake tensors")
 
 
 # --- numbers that are not there ----------------------------------------------------------------
 
 
 def _no_number(*_: object) -> Any:
-    raise SimulationUnsupported("a decision that depends on numbers, which fake tensors have not,")
+    raise SimulationUnsupported("a decision that depends on numbers, which fake tensors have not")
 
 
 class Unknown(float):
@@ -195,7 +195,10 @@ class _Calls(TorchFunctionMode):  # type: ignore[misc]
             view = _part(args[0], args[1])
             if function is _TENSOR.__getitem__:
                 return view
-            return view.copy_(args[2]) if isinstance(args[2], _TENSOR) else view.fill_(args[2])
+            value = args[2]
+            return _copied(view, value) if isinstance(value, _TENSOR) else view.fill_(value)
+        if function is _TENSOR.copy_:
+            return _copied(args[0], args[1])
         if function is _TENSOR.cuda:
             device = args[1] if len(args) > 1 else kwargs.get("device")
             return args[0].to(_indexed(device))
@@ -210,6 +213,11 @@ class _Calls(TorchFunctionMode):  # type: ignore[misc]
         if function is _TENSOR.to:
             args = tuple(_indexed(one) if _is_device(one) else one for one in args)
         return function(*args, **kwargs)
+
+
+def _copied(target: Any, source: Any) -> Any:
+    """`target.copy_(source)`, without the device guard that the method asks for."""
+    return torch.ops.aten.copy_.default(target, source.to(target.device))
 
 
 def _part(tensor: Any, index: Any) -> Any:
@@ -228,7 +236,7 @@ def _part(tensor: Any, index: Any) -> Any:
             step = 1 if one.step is None else one.step
             tensor, dim = torch.ops.aten.slice.Tensor(tensor, dim, one.start, one.stop, step), dim + 1
         else:
-            raise SimulationUnsupported("indexing by tensors or lists, with fake tensors,")
+            raise SimulationUnsupported("indexing by tensors or lists, with fake tensors")
     return tensor
 
 
@@ -279,7 +287,7 @@ class _Checks(TorchDispatchMode):  # type: ignore[misc]
         tensors = [one for one in tree_flatten((args, kwargs))[0] if isinstance(one, torch.Tensor)]
         if len({one.device for one in tensors}) > 1 and not _allowed(name, args, tensors):
             raise SimulationUnsupported(
-                f"{name} of tensors on different devices, which fake tensors do not check,"
+                f"{name} of tensors on different devices, which fake tensors do not check"
             )
         return result
 

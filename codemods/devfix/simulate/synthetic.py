@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from devfix.report import Change, FileResult
@@ -69,8 +69,6 @@ def try_calls(
                     word = _of_change(known[target], result, change)
                 except Untouchable as why:
                     word = not_run(str(why))
-                except (OSError, TooLarge, ValueError) as error:
-                    word = not_run(str(error))
                 found[result.path, change] = word
     return found
 
@@ -88,12 +86,23 @@ class _Outcome:
 
 def _of_change(outcome: _Outcome, result: FileResult, change: Change) -> Word:
     """A call says something of a change only if it comes to the changed line."""
-    if outcome.word.ok and not all(outcome.lines & set(lines) for lines in edited(result, change)):
-        return not_run("the call with synthetic inputs does not come to this line")
+    if outcome.word.ok:
+        places = list(edited(result, change))
+        if not places or not all(outcome.lines & set(lines) for lines in places):
+            return not_run("the call with synthetic inputs does not come to this line")
     return outcome.word
 
 
 def _judge(
+    calls: _Calls, target: Target, device_error: Callable[[Sequence[Raised]], Raised | None]
+) -> _Outcome:
+    try:
+        return _judged(calls, target, device_error)
+    except (Untouchable, OSError, ValueError) as why:
+        return _Outcome(not_run(str(why)))
+
+
+def _judged(
     calls: _Calls, target: Target, device_error: Callable[[Sequence[Raised]], Raised | None]
 ) -> _Outcome:
     """The CPU says which inputs fit. With these, CUDA must refuse what was there and run the repair."""
@@ -186,11 +195,18 @@ class _Calls:
     deadline: float
     seconds: float
     memory: int
+    problems: list[str] = field(default_factory=list)  # why there are no copies
 
     def copied(self, name: str) -> str:
         target = os.path.join(self.folder, name, os.path.basename(self.root) or "root")
+        if self.problems:
+            raise Untouchable(self.problems[0])
         if not os.path.isdir(target):
-            copy(self.root, target)
+            try:
+                copy(self.root, target)
+            except (OSError, TooLarge) as error:
+                self.problems.append(str(error))
+                raise Untouchable(str(error)) from error
             for result in self.results if name == "after" else ():
                 real = os.path.realpath(result.path)
                 if not real.startswith(self.root + os.sep):

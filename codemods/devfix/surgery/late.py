@@ -25,7 +25,7 @@ from devfix.placing import (
     steady,
     stores,
 )
-from devfix.source import Source
+from devfix.source import Source, walk
 
 # Classes whose `load_state_dict` takes the loaded tensors as they are, wherever they are.
 _KEEPS_WHAT_IS_LOADED = frozenset({"EMAModel"})
@@ -267,7 +267,7 @@ def _optimizers(source: Source, scope: Scope, path: str) -> Iterator[tuple[ast.s
         if any(
             isinstance(part, ast.Call) and dotted(part.func) == f"{path}.parameters"
             for argument in arguments
-            for part in ast.walk(argument)
+            for part in walk(argument)
         ):
             yield node, name
 
@@ -297,9 +297,7 @@ def _reloaded(flow: Flow) -> Iterator[Late]:
         later = source.block(statement)[source.block(statement).index(statement) + 1 :]
         moved = {f"{path}.to", f"{path}.cuda"}
         if any(
-            isinstance(part, ast.Attribute) and dotted(part) in moved
-            for one in later
-            for part in ast.walk(one)
+            isinstance(part, ast.Attribute) and dotted(part) in moved for one in later for part in walk(one)
         ):
             continue
         if follows(source, statement, move.node):

@@ -30,7 +30,7 @@ from devfix.placing import (
     siblings,
     steady,
 )
-from devfix.source import Source
+from devfix.source import Source, walk
 from devfix.surgery.arrivals import Surgery
 
 # What reading of a module's tensors tells where they are.
@@ -140,7 +140,7 @@ class Plan:
                 value = node.value if isinstance(node, ast.Assign) else node.iter
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 if any(_mentions(value, root) for root in roots):
-                    names = {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+                    names = {n.id for t in targets for n in walk(t) if isinstance(n, ast.Name)}
                     roots |= names - {"self"}
         for node in nodes:
             if not isinstance(node, ast.Attribute) or node.attr not in _TELLING:
@@ -300,6 +300,4 @@ def _function(source: Source, node: ast.AST) -> ast.AST:
 
 
 def _mentions(node: ast.AST, path: str) -> bool:
-    return any(
-        isinstance(part, (ast.Name, ast.Attribute)) and path_of(part) == path for part in ast.walk(node)
-    )
+    return any(isinstance(part, (ast.Name, ast.Attribute)) and path_of(part) == path for part in walk(node))

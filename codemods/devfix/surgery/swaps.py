@@ -13,7 +13,7 @@ from devfix.flow.evidence import looks_like_size
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Where
 from devfix.placing import around, covers, dotted
-from devfix.source import Source
+from devfix.source import Source, walk
 from devfix.surgery.late import Late
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -67,7 +67,7 @@ def _functions(event: Event) -> Iterator[str]:
 def _places(function: Function) -> Places:
     """Statements that put a module into another one under a name that is computed, with that module."""
     found: Places = []
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             call = node.value
             if isinstance(call.func, ast.Name) and call.func.id == "setattr" and len(call.args) == 3:
@@ -88,19 +88,19 @@ def _moves(function: ast.AST, name: str) -> set[ast.stmt]:
     """Statements that move `name`, or modules in it."""
     found: set[ast.stmt] = set()
     aliases = {name}
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.For) and name in {
-            part.id for part in ast.walk(node.iter) if isinstance(part, ast.Name)
+            part.id for part in walk(node.iter) if isinstance(part, ast.Name)
         }:
-            aliases |= {part.id for part in ast.walk(node.target) if isinstance(part, ast.Name)}
-    for node in ast.walk(function):
+            aliases |= {part.id for part in walk(node.target) if isinstance(part, ast.Name)}
+    for node in walk(function):
         if isinstance(node, (ast.Expr, ast.Assign, ast.Return)):
-            for part in ast.walk(node):
+            for part in walk(node):
                 if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
                     if part.func.attr in ("to", "cuda", "to_empty") and dotted(part.func.value) in aliases:
                         found.add(node)
-    loops = {node for node in ast.walk(function) if isinstance(node, ast.For)}
-    return found | {loop for loop in loops if any(node in found for node in ast.walk(loop))}
+    loops = {node for node in walk(function) if isinstance(node, ast.For)}
+    return found | {loop for loop in loops if any(node in found for node in walk(loop))}
 
 
 def _settles(source: Source, function: ast.AST, name: str, since: ast.stmt) -> bool:
@@ -118,7 +118,7 @@ def _shared(source: Source, function: Function, places: Places) -> Iterator[Late
         name = dotted(child)
         shares = [
             (node, dotted(node.value.value))
-            for node in ast.walk(function)
+            for node in walk(function)
             if isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Attribute)
             and isinstance(node.value, ast.Attribute)
@@ -157,7 +157,7 @@ def _last(source: Source, function: ast.AST, name: str, old: str, share: ast.stm
             isinstance(node, ast.Assign)
             and dotted(node.targets[0]).startswith(f"{name}.")
             and old in ast.unparse(node)
-            for node in ast.walk(one)
+            for node in walk(one)
         )
         if takes:
             found = one
@@ -168,7 +168,7 @@ def _known_layer(source: Source, function: ast.AST, name: str) -> bool:
     """Is `name` a layer of torch, which has no other parameters than those that are shared?"""
     made = [
         node.value
-        for node in ast.walk(function)
+        for node in walk(function)
         if isinstance(node, ast.Assign)
         and dotted(node.targets[0]) == name
         and isinstance(node.value, ast.Call)
@@ -216,7 +216,7 @@ def _replaced(source: Source, function: Function, places: Places) -> Iterator[La
 def _made(function: ast.AST, name: str) -> ast.expr | None:
     made = [
         node.value
-        for node in ast.walk(function)
+        for node in walk(function)
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and dotted(node.targets[0]) == name
     ]
     return made[0] if len(made) == 1 else None
@@ -251,7 +251,7 @@ def _wrapper(flow: Flow, owner: ast.ClassDef) -> Iterator[Late]:
         return
     leaf = any(
         isinstance(node, ast.Attribute) and node.attr in _LEAF_SIZES and dotted(node.value) == parameter
-        for node in ast.walk(init)
+        for node in walk(init)
     )
     device = f"{parameter}.weight.device" if leaf else f"next({parameter}.parameters()).device"
     edits: list[Edit] = []
@@ -290,7 +290,7 @@ def _is_module(init: ast.FunctionDef, parameter: str, attribute: str) -> bool:
         isinstance(node, ast.Attribute)
         and (looks_like_size(node.attr) or node.attr == "weight")
         and dotted(node.value) in (parameter, f"self.{attribute}")
-        for node in ast.walk(init)
+        for node in walk(init)
     ) and parameter not in ("config", "cfg", "args")
 
 
@@ -311,7 +311,7 @@ def _is_swapped_in(flow: Flow, owner: ast.ClassDef, bases: list[tuple[str, ast.s
 
 def _factories(source: Source, init: ast.FunctionDef) -> Iterator[ast.Call]:
     """Calls like `torch.empty(...)` inside `nn.Parameter(...)`."""
-    for node in ast.walk(init):
+    for node in walk(init):
         if (
             not isinstance(node, ast.Call)
             or source.qualified(node.func) not in torch_api.PARAMETERS

@@ -8,7 +8,7 @@ from devfix.findings import InsertStatement
 from devfix.flow.events import Event, What
 from devfix.flow.lattice import Kind
 from devfix.placing import around, bound_before, siblings, stores
-from devfix.source import Source
+from devfix.source import Source, walk
 
 
 def changes(event: Event) -> list[ast.stmt]:
@@ -34,7 +34,7 @@ def own_move(
     expression = ast.parse(text, mode="eval").body
     wanted: list[ast.stmt] = [source.statement(value) for value in values]
     wanted += changes(event)
-    for part in ast.walk(expression):
+    for part in walk(expression):
         if isinstance(part, ast.Name):
             wanted += [source.statement(node) for node in stores(source, event.scope.node, part.id)]
     anchor = -1

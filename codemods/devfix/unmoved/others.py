@@ -16,6 +16,7 @@ from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Where
 from devfix.flow.methods import MOVES
 from devfix.placing import about_devices, bound_before, rebound, stores
+from devfix.source import walk
 from devfix.unmoved.insertion import changes, own_move
 from devfix.unmoved.plan import made_at
 from devfix.unmoved.uses import Use, reads, use_of
@@ -275,7 +276,7 @@ def _run_of(flow: Flow, made: ast.Call, function: FunctionNode) -> ast.Call | No
     block = source.block(parent)
     runs: list[ast.Call] = []
     for statement in block[block.index(parent) + 1 :]:
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if not isinstance(node, ast.Name) or node.id != target.id:
                 continue
             if not isinstance(node.ctx, ast.Load):

@@ -13,7 +13,7 @@ from devfix.flow.events import Event, Meeting
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Place, Where
 from devfix.placing import around, bound_before, rebound, stores
-from devfix.source import Source
+from devfix.source import Source, walk
 from devfix.unmoved.insertion import changes, own_move
 from devfix.unmoved.uses import Use, reads, use_of
 from devfix.unmoved.weights import maker
@@ -206,12 +206,12 @@ def _writable(source: Source, text: str, value: ast.expr, event: Event, made: Ma
 
 def _visible(source: Source, expression: ast.expr, at: ast.AST) -> bool:
     """Is every name of an expression one of the function around a node, or of the module above it?"""
-    for part in ast.walk(expression):
+    for part in walk(expression):
         if not isinstance(part, ast.Name) or part.id in source.imports or part.id in ("next", "int", "str"):
             continue
         scope = function_around(source, at)
         while scope is not None:
-            if any(one.arg == part.id for one in ast.walk(scope.args) if isinstance(one, ast.arg)):
+            if any(one.arg == part.id for one in walk(scope.args) if isinstance(one, ast.arg)):
                 break
             if stores(source, scope, part.id):
                 break
@@ -229,7 +229,7 @@ def _set_before(source: Source, expression: ast.expr, at: ast.stmt) -> bool:
     function = function_around(source, at)
     if function is None or function.name != "__init__":
         return function is not None
-    for part in ast.walk(expression):
+    for part in walk(expression):
         if isinstance(part, ast.Attribute) and ast.unparse(part.value) == "self":
             sets = [
                 node
