@@ -203,3 +203,18 @@ def test_torch_is_imported_where_the_fix_needs_it() -> None:
 def test_a_comparison_inside_a_larger_one_stays_whole() -> None:
     text = TENSOR.format("return x.device.startswith('cuda') == True")
     assert "return (x.device.type == 'cuda') == True" in fixed(RULE, text)
+
+
+def test_a_move_in_place_is_no_proof_of_a_device() -> None:
+    """A prior of a library may keep its device as a string, as `BoxUniform` of sbi does."""
+    text = """\
+from sbi.utils import BoxUniform
+
+
+def test_prior(device):
+    prior = BoxUniform(0, 1, device="cpu")
+    prior.to(device)
+    assert prior.device == device
+    assert prior.device == "cpu"
+"""
+    assert findings(DeviceComparison(), text) == []

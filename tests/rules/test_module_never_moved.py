@@ -289,3 +289,26 @@ def test_safe_only_where_the_class_is_in_view() -> None:
     known, unknown = CHANGED["a network of the file"][0], CHANGED["a network of another file"][0]
     assert [f.fix and f.fix.safety for f in findings(RULE, HEAD + known)] == [Safety.SAFE]
     assert [f.fix and f.fix.safety for f in findings(RULE, HEAD + unknown)] == [Safety.UNSAFE]
+
+
+def test_a_buffer_that_is_given_is_where_the_giver_has_it() -> None:
+    text = """\
+import torch
+from torch import nn
+
+
+class Root(nn.Module):
+    def __init__(self, root):
+        super().__init__()
+        self.register_buffer("root", root)
+
+    def forward(self, x):
+        return x - self.root
+
+
+def run(device):
+    root = torch.zeros(3, device=device)
+    model = Root(root)
+    print(model(torch.ones(3, device=device)))
+"""
+    assert findings(ModuleNeverMoved(), text) == []

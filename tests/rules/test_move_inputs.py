@@ -341,3 +341,61 @@ def test_a_global_is_not_made_local() -> None:
 def test_what_is_read_as_an_array_later_is_not_moved() -> None:
     (finding,) = findings(RULE, HEAD + "x = torch.ones(4)\nx.to(device)\nprint(x.numpy())\n")
     assert finding.fix is None
+
+
+BERT_SCORE = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+def collate(batch, device=None):
+    a = batch["a"][:, :3].to(device)
+    batch.update({"a": a})
+    return batch
+
+
+def embed(loader, model, device):
+    for batch in loader:
+        batch = collate(batch, device)
+        out = model(batch["a"])
+
+
+def main(device):
+    model = torch.nn.Linear(2, 2)
+    model.to(device)
+    embed(DataLoader([1]), model, device)
+"""
+RAISES = """\
+import pytest
+import torch
+
+
+def test_shapes(device):
+    model = torch.nn.Linear(2, 2).to(device)
+    with pytest.raises(ValueError):
+        model(torch.zeros(3, 3))
+"""
+
+
+@pytest.mark.parametrize("text", [BERT_SCORE, RAISES], ids=["update", "raises"])
+def test_silent_where_it_was_moved_or_is_to_fail(text: str) -> None:
+    assert findings(MoveInputs(), text) == []
+
+
+def test_a_use_in_another_function_is_no_proof() -> None:
+    """`x` is a tensor in the lambda; what the loop has may be a dict."""
+    text = """\
+import torch
+from torch.utils.data import DataLoader
+
+flat = lambda x: x.view(-1)
+
+
+def evaluate(model, dataloader, device):
+    model.to(device)
+    for blocks in dataloader:
+        x = blocks[0]
+        model(x)
+"""
+    for finding in findings(MoveInputs(), text):
+        assert finding.fix is None or finding.fix.safety is not Safety.SAFE

@@ -177,8 +177,6 @@ class Kinds:
         moves = self._moves.get(path, ())
         if any(reassigned for _, reassigned in moves):
             return Sure.LIKELY
-        if moves and not self._file_has_string_devices and isinstance(base, ast.Name):
-            return Sure.LIKELY
         return Sure.NO
 
     def _own(self, node: ast.Attribute, depth: int) -> Sure:

@@ -96,6 +96,15 @@ class Methods(Owners):
             if moved is not None:
                 return moved
         arguments = self._arguments(node)
+        entries = node.args[0] if node.args else None
+        if method == "update" and isinstance(entries, ast.Dict) and kind in (Kind.BATCH, Kind.ANY):
+            # `batch.update({"x": x.to(device)})`: part of it is elsewhere now, as after `batch["x"] = ..`
+            path = path_of(func.value)
+            if path:
+                element = self.element(base) if kind is Kind.BATCH else None
+                moved = replace(base, place=UNPLACED, identity=fresh_identity(), items=None, element=element)
+                self.state.put(path, moved)
+            return UNKNOWN
         known = self.state.names.get(path_of(func))
         if known is not None and known.kind in (Kind.MODULE, Kind.FUNCTION, Kind.CLASS, Kind.TOKENIZER):
             return self._call_value(node, known, arguments, method)

@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from devfix.flow import Flow
+from devfix.flow import Flow, torch_api
 from devfix.flow.events import Event, Meeting, Scope, What
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import CARRIERS, Kind, Where
 from devfix.names import Binding, Names
+from devfix.placing import expects_error
 from devfix.source import walk
 
 # Methods that run a module on their arguments; others may take tensors of the host.
@@ -56,6 +57,8 @@ def groups_of(flow: Flow, names: Names, scope: Scope, handled: set[str]) -> Iter
         for meeting in event.strays:
             base = base_of(meeting.node)
             if not _is_input(event, meeting) or (base is not None and base.id in handled):
+                continue
+            if expects_error(flow.source, meeting.node):
                 continue
             binding = names.binding(base) if base is not None else None
             whole = isinstance(meeting.node, ast.Name)
@@ -116,11 +119,27 @@ def certain(flow: Flow, stray: Stray) -> bool:
     if (value.sure and value.kind is Kind.TENSOR) or value.name == "BatchEncoding":
         return True
     path = path_of(stray.meeting.node)
-    if path and flow.evidence.used_as_tensor(path):
+    if path and flow.evidence.used_as_tensor(path) and _used_there(flow, stray, path):
         return True
     loader = value.node
     if isinstance(loader, ast.Call) and value.kind is Kind.TENSOR:
         return value.source.endswith("DataLoader") and all(k.arg != "collate_fn" for k in loader.keywords)
+    return False
+
+
+def _used_there(flow: Flow, stray: Stray, path: str) -> bool:
+    """Is it used as a tensor in the same function, and not only something of its name elsewhere?"""
+    for node in flow.source.walk(stray.event.scope.node):
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr in torch_api.TENSOR_ONLY
+            and path_of(node.value) == path
+        ):
+            if flow.source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda) in (
+                stray.event.scope.node,
+                None,
+            ):
+                return True
     return False
 
 

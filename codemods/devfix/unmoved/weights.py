@@ -91,6 +91,17 @@ def weighted(flow: Flow, made: ast.expr, path: str = "") -> bool:
     return looks_like_network(last) or any(f"{path}.{use}" in text for use in _WEIGHTED_USES if path)
 
 
+def _given(flow: Flow, call: ast.Call, owner: ast.ClassDef) -> bool:
+    """Is the tensor of a buffer a parameter of the method, as it came?"""
+    method = flow.source.enclosing(call, ast.FunctionDef)
+    value = call.args[-1] if call.args else None
+    if not isinstance(method, ast.FunctionDef) or not isinstance(value, ast.Name):
+        return False
+    arguments = method.args
+    names = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    return value.id in names
+
+
 def _class_weighted(flow: Flow, owner: ast.ClassDef, depth: int) -> bool:
     """Does a class of this file make layers, parameters or buffers?"""
     classes = {d.name: d for d in flow.source.definitions if isinstance(d, ast.ClassDef)}
@@ -104,6 +115,8 @@ def _class_weighted(flow: Flow, owner: ast.ClassDef, depth: int) -> bool:
             continue
         name = flow.source.qualified(node.func) or path_of(node.func)
         last = name.rpartition(".")[2]
+        if last in ("register_buffer", "Buffer") and _given(flow, node, owner):
+            continue  # it is where the giver has it
         if last in _HOLDING or last in ("from_pretrained", "create_model"):
             return True
         if name.startswith(("torchvision.models.", "torch.hub.load", *torch_api.LIBRARY_MODULES)):

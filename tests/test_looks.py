@@ -1,0 +1,89 @@
+"""Looks at the text that stand in for slower ones: each says what the plain way says."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+from devfix import parsed as kept
+from devfix.flow.evidence import moves_inputs
+from devfix.inputs.siblings import _bound
+from devfix.project.callers import _IMPORT, _statements
+from devfix.source import children, walk
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+_PIECES = st.sampled_from(
+    [
+        *["x", "y", "xs", "self", ".", ".to(", ".cuda(", "[", "]", "(", ")", ",", "for", "in", "index", "0"],
+        ", ",
+        " = ",
+        " == ",
+        "for ",
+        " in ",
+        "\n",
+        " ",
+    ]
+)
+_TEXTS = st.lists(_PIECES, max_size=25).map("".join)
+
+
+def _moves(code: str) -> bool:
+    if ".to(" not in code and ".cuda(" not in code:
+        return False
+    moved = r"(?<![\w.])(?:x|y)(?:\.\w+|\[[^\]\n]*\])*\.(?:to|cuda)\("
+    looped = r"\bfor\b[^\n]*\bin\b[^\n]*(?<![\w.])(?:x|y)\b"
+    return bool(re.search(moved, code) or re.search(looped, code))
+
+
+@settings(max_examples=400)
+@given(_TEXTS)
+def test_what_a_method_moves(code: str) -> None:
+    function = ast.parse("def f(self, x, y): pass").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    assert moves_inputs(code, function) == _moves(code)
+
+
+@settings(max_examples=400)
+@given(_TEXTS)
+def test_what_is_bound(code: str) -> None:
+    bound = _bound(code)
+    for name in ("x", "y", "xs"):
+        assert (name in bound) == bool(re.search(rf"\b{name}(?:, ?\w+)* = ", code))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import a, b\nfrom c.d import (e,\n    import_f as g)\n# import h\nx = 1; import i\n",
+        "if x:\n    from . import y\n\tfrom ..import_x import *\nfrom a import b, \\\n    c\nimport\n",
+    ],
+)
+def test_import_statements(text: str) -> None:
+    data = text.encode()
+    assert list(_statements(data)) == _IMPORT.findall(data)
+    assert _IMPORT.findall(data)
+
+
+def test_walk_is_that_of_ast() -> None:
+    with open(ast.__file__, encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+    shared = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+    assert walk(tree) == [node for node in ast.walk(tree) if not isinstance(node, shared)]
+    for node in ast.walk(tree):
+        assert children(node) == [c for c in ast.iter_child_nodes(node) if not isinstance(c, shared)]
+
+
+def test_trees_are_shared_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = kept.parsed("x = 1  # shared\n")
+    assert kept.parsed("x = 1  # shared\n") is first
+    monkeypatch.setattr(kept, "CHARACTERS", 40)
+    for number in range(9):
+        kept.parsed(f"y = {number}  # fills up\n")
+    assert sum(map(len, kept._kept)) == kept._characters <= 40
+    again = kept.parsed("x = 1  # shared\n")
+    assert again is not first and again.text == first.text
+    nodes = again.parents
+    again.forget()
+    assert again.parents == nodes and again.parents is not nodes
