@@ -386,16 +386,25 @@ def test_a_use_in_another_function_is_no_proof() -> None:
     """`x` is a tensor in the lambda; what the loop has may be a dict."""
     text = """\
 import torch
-from torch.utils.data import DataLoader
-
-flat = lambda x: x.view(-1)
+from dgl.dataloading import DataLoader
 
 
-def evaluate(model, dataloader, device):
-    model.to(device)
-    for blocks in dataloader:
-        x = blocks[0]
-        model(x)
+def evaluate(model, dataloader):
+    for a, b, blocks in dataloader:
+        x = blocks[0].srcdata["feat"]
+        y = model(blocks, x)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = torch.nn.Linear(2, 2).to(device)
+loader = DataLoader(graphs, batch_size=3)
+evaluate(model, loader)
+
+
+def other(h):
+    return map(lambda x: x.view(x.shape[0], 3), h)
 """
-    for finding in findings(MoveInputs(), text):
+    found = findings(MoveInputs(), text)
+    assert found
+    for finding in found:
         assert finding.fix is None or finding.fix.safety is not Safety.SAFE

@@ -18,6 +18,7 @@ from devfix.factories.operations import (
     WEAK_METHODS,
     WEIGHTED,
     WITH_WEIGHT,
+    integers,
     names_device,
     torch_name,
 )
@@ -33,6 +34,8 @@ _HOSTLY = re.compile(
     r"(?i)tokeni[sz]|(?:^|[._])(?:load|read|open|imread)(?:_|$)|(?:^|\.)processor$|dataset|numpy|collat|\bcpu\b|"
     r"(?:image|feature|video|text|audio)_?(?:processor|extractor)"
 )
+# The old types of tensors say where they are: `x.type(torch.LongTensor)` is on the CPU.
+_TYPES = re.compile(r"^torch\.(cuda\.)?\w*Tensor$")
 _LENGTHS = re.compile(r"(?:^|[._])\w*len(?:s|gths?)?$")
 _WALKED = frozenset({"enumerate", "zip", "reversed", "list", "tuple", "sorted", "tqdm", "iter"})
 
@@ -83,9 +86,10 @@ class Calls(Making):
         if base.form is Form.LIST:
             return self._list_method(func, method, base, facts)
         if base.form is not Form.TENSOR:
-            if method in _MOVES and method != "type":
+            if method in _MOVES and (method != "type" or self._typed(facts) is not None):
                 moved = self._move(node, Fact(Form.TENSOR), method, facts)
-                return moved if moved.anchor is not None or method in ("cpu", "pin_memory") else base
+                known = moved.anchor is not None or method in ("cpu", "pin_memory", "type")
+                return moved if known else base
             if base.form is Form.MAYBE and method in _TELLING:
                 return self.tensor(func.value, base)
             if looks_like_loss(method):
@@ -119,8 +123,8 @@ class Calls(Making):
             return base
         strict = method in STRICT or (method.endswith("_") and base.stray)
         others: list[tuple[ast.expr, Fact]] = []
-        for argument, fact, keyword in facts:
-            if keyword != "generator":
+        for at, (argument, fact, keyword) in enumerate(facts):
+            if keyword != "generator" and not integers(method, at, keyword):
                 others += (
                     [(argument, item) for item in fact.items]
                     if fact.form is Form.LIST
@@ -155,6 +159,8 @@ class Calls(Making):
         if told is None and first is not None and first[2] == "":
             argument, fact, _ = first
             code = self.source.code(argument)
+            if method == "type" and (typed := self._typed(facts)) is not None:
+                return replace(free, anchor=typed.anchor)
             if fact.form is Form.TENSOR:
                 return replace(free, origins=fact.origins, anchor=fact.anchor)
             if "dtype" in code or (
@@ -171,6 +177,21 @@ class Calls(Making):
             return base if all(k != "**" for _, _, k in facts) else free
         at = self._at(told)
         return replace(at, flat=base.flat)
+
+    def _typed(self, facts: Facts) -> Fact | None:
+        """`x.type(torch.LongTensor)`, or a name for such a type: where the result is."""
+        if not facts:
+            return None
+        argument = facts[0][0]
+        text = argument.value if isinstance(argument, ast.Constant) else self.source.qualified(argument)
+        if not isinstance(text, str) or not text:
+            return None
+        found = _TYPES.match(text)
+        if found is not None:
+            return Fact(Form.TENSOR, anchor=Anchor('"cuda"', False) if found.group(1) else None)
+        last = re.escape(text.rpartition(".")[2])
+        named = re.search(rf"\b{last}\s*=[^=\n]*\.(?:cuda\.)?\w*Tensor\b(?!\()", self.source.text)
+        return Fact(Form.TENSOR) if named is not None else None
 
     def _list_method(self, func: ast.Attribute, method: str, base: Fact, facts: Facts) -> Fact:
         path = path_of(func.value)

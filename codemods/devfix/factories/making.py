@@ -12,10 +12,11 @@ from devfix.factories.operations import (
     PAIRS,
     REDUCTIONS,
     STRICT,
+    integers,
     is_operation,
     takes_tensor,
 )
-from devfix.factories.values import OTHER, UNKNOWN, Anchor, Fact, Form, derived, listed
+from devfix.factories.values import HERE, OTHER, UNKNOWN, Anchor, Fact, Form, derived, listed
 from devfix.flow import torch_api
 from devfix.flow.evidence import looks_like_device
 from devfix.flow.frame import path_of
@@ -43,7 +44,13 @@ class Making(Meetings):
                 self.hosted |= fact.origins  # it wants the lengths on the CPU
         if last == "tensor_split" or not is_operation(name):
             return self._result(facts)
-        operands = [(a, f) for a, f, k in facts if k not in ("generator", "device")]
+        if last.startswith("sparse_") and last.endswith("_tensor") and not _known(facts):
+            return UNKNOWN  # its indices and its values must be in one place, but in which?
+        operands = [
+            (a, f)
+            for at, (a, f, k) in enumerate(facts)
+            if k not in ("generator", "device") and not integers(last, at - 1, k)
+        ]
         told = next((a for a, _, k in facts if k == "device"), None)
         if told is not None:
             return self._at(told)
@@ -129,6 +136,8 @@ class Making(Meetings):
             return Fact(Form.TENSOR)
         if last in ("tensor", "as_tensor", "asarray", "from_numpy", "frombuffer") or name in torch_api.LEGACY:
             data = facts[0][1] if facts else OTHER
+            if name in torch_api.LEGACY and len(facts) == 1 and not data.stray and _tensorial(data):
+                return Fact(Form.TENSOR)  # it refuses a tensor of another device before anything can move it
             if data.form is Form.TENSOR:
                 return data
             if data.form in (Form.MAYBE, Form.UNKNOWN) and last in ("as_tensor", "asarray", "Tensor"):
@@ -184,3 +193,16 @@ class Making(Meetings):
     def _result(self, facts: Facts) -> Fact:
         """What something out of sight makes of parameters may be a tensor where they are."""
         return derived(*(item for _, fact, _ in facts for item in (fact.items or (fact,))))
+
+
+def _known(facts: Facts) -> bool:
+    """Is it known where the indices of a sparse tensor are?"""
+    indices = next((f for a, f, k in facts if k == "indices"), facts[0][1] if facts else UNKNOWN)
+    if indices.placed and indices.anchor is not None:
+        return indices.anchor.sure
+    return indices.stray or indices.form in (Form.LIST, Form.OTHER)
+
+
+def _tensorial(data: Fact) -> bool:
+    """May it be a tensor of another device?"""
+    return data.form in (Form.TENSOR, Form.MAYBE) or (data.form is Form.UNKNOWN and data != HERE)

@@ -101,6 +101,28 @@ REDUCTIONS = frozenset(
 SHAPING = frozenset(
     {"unsqueeze", "view", "reshape", "repeat", "expand", "flatten", "permute", "tile", "repeat_interleave"}
 )
+# What is given to these says how many, or which dimensions: a tensor there is read as integers.
+INTEGER_KEYWORDS = frozenset(
+    {"dim", "dims", "axis", "axes", "dim0", "dim1", "size", "sizes", "shape", "chunks", "kernel_size",
+     "stride", "padding", "dilation", "output_size", "scale_factor", "pad", "num_classes"}
+)  # fmt: skip
+_BY_INTEGERS = frozenset(
+    {
+        "view", "reshape", "expand", "repeat", "permute", "tile", "size", "flatten", "unflatten", "unsqueeze",
+        "unsqueeze_", "squeeze", "squeeze_", "transpose", "transpose_", "swapaxes", "movedim", "flip", "roll",
+        "unfold", "chunk", "narrow", "softmax", "log_softmax", "cumsum", "cumprod", "as_strided", "diagonal",
+        "broadcast_to", "select", "unbind", "argsort", "sort", "topk", "resize_", "pad", "one_hot",
+        "sum", "mean", "prod", "amax", "amin", "all", "any", "argmax", "argmin", "std", "var", "norm", "median",
+        "logsumexp", "nansum", "nanmean", "count_nonzero",
+    }
+)  # fmt: skip
+
+
+def integers(method: str, at: int, keyword: str) -> bool:
+    """Is an argument of a tensor's method read as integers? `at`: its place among those after the tensor."""
+    return keyword in INTEGER_KEYWORDS or (not keyword and at >= 0 and method in _BY_INTEGERS)
+
+
 # Methods that only tensors have; `size` and `dim` are attributes of other things, so they must be called.
 TENSOR_METHODS = frozenset(
     {

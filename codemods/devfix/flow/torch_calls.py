@@ -162,7 +162,7 @@ class TorchCalls(Meetings):
         return replace(value, place=place, identity=value.identity)
 
     def _loader(self, node: ast.Call) -> Value:
-        if not self._on_host(node):
+        if not self._on_host(node) or any(k.arg == "device" for k in node.keywords):
             return Value(Kind.LOADER, UNPLACED, node=node, source="a DataLoader", name="collate")
         if any(k.arg == "collate_fn" and self._moves_batches(k.value) for k in node.keywords):
             return Value(Kind.LOADER, UNPLACED, node=node, source="a DataLoader", name="collate")
