@@ -393,6 +393,65 @@ SILENT = {
         "def f(out: torch.Tensor, n: int):\n    a = torch.ones(n)\n    if isinstance(out, (list, tuple)):\n"
         "        r = sum(w * o for w, o in zip(a, out))\n    else:\n        r = a * out\n    return r\n"
     ),
+    "an old type of the CPU": (
+        "def f(x: torch.Tensor):\n    i = x.type(torch.LongTensor).view(-1, 1)\n"
+        "    return torch.zeros(x.size(0), 3).scatter_(1, i, 1)\n"
+    ),
+    "an old type of the CPU, in a string": (
+        "def f(x: torch.Tensor):\n    return torch.zeros(x.size(0), 3) + x.type('torch.FloatTensor')\n"
+    ),
+    "an old type of the CPU, of what is told to be a tensor by its uses only": (
+        "def f(x, n):\n    out = torch.zeros(x.size(0), n)\n    return out + x.type(torch.FloatTensor)\n"
+    ),
+    "an old type by a name": (
+        "kind = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor\n"
+        "def f(x: torch.Tensor):\n    return torch.zeros(x.size(0), 3) + x.type(kind)\n"
+    ),
+    "made by an old type of the GPU": (
+        "def f(x: torch.Tensor):\n    return torch.ones(3).type(torch.cuda.FloatTensor) + x.cuda()\n"
+    ),
+    "its container is moved below": (
+        "def f(data, device):\n    t = data.x.unsqueeze(0) + torch.eye(3)\n    data.to(device)\n"
+        "    return t, data.x.unsqueeze(0)\n"
+    ),
+    "its container is bound to the moved one below": (
+        "def f(batch, device):\n    x = batch.x\n    t = x.unsqueeze(0) + torch.eye(3)\n"
+        "    batch = batch.to(device)\n    return t, batch\n"
+    ),
+    "what is put into a container that is moved as a whole": (
+        "def f(x: torch.Tensor, data, device):\n    data.t = torch.eye(3)\n    data.to(device)\n"
+        "    return x * data.t\n"
+    ),
+    "what is put into a container that is moved by what it applies": (
+        "def f(data, device):\n    data.t = torch.eye(3)\n    data.apply(lambda x: x.to(device))\n"
+        "    return data.x.to(device) * data.t\n"
+    ),
+    "parts of a container are moved below": (
+        "def f(batch, device):\n    t = batch.x.unsqueeze(0) + torch.eye(3)\n"
+        "    batch = {k: v.to(device) for k, v in batch.items()}\n    return t, batch\n"
+    ),
+    "it is handed to what moves it below": (
+        "def f(x: torch.Tensor, device):\n    t = x + torch.eye(3)\n"
+        "    x = send_to(x, device)\n    return t, x\n"
+    ),
+    "sparse values whose indices are somewhere": (
+        "def f(data, n):\n    e = data.edges\n    s = torch.sparse_coo_tensor(e, torch.ones(n), (n, n))\n"
+        "    return s, e.unsqueeze(0)\n"
+    ),
+    "an old constructor of what only a tensor can be": (
+        "def f(x: torch.Tensor, y):\n    m = torch.BoolTensor(y == 0)\n    i = torch.LongTensor(x)\n"
+        "    return x * ~m.unsqueeze(-1) + i\n"
+    ),
+    "dimensions from tensors": (
+        "def f(grad: torch.Tensor, shape):\n"
+        "    i = torch.nonzero(torch.tensor([2, 3]) - torch.tensor(list(shape)))\n    i += 1\n"
+        "    a = grad.sum(dim=tuple(i), keepdim=True) + grad.sum(tuple(i)) + torch.sum(grad, dim=tuple(i))\n"
+        "    return a + torch.mean(grad, tuple(i))\n"
+    ),
+    "sizes from tensors": (
+        "def f(x: torch.Tensor):\n    s = torch.tensor([2, 3])\n"
+        "    return x.view(*s), x.reshape(tuple(s)), x.expand(*s), x.repeat(*s), x.permute(*s), x.size(s[0])\n"
+    ),
     "numbers": "def f(x: int):\n    return x * torch.ones(3)\n",
 }
 
@@ -416,6 +475,13 @@ def test_safe_only_where_the_device_is_that_of_the_tensor_met() -> None:
         Safety.UNSAFE,
         Safety.UNSAFE,
     ]
+
+
+def test_an_old_constructor_of_what_may_be_a_tensor_is_not_safe() -> None:
+    [doubted] = findings(RULE, HEAD + CHANGED["legacy with what may be either"][0])
+    [listed] = findings(RULE, HEAD + "def f(x: torch.Tensor):\n    return x + torch.FloatTensor([1.0])\n")
+    assert doubted.fix is not None and doubted.fix.safety is Safety.UNSAFE
+    assert listed.fix is not None and listed.fix.safety is Safety.SAFE
 
 
 def test_no_device_that_is_bound_later() -> None:

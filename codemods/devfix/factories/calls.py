@@ -34,6 +34,7 @@ _HOSTLY = re.compile(
     r"(?i)tokeni[sz]|(?:^|[._])(?:load|read|open|imread)(?:_|$)|(?:^|\.)processor$|dataset|numpy|collat|\bcpu\b|"
     r"(?:image|feature|video|text|audio)_?(?:processor|extractor)"
 )
+_MOVING = re.compile(r"\.(?:to|cuda)\(")
 # The old types of tensors say where they are: `x.type(torch.LongTensor)` is on the CPU.
 _TYPES = re.compile(r"^torch\.(cuda\.)?\w*Tensor$")
 _LENGTHS = re.compile(r"(?:^|[._])\w*len(?:s|gths?)?$")
@@ -86,6 +87,8 @@ class Calls(Making):
         if base.form is Form.LIST:
             return self._list_method(func, method, base, facts)
         if base.form is not Form.TENSOR:
+            if method in ("to", "cuda") or (method == "apply" and _MOVING.search(self.source.code(node))):
+                self._whole(path_of(func.value))
             if method in _MOVES and (method != "type" or self._typed(facts) is not None):
                 moved = self._move(node, Fact(Form.TENSOR), method, facts)
                 known = moved.anchor is not None or method in ("cpu", "pin_memory", "type")
@@ -178,12 +181,19 @@ class Calls(Making):
         at = self._at(told)
         return replace(at, flat=base.flat)
 
+    def _whole(self, path: str) -> None:
+        """A container is moved, and what was put into it."""
+        if path and path != "self":
+            for key in [key for key in self.names if key.startswith((f"{path}.", f"{path}["))]:
+                self.settled |= self.names.pop(key).origins
+
     def _typed(self, facts: Facts) -> Fact | None:
         """`x.type(torch.LongTensor)`, or a name for such a type: where the result is."""
         if not facts:
             return None
         argument = facts[0][0]
-        text = argument.value if isinstance(argument, ast.Constant) else self.source.qualified(argument)
+        known = argument.value if isinstance(argument, ast.Constant) else self.source.qualified(argument)
+        text = known or path_of(argument)
         if not isinstance(text, str) or not text:
             return None
         found = _TYPES.match(text)

@@ -39,6 +39,7 @@ class Follow(Expressions):
         self.hosted: set[Origin] = set()
         self.settled: set[Origin] = set()
         self.kept: list[tuple[Origin, Anchor, ast.expr, str]] = []
+        self.doubted: set[Origin] = set()
         self.cpu: set[str] = set()
         self.default = True
         self.dead = False

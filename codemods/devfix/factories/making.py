@@ -134,9 +134,11 @@ class Making(Meetings):
             "randn",
         ):
             return Fact(Form.TENSOR)
+        doubted = False
         if last in ("tensor", "as_tensor", "asarray", "from_numpy", "frombuffer") or name in torch_api.LEGACY:
             data = facts[0][1] if facts else OTHER
-            if name in torch_api.LEGACY and len(facts) == 1 and not data.stray and _tensorial(data):
+            doubted = name in torch_api.LEGACY and len(facts) == 1 and _tensorial(data)
+            if doubted and (data.placed or self._computed(node.args[0])):
                 return Fact(Form.TENSOR)  # it refuses a tensor of another device before anything can move it
             if data.form is Form.TENSOR:
                 return data
@@ -144,12 +146,18 @@ class Making(Meetings):
                 return UNKNOWN  # what is a tensor already stays where it is
         flat = self._flat(node, last, facts)
         origin = self.origin(node, name, self.writable())
+        if doubted:
+            self.doubted.add(origin)
         dtype = keywords.get("dtype")
         if isinstance(dtype, ast.Attribute) and flat is False:
             like = self.ev(dtype.value)
             if like.placed and like.anchor is not None and not like.anchor.weak:
                 self.kept.append((origin, like.anchor, dtype.value, "follows the type of"))
         return Fact(Form.TENSOR, frozenset({origin}), flat=flat)
+
+    def _computed(self, node: ast.expr) -> bool:
+        """Is it a tensor rather than a list or a size, as `x == 0` and `~x` are?"""
+        return isinstance(node, (ast.Compare, ast.BinOp, ast.UnaryOp)) or self.uses.tensor(path_of(node))
 
     def writable(self) -> dict[str, Fact]:
         """What tells of devices here."""
@@ -205,4 +213,6 @@ def _known(facts: Facts) -> bool:
 
 def _tensorial(data: Fact) -> bool:
     """May it be a tensor of another device?"""
-    return data.form in (Form.TENSOR, Form.MAYBE) or (data.form is Form.UNKNOWN and data != HERE)
+    if data.form is Form.TENSOR:
+        return not data.stray
+    return data.form is Form.MAYBE or (data.form is Form.UNKNOWN and data != HERE)

@@ -44,6 +44,7 @@ class Meetings(ABC):
     settled: set[Origin]  # moved somewhere, or where the CPU is right
     kept: list[tuple[Origin, Anchor, ast.expr, str]]  # follow a tensor in their type or size, and are kept
     hosted: set[Origin]  # used by the host: numpy and its like
+    doubted: set[Origin]  # made by an old constructor from what may be a tensor, which it then refuses
     cpu: set[str]  # device expressions that are the CPU's: numpy takes what is there
     default: bool  # is the default device where torch makes things?
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,6 +11,7 @@ from devfix.codemod import Codemod, Example
 from devfix.factories.edits import device_for, edit_for
 from devfix.factories.follow import Follow
 from devfix.factories.meetings import Meeting
+from devfix.factories.moved import moved_later
 from devfix.factories.operations import LASTS
 from devfix.factories.scopes import Scopes
 from devfix.factories.values import Fact, Origin
@@ -262,7 +262,7 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
         seen: dict[Origin, Meeting] = {}
         for meeting in follow.meetings:
             for origin in meeting.origins:
-                if meeting.anchor.text in follow.cpu or _moved_later(follow, meeting):
+                if meeting.anchor.text in follow.cpu or moved_later(follow, meeting):
                     continue
                 if meeting.anchor.weak and not _sized(origin, meeting):
                     continue
@@ -284,14 +284,16 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
             if not device or not origin.name:
                 continue  # where no device can be named, the other tensor is mostly made from this one
             edits: tuple[Edit, ...] = (edit_for(source, origin, device),)
+            joined = {origin}
             for link in follow.links:
                 if origin in link:
+                    joined |= link
                     edits += tuple(
                         edit_for(source, other, device)
                         for other in link
                         if other is not origin and other not in seen and other.call not in taken
                     )
-            safe = sure and meeting.certain
+            safe = sure and meeting.certain and not joined & follow.doubted
             if origin in follow.hosted:
                 if not safe:
                     continue
@@ -356,17 +358,6 @@ def _followed(scopes: Scopes, scope: ast.AST, names: dict[str, Fact]) -> Iterato
     if isinstance(scope, _FUNCTIONS):
         for node, around in follow.nested:
             yield from _followed(scopes, node, around)
-
-
-def _moved_later(follow: Follow, meeting: Meeting) -> bool:
-    """`x = x.to(device)` below the meeting: up to there x is on the CPU."""
-    root = meeting.anchor.text.removesuffix(".device")
-    if not root.isidentifier():
-        return False
-    source = follow.source
-    end = len(source.text) if isinstance(follow.scope, ast.Module) else source.span(follow.scope).end
-    after = source.text[source.span(meeting.node).end : end]
-    return bool(re.search(rf"\b{root}\.(?:to\((?:self\.)?(?:\w+\.)?device\w*\b(?!\.type)|cuda\()", after))
 
 
 def _inputs(flow: Flow) -> set[ast.AST]:

@@ -1,0 +1,52 @@
+"""What is moved below the place where it is met: up to there it is on the CPU."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from devfix.factories.follow import Follow
+from devfix.factories.meetings import Meeting
+from devfix.source import walk
+
+_PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_TO = r"(?:to\((?:device=)?(?:(?:self\.)?(?:\w+\.)?device\w*\b(?!\.type)|f?[\"'](?!cpu))|cuda\()"
+# What moves a thing, after its name: `.to(device)`, `["x"].to(device)`, `.apply(lambda x: x.to(device))`,
+# and before it: `move_to_device(`, `v.to(device) for k, v in`.
+_MOVED = rf"(?:\[[^\]\n]*\])?\.(?:{_TO}|apply\([^\n]*\.{_TO})"
+_HANDED = r"\w*(?:to_device|to_cuda|to_gpu|move_to|send_to)\w*\(\s*"
+_PARTS = rf"\.{_TO}[^\n]*\bin\s+"
+_MOVING = re.compile(r"\.(?:to|cuda)\(|_device\(|to_cuda|to_gpu|move_to|send_to")
+
+
+def moved_later(follow: Follow, meeting: Meeting) -> bool:
+    """`x = x.to(device)` below the meeting, or what x is part of: up to there x is on the CPU."""
+    source = follow.source
+    end = len(source.text) if isinstance(follow.scope, ast.Module) else source.span(follow.scope).end
+    after = source.text[source.span(meeting.node).end : end]
+    return bool(_MOVING.search(after)) and any(
+        re.search(
+            rf"(?<![\w.]){re.escape(whole)}{_MOVED}|{_HANDED}{re.escape(whole)}\s*,|{_PARTS}{re.escape(whole)}\.",
+            after,
+        )
+        for whole in _wholes(follow, meeting)
+    )
+
+
+def _wholes(follow: Follow, meeting: Meeting) -> set[str]:
+    """What is met, and what it is part of: `data.x` and `data`, also under another name."""
+    found: set[str] = set()
+    todo = [meeting.anchor.text.removesuffix(".device")]
+    while todo:
+        path = _PATH.match(todo.pop())
+        parts = path.group(0).split(".") if path is not None else []
+        for size in range(1 + (parts[:1] == ["self"]), len(parts) + 1):
+            whole = ".".join(parts[:size])
+            if whole in found:
+                continue
+            found.add(whole)
+            for node in walk(follow.scope) if size == 1 else ():
+                if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Attribute, ast.Subscript)):
+                    if any(isinstance(target, ast.Name) and target.id == whole for target in node.targets):
+                        todo.append(follow.source.code(node.value))
+    return found
