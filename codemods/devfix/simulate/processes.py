@@ -54,6 +54,9 @@ def arm(fail: Callable[[CannotSimulate], object] | None = None) -> None:
     if not os.environ.get(DEVICES, "").isdigit():
         return
     _move_path()
+    from devfix.simulate.children import watch
+
+    watch(DEVICES)
     if "torch" in sys.modules:
         _begin(fail or _end)
     elif not any(isinstance(finder, _AfterTorch) for finder in sys.meta_path):
