@@ -358,3 +358,25 @@ def test_declare_lets_devices_with_a_name_choose() -> None:
     assert fixed(HardCodedCuda(declare="cuda"), NAMED) == NAMED.replace("'cuda'", chosen).replace(
         'torch.device("cuda")\n', f"{chosen}\n"
     )
+
+
+@pytest.mark.parametrize("subject", ["self", "self.prior"])
+def test_an_option_called_is_cuda_is_no_tensor(subject: str) -> None:
+    """A module may keep whether it was asked for CUDA under that name, and has no `device` then."""
+    text = f"""\
+import torch
+from torch import nn
+
+
+class Mixture(nn.Module):
+    def __init__(self, cuda=False):
+        super().__init__()
+        self.is_cuda = cuda
+
+    def forward(self, x):
+        y = torch.ones(3)
+        if {subject}.is_cuda:
+            y = y.cuda()
+        return y
+"""
+    assert findings(HardCodedCuda(), text) == []

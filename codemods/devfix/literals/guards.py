@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -77,10 +78,16 @@ def _read(source: Source, node: ast.If | ast.IfExp | ast.While, positive: bool) 
     return _CHOSEN if _about(test) else _NONE
 
 
+# An attribute, property or slot called `is_cuda` that the file itself makes.
+_OWN_OPTION = re.compile(r"\.is_cuda\s*(?::[^=\n]+)?=(?!=)|def is_cuda\b")
+
+
 def _is_on_cuda(source: Source, test: ast.expr) -> tuple[str, str]:
     """`x.is_cuda` or `x.device.type == "cuda"` as the text of that device, and the path of `x`."""
     if isinstance(test, ast.Attribute) and test.attr == "is_cuda":
         text = source.code(test.value)
+        if text == "self" or _OWN_OPTION.search(source.text):
+            return "", ""  # an option of that name of somebody's own, not the property of a tensor
         if path_of(test.value) or _first_parameter(source, test.value):
             return f"{text}.device", path_of(test.value) or text
         return "", ""
