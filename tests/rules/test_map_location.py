@@ -195,3 +195,16 @@ def test_module_level_device_in_a_function_but_not_from_the_main_guard() -> None
     assert "map_location=device" in fixed(RULE, program.format(bound, ""))
     guarded = f"if __name__ == '__main__':\n    {bound}    f('x.pt')\n"
     assert 'map_location="cpu"' in fixed(RULE, program.format("", guarded))
+
+
+def test_a_transform_may_keep_what_it_is_given() -> None:
+    text = """\
+import torch
+
+
+def restore(buffer, path):
+    state = torch.load(path)
+    buffer.transform.load_state_dict(state)
+"""
+    for finding in findings(MapLocation(), text):
+        assert finding.fix is None or finding.fix.safety is not Safety.SAFE

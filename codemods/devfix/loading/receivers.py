@@ -11,6 +11,8 @@ from devfix.flow.frame import path_of
 from devfix.source import walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+# Objects with a `set_extra_state` of their own: torchrl's transforms take the loaded tensors as they are.
+_KEEPING = re.compile(r"(?:^|[._])_?(?:transforms?|samplers?|storages?|writers?|replay_buffers?)$")
 _OPTIMIZER = re.compile(r"optim|(?:^|[._])opt(?:$|_)", re.IGNORECASE)
 # Libraries whose optimizers keep `torch.optim.Optimizer.load_state_dict`, or move what they load.
 _LIKE_TORCH = ("torch.", "transformers.", "apex.", "timm.", "deepspeed.", "bitsandbytes.", "accelerate.")
@@ -46,8 +48,13 @@ class Receivers:
         return None
 
     def doubtful(self, receiver: ast.expr) -> bool:
-        """Is it an optimizer of a class out of sight, which may keep its state where it was loaded to?"""
+        """Is it an object that may keep its state where it was loaded to?
+
+        An optimizer of a class out of sight, or what is no network by its name: a transform, a sampler.
+        """
         path = path_of(receiver)
+        if _KEEPING.search(path):
+            return True
         if not _OPTIMIZER.search(path):
             return False
         bindings = self._forms.bindings.of(path, receiver)
