@@ -79,7 +79,7 @@ def _read(source: Source, node: ast.If | ast.IfExp | ast.While, positive: bool) 
 
 
 # An attribute, property or slot called `is_cuda` that the file itself makes.
-_OWN_OPTION = re.compile(r"\.is_cuda\s*(?::[^=\n]+)?=(?!=)|def is_cuda\b")
+_OWN_OPTION = re.compile(r"\.is_cuda\s*(?::\s*bool\s*)?=(?!=)|def is_cuda\b")
 
 
 def _is_on_cuda(source: Source, test: ast.expr) -> tuple[str, str]:
