@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from devfix import joint
+from devfix import joint, series
 from devfix.codemod import Codemod, Example
+from devfix.commands.review import Review
 from devfix.discover import discover
 from devfix.documents import DocumentError, replace_files
 from devfix.engine import run
@@ -22,6 +23,8 @@ from devfix.findings import Elsewhere, EnsureImport, Finding, ReplaceExpression,
 from devfix.flow import Flow
 from devfix.report import Report
 from devfix.review.patch import patch
+from devfix.selection import prints
+from devfix.work import Task
 from devfix.writing import write
 
 
@@ -187,3 +190,17 @@ def test_what_was_put_is_put_back(pair: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (pair / "a.py").read_bytes() == one
     assert (pair / "there.py").read_bytes() == two
     assert sorted(os.listdir(pair)) == ["a.py", "there.py"]
+
+
+def test_step_by_step_what_is_excluded_stays(pair: Path) -> None:
+    """Several patches and an interactive review are as strict as one diff is."""
+    report = applied(Shared())
+    task = Task((Shared(),), Safety.SAFE, True)
+    for by in ("codemod", "fix"):
+        assert len(list(series.steps(report, task, by))) == 1
+        assert not list(series.steps(report, task, by, lambda path: path != "there.py"))
+    for allowed, answered in ((True, 1), (False, 0)):
+        review = Review(report, task, "", False, lambda path, allowed=allowed: allowed)
+        (name,) = prints("a.py", report.results[0].findings)
+        alone = review._alone(name, "a.py")
+        assert len(alone.changed) == 2 * answered

@@ -116,6 +116,15 @@ def test_changed_lines(folder: Path) -> None:
     ]
 
 
+def test_lines_that_look_like_a_header(folder: Path) -> None:
+    git("init", "-q")
+    (folder / "sql.py").write_text("one = 1\n")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    (folder / "sql.py").write_text('text = """\n++ b/a.py\n@@ -1 +7,9 @@\n"""\n-- 1\n')
+    assert changed_lines("HEAD") == {"sql.py": ((1, 5),)}
+
+
 @pytest.mark.parametrize("revision", ["nothing", "--output=x", "HEAD;ls", ""])
 def test_no_revision(folder: Path, revision: str) -> None:
     git("init", "-q")

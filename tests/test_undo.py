@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -115,6 +117,57 @@ def test_without_a_journal_apply_still_works(repository: Path, capsys: pytest.Ca
     assert apply() == 2
     assert "cannot be undone" in capsys.readouterr().err
     assert (repository / "sub" / "b.py").read_text() != BUG
+
+
+def test_outside_of_the_repository(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file elsewhere is kept in, and restored from, the cache folder of its own repository."""
+    (repository / ".git").rename(repository / "sub" / ".git")
+    there = repository / "sub" / "b.py"
+    os.chdir(repository / "sub")
+    written = there.read_bytes()
+    os.mkdir(repository / "other")
+    subprocess.run(["git", "init", "-q", str(repository / "other")], check=True)
+    os.chdir(repository / "other")
+    assert apply("../sub/b.py") == 1
+    assert main(["undo"]) == 0
+    os.chdir(repository / "sub")
+    assert main(["undo"]) == 1
+    assert there.read_bytes() == written
+
+
+def test_a_journal_that_reaches_out(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """It came with somebody's repository: nothing outside of that is written."""
+    mine = tmp_path_factory.mktemp("home") / "mine.py"
+    mine.write_text("print()\n")
+    inside = repository / "link.py"
+    inside.symlink_to(mine)
+    apply()
+    (manifest,) = repository.glob(".devfix_cache/journal/*/manifest.json")
+    for path in (str(mine), str(inside), f"{repository}/../{mine.parent.name}/mine.py"):
+        found = json.loads(manifest.read_text())
+        found["files"] = [{**found["files"][0], "path": path, "after": sha256(mine.read_bytes()).hexdigest()}]
+        manifest.write_text(json.dumps(found))
+        assert main(["undo"]) == 2
+        assert mine.read_text() == "print()\n"
+    found["files"][0]["before"] = "../../../a.py"
+    manifest.write_text(json.dumps(found))
+    assert main(["undo"]) == 2
+
+
+def test_links_are_not_followed(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Neither a linked folder of journals nor a linked journal is read, emptied or written to."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    for number in range(KEPT + 3):
+        (elsewhere / f"20200101-000000-{number:03}").mkdir()
+    apply("sub")
+    journals = repository / ".devfix_cache" / "journal"
+    assert journals.stat().st_mode & 0o077 == 0
+    (journals / "20990101-000000-000").symlink_to(elsewhere)
+    assert main(["undo"]) == 1
+    shutil.rmtree(journals)
+    journals.symlink_to(elsewhere)
+    assert apply() == 2
+    assert len(list(elsewhere.iterdir())) == KEPT + 3
 
 
 def test_old_journals_go(repository: Path) -> None:

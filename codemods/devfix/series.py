@@ -14,9 +14,11 @@ from typing import Literal
 from devfix.discover import Discovered
 from devfix.documents import overlaid
 from devfix.engine import run
-from devfix.report import FileResult, Report
+from devfix.joint import Allowed
+from devfix.report import Report
 from devfix.selection import Selection, prints
 from devfix.work import Task
+from devfix.writing import units
 
 By = Literal["codemod", "file", "fix"]
 
@@ -29,14 +31,15 @@ class Step:
     report: Report
 
 
-def steps(report: Report, task: Task, by: By) -> Iterator[Step]:
+def steps(report: Report, task: Task, by: By, may_change: Allowed = lambda path: True) -> Iterator[Step]:
     """The repairs of `report`, made with `task`, one step at a time.
 
     Each yields other bytes of its files than the step before; together they are those of `report`,
-    unless a fix needs one of another codemod first (then it comes in no step).
+    unless a fix needs one of another codemod first (then it comes in no step). Of a fix that reaches
+    into a file that `may_change` does not allow, nothing is made.
     """
     if by == "file":
-        for unit in _units(report):
+        for unit in units(report.changed):
             names = ", ".join(result.path for result in unit)
             yield Step(names, replace(report, results=tuple(unit)))
         return
@@ -44,15 +47,15 @@ def steps(report: Report, task: Task, by: By) -> Iterator[Step]:
     paths = tuple(result.path for result in report.results if result.findings)
     if by == "codemod":
         for codemod in task.codemods:
-            step = _made(replace(task, codemods=(codemod,)), paths, overlay)
+            step = _made(replace(task, codemods=(codemod,)), paths, overlay, may_change)
             if step.changed:
                 yield Step(codemod.id, step)
         return
     for path in paths:
-        yield from _by_fix(task, path, overlay)
+        yield from _by_fix(task, path, overlay, may_change)
 
 
-def _by_fix(task: Task, path: str, overlay: dict[str, bytes]) -> Iterator[Step]:
+def _by_fix(task: Task, path: str, overlay: dict[str, bytes], may_change: Allowed) -> Iterator[Step]:
     tried: set[str] = set()
     while True:
         with overlaid(overlay):
@@ -63,14 +66,14 @@ def _by_fix(task: Task, path: str, overlay: dict[str, bytes]) -> Iterator[Step]:
             return
         finding = found.findings[names.index(print_)]
         selection = Selection(only=frozenset([print_]))
-        step = _made(replace(task, selection=selection), (path,), overlay)
+        step = _made(replace(task, selection=selection), (path,), overlay, may_change)
         if step.changed:
             yield Step(f"{finding.codemod} {path}:{finding.place.line}", step)
         else:
             tried.add(print_)
 
 
-def _made(task: Task, paths: Sequence[str], overlay: dict[str, bytes]) -> Report:
+def _made(task: Task, paths: Sequence[str], overlay: dict[str, bytes], may_change: Allowed) -> Report:
     """One step on top of those before, which are in `overlay`; its own changes are added to that."""
     with overlaid(overlay):
         report = run(
@@ -78,14 +81,9 @@ def _made(task: Task, paths: Sequence[str], overlay: dict[str, bytes]) -> Report
             task.codemods,
             task.level,
             jobs=1,
+            may_change=may_change,
             around=task.around,
             selection=task.selection,
         )
     overlay.update((os.path.abspath(result.path), result.after) for result in report.changed)
     return replace(report, results=report.changed)
-
-
-def _units(report: Report) -> list[list[FileResult]]:
-    from devfix.writing import units
-
-    return units(report.changed)

@@ -40,6 +40,11 @@ _FIELDS = _Fields()
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, without their ends; form feeds and the like end none, unlike in `splitlines`."""
+    return _NEWLINE.split(text)
+
+
 def line_starts(text: str) -> list[int]:
     """Offset of every line's first character; lines end with CR, LF or both."""
     if "\r" not in text:  # nearly always, and five times as fast

@@ -7,28 +7,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from devfix.documents import DocumentError, replace_files
+from devfix.documents.cache import cache_of
 from devfix.documents.journal import record
 from devfix.report import FileError, FileResult, Report
 
 
-def write(report: Report, cache: str = "") -> Report:
+def write(report: Report, here: str = "") -> Report:
     """Write every changed file of the report, each whole or not at all; files that one fix spans, together.
 
-    With `cache`, the cache folder, what they were is kept there first, for `devfix undo`.
+    With `here`, the folder that devfix runs in, what they were is kept in cache folders first, for
+    `devfix undo`: in that of `here`, or of their own repositories.
     Returns the report with `written`, and with an error for each file that could not be written.
     Ctrl-C ends it after the files at hand; the report says so.
     """
     written: list[str] = []
-    errors: list[FileError] = []
+    errors = _recorded(report.changed, here) if here else []
     interrupted = False
-    if cache and report.changed:
-        try:
-            record(
-                cache,
-                [(one.path, None if one.made else one.before, one.after) for one in report.changed],
-            )
-        except DocumentError as error:
-            errors.append(FileError(cache, error.stage, f"{error.message}; this apply cannot be undone"))
     try:
         for unit in units(report.changed):
             try:
@@ -45,6 +39,20 @@ def write(report: Report, cache: str = "") -> Report:
         interrupted = True
     everything = sorted((*report.errors, *errors), key=lambda error: error.path)
     return replace(report, written=tuple(written), errors=tuple(everything), interrupted=interrupted)
+
+
+def _recorded(changed: Sequence[FileResult], here: str) -> list[FileError]:
+    """Keep what the files were; errors for those of which that cannot be done."""
+    by_cache: dict[str, list[FileResult]] = {}
+    for result in changed:
+        by_cache.setdefault(cache_of(result.path, here), []).append(result)
+    errors = []
+    for cache, results in by_cache.items():
+        try:
+            record(cache, [(one.path, None if one.made else one.before, one.after) for one in results])
+        except DocumentError as error:
+            errors.append(FileError(cache, error.stage, f"{error.message}; this apply cannot be undone"))
+    return errors
 
 
 def units(changed: Sequence[FileResult]) -> list[list[FileResult]]:

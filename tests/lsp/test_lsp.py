@@ -11,6 +11,7 @@ import pytest
 import pytest_lsp
 from devfix.cli import main
 from devfix.lsp import translate
+from devfix.source import lines_of
 from lsprotocol import types
 from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities
 
@@ -68,7 +69,7 @@ async def actions(
 def edited(text: str, action: types.CodeAction, path: Path) -> str:
     """The text as an editor would have it after an action."""
     assert action.edit is not None and action.edit.changes is not None
-    lines = translate.lines_of(text)
+    lines = lines_of(text)
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -154,4 +155,4 @@ def test_columns_are_utf_16() -> None:
     lines = ["a😀b"]
     assert translate.position(lines, 1, 4) == types.Position(0, 4)
     assert translate.column(lines, types.Position(0, 3)) == 2
-    assert translate.lines_of("a\fb\r\nc\u2028d\re") == ["a\fb", "c\u2028d", "e"]
+    assert lines_of("a\fb\r\nc\u2028d\re") == ["a\fb", "c\u2028d", "e"]

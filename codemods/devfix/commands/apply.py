@@ -42,6 +42,8 @@ def apply(
         raise click.UsageError(
             "--interactive reads its answers from stdin, so the program cannot come from there"
         )
+    if interactive and decisions is not None:
+        raise click.UsageError("--interactive asks and --decisions has the answers; give one of them")
     given = _decisions(decisions) if decisions is not None else None
     if smoke or smoke_cmd:
         from devfix.commands.smoke import need_torch, prove
@@ -54,7 +56,8 @@ def apply(
         from devfix.commands.review import Review
 
         assert run.task is not None
-        report = Review(report, run.task, cache_folder(os.getcwd()), run.color).decide() or report
+        review = Review(report, run.task, cache_folder(os.getcwd()), run.color, run.may_change)
+        report = review.decide() or report
     if (smoke or smoke_cmd) and report.changed:
         proved = prove(report, run_examples=smoke, command=smoke_cmd, seconds=smoke_seconds)
         if proved is None:
@@ -68,7 +71,7 @@ def apply(
         return code(report, len(report.changed))
     from devfix.writing import write
 
-    report = write(report, cache_folder(os.getcwd()))
+    report = write(report, os.getcwd())
     run.errors(report)
     if form == "json":
         run.json(report)

@@ -93,8 +93,7 @@ def _add_ignores(run: Run, report: Report) -> int:
     """Silence every finding by a comment; 1 if files were written, 2 if one could not be."""
     from dataclasses import replace
 
-    from devfix.documents import document_of, read_bytes
-    from devfix.documents.cache import cache_folder
+    from devfix.documents import DocumentError, document_of, read_bytes
     from devfix.ignores import ignored
     from devfix.review.text import plural, printable
     from devfix.writing import write
@@ -105,13 +104,17 @@ def _add_ignores(run: Run, report: Report) -> int:
     for result in report.results:
         if not result.findings:
             continue
-        done = ignored(document_of(result.path, read_bytes(result.path)), result.findings, run.task)
+        why = "comments cannot silence what was found there"
+        try:
+            done = ignored(document_of(result.path, read_bytes(result.path)), result.findings, run.task)
+        except DocumentError as error:
+            done, why = None, error.message
         if done is None:
             left += 1
-            run.note(f"devfix: {printable(result.path)}: comments cannot silence what was found there")
+            run.note(f"devfix: {printable(result.path)}: {why}")
         else:
             results.append(done)
-    written = write(replace(report, results=tuple(results)), cache_folder(os.getcwd()))
+    written = write(replace(report, results=tuple(results)), os.getcwd())
     run.errors(replace(written, errors=tuple(set(written.errors) - set(report.errors)), skipped=()))
     run.note(f"{plural(len(written.written), 'file')} written; `devfix undo` takes it back")
     return 2 if left or written.errors else 1 if written.written else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import click
@@ -29,8 +29,10 @@ from devfix.work import Task
 class Review:
     """One interactive review of a report's fixes."""
 
-    def __init__(self, report: Report, task: Task, cache: str, color: bool | None) -> None:
-        self.report, self.task, self.color = report, task, color
+    def __init__(
+        self, report: Report, task: Task, cache: str, color: bool | None, may_change: Callable[[str], bool]
+    ) -> None:
+        self.report, self.task, self.color, self.may_change = report, task, color, may_change
         self.memory = os.path.join(cache, "interactive.json")
         self.cache = cache
         self.edited: dict[str, tuple[Document, TextEdit, PlacedFinding]] = {}
@@ -84,7 +86,13 @@ class Review:
         task = self.task
         selection = Selection(only=accepted)
         return run(
-            Discovered(paths), task.codemods, task.level, jobs=1, around=task.around, selection=selection
+            Discovered(paths),
+            task.codemods,
+            task.level,
+            jobs=1,
+            may_change=self.may_change,
+            around=task.around,
+            selection=selection,
         )
 
     def _hunks(self, result: FileResult, context: int) -> list[str]:
@@ -100,7 +108,10 @@ class Review:
 
     def _edit(self, name: str, path: str, finding: PlacedFinding) -> str:
         """Let the user edit the lines that a fix makes; why it was not done, or nothing."""
-        (result,) = self._alone(name, path).changed
+        changed = self._alone(name, path).changed
+        if len(changed) != 1:
+            return "alone this fix changes nothing, so there is nothing to edit"
+        result = changed[0]
         before, after = split(result.before), split(result.after)
         whole = list(hunks(before, after, 0))
         first, last = whole[0].first, whole[-1].last

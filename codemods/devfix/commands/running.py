@@ -73,8 +73,17 @@ class Run:
             self.color = False
         self.stdin: bytes | None = None
         self.task: Task | None = None  # of the last analysis
+        self.may_change: Callable[[str], bool] = lambda path: True  # what is not excluded
         if STDIN in paths and len(paths) > 1:
             raise click.UsageError("- (stdin) must be the only PATH")
+
+    @classmethod
+    def plain(cls, paths: tuple[str, ...], **given: Any) -> Run:
+        """A run with the defaults of `arguments`, but for what is given."""
+        none = ("jobs", "project_root", "project", "safe")
+        empty = ("codemods", "exclude_codemods", "include", "exclude", "options")
+        options = {"stdin_filename": "stdin.py", "quiet": False, "verbose": False, "color": "auto"}
+        return cls(paths, **{**options, **dict.fromkeys(none), **dict.fromkeys(empty, ()), **given})
 
     @property
     def from_stdin(self) -> bool:
@@ -106,7 +115,7 @@ class Run:
 
         if self.task is None or self.stdin is not None:
             raise click.UsageError("what comes from stdin has no files to make several patches of")
-        return list(series.steps(report, self.task, by))
+        return list(series.steps(report, self.task, by, self.may_change))
 
     def analyse(self, *, repair: bool, selection: Selection | None = None) -> Report:
         """Read the settings and process every file; raises click.UsageError for bad settings."""
@@ -136,9 +145,7 @@ class Run:
         exclude = Globs(here if self.options["exclude"] else settings.base, settings.exclude)
         found = discover(self.paths, include, exclude)
 
-        def may_change(path: str) -> bool:
-            return not exclude.below(os.path.realpath(path))
-
+        self.may_change = lambda path: not exclude.below(os.path.realpath(path))
         with self._progress(len(found.files)) as progress:
             return engine.run(
                 found,
@@ -146,7 +153,7 @@ class Run:
                 level,
                 repair=repair,
                 jobs=settings.jobs,
-                may_change=may_change,
+                may_change=self.may_change,
                 around=around,
                 selection=selection,
                 progress=progress,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from devfix.commands.running import Run, complain
+
 if TYPE_CHECKING:
     from devfix.report import Change, Report
     from devfix.simulate.trial import Trial
@@ -47,7 +49,7 @@ def smoke(
         return _codemods(codemods, everything, command)
     report = _analysed(paths, codemods, safe)
     for error in report.errors:
-        _complain(f"{error.path}: {error.message}")
+        complain(f"{error.path}: {error.message}")
     if not report.changed:
         click.echo("nothing to change, so nothing to run", err=True)
         return _CANNOT if report.errors else 0
@@ -98,22 +100,8 @@ def _line(result: SmokeResult) -> str:
 
 
 def _analysed(paths: tuple[str, ...], codemods: tuple[str, ...], safe: bool | None) -> Report:
-    from devfix import config, engine
-    from devfix.discover import discover
-    from devfix.findings import Safety
-    from devfix.globs import Globs
-
-    try:
-        settings = config.load(paths[0])
-        if codemods:
-            settings = replace(settings, codemods=codemods)
-        chosen = config.choose(settings)
-    except config.ConfigError as error:
-        raise click.UsageError(str(error)) from error
-    unsafe = settings.unsafe if safe is None else not safe
-    include, exclude = Globs(settings.base, settings.include), Globs(settings.base, settings.exclude)
-    level = Safety.UNSAFE if unsafe else Safety.SAFE
-    return engine.run(discover(paths, include, exclude), chosen, level, jobs=settings.jobs)
+    """What `devfix diff` would analyse, with the same settings."""
+    return Run.plain(paths, codemods=codemods, safe=safe).analyse(repair=True)
 
 
 # --- before something is written -----------------------------------------------------------------
@@ -137,19 +125,19 @@ def prove(report: Report, *, run_examples: bool, command: str | None, seconds: f
                 click.echo(f"devfix: smoke test of {result.codemod} passed on {where}", err=True)
             else:
                 what = "failed" if result.ok is False else "could not be checked"
-                _complain(f"smoke test of {result.codemod} {what}: {result.detail}; nothing was written")
+                complain(f"smoke test of {result.codemod} {what}: {result.detail}; nothing was written")
         if not all(result.ok for result in results):
             return None
     if command is None:
         report, harmful = called(report, seconds=seconds)
         for line in harmful:
-            _complain(f"{line}; nothing was written")
+            complain(f"{line}; nothing was written")
         return None if harmful else report
     report, trial = tried(report, command, seconds=seconds)
     if not trial.ok:
-        _complain(f"{trial.word}; nothing was written")
+        complain(f"{trial.word}; nothing was written")
         return None
-    click.echo(f"devfix: {_printable(trial.word)}", err=True)
+    complain(trial.word)
     return report
 
 
@@ -204,13 +192,3 @@ def _judged(report: Report, verdict: Callable[[str, Change], str]) -> Report:
         for result in report.results
     )
     return replace(report, results=results)
-
-
-def _complain(message: str) -> None:
-    click.echo(f"devfix: {_printable(message)}", err=True)
-
-
-def _printable(text: str) -> str:
-    from devfix.review.text import printable
-
-    return printable(text)

@@ -19,6 +19,14 @@ def cache_folder(below: str) -> str:
     return os.path.join(folder, NAME)
 
 
+def cache_of(path: str, here: str) -> str:
+    """The cache folder for a file: that of the folder `here` if the file is below it, else of its own."""
+    cache = cache_folder(here)
+    inside = os.path.dirname(cache).rstrip(os.sep) + os.sep
+    real = os.path.realpath(path)
+    return cache if real.startswith(inside) else cache_folder(os.path.dirname(real))
+
+
 def make(folder: str) -> None:
     """Make the cache folder, unless it is there. Raises OSError, also if a link is in its place."""
     if os.path.islink(folder):

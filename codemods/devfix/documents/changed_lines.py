@@ -6,8 +6,7 @@ import os
 import re
 import subprocess
 
-_FILE = re.compile(rb"^\+\+\+ (.*?)\t?\n?$")
-_HUNK = re.compile(rb"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")
+_HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false")
 _WORD = re.compile(r"[\w./@^~:{}+-]+")
 
@@ -34,22 +33,25 @@ def changed_lines(revision: str) -> dict[str, tuple[tuple[int, int], ...]]:
 
 def _ranges(patch: bytes) -> dict[str, tuple[tuple[int, int], ...]]:
     found: dict[str, tuple[tuple[int, int], ...]] = {}
-    path = ""
+    path, inside = "", 0
     for line in patch.split(b"\n"):
-        if line.startswith(b"+++ "):
-            match = _FILE.match(line)
-            path = _unquoted(match[1]) if match else ""
+        if inside and line[:1] in (b"+", b"-"):  # a line of a file, which may look like anything
+            inside -= 1
         elif match := _HUNK.match(line):
-            first, count = int(match[1]), int(match[2] or 1)
+            first, count = int(match[2]), int(match[3] or 1)
             # Where lines were only removed, the ones around the place have changed their meaning.
             lines = (first, first + count - 1) if count else (first, first + 1)
             found[path] = (*found.get(path, ()), lines)
+            inside = int(match[1] or 1) + count
+        elif line.startswith(b"+++ "):
+            path = _unquoted(line[4:].rstrip(b"\t"))
     return found
 
 
 def _unquoted(name: bytes) -> str:
+    """A name as git writes it: one with odd characters stands in quotes, with C escapes."""
     if name.startswith(b'"') and name.endswith(b'"'):
-        name = name[1:-1].decode("latin-1").encode("latin-1").decode("unicode_escape").encode("latin-1")
+        name = name[1:-1].decode("unicode_escape").encode("latin-1")
     return os.fsdecode(name)
 
 

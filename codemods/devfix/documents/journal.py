@@ -3,12 +3,16 @@
 A journal is a folder of the cache: `manifest.json` names each file with the SHA-256 of its bytes before and
 after, and a file named after the former has the bytes themselves. It is complete before the first file is
 replaced, so that what a killed apply has written can be undone as well.
+
+A cache folder may come with somebody's repository. So nothing outside of the folder that it is in is ever
+restored, nothing is followed or removed through links, and only the user may read the copies.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Sequence
@@ -21,6 +25,8 @@ from devfix.documents.replace import replace_files
 
 KEPT = 20  # journals; older ones are removed
 _MANIFEST = "manifest.json"
+_NAME = re.compile(r"\d{8}-\d{6}-\d{3}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _VERSION = 1
 
 
@@ -49,12 +55,15 @@ class Journal:
 def record(cache: str, files: Sequence[tuple[str, bytes | None, bytes]]) -> None:
     """Note down what is about to be replaced: (path, bytes before or None, bytes after).
 
-    Raises DocumentError; then nothing may be relied on, and nothing was replaced yet.
+    The paths are in the folder that the cache folder is in. Raises DocumentError; then nothing may be
+    relied on, and nothing was replaced yet.
     """
     try:
         make(cache)
         top = os.path.join(cache, "journal")
-        os.makedirs(top, exist_ok=True)
+        if os.path.islink(top):
+            raise OSError(f"{top} is a link")
+        os.makedirs(top, mode=0o700, exist_ok=True)
         folder = _new_folder(top)
         entries = []
         for path, before, after in files:
@@ -64,10 +73,19 @@ def record(cache: str, files: Sequence[tuple[str, bytes | None, bytes]]) -> None
             entries.append({"path": os.path.realpath(path), "before": digest, "after": digest_of(after)})
         manifest = json.dumps({"version": _VERSION, "files": entries}, indent=1)
         _write(os.path.join(folder, _MANIFEST), manifest.encode("utf-8", "surrogateescape"))
-        for name in sorted(os.listdir(top))[:-KEPT]:
+        for name in _journals(top)[:-KEPT]:
             shutil.rmtree(os.path.join(top, name), ignore_errors=True)
     except OSError as error:
         raise DocumentError("write", f"no journal can be kept in {cache}: {reason(error)}") from error
+
+
+def _journals(top: str) -> list[str]:
+    """The names of the journals in a folder, oldest first."""
+    return sorted(
+        name
+        for name in os.listdir(top)
+        if _NAME.fullmatch(name) and not os.path.islink(os.path.join(top, name))
+    )
 
 
 def _new_folder(top: str) -> str:
@@ -75,7 +93,7 @@ def _new_folder(top: str) -> str:
     for number in range(1000):
         folder = os.path.join(top, f"{stamp}-{number:03}")
         with suppress(FileExistsError):
-            os.mkdir(folder)
+            os.mkdir(folder, 0o700)
             return folder
     raise OSError("too many applies in one second")
 
@@ -91,7 +109,7 @@ def last(cache: str) -> Journal | None:
     """The newest journal, or None if there is none. Raises DocumentError if it cannot be read."""
     top = os.path.join(cache, "journal")
     with suppress(OSError):
-        for name in sorted(os.listdir(top), reverse=True):
+        for name in reversed(_journals(top)):
             folder = os.path.join(top, name)
             if os.path.isfile(os.path.join(folder, _MANIFEST)):
                 return _read(folder)
@@ -103,6 +121,9 @@ def _read(folder: str) -> Journal:
     try:
         found = json.loads(data.decode("utf-8", "surrogateescape"))
         entries = tuple(Entry(str(e["path"]), str(e["before"]), str(e["after"])) for e in found["files"])
+        for entry in entries:
+            if entry.before and not _DIGEST.fullmatch(entry.before):
+                raise ValueError(f"{entry.before!r} is no digest")
     except (ValueError, KeyError, TypeError) as error:
         raise DocumentError(
             "read", f"the journal in {folder} is damaged ({error}); remove that folder"
@@ -137,6 +158,13 @@ def undo(journal: Journal) -> Undone:
 
 
 def _restore(journal: Journal, entry: Entry) -> None:
+    inside = os.path.realpath(os.path.join(journal.folder, *[os.pardir] * 3))  # what the cache folder is in
+    if os.path.realpath(entry.path) != entry.path or not entry.path.startswith(
+        inside.rstrip(os.sep) + os.sep
+    ):
+        raise DocumentError(
+            "write", "is outside of the folder that the journal belongs to; it was left as it is"
+        )
     if not entry.before and not os.path.lexists(entry.path):
         return
     now = digest_of(read_bytes(entry.path))

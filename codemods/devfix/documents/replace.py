@@ -21,9 +21,13 @@ def replace_file(path: str, digest: str, data: bytes) -> None:
 def write_new(path: str, data: bytes, *, folder: bool = False) -> None:
     """Write a file that a user named, whole or not at all, whatever was there; with `folder` its folder, too.
 
-    Raises DocumentError.
+    What is no file, such as /dev/stdout or a pipe, is written to. Raises DocumentError.
     """
     with _naming(path):
+        if os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path):
+            with open(path, "wb") as stream:
+                stream.write(data)
+            return
         target = os.path.realpath(path)
         if folder:
             os.makedirs(os.path.dirname(target), exist_ok=True)

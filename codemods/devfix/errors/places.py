@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from devfix.documents import Document, DocumentError, document_of, read_bytes
 from devfix.errors.tracebacks import Frame
+from devfix.source import lines_of
 
 _LIBRARIES = (
     "/site-packages/",
@@ -75,7 +76,7 @@ def _at(frame: Frame, path: str) -> Located | None:
         document = document_of(path, read_bytes(path))
     except DocumentError:
         return None
-    lines = document.text.splitlines()
+    lines = lines_of(document.text)
     at = _line_of(frame.code, frame.line, lines)
     if at:
         return Located(frame, document, at, True)
@@ -90,7 +91,7 @@ def _in_cell(frame: Frame, files: Sequence[str]) -> Located | None:
                 document = document_of(path, read_bytes(path))
             except DocumentError:
                 continue
-            at = _line_of(frame.code, 0, document.text.splitlines())
+            at = _line_of(frame.code, 0, lines_of(document.text))
             if at:
                 return Located(frame, document, at, True)
     return None

@@ -16,6 +16,7 @@ from devfix.errors.values import under
 from devfix.findings import Safety
 from devfix.lsp import translate
 from devfix.report import PlacedFinding
+from devfix.source import lines_of
 from devfix.work import Task
 
 FIX_ALL = "source.fixAll.devfix"
@@ -82,7 +83,7 @@ def make() -> LanguageServer:
         document = _document(ls, params.text_document.uri)
         if document is None:
             return None
-        lines = translate.lines_of(document.text)
+        lines = lines_of(document.text)
         column = translate.column(lines, params.position)
         try:
             known = under(document, params.position.line + 1, column)
@@ -112,7 +113,7 @@ def _look(ls: LanguageServer, state: _State, uri: str) -> None:
     result = task.document(document)
     if result.error is not None:
         return
-    lines = translate.lines_of(document.text)
+    lines = lines_of(document.text)
     shown = [translate.diagnostic(uri, lines, finding, _reader(ls)) for finding in result.findings]
     state.known[uri] = _Known(lines, result.findings, shown)
     ls.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri=uri, diagnostics=shown))
@@ -121,7 +122,7 @@ def _look(ls: LanguageServer, state: _State, uri: str) -> None:
 def _quick_fixes(ls: LanguageServer, state: _State, uri: str, where: types.Range) -> list[types.CodeAction]:
     known = state.known.get(uri)
     document = _document(ls, uri)
-    if known is None or document is None or translate.lines_of(document.text) != known.lines:
+    if known is None or document is None or lines_of(document.text) != known.lines:
         return []  # the edits are those of another text
     found = []
     for finding, shown in zip(known.findings, known.diagnostics, strict=True):
@@ -142,7 +143,7 @@ def _fix_all(ls: LanguageServer, uri: str) -> list[types.CodeAction]:
     if not result.changed:
         return []
     text = result.after.decode("utf-8")
-    edit = types.TextEdit(translate.whole(translate.lines_of(document.text)), text)
+    edit = types.TextEdit(translate.whole(lines_of(document.text)), text)
     title = "devfix: make all safe repairs"
     return [types.CodeAction(title=title, kind=FIX_ALL, edit=types.WorkspaceEdit(changes={uri: [edit]}))]
 
@@ -178,8 +179,8 @@ class _reader:
     def __call__(self, path: str) -> list[str]:
         uri = translate.path_uri(path)
         if uri in self.ls.workspace.text_documents:
-            return translate.lines_of(str(self.ls.workspace.text_documents[uri].source))
+            return lines_of(str(self.ls.workspace.text_documents[uri].source))
         try:
-            return translate.lines_of(document_of(path, read_bytes(path)).text)
+            return lines_of(document_of(path, read_bytes(path)).text)
         except DocumentError:
             return []

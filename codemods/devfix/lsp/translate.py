@@ -7,7 +7,6 @@ in characters.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 
 from lsprotocol import types
@@ -17,13 +16,7 @@ from devfix.findings import Safety
 from devfix.report import Place, PlacedEdit, PlacedFinding
 
 SOURCE = "devfix"
-_NEWLINE = re.compile(r"\r\n|\n|\r")
 Lines = Sequence[str]
-
-
-def lines_of(text: str) -> list[str]:
-    """The lines of a document, as the protocol and devfix both see them: form feeds end none."""
-    return _NEWLINE.split(text)
 
 
 def position(lines: Lines, line: int, column: int) -> types.Position:

@@ -12,7 +12,7 @@ from devfix.documents.yaml import YamlError
 from devfix.findings import Finding, ReplaceText, TextEdit
 from devfix.recipes.inserting import doubt
 from devfix.recipes.recipe import Recipe
-from devfix.source import Source
+from devfix.source import Source, lines_of
 from devfix.trouble import Refused
 from devfix.work import Work
 
@@ -79,7 +79,7 @@ def unsuppressed(source: Source, findings: dict[Finding, None]) -> list[Finding]
     """The findings that no comment silences, on their line or on that of a related place."""
     if "devfix:" not in source.text:
         return list(findings)
-    lines = source.text.splitlines()
+    lines = lines_of(source.text)
 
     def silenced(finding: Finding) -> bool:
         spans = [finding.span, *(other.span for other in finding.related if not other.path)]
