@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from devfix.flow.events import Event, Scope, What
 from devfix.flow.lattice import UNKNOWN, Value
@@ -37,7 +37,7 @@ class Flow:
         """What `make` makes of the source; several codemods want the same."""
         if make not in self._once:
             self._once[make] = make(self.source)
-        return self._once[make]  # type: ignore[return-value]
+        return cast(Made, self._once[make])  # kept under the very function that made it
 
     def release(self) -> None:
         """Forget everything: it refers to itself in circles, which only a garbage collection would free."""

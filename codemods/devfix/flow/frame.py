@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from devfix.flow import frameworks, torch_api
 from devfix.flow.events import Event, Named, Scope, What
@@ -98,8 +98,8 @@ class Frame(ABC):
 
     # --- events --------------------------------------------------------------------------
 
-    def emit(self, what: What, node: ast.expr, value: Value, path: str = "", **more: object) -> Event:
-        event = Event(what, node, self.statement, self.scope, value, path, **more)  # type: ignore[arg-type]
+    def emit(self, what: What, node: ast.expr, value: Value, path: str = "", **more: Any) -> Event:
+        event = Event(what, node, self.statement, self.scope, value, path, **more)
         event.order = len(self.scope.events)
         self.scope.events.append(event)
         return event

@@ -155,9 +155,9 @@ class Follower:
                 self._bound(one.value if isinstance(one, ast.Starred) else one, at, depth)
         elif isinstance(target, ast.Name):
             self._found.names.append(target.id)
-            scope = function_around(source, target) or source.tree
+            scope: ast.AST = function_around(source, target) or source.tree
             if isinstance(at, ast.comprehension):
-                scope = source.parents[at]  # type: ignore[assignment]
+                scope = source.parents[at]
             self._reads(scope, target.id, target, depth)
         elif isinstance(target, ast.Attribute):
             path = path_of(target)

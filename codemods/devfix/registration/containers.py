@@ -217,10 +217,9 @@ class Containers:
         for node in self.source.walk():
             if not isinstance(node, ast.Attribute) or node.attr != name or not isinstance(node.ctx, ast.Load):
                 continue
-            method = self.source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
-            inside = method is not None and method in owner.methods.values()
-            mine = inside and isinstance(node.value, ast.Name) and node.value.id == self_name(method)  # type: ignore
-            if not mine:
+            around = self.source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
+            method = next((one for one in owner.methods.values() if one is around), None)
+            if method is None or not isinstance(node.value, ast.Name) or node.value.id != self_name(method):
                 if self.source.enclosing(node, ast.ClassDef) in {o.node for o in self.classes.values()}:
                     continue  # of another class, by the same name
                 parent = self.source.parents[node]
@@ -234,7 +233,7 @@ class Containers:
             if use == "registers":
                 return None
             allowed = allowed and use != "other"
-            if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and not owner.builds(method):
+            if not owner.builds(method):
                 run = self._calls(node, method)
                 if run == "handled":
                     return None

@@ -246,7 +246,8 @@ class Maker(TorchMaker):
         if binding.form == "unpack":
             parent = self.source.parents.get(binding.target)
             if isinstance(parent, (ast.Tuple, ast.List)):
-                return self._item(made, parent.elts.index(binding.target))  # type: ignore[arg-type]
+                places = [at for at, one in enumerate(parent.elts) if one is binding.target]
+                return self._item(made, places[0])
         return made
 
     def _appended(self, name: str, frame: Frame) -> tuple[Made, ...]:

@@ -19,6 +19,7 @@ _TAIL = re.compile(r"[ \t\f]*(?:;[ \t\f]*)?(#[^\r\n]*)?")
 _CELL = re.compile(
     r"#\s*(%%|<codecell>|In\s*\[|region\b|endregion\b|fmt:|isort:|yapf:|pylint:|ruff:|devfix:|!)"
 )
+_PLACED = (ast.stmt, ast.expr, ast.excepthandler, ast.pattern, ast.arg, ast.keyword, ast.alias)
 _GROUPING = frozenset("=,([{:;+-*/%@&|^~<>!")
 _KEYWORDS = frozenset(keyword.kwlist) - {"None", "True", "False"}
 _FSTRING_START = {getattr(tokenize, name, -1) for name in ("FSTRING_START", "TSTRING_START")} - {-1}
@@ -176,12 +177,11 @@ class Layout:
             if isinstance(node, ast.JoinedStr) or type(node).__name__ == "TemplateStr":
                 continue
             for child in ast.iter_child_nodes(node):
-                lineno = getattr(child, "lineno", None)
-                if lineno is not None:
-                    begin = (lineno, child.col_offset)  # type: ignore[attr-defined]
+                if isinstance(child, _PLACED):
+                    begin = (child.lineno, child.col_offset)
                     if decorators := getattr(child, "decorator_list", None):
                         begin = (decorators[0].lineno - 1, 0)
-                    if begin > low or (child.end_lineno, child.end_col_offset) < high:  # type: ignore[attr-defined]
+                    if begin > low or (child.end_lineno or 0, child.end_col_offset or 0) < high:
                         continue
                 todo.append(child)
 

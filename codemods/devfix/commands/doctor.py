@@ -1,0 +1,31 @@
+"""`devfix doctor`: is everything in order here?"""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.argument("path", default=".", type=click.Path(exists=True), metavar="[PATH]")
+@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", help="How to print it.")
+@click.option("--torch/--no-torch", "torch", default=True, help="Start torch and run programs (default), or not.")
+def doctor(path: str, format_: str, torch: bool) -> int:
+    """Examine devfix, its libraries, torch, the simulator and the settings in force for PATH.
+
+    At the end a known bug is found, repaired and, with torch, run before and after. Nothing is written.
+    Exit code: 0 all is well, or only something optional is missing; 1 devfix works, but not all of it;
+    2 devfix cannot be relied on here.
+    """
+    from devfix.doctor import examine
+    from devfix.doctor.health import document, text
+    from devfix.review.text import printable
+
+    health = examine(path, torch=torch)
+    if format_ == "json":
+        import json
+
+        click.echo(json.dumps(document(health), indent=2))
+    else:
+        for line in text(health):
+            click.echo(printable(line))
+    return health.exit_code

@@ -1,0 +1,122 @@
+"""The cache folder, and which settings are in force for a folder, each with where it comes from."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+
+from devfix import config
+from devfix.doctor.health import Line, Status, shown
+from devfix.documents import DocumentError, read_bytes
+from devfix.documents.cache import cache_folder
+
+_MOST = 20_000  # entries of the cache folder that are counted
+_VARIABLES = ("DEVFIX_SIMULATE", "NO_COLOR", "VIRTUAL_ENV")
+_TABLE = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]+")
+_KEY = re.compile(r"\s*([\w\"'.-]+?)\s*=")
+
+
+def files(folder: str) -> Iterator[Line]:
+    """The folder that devfix keeps its own things in."""
+    start = folder if os.path.isdir(folder) else os.path.dirname(folder) or os.curdir
+    cache = cache_folder(start)
+    if os.path.islink(cache):
+        yield Line("cache", shown(cache), Status.PROBLEM, "a link is in its place; devfix does not follow it")
+        return
+    if not os.path.isdir(cache):
+        above = os.path.dirname(cache)
+        good = os.access(above, os.W_OK | os.X_OK)
+        advice = "" if good else "its place cannot be written to: apply keeps no journal, and undo cannot work"
+        yield Line("cache", f"{shown(cache)}, not made yet", Status.OK if good else Status.PROBLEM, advice)
+        return
+    count, size = _size(cache)
+    many = "more than " if count >= _MOST else ""
+    good = os.access(cache, os.W_OK | os.X_OK)
+    yield Line(
+        "cache",
+        f"{shown(cache)}, {many}{count} file{'' if count == 1 else 's'}, {size / 1e6:.1f} MB",
+        Status.OK if good else Status.PROBLEM,
+        "" if good else "it cannot be written to; make it yours, or delete it",
+    )
+
+
+def _size(folder: str) -> tuple[int, int]:
+    count = size = 0
+    for above, _, names in os.walk(folder):
+        for name in names:
+            count += 1
+            try:
+                size += os.lstat(os.path.join(above, name)).st_size
+            except OSError:
+                continue
+            if count >= _MOST:
+                return count, size
+    return count, size
+
+
+def in_force(folder: str) -> Iterator[Line]:
+    """Every setting, its value, and the line that it comes from."""
+    try:
+        settings = config.load(folder)
+        codemods = config.choose(settings)
+    except config.ConfigError as error:
+        yield Line("settings", str(error), Status.FAILURE, "devfix stops at this; mend the file")
+        return
+    where = _places(settings.file) if settings.file else {}
+    if settings.file:
+        yield Line("file", shown(settings.file))
+    else:
+        yield Line("file", "no pyproject.toml with [tool.devfix] at or above the path", Status.NOTE)
+    for field in fields(settings):
+        if field.name in ("base", "file", "options"):
+            continue
+        key = field.name.replace("_", "-")
+        value = _value(getattr(settings, field.name))
+        if key == "codemods" and not settings.codemods:
+            value = "those that are on by default"
+        yield Line(key, f"{value}  ({_origin(where, settings.file, key)})")
+    for option in settings.options:
+        origin = _origin(where, settings.file, f"options.{option.codemod}.{option.name}")
+        yield Line(f"option {option.codemod}.{option.name}", f"{_value(option.value)}  ({origin})")
+    yield Line("codemods that run", ", ".join(codemod.id for codemod in codemods) or "none")
+    for name in _VARIABLES:
+        if name in os.environ:
+            yield Line(name, f"{shown(os.environ[name])}  (environment)")
+
+
+def _origin(where: dict[str, int], file: str, key: str) -> str:
+    if key not in where:
+        return "default"
+    line = f":{where[key]}" if where[key] else ""
+    return f"{os.path.basename(file)}{line}"
+
+
+def _places(file: str) -> dict[str, int]:
+    """The line of each key below `[tool.devfix]`, as dotted names; good enough to point at it."""
+    try:
+        text = read_bytes(file).decode("utf-8", "replace")
+    except DocumentError:
+        return {}
+    found: dict[str, int] = {}
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        head = _TABLE.match(line)
+        if head is not None:
+            table = head[1].replace('"', "").replace("'", "").replace(" ", "")
+            continue
+        key = _KEY.match(line)
+        if key is not None:
+            whole = ".".join(filter(None, (table, key[1].strip("\"'"))))
+            if whole.startswith("tool.devfix."):
+                found.setdefault(whole.removeprefix("tool.devfix."), number)
+    return found
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (tuple, list)):
+        return ", ".join(map(str, value)) or "none"
+    return shown(str(value)) if value not in ("", 0) else ("0: one per core" if value == 0 else "not set")
