@@ -1,20 +1,23 @@
 """The command line: arguments -> engine -> renderer -> exit code.
 
 Exit codes: 0 nothing to do; 1 findings (`check`) or changes (`diff`, `apply`); 2 something could
-not be done, whatever else was; 130 interrupted.
+not be done, whatever else was; 130 interrupted, 143 terminated, 141 the output's reader is gone.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
 
 from devfix import __version__, commands
 from devfix.commands.running import complain
+from devfix.signals import exit_code, handled
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8
     try:
         code = group.main(args=arguments, prog_name="devfix", standalone_mode=False)
-        if not sys.stdout.closed:  # the language server closes it
+        if sys.stdout is not None and not sys.stdout.closed:  # the language server closes it
             sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as error:
@@ -38,18 +41,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         complain(error.format_message())
         return 2
-    except (KeyboardInterrupt, click.Abort):
-        complain("interrupted; nothing was written")
-        return 130
+    except (KeyboardInterrupt, click.Abort) as error:
+        complain(f"interrupted; {error.__cause__ or error or 'nothing was written'}")
+        return exit_code()
     except BrokenPipeError:  # `devfix check | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 141
-    except Exception:  # outside of any file; Python would exit with 1, which means "findings"
-        import traceback
-
-        traceback.print_exc()
-        complain("this is devfix's own bug, please report it with the lines above")
+    except OSError as error:
+        if error.filename is not None or error.errno not in _FULL:
+            return _bug()
+        _drop_output()
+        complain(f"the output could not be written: {error.strerror}")
         return 2
+    except Exception:
+        return _bug()
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
+
+def _bug() -> int:
+    """What went wrong outside of any file; Python would exit with 1, which means "findings"."""
+    import traceback
+
+    traceback.print_exc()
+    complain("this is devfix's own bug, please report it with the lines above")
+    return 2
+
+
+def _drop_output() -> None:
+    """What is still to come goes nowhere, also what Python writes at its end."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Group(click.Group):
@@ -79,9 +102,12 @@ class _Group(click.Group):
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="devfix %(version)s")
-def group() -> None:
+@click.pass_context
+def group(ctx: click.Context) -> None:
     """Find and repair device bugs in PyTorch programs.
 
     Your files are written by `devfix apply` and `devfix undo` only, and your code is run by `devfix run`,
     `devfix smoke` and `devfix apply --smoke` only.
     """
+    if ctx.invoked_subcommand in ("check", "diff", "apply", "undo"):
+        ctx.with_resource(handled())

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from devfix.findings import Edit, Finding, Fix, Related, Safety, Span
 
@@ -55,6 +55,12 @@ class Codemod(ABC):
     examples: ClassVar[tuple[Example, ...]]
     default: ClassVar[bool] = True
     recipes: ClassVar[bool] = False  # does it look at HyperPyYAML recipes (as well)?
+    # It rewrites a file once, all or nothing, and may drop comments: a codemod of another tool.
+    once: ClassVar[bool] = False
+    # Where the class was loaded from, a `devfix.own.loading.Origin`; None: it is devfix's own.
+    origin: ClassVar[Any] = None
+    # From which safety its fixes are applied; None: as the run says. Set on an object, not a class.
+    level: ClassVar[Safety | None] = None
 
     @abstractmethod
     def check(self, flow: Flow) -> Iterator[Finding]:
@@ -86,6 +92,30 @@ class Codemod(ABC):
         fix = Fix(title, edits, safety) if edits else None
         return Finding(self.id, span, message, fix, related)
 
+    @classmethod
+    def from_options(cls, options: Mapping[str, object]) -> Codemod | None:
+        """The codemod with its options; None: they are its fields, as `devfix.config.make` sets them."""
+        return None
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with whatever may change its findings: its code, its options, or devfix itself."""
+        import hashlib
+
+        from devfix import __version__
+
+        code = self.origin.digest if self.origin is not None else __version__
+        parts = (type(self).__qualname__, self.id, code, repr(sorted(vars(self).items())))
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """A class that was loaded from a file is loaded once more where the object is sent to."""
+        if self.origin is None:
+            return super().__reduce_ex__(protocol)
+        from devfix.own.loading import restored
+
+        return restored, (self.origin, self.id, dict(vars(self)))
+
 
 @dataclass(frozen=True)
 class RecipeCodemod(Codemod):
@@ -106,7 +136,7 @@ def wanting(codemods: Sequence[Codemod], text: str) -> tuple[Codemod, ...]:
     known: dict[str, bool] = {}
     found = []
     for codemod in codemods:
-        for group in sorted(codemod.words, key=len):  # most files lack `torch`; long lists come last
+        for group in _least(codemod.words):
             for word in group:
                 here = known.get(word)
                 if here is None:
@@ -118,6 +148,19 @@ def wanting(codemods: Sequence[Codemod], text: str) -> tuple[Codemod, ...]:
         else:
             found.append(codemod)
     return tuple(found)
+
+
+@cache
+def _least(words: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+    """The same groups with as little to look for as possible; most files lack `torch`, long lists come last.
+
+    Who has a word has those that are in it, so of `arange(` and `range(` only the second is looked for.
+    """
+    least = (
+        tuple(word for word in group if not any(other != word and other in word for other in group))
+        for group in words
+    )
+    return tuple(sorted((tuple(sorted(group, key=len)) for group in least), key=len))
 
 
 class Registry(Mapping[str, type[Codemod]]):

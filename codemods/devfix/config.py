@@ -14,7 +14,9 @@ project-root = "."                 # whose files see each other, relative to thi
 check = "all"
 ```
 
-Nothing in here can name code to load: the analysed repository may be anybody's.
+Nothing in a repository's settings can name code to load: it may be anybody's. The user's own settings
+(`config.toml` in the folder `devfix` of $XDG_CONFIG_HOME, or of ~/.config) and a file that is named by
+`--config` can, as `own-codemods`; they have the same keys, without the `[tool.devfix]` above them.
 """
 
 from __future__ import annotations
@@ -63,46 +65,82 @@ class Config:
     options: tuple[Option, ...] = ()
     base: str = ""  # folder that `include` and `exclude` are relative to
     file: str = ""  # where the settings come from, if from a file
+    own_codemods: tuple[str, ...] = ()  # code to load; never from a repository's settings
 
 
-def load(start: str) -> Config:
+def user_file() -> str:
+    """Where the user's own settings are, if there are any."""
+    home = os.path.expanduser("~")
+    if sys.platform == "win32":
+        base = os.environ.get("APPDATA") or os.path.join(home, "AppData", "Roaming")
+    else:
+        base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    return os.path.join(base, "devfix", "config.toml")
+
+
+def load(start: str, file: str = "") -> Config:
     """The settings of the nearest pyproject.toml at or above `start` (a file or a folder).
 
-    Without a file or without its `[tool.devfix]`: the defaults. Raises ConfigError.
+    What it does not say, the user's own settings say, and then the defaults. With `file`, the settings
+    of that file alone. Raises ConfigError. What the user's own settings name as codemods is loaded.
     """
+    if file:
+        return _read(file, trusted=True)
+    mine = user_file()
+    base = _read(mine, trusted=True) if os.path.isfile(mine) else None
+    found = _nearest(start)
+    return found if base is None else _over(base, found)
+
+
+def _over(base: Config, found: Config) -> Config:
+    """The settings of a repository over those of the user."""
+    changes: dict[str, Any] = {"options": (*base.options, *found.options)}
+    for name in ("codemods", "exclude_codemods", "unsafe", "jobs", "project"):
+        if getattr(found, name) == getattr(Config, name):
+            changes[name] = getattr(base, name)
+    return dataclasses.replace(found, **changes, own_codemods=base.own_codemods)
+
+
+def _nearest(start: str) -> Config:
     folder = os.path.abspath(start)
     if not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     while True:
         path = os.path.join(folder, FILE)
         if os.path.isfile(path):
-            return _read(path)
+            return _read(path, trusted=False)
         parent = os.path.dirname(folder)
         if parent == folder:
             return Config()
         folder = parent
 
 
-def _read(path: str) -> Config:
+def _read(path: str, trusted: bool) -> Config:
     try:
         data = read_bytes(path)
     except DocumentError as error:
         raise ConfigError(f"{_shown(path)}: {error}") from error
-    if b"devfix" not in data:  # somebody else's file: whether it is good TOML is not our business
+    whole = trusted and os.path.basename(path) != FILE  # all of it is devfix's
+    if not whole and b"devfix" not in data:  # somebody else's file: whether it is good TOML is not our business
         return Config()
     toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         table = toml.loads(data.decode("utf-8"))
     except (toml.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{_shown(path)}: is not valid TOML: {error}") from error
+    if whole:
+        return parse(table, path, trusted=True)
     tool = table.get("tool", {})
     if not isinstance(tool, dict) or "devfix" not in tool:
         return Config()
-    return parse(tool["devfix"], path)
+    return parse(tool["devfix"], path, trusted)
 
 
-def parse(table: object, path: str) -> Config:
-    """`[tool.devfix]` of the file `path` as Config; raises ConfigError."""
+def parse(table: object, path: str, trusted: bool = False) -> Config:
+    """`[tool.devfix]` of the file `path` as Config; raises ConfigError.
+
+    Only with `trusted` may it name code, which is loaded then.
+    """
     where = f"{_shown(path)}: tool.devfix"
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table")
@@ -133,6 +171,8 @@ def parse(table: object, path: str) -> Config:
             if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
                 raise ConfigError(f"{where}.{key}: must be a list of texts, not {value!r}")
             values[key] = tuple(value)
+            if "codemods" in key:
+                values[key] = _named(values[key], key, path, where, trusted)
     config = Config(
         **{key.replace("-", "_"): value for key, value in values.items()},
         base=os.path.dirname(path),
@@ -143,6 +183,22 @@ def parse(table: object, path: str) -> Config:
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
     return config
+
+
+def _named(specs: tuple[str, ...], key: str, path: str, where: str, trusted: bool) -> tuple[str, ...]:
+    """The ids of codemods; code is loaded where it may be."""
+    from devfix.own.known import is_code, named
+
+    code = [spec for spec in specs if is_code(spec) or key == "own-codemods"]
+    if code and not trusted:
+        raise ConfigError(
+            f"{where}.{key}: {code[0]!r} would run code, and the settings of a repository may not do that; "
+            f"name it on the command line (--codemod) or in your own settings ({user_file()})"
+        )
+    try:
+        return named(specs, os.path.dirname(os.path.abspath(path))) if code else specs
+    except ConfigError as error:
+        raise ConfigError(f"{where}.{key}: {error}") from error
 
 
 def _options(value: object, where: str) -> Iterable[Option]:
@@ -170,12 +226,12 @@ def parse_option(text: str) -> Option:
 def choose(config: Config, known: Mapping[str, type[Codemod]] | None = None) -> tuple[Codemod, ...]:
     """The codemods of a run, with their options set; raises ConfigError."""
     if known is None:
-        from devfix.codemod import registry
+        from devfix.own.known import Known
 
-        known = registry()
+        known = Known()
     for codemod in (*config.codemods, *config.exclude_codemods, *(o.codemod for o in config.options)):
         find(codemod, known)
-    wanted = set(config.codemods) or {id for id, kind in known.items() if kind.default}
+    wanted = set(config.codemods) or set(by_default(known))
     wanted -= set(config.exclude_codemods)
     chosen = []
     for id in known:
@@ -185,6 +241,15 @@ def choose(config: Config, known: Mapping[str, type[Codemod]] | None = None) -> 
             if id in wanted:
                 chosen.append(made)
     return tuple(chosen)
+
+
+def by_default(known: Mapping[str, type[Codemod]]) -> Iterable[str]:
+    """The ids of the codemods that are on by default."""
+    from devfix.own.known import Known
+
+    if isinstance(known, Known):
+        return known.by_default()  # some may be broken
+    return [id for id, kind in known.items() if kind.default]
 
 
 def find(codemod: str, known: Mapping[str, type[Codemod]]) -> type[Codemod]:
@@ -199,6 +264,9 @@ def make(kind: type[Codemod], options: Mapping[str, object]) -> Codemod:
 
     A hyphen in an option's name stands for the underscore of the field.
     """
+    made = kind.from_options(options)
+    if made is not None:
+        return made
     if not options:
         return kind()
     fields = option_types(kind)

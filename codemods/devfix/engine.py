@@ -125,7 +125,7 @@ def _settled(found: Discovered, report: Report, task: Task, may_change: Callable
         around = task.around and task.around.anew()  # the texts that are read are others each time
         return replace(task, around=around).document(document, begin)
 
-    results = settle(report.results, task.level, again, may_change)
+    results = settle(report.results, task.applies, again, may_change)
     return _report(found, [_Chunk(results, report.files_read)], task.level)
 
 
@@ -137,6 +137,7 @@ def _lost(path: str, why: str) -> _Chunk:
 def _report(found: Discovered, chunks: Sequence[_Chunk], level: Safety) -> Report:
     results = tuple(result for chunk in chunks for result in chunk.results)
     errors = [*found.errors, *(result.error for result in results if result.error is not None)]
+    errors += [trouble for result in results for trouble in result.troubles]
     skipped = [
         *found.skipped,
         *(Skipped(result.path, result.skipped) for result in results if result.skipped),

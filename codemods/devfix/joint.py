@@ -112,13 +112,15 @@ class Begin:
 
 Again = Callable[[Document, Begin], FileResult]
 Allowed = Callable[[str], bool]
+Applies = Callable[[str, Safety], bool]
 
 
 def settle(
-    results: Sequence[FileResult], level: Safety, again: Again, allowed: Allowed = lambda path: True
+    results: Sequence[FileResult], applies: Applies, again: Again, allowed: Allowed = lambda path: True
 ) -> tuple[FileResult, ...]:
     """The results with the fixes made that span files, sorted by path.
 
+    `applies` says of a codemod and a safety if such a fix is wanted.
     `again` processes a document once more from the text that it is given. A fix is left out, and its
     finding remains, where it wants a file that is not `allowed`, contradicts another fix, or makes of
     one of its files something that cannot be processed; that file then has an error that says so.
@@ -126,7 +128,7 @@ def settle(
     banned: set[Joint] = set()
     errors: dict[str, FileError] = {}
     while True:
-        work = _Settling(results, level, allowed, banned)
+        work = _Settling(results, applies, allowed, banned)
         failed = _settled(work, again)
         if failed is None:
             return work.results(errors)
@@ -162,11 +164,11 @@ class _Failed(Exception):
 
 class _Settling:
     def __init__(
-        self, results: Sequence[FileResult], level: Safety, allowed: Allowed, banned: set[Joint]
+        self, results: Sequence[FileResult], applies: Applies, allowed: Allowed, banned: set[Joint]
     ) -> None:
         self.found = {os.path.abspath(result.path): result for result in results}
         self.first = dict(self.found)
-        self.level, self.allowed, self.banned = level, allowed, banned
+        self.applies, self.allowed, self.banned = applies, allowed, banned
         self.chosen: list[tuple[Joint, list[str]]] = []
         self.documents: dict[str, Document] = {}
         self.begins: dict[str, Begin] = {}
@@ -190,7 +192,7 @@ class _Settling:
         for _, result in sorted(self.found.items()):
             if result.error is None:
                 for joint in result.joint:
-                    if joint.safety >= self.level and joint not in self.banned:
+                    if self.applies(joint.codemod, joint.safety) and joint not in self.banned:
                         yield joint
 
     def _fits(self, joint: Joint, keys: list[str], taken: dict[str, list[tuple[TextEdit, ...]]]) -> bool:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from devfix import signals
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
 SERIAL = 50  # so few files are done before a pool of processes has started
 CHUNK = 16
+BIG = 2_000_000  # bytes: a file that gets a process of its own, since its tree may not fit into memory
+MEMORY = 4 << 30  # bytes that a worker may take
 GARBAGE = 1_000_000  # objects more than after the last collection: some 100 MB
 
 Result = TypeVar("Result")
@@ -37,48 +44,99 @@ def spread(
 ) -> Iterator[Result]:
     """What `task` says of each chunk of `paths`, in order.
 
-    With `jobs=1` or few paths in this process, else in `jobs` of them (0: one per core), and then
-    `lost(path, why)` stands in for a path that takes longer than `seconds` or kills its process.
+    With `jobs=1` or few paths in this process, else in `jobs` of them (0: one per core); big files always in
+    one of their own. `lost(path, why)` stands in for a path that takes longer than `seconds`, takes more than
+    `MEMORY` or kills its process. (In this process only Python's own code can be stopped.)
     """
-    chunks = [tuple(paths[at : at + CHUNK]) for at in range(0, len(paths), CHUNK)]
     jobs = jobs or cores()
     if jobs > 1 and len(paths) >= SERIAL:
-        yield from _pool(task, chunks, lost, jobs, seconds)
+        chunks = [tuple(paths[at : at + CHUNK]) for at in range(0, len(paths), CHUNK)]
+        with _Pool(task, lost, jobs, seconds) as pool:
+            yield from pool.results(chunks)
         return
     with _no_gc():
-        for chunk in chunks:
-            yield task(chunk)
+        for path in paths:
+            if _is_big(path):
+                with _Pool(task, lost, 1, seconds) as pool:
+                    yield from pool.results([(path,)])
+                continue
+            try:
+                with limited(seconds):
+                    done = task((path,))
+            except TookTooLong as error:
+                done = lost(path, str(error))
+            yield done
             _tidy()
 
 
-def _pool(
-    task: Task[Result],
-    chunks: Sequence[tuple[str, ...]],
-    lost: Callable[[str, str], Result],
-    jobs: int,
-    seconds: float,
-) -> Iterator[Result]:
-    from pebble import ProcessPool
-
-    pool: Any = ProcessPool(max_workers=jobs, initializer=_start_worker)
-
-    def schedule(chunk: tuple[str, ...]) -> Future[Result]:
-        future: Future[Result] = pool.schedule(_in_worker, args=(task, chunk), timeout=seconds)
-        return future
-
+def _is_big(path: str) -> bool:
     try:
-        futures = [schedule(chunk) for chunk in chunks]
+        return os.stat(path).st_size > BIG
+    except (OSError, ValueError):
+        return False
+
+
+class TookTooLong(BaseException):
+    """Raised in the middle of whatever takes so long; nothing but `limited`'s caller is to catch it."""
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise TookTooLong after a time; where the system has no such alarm, and outside of the main thread, never."""
+    if (
+        not hasattr(signal, "setitimer")
+        or threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL
+    ):
+        yield
+        return
+
+    def late(number: int, frame: object) -> None:
+        raise TookTooLong(f"took longer than {seconds:g} s")
+
+    signal.signal(signal.SIGALRM, late)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+class _Pool(Generic[Result]):
+    """Worker processes."""
+
+    def __init__(
+        self, task: Task[Result], lost: Callable[[str, str], Result], jobs: int, seconds: float
+    ) -> None:
+        from pebble import ProcessPool
+
+        self.task, self.lost, self.seconds = task, lost, seconds
+        self.pool: Any = ProcessPool(max_workers=jobs, initializer=_start_worker, initargs=(os.getpid(),))
+
+    def __enter__(self) -> _Pool[Result]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.pool.stop()
+        self.pool.join()
+
+    def results(self, chunks: Sequence[tuple[str, ...]]) -> Iterator[Result]:
+        """Those of each chunk, in order."""
+        futures = [self._schedule(chunk) for chunk in chunks]
         for chunk, future in zip(chunks, futures, strict=True):
-            done = _wait(future, seconds)
+            done = _wait(future, self.seconds)
             if not isinstance(done, Lost):
                 yield done
                 continue
             for path in chunk:  # one of them is to blame; the others get their results
-                alone = _wait(schedule((path,)), seconds)
-                yield lost(path, alone.reason) if isinstance(alone, Lost) else alone
-    finally:
-        pool.stop()
-        pool.join()
+                if len(chunk) > 1:
+                    done = _wait(self._schedule((path,)), self.seconds)
+                yield self.lost(path, done.reason) if isinstance(done, Lost) else done
+
+    def _schedule(self, chunk: tuple[str, ...]) -> Future[Result]:
+        future: Future[Result] = self.pool.schedule(_in_worker, args=(self.task, chunk), timeout=self.seconds)
+        return future
 
 
 def _wait(future: Future[Result], seconds: float) -> Result | Lost:
@@ -94,10 +152,35 @@ def _wait(future: Future[Result], seconds: float) -> Result | Lost:
         return Lost(f"the process that worked on it died (exit code {error.exitcode})")
 
 
-def _start_worker() -> None:
+def _start_worker(parent: int) -> None:
+    signals.in_worker()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    with suppress(ImportError, OSError, ValueError):
+        import resource  # not on Windows
+
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        most = _virtual_memory() + MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (most if hard < 0 else min(most, hard), hard))
     # What is imported by now stays for good; what a file leaves behind goes chunk by chunk.
     gc.disable()
     gc.freeze()
+
+
+def _end_with(parent: int) -> None:
+    """A worker whose parent was killed works for nobody."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+def _virtual_memory() -> int:
+    """The bytes of address space that this process has already, as far as the system tells."""
+    from devfix.documents import DocumentError, read_bytes
+
+    try:
+        return int(read_bytes("/proc/self/statm").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (DocumentError, OSError, ValueError):
+        return 0
 
 
 def _in_worker(task: Task[Result], chunk: tuple[str, ...]) -> Result:

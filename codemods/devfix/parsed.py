@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from devfix.source import Source
 
-CHARACTERS = 1_500_000  # of the texts that are kept; their trees are about a hundred times as large
+CHARACTERS = 1_500_000
 
 _kept: OrderedDict[str, Source] = OrderedDict()
 _characters = 0

@@ -11,7 +11,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from devfix.findings import Finding, Span, TextEdit
-from devfix.report import Change, Place, PlacedEdit, PlacedFinding, PlacedFix, PlacedRelated, Scope
+from devfix.report import (
+    UNREAD,
+    Change,
+    FileResult,
+    Place,
+    PlacedEdit,
+    PlacedFinding,
+    PlacedFix,
+    PlacedRelated,
+    Scope,
+)
 from devfix.source import Source, children
 
 if TYPE_CHECKING:
@@ -143,6 +153,19 @@ def _back(offset: int, edits: tuple[TextEdit, ...], is_end: bool) -> int:
 
 
 _LINE = re.compile(r"\b(on )?line (\d+)")
+
+
+def result_in_notebook(result: FileResult, notebook: Notebook, more: tuple[PlacedFinding, ...]) -> FileResult:
+    """The result of a notebook's text in the lines of its file and cells, and with more findings."""
+    problems = "; ".join(notebook.problems)
+    return replace(
+        result,
+        findings=tuple(finding_in_notebook(finding, notebook) for finding in result.findings) + more,
+        remaining=tuple(finding_in_notebook(finding, notebook) for finding in result.remaining) + more,
+        changes=tuple(change_in_notebook(change, notebook) for change in result.changes),
+        scopes=(),
+        skipped=result.skipped or (f"{UNREAD}{problems}" if problems else ""),
+    )
 
 
 def finding_in_notebook(finding: PlacedFinding, notebook: Notebook) -> PlacedFinding:

@@ -180,6 +180,7 @@ class FileResult:
     unused: tuple[
         tuple[int, str], ...
     ] = ()  # suppressions that silence nothing: line, and id if it names one
+    troubles: tuple[FileError, ...] = ()  # what some codemods could not do; the rest was done
 
     @property
     def changed(self) -> bool:
@@ -197,7 +198,7 @@ class FileResult:
 
     @property
     def noteworthy(self) -> bool:
-        return bool(self.findings or self.error or self.changed or self.skipped or self.unused)
+        return bool(self.findings or self.error or self.changed or self.skipped or self.unused or self.troubles)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,14 @@ class Refused(Exception):
     """devfix refuses to change a file; the message says why."""
 
 
+class Blamed(Exception):
+    """Fixes of somebody's own codemods cannot be made in a file; the others can be made without them."""
+
+    def __init__(self, ids: tuple[str, ...], message: str) -> None:
+        super().__init__(message)
+        self.ids = ids
+
+
 def explained(error: Exception, stage: str) -> tuple[str, str]:
     """Stage and message for the user of whatever happened to one file."""
     if isinstance(error, DocumentError):

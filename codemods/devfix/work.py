@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from devfix.around import Around
@@ -14,14 +15,15 @@ from devfix.documents import RECIPES, Document, digest_of, document_of, read_byt
 from devfix.findings import Finding, Safety, TextEdit
 from devfix.parsed import parsed
 from devfix.place import back, git_lines, git_scopes, line_feeds, place_finding
-from devfix.report import UNREAD, Change, FileError, FileResult, Joint, PlacedFinding, Scope
+from devfix.report import Change, FileError, FileResult, Joint, PlacedFinding, Scope
 from devfix.selection import Selection
 from devfix.source import Source
 from devfix.suppress import MARK, skips_file, unsuppressed, unused
-from devfix.trouble import BUG, Refused, explained
+from devfix.trouble import BUG, Blamed, Refused, explained
 
 if TYPE_CHECKING:
     from devfix.documents.notebook import Notebook
+    from devfix.flow import Flow
     from devfix.joint import Begin
 
 PASSES = 10
@@ -40,6 +42,25 @@ class Task:
     repair: bool = True
     around: Around | None = None
     selection: Selection | None = None
+
+    def applies(self, codemod: str, safety: Safety) -> bool:
+        """Whether fixes of a codemod and a safety are applied."""
+        return safety >= self.levels.get(codemod, self.level)
+
+    @cached_property
+    def levels(self) -> dict[str, Safety]:
+        """The codemods that a recipe gives a level of their own."""
+        return {codemod.id: codemod.level for codemod in self.codemods if codemod.level is not None}
+
+    @cached_property
+    def once(self) -> frozenset[str]:
+        """The codemods whose fixes in a file belong together, and are made once."""
+        return frozenset(codemod.id for codemod in self.codemods if codemod.once)
+
+    @cached_property
+    def own(self) -> frozenset[str]:
+        """The codemods that are somebody's own."""
+        return frozenset(codemod.id for codemod in self.codemods if codemod.origin is not None)
 
     def file(self, path: str) -> FileResult:
         """The result of a file that is still to be read.
@@ -79,12 +100,17 @@ class Task:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # SyntaxWarnings of the analysed file are not ours
                 result = do(work)
+        except Blamed as blamed:
+            others = tuple(codemod for codemod in self.codemods if codemod.id not in blamed.ids)
+            result = replace(self, codemods=others)._guarded(path, do, kind)
+            work.troubles[""] = FileError(path, work.stage, str(blamed))
         except Exception as error:
             stage, message = explained(error, work.stage)
             result = FileResult(path, work.findings, error=FileError(path, stage, message))
         for source in work.sources:
             source.forget()  # it may be asked for by other files
-        return replace(result, seconds=time.perf_counter() - start)
+        troubles = (*work.troubles.values(), *result.troubles)
+        return replace(result, seconds=time.perf_counter() - start, troubles=troubles)
 
 
 def _work_of(path: str) -> type[Work]:
@@ -113,6 +139,9 @@ class Work:
     selected: set[tuple[str, int]] | None = None  # codemod and start, in the text as it was read
     asked: tuple[str, tuple[Codemod, ...]] = ("", ())  # a text, and which codemods want it
     sources: list[Source] = field(default_factory=list)
+    troubles: dict[str, FileError] = field(default_factory=dict)  # by codemod
+    done: set[str] = field(default_factory=set)  # codemods that rewrite a file once, and have
+    lossy: bool = False  # may the fixes at hand drop comments?
 
     def may_want(self, data: bytes) -> bool:
         """Has a notebook the words of a codemod at all? JSON writes them as Python does."""
@@ -128,7 +157,7 @@ class Work:
     def verify(self, before: str, edits: Sequence[TextEdit], after: str) -> None:
         from devfix.rewrite import verify
 
-        verify(before, edits, after)
+        verify(before, edits, after, comments_stay=not self.lossy)
 
     def document(self, document: Document) -> FileResult:
         """The result of one document; that of a notebook in the lines and cells of its file."""
@@ -136,20 +165,12 @@ class Work:
         if not document.path.endswith(".ipynb"):
             return result
         from devfix.documents.notebook import Notebook
-        from devfix.place import change_in_notebook, finding_in_notebook
+        from devfix.place import result_in_notebook
 
         assert isinstance(document, Notebook)
-        problems = "; ".join(document.problems)
-        more = self.in_recipes(document)
-        self.findings = tuple(finding_in_notebook(finding, document) for finding in result.findings) + more
-        return replace(
-            result,
-            findings=self.findings,
-            remaining=tuple(finding_in_notebook(finding, document) for finding in result.remaining) + more,
-            changes=tuple(change_in_notebook(change, document) for change in result.changes),
-            scopes=(),
-            skipped=result.skipped or (f"{UNREAD}{problems}" if problems else ""),
-        )
+        result = result_in_notebook(result, document, self.in_recipes(document))
+        self.findings = result.findings
+        return result
 
     def in_recipes(self, notebook: Notebook) -> tuple[PlacedFinding, ...]:
         """What is found in the recipes that a notebook writes or shows."""
@@ -184,7 +205,9 @@ class Work:
             if after.text in seen or number == PASSES:
                 self.stage = "rewrite"
                 ids = ", ".join(sorted({change.codemod for change in self.changes}))
-                raise Refused(f"the fixes of {ids} come to no end, so none was applied; {BUG}")
+                message = f"the fixes of {ids} come to no end, so none was applied"
+                self.blame(frozenset(change.codemod for change in self.changes), message)
+                raise Refused(f"{message}; {BUG}")
             seen.add(after.text)
             source = after
         if source.text == text:
@@ -284,7 +307,13 @@ class Work:
 
             outside = outside_of(self.task.around, self.path, source)
         flow = analyse(source, outside)
-        unique = dict.fromkeys(finding for codemod in wanted for finding in codemod.check(flow))
+        flow.path = self.path
+        unique = dict.fromkeys(
+            finding
+            for codemod in wanted
+            if codemod.id not in self.done
+            for finding in self.ask(codemod, flow)
+        )
         everything = tuple(unique)
         if not self.history:
             self.unused = unused(source, everything, ids)
@@ -296,12 +325,23 @@ class Work:
         self.stage = "rewrite"
         return found, [self.edits(source, finding) for finding in found]
 
+    def ask(self, codemod: Codemod, flow: Flow) -> Iterable[Finding]:
+        if codemod.origin is None:
+            return codemod.check(flow)
+        from devfix.own.crashes import asked
+
+        return asked(codemod, flow, self.troubles)
+
     def edits(self, source: Source, finding: Finding) -> tuple[TextEdit, ...] | str:
         if finding.fix is None:
             return ()
         from devfix.rewrite import CannotRewrite, text_edits  # libcst: only if there is a fix
 
         try:
+            if finding.codemod in self.task.own:
+                from devfix.own.crashes import edits_of
+
+                return edits_of(source, finding.fix)
             return text_edits(source, finding.fix)
         except CannotRewrite as error:
             return str(error) or "the code around it cannot be rewritten"
@@ -316,7 +356,7 @@ class Work:
             if finding.fix is not None
             and not finding.fix.elsewhere
             and self.is_selected(finding)
-            and finding.fix.safety >= self.task.level
+            and self.task.applies(finding.codemod, finding.fix.safety)
             and not isinstance(edit, str)
             and edit
         ]
@@ -327,6 +367,9 @@ class Work:
         if not self.history:
             self.scopes, self.feeds = git_scopes(source), line_feeds(source.text)
         chosen = [wanted[index] for index in rewrite.select([edit for _, edit in wanted], source)]
+        if self.task.once:
+            chosen = rewrite.whole(wanted, chosen, self.task.once)
+            self.lossy = any(finding.codemod in self.task.once for finding, _ in chosen)
         merged = rewrite.merge([edit for _, edit in chosen])
         text = rewrite.apply(source.text, merged)
         self.stage = "verify"
@@ -334,11 +377,21 @@ class Work:
             self.verify(source.text, merged, text)
         except rewrite.CannotRewrite as error:
             ids = ", ".join(sorted({finding.codemod for finding, _ in chosen}))
-            raise Refused(f"the fixes of {ids} were not applied: {error}; {BUG}") from error
+            message = f"the fixes of {ids} were not applied: {error}"
+            self.blame(frozenset(finding.codemod for finding, _ in chosen), message)
+            raise Refused(f"{message}; {BUG}") from error
         after = self.parse(text)
         self.changes.extend(self.change(*pair) for pair in chosen)
         self.history.append(merged)
+        self.done |= {finding.codemod for finding, _ in chosen} & self.task.once
         return after
+
+    def blame(self, ids: frozenset[str], message: str) -> None:
+        """Go on without those of the codemods that are somebody's own, if there are any."""
+        if mine := ids & self.task.own:
+            raise Blamed(
+                tuple(sorted(mine)), f"{message}; nothing else of {', '.join(sorted(mine))} was done"
+            )
 
     def change(self, finding: Finding, edits: tuple[TextEdit, ...]) -> Change:
         """A fix of this pass in the git lines of the file as it was read."""

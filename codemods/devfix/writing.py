@@ -8,51 +8,74 @@ from dataclasses import replace
 
 from devfix.documents import DocumentError, replace_files
 from devfix.documents.cache import cache_of
-from devfix.documents.journal import record
+from devfix.documents.journal import record, running
 from devfix.report import FileError, FileResult, Report
+from devfix.signals import held
 
 
 def write(report: Report, here: str = "") -> Report:
     """Write every changed file of the report, each whole or not at all; files that one fix spans, together.
 
     With `here`, the folder that devfix runs in, what they were is kept in cache folders first, for
-    `devfix undo`: in that of `here`, or of their own repositories.
+    `devfix undo` and for the run after a crash: in that of `here`, or of their own repositories. Where that
+    cannot be done, only files that stand alone are written.
     Returns the report with `written`, and with an error for each file that could not be written.
     Ctrl-C ends it after the files at hand; the report says so.
     """
     written: list[str] = []
-    errors = _recorded(report.changed, here) if here else []
+    errors: list[FileError] = []
+    unsafe: set[str] = set()
     interrupted = False
+    together = units(report.changed)
     try:
-        for unit in units(report.changed):
-            try:
-                replace_files([(result.path, result.digest, result.after) for result in unit])
-                written.extend(result.path for result in unit)
-            except DocumentError as error:
-                at = error.path or unit[0].path
-                errors.append(FileError(at, error.stage, error.message))
-                for result in unit:
-                    if result.path != at:
-                        why = f"not written, since {at} could not be: one fix changes both"
-                        errors.append(FileError(result.path, error.stage, why))
+        journals = _recorded(together, here, errors, unsafe) if here else []
+        with running(journals):
+            for unit in together:
+                if len(unit) > 1 and unit[0].path in unsafe:
+                    errors += [FileError(one.path, "write", _NO_JOURNAL) for one in unit]
+                    continue
+                with held():
+                    _write(unit, written, errors)
+    except DocumentError as error:
+        errors.append(FileError(here, error.stage, f"{error.message}; nothing was written"))
     except KeyboardInterrupt:
         interrupted = True
     everything = sorted((*report.errors, *errors), key=lambda error: error.path)
     return replace(report, written=tuple(written), errors=tuple(everything), interrupted=interrupted)
 
 
-def _recorded(changed: Sequence[FileResult], here: str) -> list[FileError]:
-    """Keep what the files were; errors for those of which that cannot be done."""
-    by_cache: dict[str, list[FileResult]] = {}
-    for result in changed:
-        by_cache.setdefault(cache_of(result.path, here), []).append(result)
-    errors = []
-    for cache, results in by_cache.items():
+_NO_JOURNAL = "not written: a fix over several files needs a journal, or a crash could leave it half done"
+
+
+def _write(unit: Sequence[FileResult], written: list[str], errors: list[FileError]) -> None:
+    try:
+        replace_files([(result.path, result.digest, result.after) for result in unit])
+        written.extend(result.path for result in unit)
+    except DocumentError as error:
+        at = error.path or unit[0].path
+        errors.append(FileError(at, error.stage, error.message))
+        for result in unit:
+            if result.path != at:
+                why = f"not written, since {at} could not be: one fix changes both"
+                errors.append(FileError(result.path, error.stage, why))
+
+
+def _recorded(
+    together: Sequence[Sequence[FileResult]], here: str, errors: list[FileError], unsafe: set[str]
+) -> list[str]:
+    """Keep what the files were; the journals. Of those that cannot be kept the first paths go into `unsafe`."""
+    by_cache: dict[str, list[Sequence[FileResult]]] = {}
+    for unit in together:
+        by_cache.setdefault(cache_of(unit[0].path, here), []).append(unit)
+    found = []
+    for cache, its in by_cache.items():
         try:
-            record(cache, [(one.path, None if one.made else one.before, one.after) for one in results])
+            entries = [[(r.path, None if r.made else r.before, r.after) for r in unit] for unit in its]
+            found.append(record(cache, entries))
         except DocumentError as error:
             errors.append(FileError(cache, error.stage, f"{error.message}; this apply cannot be undone"))
-    return errors
+            unsafe.update(unit[0].path for unit in its)
+    return found
 
 
 def units(changed: Sequence[FileResult]) -> list[list[FileResult]]:

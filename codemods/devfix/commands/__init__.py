@@ -18,6 +18,8 @@ _HOMES = {
     "run": ("run", "run"),
     "smoke": ("smoke", "smoke"),
     "lsp": ("lsp", "lsp"),
+    "stats": ("stats", "stats"),
+    "doctor": ("doctor", "doctor"),
 }
 NAMES = tuple(_HOMES)
 

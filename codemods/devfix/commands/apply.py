@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devfix.commands.running import Run, arguments, code, complain, write_out
+from devfix.commands.running import Run, arguments, code, complain, recovered, write_out
 from devfix.documents.cache import cache_folder
 from devfix.selection import Selection, posix
+from devfix.signals import exit_code
 
 if TYPE_CHECKING:
     from devfix.decisions import Decisions
@@ -49,6 +50,8 @@ def apply(
         from devfix.commands.smoke import need_torch, prove
 
         need_torch("--smoke")
+    if not run.from_stdin:
+        recovered(run.paths, writes=True)
     report = run.analyse(repair=True, selection=Selection(only=given.accepted) if given else None)
     if given is not None:
         report = _unchanged(report, given)
@@ -86,9 +89,11 @@ def apply(
                 run.lines(text.findings(result.path, result.remaining, level=report.level))
         run.summary(report, text.change_summary(report, "written"))
     if report.interrupted:
+        left = [one.path for one in report.changed if one.path not in set(report.written)]
         files = ", ".join(report.written) or "nothing"
         complain(f"interrupted; {len(report.written)} of {len(report.changed)} files were written: {files}")
-        return 130
+        complain(f"not written: {', '.join(left) or 'nothing'}")
+        return exit_code()
     return code(report, len(report.written))
 
 

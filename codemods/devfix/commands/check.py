@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devfix.commands.running import Run, arguments, code
+from devfix.commands.running import Run, arguments, code, recovered
 
 if TYPE_CHECKING:
     from devfix.report import Report
@@ -41,6 +41,8 @@ def check(
     """List device bugs. PATH is a file, a folder, or - for stdin."""
     run = Run(**options)
     selection = run.selection(baseline, diff_only)
+    if not run.from_stdin:
+        recovered(run.paths, writes=add_ignores)
     report = run.analyse(repair=False)
     run.errors(report)
     if write_baseline is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from devfix.commands import page
-from devfix.commands.running import Run, arguments, code
+from devfix.commands.running import Run, arguments, code, recovered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +57,8 @@ def diff(
         page.check(run, output, by or split or explain, smoke_cmd)
     elif smoke_cmd:
         raise click.UsageError("--smoke-cmd is for --format html; `devfix smoke` runs a command alone")
+    if not run.from_stdin:
+        recovered(run.paths, writes=False)
     report = run.analyse(repair=True)
     from devfix.review import patch, text
 

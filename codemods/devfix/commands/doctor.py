@@ -7,8 +7,12 @@ import click
 
 @click.command()
 @click.argument("path", default=".", type=click.Path(exists=True), metavar="[PATH]")
-@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", help="How to print it.")
-@click.option("--torch/--no-torch", "torch", default=True, help="Start torch and run programs (default), or not.")
+@click.option(
+    "--format", "format_", type=click.Choice(["text", "json"]), default="text", help="How to print it."
+)
+@click.option(
+    "--torch/--no-torch", "torch", default=True, help="Start torch and run programs (default), or not."
+)
 def doctor(path: str, format_: str, torch: bool) -> int:
     """Examine devfix, its libraries, torch, the simulator and the settings in force for PATH.
 

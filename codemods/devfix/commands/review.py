@@ -12,8 +12,8 @@ import click
 
 from devfix import joint
 from devfix.discover import Discovered
-from devfix.documents import Document, DocumentError, document_of, read_bytes, write_new
-from devfix.documents.cache import make
+from devfix.documents import Document, DocumentError, document_of, read_bytes
+from devfix.documents.cache import identity, make, write_own
 from devfix.engine import run
 from devfix.findings import Span, TextEdit
 from devfix.place import git_lines, line_feeds
@@ -43,7 +43,7 @@ class Review:
         units = tuple(
             self._unit(path, finding, name)
             for path, finding, name in fingerprints(self.report)
-            if finding.fix is not None and finding.fix.safety >= self.task.level
+            if finding.fix is not None and self.task.applies(finding.codemod, finding.fix.safety)
         )
         if not units:
             return None
@@ -157,7 +157,10 @@ class Review:
     def _remembered(self, known: set[str]) -> dict[str, str]:
         try:
             found = json.loads(read_bytes(self.memory))
-        except (DocumentError, ValueError):
+            if not isinstance(found, dict) or found.get("home") != identity(self.cache):
+                return {}  # it came with somebody's repository: those are not the user's decisions
+            found = found.get("decided")
+        except (DocumentError, OSError, ValueError, RecursionError):
             return {}
         if not isinstance(found, dict):
             return {}
@@ -168,8 +171,9 @@ class Review:
         kept = {name: what for name, what in decided.items() if what != "e"}
         try:
             make(self.cache)
-            write_new(self.memory, json.dumps(kept).encode())
-        except (OSError, DocumentError):
+            found = {"home": identity(self.cache), "decided": kept}
+            write_own(self.cache, os.path.basename(self.memory), json.dumps(found).encode())
+        except OSError:
             return  # decisions only do not outlive an interruption then
 
     def _forget(self) -> None:

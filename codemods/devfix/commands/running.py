@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from devfix.codemod import Codemod
     from devfix.config import Config
+    from devfix.own.recipes import CodemodRecipe
     from devfix.report import Report
     from devfix.selection import Selection
     from devfix.series import By, Step
@@ -26,7 +28,21 @@ def arguments(command: _Command) -> _Command:
     """The arguments that `check`, `diff` and `apply` share."""
     shared = [
         click.argument("paths", nargs=-1, required=True, metavar="PATH..."),
-        click.option("--codemod", "codemods", multiple=True, metavar="ID", help="Only this one; repeatable."),
+        click.option(
+            "--codemod",
+            "codemods",
+            multiple=True,
+            metavar="ID",
+            help="Only this one; repeatable. Also FILE.py[:CLASS], libcst:MODULE.CLASS and bowler:FILE.py, "
+            "whose code is run.",
+        ),
+        click.option(
+            "--codemod-arg", "arguments", multiple=True, metavar="NAME=VALUE", help="An argument of that one."
+        ),
+        click.option("--recipe", metavar="NAME", help="The codemods of a recipe; also FILE.toml, FILE.yaml."),
+        click.option(
+            "--config", type=click.Path(), metavar="FILE", help="Settings, instead of those that are found."
+        ),
         click.option(
             "--exclude-codemod", "exclude_codemods", multiple=True, metavar="ID", help="Not this one."
         ),
@@ -73,6 +89,8 @@ class Run:
             self.color = False
         self.stdin: bytes | None = None
         self.task: Task | None = None  # of the last analysis
+        self.recipe: CodemodRecipe | None = None
+        self.broken: dict[str, str] = {}  # codemods of installed packages that cannot be loaded, and why
         self.may_change: Callable[[str], bool] = lambda path: True  # what is not excluded
         if STDIN in paths and len(paths) > 1:
             raise click.UsageError("- (stdin) must be the only PATH")
@@ -80,8 +98,8 @@ class Run:
     @classmethod
     def plain(cls, paths: tuple[str, ...], **given: Any) -> Run:
         """A run with the defaults of `arguments`, but for what is given."""
-        none = ("jobs", "project_root", "project", "safe")
-        empty = ("codemods", "exclude_codemods", "include", "exclude", "options")
+        none = ("jobs", "project_root", "project", "safe", "recipe", "config")
+        empty = ("codemods", "exclude_codemods", "include", "exclude", "options", "arguments")
         options = {"stdin_filename": "stdin.py", "quiet": False, "verbose": False, "color": "auto"}
         return cls(paths, **{**options, **dict.fromkeys(none), **dict.fromkeys(empty, ()), **given})
 
@@ -119,6 +137,11 @@ class Run:
 
     def analyse(self, *, repair: bool, selection: Selection | None = None) -> Report:
         """Read the settings and process every file; raises click.UsageError for bad settings."""
+        from devfix.own.command_line import with_broken
+
+        return with_broken(self._analysed(repair, selection), self.broken)
+
+    def _analysed(self, repair: bool, selection: Selection | None) -> Report:
         from devfix import config, engine
         from devfix.around import Around
         from devfix.discover import discover
@@ -128,25 +151,31 @@ class Run:
 
         name = self.options["stdin_filename"]
         try:
-            settings = self._settings(config.load(name if self.from_stdin else self.paths[0]))
-            codemods = config.choose(settings)
+            here = os.getcwd()
+        except OSError as error:
+            raise click.UsageError("the working directory is gone") from error
+        try:
+            start = name if self.from_stdin else self.paths[0]
+            settings = self._settings(config.load(start, self.options["config"] or ""))
+            codemods = self._codemods(settings)
         except config.ConfigError as error:
             raise click.UsageError(str(error)) from error
         level = Safety.UNSAFE if settings.unsafe else Safety.SAFE
         around = Around(settings.project_root) if settings.project else None
         self.task = Task(tuple(codemods), level, repair, around)
         if self.from_stdin:
+            if sys.stdin is None:
+                raise click.UsageError("stdin is closed, so nothing can be read from it")
             self.stdin = sys.stdin.buffer.read()
             return engine.run_bytes(
                 name, self.stdin, codemods, level, repair=repair, around=around, selection=selection
             )
-        here = os.getcwd()
         include = Globs(here if self.options["include"] else settings.base, settings.include)
         exclude = Globs(here if self.options["exclude"] else settings.base, settings.exclude)
         found = discover(self.paths, include, exclude)
 
         self.may_change = lambda path: not exclude.below(os.path.realpath(path))
-        with self._progress(len(found.files)) as progress:
+        with self._counted(len(found.files)) as progress:
             return engine.run(
                 found,
                 codemods,
@@ -160,6 +189,23 @@ class Run:
             )
 
     @contextmanager
+    def _counted(self, files: int) -> Iterator[Callable[[int], None]]:
+        """Progress; an interruption says how far it came."""
+        done = 0
+
+        def progress(more: int) -> None:
+            nonlocal done
+            done += more
+            show(more)
+
+        try:
+            with self._progress(files) as show:
+                yield progress
+        except KeyboardInterrupt as error:
+            said = f"{done} of {files} files were analysed, and nothing was written"
+            raise KeyboardInterrupt(said) from error
+
+    @contextmanager
     def _progress(self, files: int) -> Iterator[Callable[[int], None]]:
         """A bar on stderr for a long run at a terminal, and nothing in pipes."""
         if self.quiet or files < _MANY or not sys.stderr.isatty():
@@ -168,15 +214,30 @@ class Run:
         with click.progressbar(length=files, label="devfix", file=sys.stderr, show_pos=True) as bar:
             yield bar.update
 
+    def _codemods(self, settings: Config) -> tuple[Codemod, ...]:
+        from devfix import config
+        from devfix.own.known import Known
+
+        known = Known()
+        codemods = config.choose(settings, known)
+        self.broken = known.broken
+        if self.recipe is not None and self.options["safe"] is None:
+            return self.recipe.levelled(codemods)
+        return codemods
+
     def _settings(self, base: Config) -> Config:
         """The settings of the file, overridden by those of the command line."""
         from dataclasses import replace
 
         from devfix.config import parse_option
+        from devfix.own.command_line import argument_options, recipe_over
+
+        self.recipe, base = recipe_over(base, self.options["recipe"], self.options["codemods"])
+        ids, extra = argument_options(self.options["codemods"], self.options["arguments"])
 
         given = {
             name: self.options[name]
-            for name in ("codemods", "exclude_codemods", "include", "exclude")
+            for name in ("exclude_codemods", "include", "exclude")
             if self.options[name]
         }
         if self.options["jobs"] is not None:
@@ -187,7 +248,9 @@ class Run:
             given["project"] = self.options["project"]
         if self.options["safe"] is not None:
             given["unsafe"] = not self.options["safe"]
-        options = (*base.options, *(parse_option(text) for text in self.options["options"]))
+        if ids:
+            given["codemods"] = ids
+        options = (*base.options, *(parse_option(text) for text in self.options["options"]), *extra)
         return replace(base, **given, options=options)
 
     # --- output ----------------------------------------------------------------------------
@@ -242,9 +305,34 @@ class Run:
 
 def write_out(data: bytes) -> None:
     """Bytes as they are, on stdout."""
+    if sys.stdout is None:
+        raise click.ClickException("stdout is closed, so nothing can be written to it")
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
+
+
+def recovered(paths: Iterable[str], *, writes: bool) -> None:
+    """Put right what a killed apply left half done around these paths; without `writes` only say so."""
+    from devfix.documents.cache import cache_folder, cache_of
+    from devfix.documents.journal import abandoned, recover
+    from devfix.review.text import printable
+
+    try:
+        here = os.getcwd()
+    except OSError:
+        return
+    for cache in dict.fromkeys([cache_folder(here), *(cache_of(path, here) for path in paths)]):
+        if not os.path.isdir(cache) or not abandoned(cache):
+            continue
+        if not writes:
+            complain("an earlier run was killed while it wrote; `devfix apply` or `devfix undo` tidies up")
+            continue
+        found = recover(cache)
+        for path in found.restored:
+            complain(f"{printable(os.path.relpath(path))}: put back, since an earlier run was killed over it")
+        for path, why in found.refused:
+            complain(f"{printable(os.path.relpath(path))}: an earlier run was killed over it; {why}")
 
 
 def code(report: Report, what: int) -> int:
@@ -256,4 +344,5 @@ def complain(message: str) -> None:
     """One line on stderr, in devfix's name."""
     from devfix.review.text import printable
 
-    click.echo(f"devfix: {printable(message)}", err=True)
+    with suppress(OSError):  # stderr may be a full disk, too
+        click.echo(f"devfix: {printable(message)}", err=True)

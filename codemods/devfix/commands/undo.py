@@ -14,12 +14,14 @@ def undo() -> int:
     Files that changed since are left alone and named. Run again, it takes back the apply before that.
     Exit code: 1 if files were restored, 0 if there is nothing to undo, 2 if a file could not be.
     """
+    from devfix.commands.running import recovered
     from devfix.documents import DocumentError
     from devfix.documents.cache import cache_folder
     from devfix.documents.journal import last
     from devfix.documents.journal import undo as take_back
     from devfix.review.text import plural, printable
 
+    recovered((), writes=True)
     try:
         journal = last(cache_folder(os.getcwd()))
     except DocumentError as error:
@@ -27,7 +29,10 @@ def undo() -> int:
     if journal is None:
         click.echo("nothing to undo: no apply has written anything here", err=True)
         return 0
-    done = take_back(journal)
+    try:
+        done = take_back(journal)
+    except DocumentError as error:
+        raise click.ClickException(error.message) from error
     for path in done.restored:
         click.echo(f"{printable(os.path.relpath(path))}: restored")
     for path, why in done.refused:

@@ -66,7 +66,9 @@ def libraries() -> Iterator[Line]:
             continue
         found = _version(name)
         if not found:
-            yield Line(name, "missing", Status.FAILURE, f"pip install '{requirement.partition(';')[0].strip()}'")
+            yield Line(
+                name, "missing", Status.FAILURE, f"pip install '{requirement.partition(';')[0].strip()}'"
+            )
         elif _older(found, requirement):
             yield Line(name, found, Status.FAILURE, f"too old: pip install -U '{name}'")
         else:

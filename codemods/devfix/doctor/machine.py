@@ -107,7 +107,9 @@ def lines(facts: Facts) -> Iterator[Line]:
     if facts.gpu_trouble:
         yield Line("GPUs", facts.gpu_trouble, Status.PROBLEM, "torch cannot use the GPU: check its driver")
     else:
-        yield Line("GPUs", "; ".join((*facts.gpus, *facts.others)) or "none", Status.OK if real else Status.NOTE)
+        yield Line(
+            "GPUs", "; ".join((*facts.gpus, *facts.others)) or "none", Status.OK if real else Status.NOTE
+        )
     if facts.simulated:
         yield Line("simulator", facts.simulator)
     elif facts.gpus:

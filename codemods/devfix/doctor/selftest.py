@@ -30,7 +30,9 @@ model.to(device)
 model.head = nn.Linear(4, 2)
 print(f"{model(torch.ones(3, 4, device=device)).sum().item():.3f}")
 """
-_AFTER = _BEFORE.replace("model.to(device)\nmodel.head = nn.Linear(4, 2)\n", "model.head = nn.Linear(4, 2)\nmodel.to(device)\n")
+_AFTER = _BEFORE.replace(
+    "model.to(device)\nmodel.head = nn.Linear(4, 2)\n", "model.head = nn.Linear(4, 2)\nmodel.to(device)\n"
+)
 _CODEMOD = "reorder-to"
 EXAMPLE = Example("a head that is replaced after the move", _BEFORE, _AFTER, raises="same device")
 _BUG = "please report this with the output of devfix doctor"
@@ -47,7 +49,7 @@ def lines(*, run: bool) -> Iterator[Line]:
         yield Line("analysis", result.error.message, Status.FAILURE, _BUG)
         return
     found = [finding.place.line for finding in result.findings]
-    where = _BEFORE.splitlines().index("model.to(device)") + 1
+    where = _BEFORE.splitlines().index("model.head = nn.Linear(4, 2)") + 1
     if found != [where]:
         yield Line("found", f"findings at lines {found}, not at {where}", Status.FAILURE, _BUG)
         return

@@ -28,7 +28,9 @@ def files(folder: str) -> Iterator[Line]:
     if not os.path.isdir(cache):
         above = os.path.dirname(cache)
         good = os.access(above, os.W_OK | os.X_OK)
-        advice = "" if good else "its place cannot be written to: apply keeps no journal, and undo cannot work"
+        advice = (
+            "" if good else "its place cannot be written to: apply keeps no journal, and undo cannot work"
+        )
         yield Line("cache", f"{shown(cache)}, not made yet", Status.OK if good else Status.PROBLEM, advice)
         return
     count, size = _size(cache)

@@ -34,3 +34,30 @@ def make(folder: str) -> None:
     os.makedirs(folder, exist_ok=True)
     with suppress(FileExistsError), open(os.path.join(folder, ".gitignore"), "x") as file:
         file.write("*\n")
+
+
+def identity(folder: str) -> str:
+    """What tells a cache folder that was made here from one that came with somebody's repository.
+
+    Whoever made that could not know which number the file system would give the folder. What is kept in the
+    cache names it, and what names another is not read. Raises OSError.
+    """
+    return str(os.lstat(folder).st_ino)
+
+
+def write_own(folder: str, name: str, data: bytes) -> None:
+    """Write a file of the cache folder, whole or not at all; a link in its place is replaced. Raises OSError."""
+    from devfix.documents.beside import remove, write_beside
+    from devfix.documents.python import DocumentError
+
+    make(folder)
+    target = os.path.join(folder, name)
+    try:
+        temporary = write_beside(target, data, plain=True)
+    except DocumentError as error:
+        raise OSError(str(error)) from error
+    try:
+        os.replace(temporary, target)
+    except OSError:
+        remove(temporary)
+        raise

@@ -13,13 +13,12 @@ import json
 import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Any
 
 from devfix.documents.magics import masked
 from devfix.documents.python import Document, DocumentError
+from devfix.documents.spans import first, items, member
 
 SUFFIX = ".ipynb"
-_SOURCE = re.compile(r'"source"\s*:\s*')
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
@@ -160,17 +159,21 @@ def _cells(text: str, kinds: tuple[str, ...] = ("code",)) -> list[Cell]:
     notebook = json.loads(text)
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise ValueError("it has no list of cells (nbformat 4)")
-    language = notebook.get("metadata", {}).get("kernelspec", {}).get("language", "python")
-    if str(language).lower() not in ("python", "python3", "ipython"):
+    kernel = notebook.get("metadata")
+    for key in ("kernelspec", "language"):
+        kernel = kernel.get(key) if isinstance(kernel, dict) else None
+    if str(kernel or "python").lower() not in ("python", "python3", "ipython"):
         return []
-    spans = _source_spans(text, notebook["cells"])
+    spans = _source_spans(text)
     found: list[Cell] = []
     for number, cell in enumerate(notebook["cells"], 1):
-        if cell.get("cell_type") not in kinds or number - 1 not in spans:
+        if number - 1 not in spans or cell.get("cell_type") not in kinds:
             continue
         start, end, elements = spans[number - 1]
         source = cell["source"]
         is_list = isinstance(source, list)
+        if is_list and not all(isinstance(part, str) for part in source):
+            raise ValueError(f"the source of cell {number} is no text")
         joined = "".join(source) if is_list else str(source)
         if is_list and any("\n" in part[:-1] for part in source):
             is_list = False  # several lines in one string: taken as one literal
@@ -178,33 +181,25 @@ def _cells(text: str, kinds: tuple[str, ...] = ("code",)) -> list[Cell]:
     return found
 
 
-def _source_spans(text: str, cells: list[Any]) -> dict[int, tuple[int, int, tuple[Element, ...]]]:
+def _source_spans(text: str) -> dict[int, tuple[int, int, tuple[Element, ...]]]:
     """Index of a cell -> where the value of its `source` stands, and the strings in it.
 
-    Keys named `source` are looked for, and their values compared with the cells': an output may
-    have such a key as well. Raises ValueError where they do not fit.
+    The text is walked as JSON: an output may have a key `source` as well, with the same text in it.
     """
     spans: dict[int, tuple[int, int, tuple[Element, ...]]] = {}
-    decoder = json.JSONDecoder()
-    waiting = [index for index, cell in enumerate(cells) if "source" in cell]
+    cells = member(text, first(text), "cells")
     line, counted = 1, 0
-    for key in _SOURCE.finditer(text):
-        if not waiting:
-            break
-        start = key.end()
-        if text[start : start + 1] not in ("[", '"'):
+    for index, (at, _) in enumerate(items(text, cells[0]) if cells is not None else ()):
+        found = member(text, at, "source") if text[at] == "{" else None
+        if found is None or text[found[0]] not in '["':
             continue
-        value, end = decoder.raw_decode(text, start)
-        if value != cells[waiting[0]]["source"]:
-            continue
+        start, end = found
         elements: list[Element] = []
         for string in _STRING.finditer(text, start, end):
             line += text.count("\n", counted, string.start())
             counted = string.start()
             elements.append(Element(string.start(), string.end(), line))
-        spans[waiting.pop(0)] = (start, end, tuple(elements))
-    if waiting:
-        raise ValueError(f"the source of cell {waiting[0] + 1} was not found in its text")
+        spans[index] = (start, end, tuple(elements))
     return spans
 
 

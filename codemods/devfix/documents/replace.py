@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from devfix.documents.beside import alone_in, keep_beside, remove, sync_folder, write_beside
 from devfix.documents.python import DocumentError, digest_of, read_bytes, reason
+from devfix.signals import held
 
 _CHANGED = "changed since it was read; nothing was written, run devfix again"
 
@@ -33,36 +34,48 @@ def write_new(path: str, data: bytes, *, folder: bool = False) -> None:
             os.makedirs(os.path.dirname(target), exist_ok=True)
         if os.path.isdir(target):
             raise DocumentError("write", "is a folder; name a file")
-        temporary = _write_beside(target, data)
+        temporary = write_beside(target, data)
         os.replace(temporary, target)
 
 
-def replace_files(files: Sequence[tuple[str, str, bytes]]) -> None:
+def replace_files(files: Sequence[tuple[str, str, bytes | None]]) -> None:
     """Put new bytes in the place of files: (path, SHA-256 of what is there now, new bytes).
 
     All of them are written beside their files first; if one of them cannot take its place then,
-    those before it are put back. An empty digest says that the file does not exist yet.
+    those before it are put back. An empty digest says that the file does not exist yet, and None for new
+    bytes that it is to be removed. Ctrl-C waits until all of it is done.
 
     Raises DocumentError (with `path`) if a file's bytes no longer have their digest, or one cannot be
     written. A symbolic link stays and its target is replaced. The mode is kept, the owner and the
     extended attributes where the system allows it. Of a file with several hard links only this
     name gets the new text: the others keep the old one, since replacing a file makes a new one.
     """
+    targets = [os.path.realpath(path) for path, _, _ in files]
+    with held(), _naming(files[0][0] if files else ""):
+        for target, (_, digest, _) in zip(targets, files, strict=True):
+            if not digest:
+                with suppress(FileExistsError):
+                    os.makedirs(os.path.dirname(target), exist_ok=True)
+        with alone_in(os.path.dirname(target) for target in targets):
+            _replace(files)
+
+
+def _replace(files: Sequence[tuple[str, str, bytes | None]]) -> None:
     staged: list[_Staged] = []
     try:
         for path, digest, data in files:
             with _naming(path):
-                staged.append(_staged(path, digest, data))
+                staged.append(_staged(path, digest, data, alone=len(files) == 1))
         for one in staged:
             with _naming(one.path):
                 one.check()
         _put(staged)
     finally:
         for one in staged:
-            with suppress(OSError):
-                os.unlink(one.temporary)
+            remove(one.temporary)
+            remove(one.kept)
     for folder in {os.path.dirname(one.target) for one in staged}:
-        _sync_folder(folder)
+        sync_folder(folder)
 
 
 def _put(staged: Sequence[_Staged]) -> None:
@@ -70,6 +83,8 @@ def _put(staged: Sequence[_Staged]) -> None:
     try:
         for one in staged:
             with _naming(one.path):
+                if done:
+                    one.check()  # once more: the first ones took their time
                 one.put()
             done.append(one)
     except BaseException:
@@ -84,7 +99,7 @@ def _naming(path: str) -> Iterator[None]:
     try:
         yield
     except DocumentError as error:
-        error.path = path
+        error.path = error.path or path
         raise
     except OSError as error:
         found = DocumentError("write", f"cannot be written: {reason(error)}")
@@ -94,13 +109,13 @@ def _naming(path: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Staged:
-    """New bytes that wait beside their file."""
+    """New bytes that wait beside their file; `kept` is the old file's other name, for `put_back`."""
 
     path: str
     target: str
     temporary: str
     digest: str
-    before: bytes
+    kept: str = ""
 
     def check(self) -> None:
         if not self.digest:
@@ -110,83 +125,36 @@ class _Staged:
             raise DocumentError("write", _CHANGED)
 
     def put(self) -> None:
-        if self.digest:
+        if not self.temporary:
+            os.unlink(self.target)
+        elif self.digest:
             os.replace(self.temporary, self.target)
         else:
             os.rename(self.temporary, self.target)
 
     def put_back(self) -> None:
-        """Undo `put`, as far as the system lets us."""
-        with suppress(OSError, DocumentError):
-            if not self.digest:
+        """Undo `put`: a rename, which takes no space on a full disk."""
+        with suppress(OSError):
+            if self.digest:
+                os.replace(self.kept, self.target)
+            else:
                 os.unlink(self.target)
-                return
-            temporary = _write_beside(self.target, self.before)
-            os.replace(temporary, self.target)
 
 
-def _staged(path: str, digest: str, data: bytes) -> _Staged:
+def _staged(path: str, digest: str, data: bytes | None, *, alone: bool) -> _Staged:
     target = os.path.realpath(path)
     if not digest:
-        with suppress(FileExistsError):
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-        return _Staged(path, target, _write_beside(target, data), "", b"")
+        assert data is not None
+        return _Staged(path, target, write_beside(target, data), "")
     before = read_bytes(target, "write")
     if digest_of(before) != digest:
         raise DocumentError("write", _CHANGED)
     if not os.access(target, os.W_OK):
         raise DocumentError("write", "is read-only; make it writable and run devfix again")
-    return _Staged(path, target, _write_beside(target, data), digest, before)
-
-
-def _write_beside(target: str, data: bytes) -> str:
-    """A temporary file with `data` and the metadata of `target`; its name."""
-    folder, name = os.path.split(target)
+    kept = "" if alone else keep_beside(target, before)
     try:
-        import tempfile
-
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{name[:40]}.", suffix=".devfix", dir=folder)
-    except OSError as error:
-        raise DocumentError(
-            "write", f"cannot create a file beside it ({reason(error)}); make its folder writable"
-        ) from error
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            if os.path.lexists(target):
-                _copy_metadata(target, temporary)
-            else:
-                os.umask(umask := os.umask(0))
-                os.chmod(temporary, 0o666 & ~umask)
-            os.fsync(file.fileno())
+        temporary = "" if data is None else write_beside(target, data)
     except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
+        remove(kept)
         raise
-    return temporary
-
-
-def _copy_metadata(source: str, target: str) -> None:
-    """Mode always; owner and extended attributes as far as the system lets us."""
-    status = os.stat(source)
-    made = os.stat(target)
-    if hasattr(os, "chown") and (made.st_uid, made.st_gid) != (status.st_uid, status.st_gid):
-        with suppress(OSError):
-            os.chown(target, status.st_uid, status.st_gid)
-    if hasattr(os, "listxattr"):
-        with suppress(OSError):
-            for name in os.listxattr(source):
-                with suppress(OSError):
-                    os.setxattr(target, name, os.getxattr(source, name))
-    os.chmod(target, stat.S_IMODE(status.st_mode))  # last: chown clears setuid bits
-
-
-def _sync_folder(folder: str) -> None:
-    """Make the new name survive a power cut, on systems where a folder can be synced."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    return _Staged(path, target, temporary, digest, kept)

@@ -10,6 +10,7 @@ from devfix.factories.making import Making
 from devfix.factories.meetings import Facts, Meeting
 from devfix.factories.operations import (
     FOREIGN,
+    JOINING,
     KNOWN,
     REDUCTIONS,
     SHAPING,
@@ -136,6 +137,8 @@ class Calls(Making):
         if any(fact.form is Form.TENSOR for _, fact in others):
             if method in ("index_put_", "index_put"):
                 return base
+            if method.rstrip("_") not in JOINING:
+                return self._result(facts)
             return self.combine(node, [(func.value, base), *others], strict)
         if method in REDUCTIONS:
             return replace(base, flat=True if not facts else None, filled=base.filled)

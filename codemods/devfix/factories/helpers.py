@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from devfix.factories.meetings import Facts
 from devfix.factories.values import HERE, MAYBE, UNKNOWN, Anchor, Fact, Form, Origin, join, listed
+from devfix.placing import about_devices
 
 if TYPE_CHECKING:
     from devfix.factories.follow import Follow
@@ -65,7 +66,20 @@ def enter(follow: Follow, node: ast.Call, path: str, facts: Facts) -> Fact | Non
         result = fact if result is None else join(result, fact)
     if result is None:
         return None
+    if result.origins and any(not fact.origins for _, fact in inner.returns) and _chooses(follow, inner):
+        return UNKNOWN  # made where the device that it is told is, the CPU being one of the ways
     return _outer(follow, node, path, result, ours, texts)
+
+
+def _chooses(follow: Follow, inner: Follow) -> bool:
+    """Does a function return one thing or another as a condition about devices says?"""
+    for node, _ in inner.returns:
+        up: ast.AST | None = node
+        while up is not None and up is not inner.scope:
+            if isinstance(up, ast.If) and about_devices(up.test):
+                return True
+            up = follow.source.parents.get(up)
+    return False
 
 
 def _outer(

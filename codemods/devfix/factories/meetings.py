@@ -88,7 +88,9 @@ class Meetings(ABC):
                     self.meet(node, stray, placed[0], placed[1], how, certain)
             flats = {f.flat for _, f in tensors}
             flat = True if flats == {True} else False if False in flats else None
-            return Fact(Form.TENSOR, anchor=placed[1].anchor, flat=flat)
+            return Fact(
+                Form.TENSOR, anchor=placed[1].anchor, flat=flat, basic=all(f.basic for _, f in tensors)
+            )
         if strays:
             if len(strays) > 1:
                 self.links.append(frozenset(o for f in strays for o in f.origins))

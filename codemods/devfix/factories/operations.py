@@ -64,6 +64,23 @@ STRICT = frozenset(
         "grid_sample", "layer_norm", "batch_norm", "cdist", "bucketize", "embedding_bag",
     }
 )  # fmt: skip
+# Methods of a tensor that join it with others, without the `_` of those that work in place. What else is
+# called on something that was moved may be a metric's `update`: it is no tensor.
+JOINING = STRICT | frozenset(
+    {
+        "add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide", "pow",
+        "float_power", "remainder", "fmod", "rsub", "atan2", "arctan2", "hypot", "logaddexp", "logaddexp2",
+        "dot", "vdot", "inner", "outer", "ger", "kron", "cross", "dist", "addmm", "addbmm", "baddbmm",
+        "addmv", "addr", "addcmul", "addcdiv", "lerp", "where", "masked_fill", "masked_scatter",
+        "masked_select", "index_add", "index_copy", "index_fill", "index_reduce", "scatter", "scatter_add",
+        "scatter_reduce", "take", "put", "eq", "ne", "lt", "le", "gt", "ge", "not_equal", "less",
+        "less_equal", "greater", "greater_equal", "equal", "allclose", "isclose", "maximum", "minimum",
+        "max", "min", "fmax", "fmin", "clamp", "clip", "clamp_min", "clamp_max", "logical_and",
+        "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "copysign", "nextafter",
+        "heaviside", "xlogy", "repeat_interleave", "tensordot", "sparse_mask", "cholesky_solve",
+        "lu_solve", "triangular_solve", "gcd", "lcm", "ldexp", "backward", "sspaddmm", "smm",
+    }
+)  # fmt: skip
 # Their first two arguments are tensors.
 PAIRS = frozenset(
     {

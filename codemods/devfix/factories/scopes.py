@@ -44,6 +44,10 @@ class Scopes(Owners):
         self._uses: dict[ast.AST, Uses] = {}
         self._given: dict[ast.AST, tuple[tuple[str, Fact], ...]] = {}
 
+    def release(self) -> None:
+        """Break the circle with what was found of the functions; only a garbage collection would free it."""
+        self._uses.clear()
+
     def uses(self, scope: ast.AST, depth: int = 0) -> Uses:
         found = self._uses.get(scope)
         if found is None:

@@ -23,6 +23,7 @@ class Flow:
 
     def __init__(self, source: Source, program: Program) -> None:
         self.source = source
+        self.path = ""  # of the file, as it was discovered
         self.scopes: tuple[Scope, ...] = tuple(program.scopes)
         self._values = program.values
         self.evidence = program.evidence

@@ -33,6 +33,9 @@ _NETWORK_NAME = re.compile(
     r"^[A-Z]\w*(?:Net|Network|Discriminator|Backbone|Critic|Actor|Autoencoder|AutoEncoder|VAE|GPT|BERT|ViT|LSTM|GRU|"
     r"RNN|CNN|MLP|GAN|GCN|GAT|VGG|LPIPS)(?:\d\w{0,3})?$|^(?:VGG|Vgg|ResNet|UNet|GPT|Bert|LPIPS)\w*$"
 )
+_COMMENT = re.compile(r"#.*")
+_PROGRAM = re.compile(r"\.backward\(|onnx\.export\(|\boptim\.\w+\(|\bargparse\b|\bsys\.argv\b")
+_DEVICE_WORD = re.compile(r"cuda|device|\.to\(|accelerat|\b(?:xpu|mps|npu|hpu)\b", re.IGNORECASE)
 _SIZE_NAME = re.compile(
     r"(?:_features|_channels|_size|_dim|_dims|_heads|_embeddings|_classes|_layers)$|^(?:d_model|n_\w+|num_\w+|stride|"
     r"padding|dilation|groups|bias|config|cfg|eps|p|dim|training)$"
@@ -109,8 +112,14 @@ def makes_token_ids(name: str) -> bool:
 
 @_remembered
 def makes_device_batches(name: str) -> bool:
-    """Loader factories that are known to put batches on the device by themselves."""
-    return "prefetch" in name.lower() or name == "create_loader" or name[:1].isupper()
+    """Loader factories whose name says that they put batches on the device by themselves."""
+    return "prefetch" in name.lower() or name[:1].isupper()
+
+
+def cpu_program(source: Source) -> bool:
+    """A program, not a library, that names no device anywhere: all of it runs on the CPU."""
+    text = _COMMENT.sub("", source.text)
+    return bool(_PROGRAM.search(text)) and not _DEVICE_WORD.search(text)
 
 
 def moves_inputs(code: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

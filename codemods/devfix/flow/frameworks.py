@@ -82,6 +82,8 @@ OWNING_LOADERS = frozenset(
         "torch_xla.distributed.parallel_loader.ParallelLoader",
     }
 )
+# ... and functions that make such loaders: timm's, which programs copy under its name.
+LOADER_MAKERS = frozenset({"create_loader"})
 # Return an engine, an optimizer, a loader and a scheduler: the engine is on its own device, while
 # batches, those of its loader too, are moved by hand.
 ENGINES = frozenset({"deepspeed.initialize"})

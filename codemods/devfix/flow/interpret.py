@@ -228,6 +228,7 @@ class Interpreter(Expressions):
                 self.values.get(k.value, UNKNOWN).kind is Kind.OWNER for k in call.keywords
             ) or any(self.values.get(argument, UNKNOWN).kind is Kind.OWNER for argument in call.args)
             prepared = prepared or self.program.prepared or last in frameworks.PLACING_METHODS
+            prepared = prepared or last in frameworks.LOADER_MAKERS
             if looks_like_loader(path) and place is None and not prepared and not makes_device_batches(last):
                 default = self.program.default_place(call)
                 return Value(Kind.LOADER, default, node=call, source=f"`{path}`", sure=False)

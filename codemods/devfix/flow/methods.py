@@ -261,6 +261,9 @@ class Methods(Owners):
             return Value(Kind.TENSOR, place or base.place, node=node, sure=base.sure)
         if method == "type_as" and arguments:
             return replace(base, place=arguments[0][1].place, node=node)
+        if method == "type" and node.args and (place := self._typed(node, node.args[0])) is not None:
+            stays = place.where is Where.CPU and base.place.where is Where.DEFAULT
+            return base if stays else replace(base, place=place, node=node)
         if any(value.kind in CARRIERS for _, value, _ in arguments):
             if method in _FOREIGN_ARGUMENTS:
                 return base
@@ -277,6 +280,13 @@ class Methods(Owners):
             sure=base.sure or method in torch_api.TENSOR_ONLY,
             form=base.form,
         )
+
+    def _typed(self, node: ast.Call, kind: ast.expr) -> Place | None:
+        """`x.type(torch.LongTensor)`: the old types of tensors are places as well."""
+        name = kind.value if isinstance(kind, ast.Constant) else self.source.qualified(kind)
+        if name in torch_api.LEGACY_CUDA:
+            return Place(Where.ACCELERATOR, '"cuda"', 0, node)
+        return Place(Where.CPU, '"cpu"', 0, node) if name in torch_api.LEGACY else None
 
     def _module_method(self, node: ast.Call, func: ast.Attribute, base: Value, arguments: Arguments) -> Value:
         method = func.attr

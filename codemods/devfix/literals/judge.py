@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 
 from devfix.bindings import function_around
@@ -40,6 +41,8 @@ _KERNELS = ("triton", "numba", "cupy", "pycuda", "tensorrt", "torch.utils.cpp_ex
 # `from . import nms_cuda`: a compiled extension.
 _EXTENSION = re.compile(r"\w_cuda$|(?:^|\.)cuda_\w+$|_cuda_ext$", re.IGNORECASE)
 _OWN_WORD = re.compile(r"cuda|gpu|triton|kernel|bench|profile", re.IGNORECASE)
+# A constructor of CUDA tensors, under another name.
+_LEGACY = re.compile(r"\btorch\.cuda\.\w*Tensor\b(?!\s+if\b)")
 # Used in code that runs on CUDA only.
 _CUDA_ONLY = re.compile(
     r"\bcuda\.(?:synchronize|Event|Stream|CUDAGraph|graph|current_stream|stream|max_memory\w*|memory_\w+|"
@@ -63,22 +66,40 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
         yield from defaults(flow)
     devices = Devices(flow)
     left: list[Site] = []
+    judged: list[tuple[FunctionNode | ast.Module, list[Verdict]]] = []
+    bound: set[ast.AST] = set()  # functions and classes that go on needing CUDA
     for function, sites in groups.items():
         judge = _Judge(flow, function, sites, devices)
-        yield from judge.verdicts()
+        judged.append((function, list(judge.verdicts())))
         left.extend(judge.left)
+        if judge.left or (_around(flow, function) and _LEGACY.search(flow.source.code(function))):
+            bound.update(_around(flow, function) or (function,))
+    for function, found in judged:
+        stuck = not bound.isdisjoint(_around(flow, function) or (function,))
+        for verdict in found:
+            if stuck and not verdict.told:
+                verdict = replace(verdict, safety=min(verdict.safety, Safety.UNSAFE))
+            yield verdict
     if module:
-        found = owned(flow, sorted(left, key=_place), module, "cuda" if declare == "no" else declare)
-        if found is not None:
-            yield found
+        one = owned(flow, sorted(left, key=_place), module, "cuda" if declare == "no" else declare)
+        if one is not None:
+            yield one
     elif declare != "no":
-        found = declared(flow, sorted(left, key=_place), declare)
-        if found is not None:
-            yield found
+        one = declared(flow, sorted(left, key=_place), declare)
+        if one is not None:
+            yield one
     elif rest:
         for node in (*(site.node for site in left), *named_constants(flow.source)):
             span, code = flow.source.span(node), flow.source.code(node)
             yield Verdict(span, code, "", "is hard-coded, and no device is in scope", (), Safety.MANUAL)
+
+
+def _around(flow: Flow, function: FunctionNode | ast.Module) -> tuple[ast.AST, ...]:
+    """A function and its class; nothing for a script."""
+    if isinstance(function, ast.Module):
+        return ()
+    owner = flow.source.enclosing(function, ast.ClassDef)
+    return (function,) if owner is None else (function, owner)
 
 
 def grouped(flow: Flow) -> dict[FunctionNode | ast.Module, list[Site]] | None:
@@ -194,10 +215,10 @@ class _Judge:
             span, edits = whole
             code = self.source.code(sites[0].node)
             safety = Safety.SAFE if all(self._has_to(site) for site in sites) else Safety.UNSAFE
-            yield Verdict(span, code, guard.device, why, edits, safety)
+            yield Verdict(span, code, guard.device, why, edits, safety, told=True)
             return
         for site in sites:
-            yield self._verdict(site, guard.device, why, Safety.SAFE)
+            yield replace(self._verdict(site, guard.device, why, Safety.SAFE), told=True)
 
     def _has_to(self, site: Site) -> bool:
         """Is what is moved a tensor or module beyond doubt? Other things may have `cuda()` and no `to()`."""
@@ -274,7 +295,7 @@ class _Judge:
         whole = self.source.code(site.node)
         text = whole[: whole.rindex(".cuda")].rstrip()
         why = f"is moved on at once, to where `{self.source.code(target)}` says"
-        return Verdict(span, whole, "", why, (ReplaceExpression(span, text),), Safety.SAFE)
+        return Verdict(span, whole, "", why, (ReplaceExpression(span, text),), Safety.SAFE, told=True)
 
     def _back(self, site: Site) -> Verdict | None:
         """`x.cpu().op().cuda()`: a round trip that ends where x has been."""

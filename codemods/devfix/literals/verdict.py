@@ -15,6 +15,7 @@ class Verdict:
     - `code` is the place as it stands, `why` goes on from it: "`code` goes to CUDA, but ...".
     - `device` is the expression that belongs there, empty where the fix has another form.
     - `elsewhere` is what the fix does in other files.
+    - `told`: a condition, or a move that follows at once, says where it goes.
     - `node` is the other side: what the value meets, or where the device comes from.
     """
 
@@ -27,3 +28,4 @@ class Verdict:
     node: ast.AST | None = None
     title: str = ""
     elsewhere: tuple[Elsewhere, ...] = ()
+    told: bool = False

@@ -13,6 +13,8 @@ from devfix.source import walk
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # Objects with a `set_extra_state` of their own: torchrl's transforms take the loaded tensors as they are.
 _KEEPING = re.compile(r"(?:^|[._])_?(?:transforms?|samplers?|storages?|writers?|replay_buffers?)$")
+# Classes of the file that take what is loaded in a way of their own.
+_OWN_STATE = re.compile(r"def (?:set_extra_state|_load_from_state_dict)\b")
 _OPTIMIZER = re.compile(r"optim|(?:^|[._])opt(?:$|_)", re.IGNORECASE)
 # Libraries whose optimizers keep `torch.optim.Optimizer.load_state_dict`, or move what they load.
 _LIKE_TORCH = ("torch.", "transformers.", "apex.", "timm.", "deepspeed.", "bitsandbytes.", "accelerate.")
@@ -53,7 +55,7 @@ class Receivers:
         An optimizer of a class out of sight, or what is no network by its name: a transform, a sampler.
         """
         path = path_of(receiver)
-        if _KEEPING.search(path):
+        if _KEEPING.search(path) or _OWN_STATE.search(self._source.text):
             return True
         if not _OPTIMIZER.search(path):
             return False

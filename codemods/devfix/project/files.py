@@ -83,6 +83,11 @@ class Files:
         except (OSError, DocumentError):
             return ""
 
+    def may_have(self, path: str, name: str) -> bool:
+        """May a file bind a name, as far as its text shows?"""
+        text = self.text(path)
+        return name in text or "*" in text or not text.isascii()
+
     def source(self, path: str) -> Source | None:
         """A file, parsed; None if that cannot be done."""
         if path in self._sources:

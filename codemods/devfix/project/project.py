@@ -56,6 +56,13 @@ class Project:
             self._outlines.popitem(last=False)
         return found
 
+    def outline_of(self, path: str, source: Source) -> Outline:
+        """The outline of a file that is at hand; those that import it ask for it later."""
+        found = self._outlines.get(path)
+        if found is None:
+            found = self._outlines[path] = outline_of(source)
+        return found
+
     def program(self, path: str, depth: int) -> ForeignProgram | None:
         """A file, interpreted with what it sees at that depth; None if that cannot be done."""
         key = path, depth
@@ -137,6 +144,8 @@ class Project:
         return self._defined(package, name, seen)
 
     def _defined(self, file: str, name: str, seen: set[tuple[str, str]]) -> Definition | None:
+        if file not in self._outlines and not self.files.may_have(file, name):
+            return None
         outline = self.outline(file)
         if outline is None:
             return None

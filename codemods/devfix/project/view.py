@@ -21,7 +21,7 @@ from devfix.flow.outside import OUTSIDE, Bases, Elsewhere, Outside
 from devfix.project.border import Border
 from devfix.project.foreign import ForeignProgram, OutsideCall
 from devfix.project.names import PREFIX, Definition, NameOf
-from devfix.project.outline import Outline, may_be_rebound, outline_of, rebound
+from devfix.project.outline import Outline, may_be_rebound, rebound
 from devfix.project.project import DEPTH, Project
 from devfix.source import Source
 
@@ -46,7 +46,7 @@ class View(Outside):
     @property
     def _outline(self) -> Outline:
         if self._seen is None:
-            self._seen = outline_of(self.source, classes=False)
+            self._seen = self.project.outline_of(self.path, self.source)
         return self._seen
 
     # --- names ---------------------------------------------------------------------------

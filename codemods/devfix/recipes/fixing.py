@@ -97,7 +97,7 @@ def is_frozen(case: Case, usage: Usage, recipe: Recipe) -> bool:
         return False
     if name in _below(recipe, "recoverables") or _in_lists(recipe, name):
         return False
-    node = recipe.entries[name]
+    node = recipe.nodes[name]
     freeze = any(
         key.value in ("freeze", "frozen") and recipe.value(value) is True for key, value in node.pairs
     )
@@ -120,7 +120,7 @@ def _in_lists(recipe: Recipe, name: str) -> set[str]:
     """The entries that are a `torch.nn.ModuleList` with it."""
     return {
         entry
-        for entry, node in recipe.entries.items()
+        for entry, node in recipe.nodes.items()
         if node.tag == "!new:torch.nn.ModuleList" and name in set(recipe.references(node))
     }
 
@@ -188,7 +188,7 @@ def _assumption(case: Case, judge: Judge) -> str:
 
 
 def _made(case: Case, judge: Judge) -> Made | None:
-    node = judge.recipe.entries[case.entry]
+    node = judge.recipe.nodes[case.entry]
     cls = judge.library.find(judge.recipe.made(case.entry))
     return judge.maker.make(cls, judge.recipe.arguments(node)) if cls is not None else None
 

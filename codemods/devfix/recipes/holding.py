@@ -32,13 +32,13 @@ def registered(recipe: Recipe, maker: Maker) -> frozenset[str]:
     found: set[str] = set()
     if recipe.modules is None:
         return frozenset()
-    todo = list(recipe.modules.pairs)
-    nodes = [value for _, value in todo]
+    nodes = [value for _, value in recipe.modules.pairs]
+    found.update(name for node in nodes if node.tag != "!ref" for name in recipe.referred(node))
     while nodes:
         for name in _handed_on(recipe, maker, nodes.pop()):
             if name not in found:
                 found.add(name)
-                nodes.append(recipe.entries[name])
+                nodes.append(recipe.nodes[name])
     return frozenset(found)
 
 

@@ -9,13 +9,17 @@ from devfix.findings import ReplaceText, Span
 from devfix.recipes.recipe import Recipe
 
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
+_ENTRY = re.compile(r"[A-Za-z_][\w.-]*(?:\[[\w.-]+\])*")
+_REFERENCE = re.compile(r"<([^<>\[\]]+)[^<>]*>")
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
 def listing(recipe: Recipe, name: str, entry: str) -> ReplaceText | None:
     """The edit that lists an entry under a name, or None where the block has an unusual form."""
     block, text = recipe.modules, recipe.text
-    if block is None or not (_NAME.fullmatch(name) and _NAME.fullmatch(entry)):
+    if block is None or not (_NAME.fullmatch(name) and _ENTRY.fullmatch(entry)):
+        return None
+    if not recipe.is_own(block) or (block.flow and "[" in entry):
         return None
     line = f"{name}: !ref <{entry}>"
     if block.kind == "scalar":  # `modules:` with nothing under it
@@ -81,7 +85,8 @@ def doubt(before: str, after: str) -> str:
     if len(new.modules.pairs) < count:
         return "`modules:` lost an entry"
     for key, value in new.modules.pairs[count:]:
-        if value.tag != "!ref" or value.value.strip("<>") not in new.entries:
+        reference = _REFERENCE.fullmatch(value.value) if value.tag == "!ref" else None
+        if reference is None or reference[1] not in new.entries:
             return f"`{key.value}` is no reference to an entry"
     return ""
 

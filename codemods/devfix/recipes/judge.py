@@ -56,9 +56,9 @@ class Judge:
             self.know(around(self.files, *dict.fromkeys(_folder(found.script.path) for found in usages)))
         reached = registered(self.recipe, self.maker)
         found: set[str] = set()
-        for name in self.recipe.entries:
+        for name in self.recipe.nodes:
             case = self._held(name, usages, reached)
-            if usages and case is None:
+            if usages and case is None and name in self.recipe.entries:
                 case = self._unlisted(name, usages) or self._unmoved(name, usages, reached)
             if case is not None:
                 found.add(name)
@@ -72,7 +72,7 @@ class Judge:
         recipe = self.recipe
         if not recipe.made(name) or name in recipe.listed or name in reached:
             return None
-        if name not in recipe.holders or not self._weighted(recipe.entries[name]):
+        if name not in recipe.holders or not self._weighted(recipe.nodes[name]):
             return None
         if any(found.moves(name) or name in found.doubtful for found in usages):
             return None
@@ -85,14 +85,14 @@ class Judge:
 
     def _unlisted(self, name: str, usages: tuple[Usage, ...]) -> Case | None:
         recipe = self.recipe
-        node = recipe.entries[recipe.target(name)]
+        node = recipe.nodes[recipe.target(name)]
         if name in recipe.listed or not node.tag.startswith(("!new:", "!apply:")):
             return None
         cls = self.library.find(class_of(node))
         if cls is not None and self.maker.is_module(cls) is False:
             return None
         for found in usages:
-            uses = [use for use in found.listed_uses if use.name == name]
+            uses = [use for use in found.listed_uses if use.name == name and not use.idle]
             if uses:
                 sure = [use for use in uses if use.sure]
                 return Case(name, name, found, (sure or uses)[0], unlisted=True, known=cls is not None)
@@ -106,24 +106,35 @@ class Judge:
         missing: dict[str, tuple[Usage, Use]] = {}
         for found in usages:
             for use in found.listed_uses:
+                if use.idle:
+                    continue
                 if use.name not in recipe.listed and use.name not in recipe.entries:
                     if use.sure or use.name not in missing:
                         missing[use.name] = found, use
         left = [
             entry
-            for entry in recipe.entries
+            for entry in recipe.nodes
             if missing and entry not in known and self._could_be(entry, usages, reached)
         ]
         for name, (usage, use) in missing.items():
-            alike = [entry for entry in left if _alike(entry, name)]
+            inside = [entry for entry in recipe.nodes if entry.endswith(f"[{name}]") and self._module(entry)]
+            alike = inside or [entry for entry in left if _alike(_last(entry), name)]
             if not alike and use.sure and len(missing) == 1:
                 alike = left
             if len(alike) == 1:
                 yield Case(name, alike[0], usage, use, unlisted=True)
 
+    def _module(self, entry: str) -> bool:
+        """Is an entry made of a class that is a module, as far as anybody can see?"""
+        recipe = self.recipe
+        if entry.partition("[")[0] == "modules" or not recipe.made(recipe.target(entry)):
+            return False
+        cls = self.library.find(recipe.made(recipe.target(entry)))
+        return cls is None or self.maker.is_module(cls) is not False
+
     def _could_be(self, entry: str, usages: tuple[Usage, ...], reached: frozenset[str]) -> bool:
         """Is an entry a module that nobody lists, moves or holds?"""
-        node = self.recipe.entries[entry]
+        node = self.recipe.nodes[entry]
         if not self.recipe.made(entry) or entry in reached or any(found.moves(entry) for found in usages):
             return False
         return self._weighted(node)
@@ -188,7 +199,7 @@ class Judge:
 
     def _matters(self, name: str, uses: list[Use]) -> tuple[bool, bool]:
         """Has it parameters for sure, and does running it read what only `to` moves?"""
-        node = self.recipe.entries[name]
+        node = self.recipe.nodes[name]
         dotted, arguments = class_of(node), self.recipe.arguments(node)
         if self._weighted(node):
             return True, True
@@ -217,6 +228,11 @@ def _alike(one: str, other: str) -> bool:
     """Are two names one but for case and underscores, or is one a part of the other?"""
     first, second = folded(one), folded(other)
     return first in second or second in first
+
+
+def _last(entry: str) -> str:
+    """The last key of `models[generator]`."""
+    return entry.rstrip("]").rpartition("[")[2]
 
 
 def _folder(path: str) -> str:

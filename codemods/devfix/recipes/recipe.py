@@ -11,10 +11,15 @@ from typing import Any
 from devfix.documents.yaml import Node, YamlError, compose
 from devfix.recipes.constants import OBJECT, scalar
 from devfix.recipes.files import Files
+from devfix.recipes.including import INCLUDE, included
 
 NEW, NAME, APPLY = "!new:", "!name:", "!apply:"
-_ROOT = re.compile(r"<([^<>\[\].\s]+)")
-_WHOLE = re.compile(r"\s*<([^<>\[\].\s]+)>\s*")
+_PATH = re.compile(r"<([^<>\[\].\s]+)((?:\[[^<>\[\]]*\])*)")
+_WHOLE = re.compile(r"\s*<([^<>\[\].\s]+)((?:\[[^<>\[\]]*\])*)>\s*")
+_ITEM = re.compile(r"\[([^\[\]]*)\]")
+_KEY = re.compile(r"[\w.-]+")
+_DEEPEST = 4  # mappings in each other whose entries have names
+_MOST = 10_000  # names
 WORDS = (("!new:",), ("modules",))
 
 
@@ -53,17 +58,28 @@ class Recipe:
         return self._files
 
     @cached_property
+    def nodes(self) -> dict[str, Node]:
+        """The entries by their names, with those of included files, and what mappings hold: `models[generator]`."""
+        found: dict[str, Node] = {}
+        todo = [(name, node, 0) for name, node in reversed(self.entries.items())]
+        while todo:
+            name, node, depth = todo.pop()
+            if node.tag.startswith(INCLUDE) and depth == 0:
+                node = included(self.files, self.path, name, node) or node
+            found[name] = node
+            if node.kind == "mapping" and not node.tag and depth < _DEEPEST and len(found) < _MOST:
+                for key, value in reversed(node.pairs):
+                    if _KEY.fullmatch(key.value):
+                        todo.append((f"{name}[{key.value}]", value, depth + 1))
+        return found
+
+    @cached_property
     def modules(self) -> Node | None:
         """What is under `modules:`, or what that refers to."""
-        node = self.entries.get("modules")
-        for _ in range(5):
-            if node is None or node.kind != "scalar":
-                break
-            whole = _WHOLE.fullmatch(node.value) if node.tag == "!ref" else None
-            if whole is None:
-                break
-            node = self.entries.get(whole[1])
-        return node
+        if "modules" not in self.entries:
+            return None
+        node = self.entries["modules"]
+        return self.nodes[self.target("modules")] if node.tag else node
 
     @cached_property
     def listed(self) -> frozenset[str]:
@@ -76,36 +92,52 @@ class Recipe:
     def clear(self) -> bool:
         """Is there a `modules:` whose entries are all in view?"""
         node = self.modules
-        if node is None or (
-            "!include:" in self.text and any(n.tag.startswith("!include:") for n in self.top)
-        ):
+        if node is None or "<<" in self.entries:
             return False
         if node.kind == "mapping":
             return not node.tag and all(key.value != "<<" for key, _ in node.pairs)
         return node.kind == "scalar" and not node.tag and node.plain and node.value == ""
 
-    @property
-    def top(self) -> tuple[Node, ...]:
-        return tuple(self.entries.values())
+    def is_own(self, node: Node) -> bool:
+        """Is an entry's node in this file, and not in one that it includes?"""
+        return any(node is entry for entry in self.entries.values())
+
+    def key(self, name: str) -> Node:
+        """The key of an entry; of one in an included file, the key of what includes that."""
+        return self.keys[name.partition("[")[0]]
 
     def target(self, name: str) -> str:
         """The name of the entry that an entry is only another name of."""
         for _ in range(8):
-            node = self.entries.get(name)
-            whole = _WHOLE.fullmatch(node.value) if node is not None and node.tag == "!ref" else None
-            if whole is None or whole[1] not in self.entries:
+            node = self.nodes.get(name)
+            whole = self._whole(node) if node is not None else ""
+            if not whole:
                 return name
-            name = whole[1]
+            name = whole
+        return name
+
+    def _whole(self, node: Node) -> str:
+        """The entry that a node is a reference to and nothing else, or an empty string."""
+        match = _WHOLE.fullmatch(node.value) if node.tag == "!ref" else None
+        name = match[1] + match[2] if match is not None else ""
+        return name if name in self.nodes else ""
+
+    def _named(self, name: str, items: str) -> str:
+        """The entry that `<name[item][item]>` leads to, or the innermost one around it that has a name."""
+        for item in _ITEM.findall(items):
+            if f"{name}[{item}]" not in self.nodes:
+                break
+            name = f"{name}[{item}]"
         return name
 
     def constant(self, name: str) -> Any:
         """The value of an entry that is one, else OBJECT."""
-        node = self.entries.get(self.target(name))
+        node = self.nodes.get(self.target(name))
         return OBJECT if node is None else scalar(node)
 
     def made(self, name: str) -> str:
         """The dotted name of the class that `!new:` makes an entry of, or an empty string."""
-        return class_of(self.entries[name]) if name in self.entries else ""
+        return class_of(self.nodes[name]) if name in self.nodes else ""
 
     def arguments(self, node: Node) -> dict[str, Any]:
         """The arguments of a `!new:` by name or number, as far as they are constants."""
@@ -113,33 +145,39 @@ class Recipe:
         return numbered or {key.value: self.value(value) for key, value in node.pairs}
 
     def value(self, node: Node) -> Any:
-        whole = _WHOLE.fullmatch(node.value) if node.tag == "!ref" else None
-        return self.constant(whole[1]) if whole is not None else scalar(node)
+        whole = self._whole(node)
+        return self.constant(whole) if whole else scalar(node)
 
     def references(self, node: Node) -> Iterator[str]:
         """The entries that a node refers to, anywhere below it."""
         for inner in node.walk():
             if inner is not node or node.tag:
-                yield from (name for name in self.referred(inner) if self.entries[name] is not node)
+                yield from (name for name in self.referred(inner) if self.nodes[name] is not node)
 
     def referred(self, node: Node) -> Iterator[str]:
-        """The entries that one scalar refers to; of an alias, the entry that it stands for."""
+        """The entries that one scalar refers to; of an alias, and of what has a name itself, that entry."""
         if node.tag in ("!ref", "!copy"):
-            yield from (self.target(name) for name in _ROOT.findall(node.value) if name in self.entries)
+            for name, items in _PATH.findall(node.value):
+                if name in self.nodes:
+                    yield self.target(self._named(name, items))
         elif id(node) in self._identity:
             yield self._identity[id(node)]
 
     @cached_property
     def _identity(self) -> dict[int, str]:
-        return {id(node): name for name, node in self.entries.items()}
+        found: dict[int, str] = {}
+        for name, node in self.nodes.items():
+            if id(node) not in found or "[" in found[id(node)]:
+                found[id(node)] = name
+        return found
 
     @cached_property
     def holders(self) -> dict[str, tuple[Held, ...]]:
         """Entry -> where it is handed to constructors."""
         found: dict[str, list[Held]] = {}
-        for entry, node in self.entries.items():
-            for name, links in self._links(node):
-                if name != entry and (links or not node.tag) and entry != "modules":
+        for entry, node in self.nodes.items():
+            for name, links in self._links(node) if entry.partition("[")[0] != "modules" else ():
+                if name != entry and (links or not node.tag):
                     found.setdefault(name, []).append(Held(entry, links))
         return {name: tuple(held) for name, held in found.items()}
 
@@ -154,6 +192,8 @@ class Recipe:
             if not first or node.tag == "!ref":
                 for name in self.referred(node):
                     yield name, links
+                if not first and id(node) in self._identity:
+                    continue  # an entry of its own
             made = node.tag.startswith((NEW, NAME, APPLY))
             for key, value in node.pairs:
                 todo.append((value, (*links, (node, key.value)) if made else links, False))

@@ -20,13 +20,17 @@ _NO_GRAD = ("no_grad", "inference_mode")
 
 @dataclass(frozen=True, eq=False)
 class Use:
-    """`self.hparams.x` or `self.modules.x` where it is run. `sure`: no condition is open."""
+    """`self.hparams.x` or `self.modules.x` where it is run.
+
+    `sure`: no condition is open. `idle`: with the values that stand in the recipe it is not reached.
+    """
 
     name: str
     node: ast.expr
     method: Method
     sure: bool
     no_grad: bool
+    idle: bool = False
 
     @property
     def where(self) -> str:
@@ -91,12 +95,12 @@ def usage(script: Script, recipe: Recipe) -> Usage:
 # --- conditions --------------------------------------------------------------------------------
 
 
-def holds(found: Usage, test: ast.expr) -> bool | None:
-    """Whether a condition on the recipe's values holds."""
+def holds(found: Usage, test: ast.expr, written: bool = False) -> bool | None:
+    """Whether a condition on the recipe's entries holds; with `written` also one on the values that stand there."""
     script, recipe = found.script, found.recipe
 
     def look(node: ast.expr) -> Any:
-        # Values are left open: the command line may set any of them.
+        # Values are left open unless asked for: the command line may set any of them.
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hasattr":
             if len(node.args) == 2 and isinstance(node.args[1], ast.Constant):
                 name = str(node.args[1].value)
@@ -104,7 +108,8 @@ def holds(found: Usage, test: ast.expr) -> bool | None:
                     return True if name in recipe.entries else UNKNOWN if name in found.given else False
                 if isinstance(node.args[0], ast.Attribute) and node.args[0].attr == "modules":
                     return name in recipe.listed
-        return UNKNOWN
+        key = script.key_of(node) if written else ""
+        return recipe.constant(key) if key in recipe.entries and key not in found.given else UNKNOWN
 
     for part in [test.operand] if isinstance(test, ast.UnaryOp) else [test]:
         if isinstance(part, ast.Compare) and isinstance(part.ops[0], (ast.In, ast.NotIn)):
@@ -141,27 +146,32 @@ class _Uses:
         self.found, self.method = found, method
         self.script = found.script
         self.aliases: dict[str, tuple[str, ast.expr]] = {}
+        self.idle = 0  # conditions around that do not hold for the values in the recipe
         self.no_grad = any(_without_gradients(item) for item in method.node.decorator_list)
 
     def block(self, body: Iterable[ast.stmt], sure: bool, no_grad: bool) -> None:
+        idle = self.idle
         for statement in body:
             self.statement(statement, sure, no_grad)
             if isinstance(statement, ast.If) and _leaves(statement.body):
                 known = holds(self.found, statement.test)
                 if known is True:
-                    return
+                    break
                 sure = sure and known is False
+                self.idle += holds(self.found, statement.test, written=True) is True
             if isinstance(statement, (ast.Return, ast.Raise)):
-                return
+                break
+        self.idle = idle
 
     def statement(self, node: ast.stmt, sure: bool, no_grad: bool) -> None:
         if isinstance(node, ast.If):
             self.expressions(node.test, sure, no_grad)
-            known = holds(self.found, node.test)
-            if known is not False:
-                self.block(node.body, sure and known is True, no_grad)
-            if known is not True:
-                self.block(node.orelse, sure and known is False, no_grad)
+            known, written = holds(self.found, node.test), holds(self.found, node.test, written=True)
+            for branch, body in ((True, node.body), (False, node.orelse)):
+                if known is not (not branch):
+                    self.idle += written is (not branch)
+                    self.block(body, sure and known is branch, no_grad)
+                    self.idle -= written is (not branch)
             return
         if isinstance(node, (ast.With, ast.AsyncWith)):
             no_grad = no_grad or any(_without_gradients(item.context_expr) for item in node.items)
@@ -234,7 +244,7 @@ class _Uses:
             function = function.value
 
     def _use(self, name: str, node: ast.expr, sure: bool, no_grad: bool) -> Use:
-        return Use(name, node, self.method, sure, no_grad or self.no_grad)
+        return Use(name, node, self.method, sure, no_grad or self.no_grad, self.idle > 0)
 
 
 def _container(node: ast.expr) -> ast.expr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from devfix.flow import frameworks, torch_api
 from devfix.registration.stores import Method, Store, assigned, buffers_of, position, self_name, stores_of
@@ -56,6 +56,12 @@ class ModuleClass:
         self.methods = {item.name: item for item in node.body if isinstance(item, _DEFINITIONS)}
         self.heirs: list[ModuleClass] = []
         self._assigned: dict[Method, set[str]] = {}
+
+    def release(self) -> None:
+        """Break the circles between classes and their heirs; only a garbage collection would free them."""
+        self.heirs.clear()
+        for name in ("lineage", "descendants"):
+            self.__dict__.pop(name, None)
 
     @property
     def init(self) -> Method | None:
@@ -234,9 +240,21 @@ class ModuleClass:
         return False
 
 
-@lru_cache(maxsize=1)  # both codemods ask for the same file, one after the other
+_last: list[tuple[Source, tuple[ModuleClass, ...]]] = []
+
+
 def module_classes(source: Source) -> tuple[ModuleClass, ...]:
     """The module classes of a file in the order of the text; those of unknown bases by their shape."""
+    if _last and _last[0][0] is source:  # both codemods ask for the same file, one after the other
+        return _last[0][1]
+    while _last:
+        for known in _last.pop()[1]:
+            known.release()
+    _last.append((source, _classes(source)))
+    return _last[0][1]
+
+
+def _classes(source: Source) -> tuple[ModuleClass, ...]:
     found: dict[str, ModuleClass] = {}
     order: list[ModuleClass] = []
     classes = [node for node in source.definitions if isinstance(node, ast.ClassDef)]

@@ -16,18 +16,19 @@ from devfix.findings import (
     InsertStatement,
     MoveStatement,
     ReplaceExpression,
+    ReplaceText,
     SetArgument,
     TextEdit,
     WrapExpression,
 )
-from devfix.rewrite.combine import apply, merge, select, verify
+from devfix.rewrite.combine import apply, merge, select, verify, whole
 from devfix.rewrite.expressions import Expressions
 from devfix.rewrite.imports import place_import
 from devfix.rewrite.layout import CannotRewrite, Layout, in_order
 from devfix.rewrite.statements import Statements
 from devfix.source import Source
 
-__all__ = ["CannotRewrite", "apply", "merge", "select", "text_edits", "verify"]
+__all__ = ["CannotRewrite", "apply", "merge", "select", "text_edits", "verify", "whole"]
 
 
 def text_edits(source: Source, fix: Fix) -> tuple[TextEdit, ...]:
@@ -52,7 +53,9 @@ def _text_edits(source: Source, fix: Fix) -> tuple[TextEdit, ...]:
         for text_edit in place_import(layout, needed.module, needed.name):
             statements.add(text_edit)
     for edit in fix.edits:
-        if isinstance(edit, AppendCall):
+        if isinstance(edit, ReplaceText):
+            statements.add(TextEdit(edit.span, edit.text))
+        elif isinstance(edit, AppendCall):
             expressions.wrap(edit.expression, "", edit.suffix)
         elif isinstance(edit, WrapExpression):
             expressions.wrap(edit.expression, edit.before, edit.after)

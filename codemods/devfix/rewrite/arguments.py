@@ -11,6 +11,10 @@ from devfix.rewrite.layout import NEWLINE, CannotRewrite, Layout, trim
 if TYPE_CHECKING:
     import libcst as cst
 
+# libcst takes minutes for a sum of 20,000 terms, and deep nesting ends the whole process.
+LONGEST = 20_000  # characters of a call
+DEEPEST = 150  # nodes in each other
+
 
 def add_arguments(layout: Layout, call: ast.Call, values: dict[str, str]) -> list[TextEdit]:
     """Edits that add `name=value` behind the last argument of a call, in the order of `values`.
@@ -27,8 +31,18 @@ def add_arguments(layout: Layout, call: ast.Call, values: dict[str, str]) -> lis
             text = "".join(f", {name}={value}" for name, value in values.items())
             return [TextEdit(Span(at.start, at.start), "("), TextEdit(Span(at.end, at.end), text + ")")]
     old = source.code(call)
+    if len(old) > LONGEST or _depth(call) > DEEPEST:
+        raise CannotRewrite(f"{layout.describe(span)} is too long or too deeply nested to be rewritten")
     new = _with_arguments(NEWLINE.sub("\n", old), values, layout.describe(span))
     return [_difference(old, new, span.start, layout.newline(layout.line_at(span.end)))]
+
+
+def _depth(node: ast.AST) -> int:
+    depth, level = 0, [node]
+    while level and depth <= DEEPEST:
+        level = [child for one in level for child in ast.iter_child_nodes(one)]
+        depth += 1
+    return depth
 
 
 def _with_arguments(code: str, values: dict[str, str], place: str) -> str:

@@ -6,9 +6,12 @@ import ast
 from collections import Counter
 from collections.abc import Sequence
 
-from devfix.findings import TextEdit
+from devfix.findings import Finding, TextEdit
 from devfix.rewrite.layout import NEWLINE, CannotRewrite, comments, in_order, is_line, rank
 from devfix.source import Source
+
+
+Fixing = tuple[Finding, tuple[TextEdit, ...]]
 
 
 def select(edits_of_fixes: Sequence[tuple[TextEdit, ...]], source: Source | None = None) -> tuple[int, ...]:
@@ -51,6 +54,14 @@ def merge(edits_of_fixes: Sequence[tuple[TextEdit, ...]]) -> tuple[TextEdit, ...
     return in_order(merged)
 
 
+def whole(wanted: Sequence[Fixing], chosen: Sequence[Fixing], together: frozenset[str]) -> list[Fixing]:
+    """Those of the chosen fixes that do not leave out other wanted ones of a codemod in `together`."""
+    left = {finding.codemod for finding, edits in wanted if (finding, edits) not in chosen} & together
+    kept = [fixing for fixing in chosen if fixing[0].codemod not in left]
+    # Where they all are in each other's way, the first codemod goes first.
+    return kept or [fixing for fixing in wanted if fixing[0].codemod == chosen[0][0].codemod]
+
+
 def apply(text: str, edits: Sequence[TextEdit]) -> str:
     """The text with all edits made; each is relative to `text`. Raises CannotRewrite on overlap."""
     parts, at = [], 0
@@ -60,7 +71,7 @@ def apply(text: str, edits: Sequence[TextEdit]) -> str:
     return "".join(parts) + text[at:]
 
 
-def verify(before: str, edits: Sequence[TextEdit], after: str) -> None:
+def verify(before: str, edits: Sequence[TextEdit], after: str, *, comments_stay: bool = True) -> None:
     """Doubt a result: `after` parses, differs from `before` in the edits only, and has all its comments.
 
     Raises CannotRewrite, naming what failed; after `text_edits` that is devfix's own bug.
@@ -82,7 +93,7 @@ def verify(before: str, edits: Sequence[TextEdit], after: str) -> None:
                 raise CannotRewrite("the result does not contain an edit")
             done += len(edit.text)
             at = edit.span.end
-    lost = Counter(comments(before)) - Counter(comments(after))
+    lost = Counter(comments(before)) - Counter(comments(after)) if comments_stay else None
     if lost:
         raise CannotRewrite(f"a comment was lost: {next(iter(lost))}")
 

@@ -277,7 +277,11 @@ class Statements:
                     behind += min(above, below)
                 elif below and first and layout.content(first - 1).rstrip().endswith(":"):
                     behind += below
-            self._replace(layout.start(first), layout.start(behind), "")
+            start, end = layout.start(first), layout.start(behind)
+            text = self._source.text
+            if text[max(0, start - 1) : start] == "\r" and text[end : end + 1] == "\n":
+                raise CannotRewrite("the ends of two lines, a CR and a LF, would become one")
+            self._replace(start, end, "")
 
     def _step_aside(self, start: int, end: int) -> None:
         """What goes below a statement whose last lines are cut, such as the last one of its body."""

@@ -57,7 +57,7 @@ class ListInModules(RecipeCodemod):
             planned = plan(case, judge)
             message = _message(case, planned.unless if planned is not None else "")
             span = Span(recipe.keys["modules"].start, max(block.end, recipe.keys["modules"].end))
-            if block.kind == "mapping" and block is not recipe.entries["modules"]:
+            if block.kind == "mapping" and block is not recipe.entries["modules"] and recipe.is_own(block):
                 span = Span(block.start, block.end)
             yield Finding(
                 self.id,
@@ -90,7 +90,7 @@ def _message(case: Case, unless: str) -> str:
 
 
 def _related(case: Case, recipe: Recipe) -> tuple[Related, ...]:
-    key = recipe.keys[case.entry]
+    key = recipe.key(case.entry)
     related = [Related(Span(key.start, key.end), f"`{case.entry}` is defined here")]
     module: Module | None = None
     node: ast.expr | None = None

@@ -15,6 +15,7 @@ from devfix.flow import Flow
 from devfix.loading.calls import ARGUMENT, Load, Loads
 from devfix.loading.devices import DevicesInScope
 from devfix.loading.examples import EXAMPLES
+from devfix.loading.standing import matters
 from devfix.loading.uses import Follower, Use, Uses
 from devfix.source import Source, walk
 
@@ -103,7 +104,7 @@ class MapLocation(Codemod):
     def _report(self, flow: Flow, load: Load, uses: Uses, device: str, own: bool) -> Finding:
         source = flow.source
         value, safety = _choice(flow, load, uses, device)
-        if own:
+        if own or not (load.wrapper or matters(source, load)):
             safety = Safety.UNSAFE  # what is a part of one process may be bound to its device
         span = source.span(load.call)
         value = value.replace('"', _quote(source, load.call))

@@ -13,6 +13,7 @@ from devfix.factories.follow import Follow
 from devfix.factories.meetings import Meeting
 from devfix.factories.moved import moved_later
 from devfix.factories.operations import LASTS
+from devfix.factories.proof import Proof
 from devfix.factories.scopes import Scopes
 from devfix.factories.values import Fact, Origin
 from devfix.findings import Edit, Finding, Related, Safety, Span
@@ -229,6 +230,12 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
         if any(call in source.text for call in torch_api.DEFAULT_DEVICE_CALLS):
             return
         scopes = Scopes(source)
+        try:
+            yield from self._check(flow, scopes)
+        finally:
+            scopes.release()
+
+    def _check(self, flow: Flow, scopes: Scopes) -> Iterator[Finding]:
         roots = scopes.roots()
         if not roots:
             return
@@ -245,18 +252,19 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
         callers = [scope for scope in scopes.callers(called, host=True) if scope not in seen]
         others = [follow for scope in callers for follow in _followed(scopes, scope, around)]
         host = _on_host([*follows, *others])
+        proof = Proof([*follows, *others])
         taken = _inputs(flow)
         known: set[Span] = set()
         for follow in follows:
             if scopes.hosted(follow.scope):
                 continue
-            for finding in self._report(follow, taken, host):
+            for finding in self._report(follow, taken, host, proof):
                 if finding.span not in known:  # a helper may be found from several callers
                     known.add(finding.span)
                     yield finding
 
     def _report(
-        self, follow: Follow, taken: set[ast.AST], host: set[tuple[ast.AST, str]]
+        self, follow: Follow, taken: set[ast.AST], host: set[tuple[ast.AST, str]], proof: Proof
     ) -> Iterator[Finding]:
         source = follow.source
         seen: dict[Origin, Meeting] = {}
@@ -294,6 +302,7 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
                         if other is not origin and other not in seen and other.call not in taken
                     )
             safe = sure and meeting.certain and not joined & follow.doubted
+            safe = safe and proof.holds(follow, meeting.anchor)
             if origin in follow.hosted:
                 if not safe:
                     continue

@@ -9,6 +9,7 @@ from typing import ClassVar
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding, Related, Safety
 from devfix.flow import Flow
+from devfix.flow.evidence import cpu_program
 from devfix.registration.buffer_edits import register
 from devfix.registration.buffers import Candidate, candidates, safe
 from devfix.registration.classes import module_classes
@@ -39,7 +40,7 @@ class RegisterBuffer(Codemod):
     as an argument or has two names (each then moves a copy of its own), where methods assign it again
     (DistributedDataParallel keeps buffers alike), where a base class is out of sight, and, for
     floating-point tensors, in files that mention `.half()`, `.double()` or their dtypes, since those
-    casts reach buffers. Shown without a fix where `super().__init__()` comes later or is not in sight,
+    casts reach buffers, and in a program that names no device anywhere. Shown without a fix where `super().__init__()` comes later or is not in sight,
     and for lists and dicts of tensors, whose elements need names of their own.
     Nothing is said of tensors that are moved where they are used, have no dimension (those may mix),
     only index other tensors, are trained, may have been assigned again before they are used or from
@@ -215,7 +216,7 @@ print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
             group = _together(candidate, list(plain.values()))
             reported |= {(c.owner.node.name, c.name) for c in group}
             done = register(source, group)
-            sure = all(safe(source, c) for c in group)
+            sure = all(safe(source, c) for c in group) and not cpu_program(source)
             one = len(group) == 1
             them = "it" if one else "them"
             names = " and ".join(f"`self.{c.name}`" for c in group)

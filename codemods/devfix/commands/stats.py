@@ -1,0 +1,99 @@
+"""`devfix stats`: where devices come from in a repository, and how portable it is."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option(
+    "--format", "format_", type=click.Choice(["text", "json"]), default="text", help="How to print it."
+)
+@click.option("--html", metavar="FILE", help="Write a page as well; needs devfix[html].")
+@click.option(
+    "--depth",
+    type=click.IntRange(1),
+    default=2,
+    metavar="N",
+    help="Folders below PATH are one from here on (2).",
+)
+@click.option("--include", multiple=True, metavar="GLOB", help="In folders, only what matches.")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="In folders, nothing that matches.")
+@click.option(
+    "--jobs", type=click.IntRange(0), default=0, metavar="N", help="Processes; 0: one per core (default)."
+)
+def stats(
+    paths: tuple[str, ...],
+    format_: str,
+    html: str | None,
+    depth: int,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    jobs: int,
+) -> int:
+    """Count where the devices of a program come from: arguments, configuration, other values, literals.
+
+    Device-agnostic is the share of placements (factories, .to, .cuda, map_location, ...) that leave the
+    device open, among those that choose one. Nothing is changed. Exit code: 0, or 2 if a file could not
+    be read.
+    """
+    from devfix import stats as counting
+    from devfix.commands.running import complain
+    from devfix.discover import discover
+    from devfix.globs import Globs
+    from devfix.review import devices
+    from devfix.stats.tables import tables
+
+    if html is not None:
+        _need_html()
+    here = os.getcwd()
+    found = discover(paths, Globs(here, include), Globs(here, exclude))
+    repository = counting.repository(found, jobs=jobs)
+    made = tables(repository, depth, _base(paths))
+    if html is not None:
+        _page(repository, made, html, os.path.basename(os.path.abspath(paths[0])))
+    if format_ == "json":
+        import json
+
+        click.echo(json.dumps(devices.document(repository, made), indent=2))
+    else:
+        for line in devices.lines(repository, made):
+            click.echo(line)
+    for error in repository.errors:
+        complain(f"{error.path}: {error.error}")
+    return 2 if repository.errors else 0
+
+
+def _base(paths: tuple[str, ...]) -> str:
+    """The folder that all files are in, as `discover` writes it; empty where there are several, or it is here."""
+    from devfix.selection import posix
+
+    if len(paths) > 1 or not os.path.isdir(paths[0]):
+        return ""
+    shown = posix(os.path.relpath(os.path.realpath(paths[0])))
+    return "" if shown == "." else shown
+
+
+def _need_html() -> None:
+    from devfix.review.html import MissingLibraries, need_libraries
+
+    try:
+        need_libraries()
+    except MissingLibraries as error:
+        raise click.ClickException(str(error).replace("--format html", "--html")) from error
+
+
+def _page(repository: object, tables: object, path: str, name: str) -> None:
+    from devfix.documents import DocumentError, write_new
+    from devfix.review.html.devices import render
+    from devfix.stats import Repository
+    from devfix.stats.tables import Tables
+
+    assert isinstance(repository, Repository) and isinstance(tables, Tables)
+    try:
+        write_new(path, render(repository, tables, name))
+    except DocumentError as error:
+        raise click.ClickException(f"{path}: {error}") from error

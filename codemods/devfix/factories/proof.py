@@ -1,0 +1,113 @@
+"""Is it shown that a tensor may be on an accelerator at all, or are its callers those of the CPU?
+
+A tensor parameter alone shows nothing: data preparation, plots and tables of lengths take tensors, too.
+What shows it: the method is one that a module runs, the function itself asks for devices, or a call in
+the file gives it something that is on one.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from devfix.factories.follow import Follow
+from devfix.factories.owners import FUNCTIONS, Owner
+from devfix.factories.values import Anchor, Fact, Form
+from devfix.flow.evidence import cpu_program
+from devfix.source import Source, walk
+
+_DEPTH = 3  # of functions that call each other
+# What asks for the device of something, or goes to one.
+_ASKS = frozenset({"device", "is_cuda", "get_device", "type_as", "cuda", "get_device_of"})
+# Wanted on the CPU by packed sequences and loops, and mostly made from lists there.
+_COUNTS = re.compile(r"(?:^|_)\w*(?:len|lens|lengths?)$|^n_\w+s$|^num_")
+# Methods that a module has for its work.
+_RUN = re.compile(
+    r"forward|encode|decode|generate|sample|predict|inference|loss|step|attention|attend|embed|score|compute|"
+    r"reset|hidden|state|mask|pos"
+)
+# Tensors that are promises: their device is "meta" until somebody asks for the numbers.
+_LAZY = re.compile(r"[Ll]azy(?!_?load)|[\"']meta[\"']|FakeTensor|is_meta\b")
+
+
+class Proof:
+    """What the functions of one file show; `follows` are those that were followed."""
+
+    def __init__(self, follows: list[Follow]) -> None:
+        self._given: dict[tuple[ast.AST, str], list[tuple[Follow, Anchor]]] = {}
+        self._aware: dict[ast.AST, bool] = {}
+        self._host = bool(follows) and cpu_program(follows[0].source)
+        for follow in follows:
+            for callee, given in follow.passed:
+                for name, fact in given.items():
+                    for anchor in _anchors(fact):
+                        self._given.setdefault((callee, name), []).append((follow, anchor))
+
+    def holds(self, follow: Follow, anchor: Anchor, depth: int = 0) -> bool:
+        """May what an anchor names be on an accelerator, as the text shows?"""
+        scope = follow.scope
+        base, dot, last = anchor.text.rpartition(".")
+        if last != "device" or not dot:
+            return bool(anchor.text)  # the device that it was moved to
+        root = anchor.root
+        known = follow.names.get(base) or follow.names.get(root)
+        if root == "self":
+            return base == "self" or (follow.module and not self._host)
+        if known is None or known.form not in (Form.TENSOR, Form.MAYBE, Form.LIST, Form.UNKNOWN):
+            return True  # `args.device`, `model.device`
+        if not isinstance(scope, FUNCTIONS) or self._lazy(follow) or self._host:
+            return False
+        if self._asks(scope):
+            return True
+        counts = bool(_COUNTS.search(base))
+        if not counts and (self._run(follow) or (scope.args.args[:1] and scope.args.args[0].arg == "ctx")):
+            return True
+        return depth < _DEPTH and any(
+            self.holds(caller, given, depth + 1)
+            for caller, given in self._given.get((scope, root), ())
+            if caller.scope is not scope
+        )
+
+    def _run(self, follow: Follow) -> bool:
+        """Is a method a part of what a module does with its inputs?"""
+        owner, name = follow.owner, getattr(follow.scope, "name", "")
+        if not follow.module or owner is None or name in owner.started:
+            return False
+        return bool(_RUN.search(name)) or name in _reached(owner, follow.source)
+
+    def _asks(self, scope: ast.AST) -> bool:
+        """Does a function ask where something is, or move something?"""
+        found = self._aware.get(scope)
+        if found is None:
+            found = self._aware[scope] = any(
+                (isinstance(node, ast.Attribute) and node.attr in _ASKS)
+                or (isinstance(node, ast.Name) and node.id in ("device", "get_device_of"))
+                for node in walk(scope)
+            )
+        return found
+
+    def _lazy(self, follow: Follow) -> bool:
+        node = follow.owner.node if follow.owner is not None else follow.scope
+        return _LAZY.search(follow.source.code(node)) is not None
+
+
+def _anchors(fact: Fact) -> list[Anchor]:
+    items = fact.items or (fact,)
+    return [item.anchor for item in items if item.placed and item.anchor is not None]
+
+
+def _reached(owner: Owner, source: Source) -> set[str]:
+    """The methods that `forward` calls, and those that these call."""
+    calls = {
+        item.name: set(re.findall(r"self\.(\w+)\(", source.code(item)))
+        for item in owner.node.body
+        if isinstance(item, FUNCTIONS)
+    }
+    found: set[str] = set()
+    todo = ["forward"]
+    while todo:
+        name = todo.pop()
+        if name in calls and name not in found:
+            found.add(name)
+            todo.extend(calls[name])
+    return found

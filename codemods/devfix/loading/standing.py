@@ -1,0 +1,123 @@
+"""Does it matter where a checkpoint goes: may it come from a device that is not there?
+
+Not where the same run has written it, or it was saved from the CPU, and not in a program that runs on
+CUDA only or on the CPU only.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from devfix.bindings import FunctionNode, function_around
+from devfix.flow.frame import path_of
+from devfix.loading.calls import Load
+from devfix.source import Source
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+# What trains, so that what is loaded below is of this run.
+_TRAINS = re.compile(
+    r"(?<![\w.])(?:(?:run_|do_)?train(?:ing)?(?:_\w+)?|fit|\w+_train)\((?!\))|"
+    r"\.(?:fit|backward|train_model|train_epoch|run_training|train_one_epoch)\(|"
+    r"\boptim\w*\.step\(|stop\w*\.step\(|\b\w*trainer\w*\.train\("
+)
+# What is published was mostly saved so that it loads anywhere.
+_FETCHED = re.compile(
+    r"(?:^|[^\w])(?:\w*download\w*|cached_path|urlretrieve|wget\w*|gdown\.\w+)\(", re.MULTILINE
+)
+_SAVED_FROM_CPU = re.compile(r"\.cpu\(\)\s*\.state_dict\(\)|\.to\([\"']cpu[\"']\)\s*\.state_dict\(\)")
+_NO_FORMAT = re.compile(r"%[ds]|%\.\d")
+# The program has a choice of devices ...
+_CHOICE = re.compile(
+    r"(?<!assert torch\.cuda\.)is_available\(|\.device\b(?!\()|[\"']--device\b|\bdef [^\n]*\bdevice\b|"
+    r"^[ \t]+device\b[^\n=]*[,:=]|\b(?:use_|no_|args\.|opt\.|opts\.)(?:cuda|gpu|gpus|gpu_ids?)\b|"
+    r"--(?:no-|use-)?(?:cuda|gpu)|accelerat|\bis_cuda\b|type_as\(|map_location",
+    re.IGNORECASE | re.MULTILINE,
+)
+# ... or none: one that is written down.
+_FIXED = re.compile(r"\bdevice\s*=\s*(?:torch\.device\(\s*)?[\"']cuda[^\"'\n]*[\"']\s*\)?")
+_CUDA = re.compile(r"\.cuda\(|[\"']cuda")
+# TensorRT has engines in its modules, no tensors, and runs on CUDA only.
+_ENGINE = re.compile(r"trt|tensorrt", re.IGNORECASE)
+_PROGRAM = re.compile(r"__main__|^(?:for|while|with)\b|^[\w., ]+\.(?:backward|eval)\(", re.MULTILINE)
+
+
+def matters(source: Source, load: Load) -> bool:
+    """Can a checkpoint come from a device that is not there where it is loaded, as the text shows?"""
+    if load.name.endswith(("_from_url", "load_url")):
+        return False  # what is published mostly loads anywhere
+    path = load.call.args[0] if load.call.args else None
+    if isinstance(path, ast.Constant) and isinstance(path.value, str) and _NO_FORMAT.search(path.value):
+        return False  # there is no such file
+    if path is not None and _ENGINE.search(source.code(path)):
+        return False
+    text = _FIXED.sub("", _without_comments(source.text))
+    if _SAVED_FROM_CPU.search(text) or _trained_above(source, load) or _own_file(source, path):
+        return False
+    if _CHOICE.search(text):
+        return True
+    return not _CUDA.search(source.text) and not _PROGRAM.search(text)
+
+
+def _without_comments(text: str) -> str:
+    return re.sub(r"#.*", "", text)
+
+
+def _trained_above(source: Source, load: Load) -> bool:
+    """Has the code above trained, or fetched what it loads? So, too, where all who call it with a path have."""
+    function, path = load.function, load.call.args[0] if load.call.args else None
+    if _of_this_run(source, load.call, function):
+        return True
+    if function is None or not isinstance(path, ast.Name):
+        return False
+    if path.id not in {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}:
+        return False
+    callers = [call for call in source.calls if path_of(call.func).rpartition(".")[2] == function.name]
+    return bool(callers) and all(
+        _of_this_run(source, call, function_around(source, call)) for call in callers
+    )
+
+
+def _of_this_run(source: Source, node: ast.AST, function: FunctionNode | None) -> bool:
+    """Is there training, or a download, above a node in its function or script?"""
+    at = source.span(node).start
+    if function is not None:
+        above = _without_comments(source.text[source.span(function.body[0]).start : at])
+        return bool(_TRAINS.search(above) or _FETCHED.search(above))
+    for statement in source.tree.body:
+        span = source.span(statement)
+        if span.start < at and not isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
+            if _TRAINS.search(_without_comments(source.text[span.start : min(at, span.end)])):
+                return True
+    return False
+
+
+def _own_file(source: Source, path: ast.expr | None) -> bool:
+    """Is a file loaded that this very object or script saves, under the same name of its own?"""
+    if path is None or not _of_its_own(source, path):
+        return False
+    wanted = ast.dump(path)
+    for call in source.calls:
+        if len(call.args) > 1 and source.qualified(call.func) in ("torch.save", "torch.jit.save"):
+            if ast.dump(call.args[1]) == wanted and _same_owner(source, call, path):
+                return True
+    return False
+
+
+def _of_its_own(source: Source, path: ast.expr) -> bool:
+    """A constant, or `self.path` that the class itself changes: no parameter, no option."""
+    if isinstance(path, ast.Constant):
+        return True
+    if isinstance(path, ast.Name):
+        bound = [
+            node.value
+            for node in source.walk(function_around(source, path) or source.tree)
+            if isinstance(node, ast.Assign) and any(path_of(target) == path.id for target in node.targets)
+        ]
+        return bool(bound) and all(isinstance(value, ast.Constant) for value in bound)
+    dotted = path_of(path)
+    return dotted.startswith("self.") and dotted.count(".") == 1
+
+
+def _same_owner(source: Source, one: ast.AST, other: ast.AST) -> bool:
+    return source.enclosing(one, ast.ClassDef) is source.enclosing(other, ast.ClassDef)

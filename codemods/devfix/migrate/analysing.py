@@ -1,0 +1,162 @@
+"""From the files of a head to an outcome: findings, repairs, verification, commit, and files to keep."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from devfix.migrate import commits, messages, verifying
+from devfix.migrate.model import Artefact, Count, Head, Job, MigrateError, Outcome
+from devfix.migrate.steps import git_of, noteworthy, tree_of, working_in
+
+if TYPE_CHECKING:
+    from devfix.codemod import Codemod
+    from devfix.config import Config
+    from devfix.report import Report
+
+
+def analysed(job: Job, folder: str, head: Head) -> Outcome:
+    """Raises MigrateError and OSError."""
+    tree = tree_of(job, folder)
+    with working_in(tree):
+        report = _report(job, tree)
+        page = _page(job, report) if job.settings.page and report.changed else ()
+    counts = _counts(report)
+    notes = (*head.notes, *noteworthy(report))
+    found = Outcome("analyse", "nothing-to-do", head=head, counts=counts, notes=notes, files=report.files)
+    artefacts = [*_json(report), *page]
+    if not report.changed:
+        reason = _why_nothing(report)
+        return replace(found, reason=reason, artefacts=tuple(artefacts if report.results else ()))
+    git = git_of(job, folder)
+    git.env["GIT_DIR"] = git.bare
+    verification = verifying.verified(job, folder, git, head, report)
+    report = verification.report
+    subject = messages.subject(report)
+    text = messages.commit(job, head, report, verification)
+    with working_in(tree):
+        artefacts.append(Artefact("changes.patch", _patch(report)))
+    artefacts.append(Artefact("commit.txt", text.encode("utf-8", "replace")))
+    artefacts.append(Artefact("body.md", messages.body(job, head, report, verification, notes).encode("utf-8", "replace")))
+    found = replace(found, subject=subject, verified=verification.words, changed=len(report.changed))
+    found = replace(found, log=verification.log, artefacts=tuple(artefacts))
+    if verification.ok is False:
+        return replace(found, state="failed", reason=verification.words, verified="")
+    commit, pack = commits.made(git, job, head, report, text)
+    artefacts.append(Artefact("commit.pack", pack))
+    state = "verified" if verification.ok else "changed"
+    return replace(found, state=state, commit=commit, artefacts=tuple(artefacts))
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    config: Config
+    codemods: tuple[Codemod, ...]
+
+
+def _report(job: Job, tree: str) -> Report:
+    """The repairs of a job, in memory; the working directory is `tree`."""
+    from devfix import engine
+    from devfix.around import Around
+    from devfix.discover import Discovered, discover
+    from devfix.findings import Safety
+    from devfix.globs import Globs
+
+    chosen = _chosen(job, tree)
+    config = chosen.config
+    include, exclude = Globs(config.base, config.include), Globs(config.base, config.exclude)
+    ours = Globs(tree, (*job.settings.exclude, *job.source.exclude))
+    if job.source.shard:
+        found = Discovered(tuple(path for path in job.source.files if os.path.isfile(path)))
+        kept = [path for path in found.files if not exclude.below(os.path.realpath(path))]
+        mine = frozenset(kept)
+    else:
+        found = discover([job.source.subfolder or "."], include, exclude)
+        kept = list(found.files)
+        mine = None
+    kept = [path for path in kept if not ours.below(os.path.realpath(path))]
+    here = os.path.realpath(tree) + os.sep
+
+    def may_change(path: str) -> bool:
+        real = os.path.realpath(path)
+        inside = real.startswith(here) and not exclude.below(real) and not ours.below(real)
+        return inside and (mine is None or real[len(here) :] in mine)
+
+    level = Safety.UNSAFE if job.settings.unsafe else Safety.SAFE
+    around = Around(config.project_root) if config.project else None
+    found = replace(found, files=tuple(kept))
+    return engine.run(found, chosen.codemods, level, jobs=1, may_change=may_change, around=around)
+
+
+def _chosen(job: Job, tree: str) -> _Chosen:
+    """The repository's own settings, as far as they concern its files; the campaign decides on the rest."""
+    from devfix import config
+
+    folder = start = os.path.join(tree, job.source.subfolder)
+    if not os.path.isdir(folder):
+        raise MigrateError(f"has no folder {job.source.subfolder!r}")
+    while not os.path.isfile(os.path.join(folder, config.FILE)) and folder.rstrip(os.sep) != tree.rstrip(os.sep):
+        folder = os.path.dirname(folder.rstrip(os.sep))
+    try:
+        own = config.load(start) if os.path.isfile(os.path.join(folder, config.FILE)) else config.Config()
+        root = own.project_root and os.path.realpath(own.project_root)
+        inside = root and (root + os.sep).startswith(os.path.realpath(tree) + os.sep)
+        options = (*own.options, *(config.parse_option(text) for text in job.settings.options))
+        merged = replace(
+            own,
+            codemods=job.settings.codemods or own.codemods,
+            exclude_codemods=(*own.exclude_codemods, *job.settings.exclude_codemods),
+            unsafe=job.settings.unsafe,
+            project_root=root if inside else "",
+            base=own.base or tree,
+            options=options,
+        )
+        return _Chosen(merged, config.choose(merged))
+    except config.ConfigError as error:
+        raise MigrateError(f"settings: {error}") from error
+
+
+def _counts(report: Report) -> tuple[Count, ...]:
+    found: Counter[str] = Counter()
+    fixed: Counter[str] = Counter()
+    left: Counter[str] = Counter()
+    for result in report.results:
+        found.update(finding.codemod for finding in result.findings)
+        fixed.update(change.codemod for change in result.changes if change.home)
+        left.update(one.codemod for one in (result.remaining if result.changed else result.findings))
+    return tuple(Count(id, found[id], fixed[id], left[id]) for id in sorted(found | fixed | left))
+
+
+def _why_nothing(report: Report) -> str:
+    from devfix.review.text import plural
+
+    if report.findings:
+        safe = "safe " if report.level.name == "SAFE" else ""
+        return f"{plural(report.findings, 'finding')}, none with a {safe}repair"
+    if report.errors and len(report.errors) >= report.files:
+        return "no file could be analysed"
+    return "no findings" if report.files else "no Python files, notebooks or recipes"
+
+
+def _patch(report: Report) -> bytes:
+    from devfix.review.patch import patch
+
+    return patch(report)
+
+
+def _json(report: Report) -> Sequence[Artefact]:
+    from devfix.review.json import render
+
+    return (Artefact("findings.json", render(report).encode()),)
+
+
+def _page(job: Job, report: Report) -> Sequence[Artefact]:
+    from devfix.review.html import MissingLibraries, render
+
+    try:
+        return (Artefact("review.html", render(report, name=job.name)),)
+    except MissingLibraries:
+        return ()

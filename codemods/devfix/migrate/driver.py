@@ -1,0 +1,120 @@
+"""The driver: takes what is pending, has it worked on, and writes down what came of it. It alone writes."""
+
+from __future__ import annotations
+
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
+from typing import Protocol
+
+from devfix.migrate import folders
+from devfix.migrate.model import DURING, Artefact, Head, Job, Outcome, State, StepName
+from devfix.migrate.state import Store
+from devfix.migrate.steps import NEXT
+
+DEATHS = 5  # of workers, with one repository
+
+
+class Lost(Exception):
+    """The worker of a step has died; it is tried again."""
+
+
+class Pool(Protocol):
+    """Where steps run. A future ends with an Outcome, or with Lost, or TimeoutError, or another error."""
+
+    @property
+    def size(self) -> int: ...
+
+    def submit(self, step: StepName, job: Job, head: Head | None) -> Future[Outcome]: ...
+
+    def lost(self, job: Job) -> None:
+        """Tidy up after a step that has ended with Lost or TimeoutError."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What has just come of one repository."""
+
+    job: Job
+    state: State
+    reason: str
+    done: int
+    total: int
+
+
+def drive(
+    campaign: str,
+    store: Store,
+    pool: Pool,
+    told: Callable[[Progress], None] = lambda progress: None,
+) -> int:
+    """Work until nothing is pending; how many repositories that were. The campaign is locked by the caller."""
+    return _Drive(campaign, store, pool, told).all()
+
+
+class _Drive:
+    def __init__(self, campaign: str, store: Store, pool: Pool, told: Callable[[Progress], None]) -> None:
+        self.campaign = campaign
+        self.store = store
+        self.pool = pool
+        self.told = told
+        store.recover()
+        self.waiting = deque(store.waiting())
+        self.total = len(self.waiting)
+        self.done = 0
+        self.running: dict[Future[Outcome], tuple[Job, StepName, Head | None]] = {}
+
+    def all(self) -> int:
+        while self.waiting or self.running:
+            # Not more than there are workers: what is recorded as begun has begun.
+            while self.waiting and len(self.running) < self.pool.size:
+                self.submit(self.store.job(self.waiting.popleft()), "clone", None)
+            ended, _ = wait(self.running, timeout=5, return_when=FIRST_COMPLETED)
+            for future in ended:
+                self.ended(future, *self.running.pop(future))
+        return self.done
+
+    def submit(self, job: Job, step: StepName, head: Head | None) -> None:
+        self.store.begin(job.id, step, DURING[step])
+        self.running[self.pool.submit(step, job, head)] = (job, step, head)
+
+    def ended(self, future: Future[Outcome], job: Job, step: StepName, head: Head | None) -> None:
+        error = future.exception()
+        if error is None:
+            self.outcome(job, future.result())
+        elif isinstance(error, Lost):
+            self.pool.lost(job)
+            if self.store.lost(job.id, step, str(error)) < DEATHS:
+                self.waiting.append(job.id)  # at the end: it may be to blame for it
+                return
+            self.outcome(job, Outcome(step, "failed", f"{error}, {DEATHS} times", head=head))
+        elif isinstance(error, TimeoutError):
+            self.pool.lost(job)
+            seconds = job.settings.limits.seconds
+            self.outcome(job, Outcome(step, "failed", f"took longer than {seconds:g} s; --seconds sets the limit", head=head))
+        else:
+            self.outcome(job, Outcome(step, "failed", f"{type(error).__name__}: {error}; this is devfix's own bug", _trace(error), head=head))
+
+    def outcome(self, job: Job, outcome: Outcome) -> None:
+        if not outcome.final:
+            self.store.end(job, outcome)
+            self.submit(job, NEXT[outcome.step], outcome.head)
+            return
+        # The files first: a state is never ahead of what is on disk.
+        log = (Artefact("log.txt", outcome.log.encode("utf-8", "replace")),) if outcome.log else ()
+        folders.keep(self.campaign, job.id, (*outcome.artefacts, *log))
+        state = self.store.end(job, outcome)
+        self.done += 1
+        self.told(Progress(job, state, outcome.reason, self.done, self.total))
+
+
+def _trace(error: BaseException) -> str:
+    import traceback
+
+    return "".join(traceback.format_exception(error))
+
+

@@ -1,0 +1,135 @@
+"""What people read of a change: the commit message and the body of the pull request."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from devfix import __version__
+from devfix.migrate.model import Head, Job
+from devfix.review.text import plural, printable
+
+if TYPE_CHECKING:
+    from devfix.migrate.verifying import Verification
+    from devfix.report import Change, FileResult, Report
+
+_WIDTH = 72
+_MOST = 30  # findings that are left and named in a body
+
+
+def subject(report: Report) -> str:
+    """One line, at most 72 characters where that is possible."""
+    changes = [change for result in report.changed for change in result.changes if change.home]
+    titles = list(dict.fromkeys(printable(change.title) for change in changes))
+    names = [printable(result.path) for result in report.changed]
+    where = names[0].rpartition("/")[2] if len(names) == 1 else plural(len(names), "file")
+    ids = ", ".join(sorted({change.codemod for change in changes}))
+    if len(titles) == 1:
+        for line in (f"Fix device placement: {titles[0]} ({where})", f"Fix device placement: {titles[0]}"):
+            if len(line) <= _WIDTH:
+                return line
+    line = f"Fix device placement in {where} ({ids})"
+    return line if len(line) <= _WIDTH else f"Fix device placement in {where}"
+
+
+def commit(job: Job, head: Head, report: Report, verification: Verification) -> str:
+    """What was wrong, what was done, and how that was verified."""
+    parts = [f"{subject(report)}\n"]
+    for result in report.changed:
+        lines = dict.fromkeys(_wrapped(_said(change), "- ") for change in _home(result))
+        if lines:
+            parts.append(f"{printable(result.path)}:\n" + "\n".join(lines) + "\n")
+    parts.append(_wrapped(f"Verified: {verification.words or _default(report)}", "") + "\n")
+    parts.append(_wrapped(f"Made by devfix {__version__} in the campaign {job.settings.campaign}.", "") + "\n")
+    return "\n".join(parts)
+
+
+def body(job: Job, head: Head, report: Report, verification: Verification, notes: Sequence[str]) -> str:
+    """Markdown for a pull request."""
+    return "\n".join(_body(job, head, report, verification, notes)) + "\n"
+
+
+def _body(job: Job, head: Head, report: Report, verification: Verification, notes: Sequence[str]) -> Iterator[str]:
+    fixes = sum(result.applied for result in report.changed)
+    files = plural(len(report.changed), "file")
+    yield f"This repairs {plural(fixes, 'device bug')} in {files}, found by devfix {__version__} at {head.commit[:12]}."
+    yield ""
+    yield "### What is changed, and why"
+    yield ""
+    for result in report.changed:
+        for line in dict.fromkeys(_said(change, code=True) for change in _home(result)):
+            yield f"- {_code(result.path)}: {line}"
+    yield ""
+    yield "### How it was verified"
+    yield ""
+    yield f"- {_text(_default(report))}"
+    if verification.words:
+        yield f"- {_text(verification.words)}"
+    for note in verification.notes:
+        yield f"- {_text(note)}"
+    left = [
+        (result.path, finding)
+        for result in report.results
+        for finding in (result.remaining if result.changed else result.findings)
+    ]
+    if left:
+        yield ""
+        yield "### Found, and left to you"
+        yield ""
+        for path, finding in left[:_MOST]:
+            yield f"- {_code(f'{path}:{finding.place.line}')}: {finding.codemod}: {_text(finding.message)}"
+        if len(left) > _MOST:
+            yield f"- and {len(left) - _MOST} more"
+    if notes:
+        yield ""
+        yield "### Not looked at"
+        yield ""
+        for note in notes:
+            yield f"- {_text(note)}"
+
+
+def _default(report: Report) -> str:
+    safe = all(change.safety.name == "SAFE" for result in report.changed for change in result.changes)
+    what = (
+        "each change gives the same result on the CPU, and on an accelerator can only turn an error into a run; "
+        if safe
+        else "some changes rest on an assumption that is named above; "
+    )
+    return f"by analysis: {what}the changed files parse, and devfix finds nothing more to repair in them. No program was run."
+
+
+def _home(result: FileResult) -> list[Change]:
+    return [change for change in result.changes if change.home]
+
+
+def _said(change: Change, *, code: bool = False) -> str:
+    show = _text if code else printable
+    said = f"{change.codemod}: {show(change.message)}. Repair ({change.safety.label}): {show(change.title)}."
+    return f"{said} {show(change.verdict[:1].upper() + change.verdict[1:])}." if change.verdict else said
+
+
+def _wrapped(text: str, bullet: str) -> str:
+    indent = " " * len(bullet)
+    return textwrap.fill(
+        printable(text), _WIDTH, initial_indent=bullet, subsequent_indent=indent, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _text(text: str) -> str:
+    """Words of a message in Markdown: code stays code, and no mark-up or mention comes to life."""
+    out = []
+    for at, part in enumerate(printable(text).split("`")):
+        if at % 2:
+            out.append(f"`{part}`")
+        else:
+            for mark in ("\\", "*", "_", "<", ">", "[", "]", "#", "|"):
+                part = part.replace(mark, f"\\{mark}")
+            out.append(part.replace("@", "@\u200b"))
+    return "".join(out)
+
+
+def _code(text: str) -> str:
+    plain = printable(text)
+    return f"`{plain}`" if "`" not in plain else f"`` {plain} ``"

@@ -1,0 +1,110 @@
+"""A monorepo in parts: shards of at most so many files, by folder or by owner."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from devfix.globs import Globs
+from devfix.migrate import folders, trees
+from devfix.migrate.git import Git
+from devfix.migrate.model import Limits, MigrateError, Source
+from devfix.migrate.steps import commit_of, made_tree, working_in
+
+By = Literal["folder", "codeowners"]
+_OWNERS = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS")
+
+
+@dataclass(frozen=True)
+class Shard:
+    name: str
+    files: tuple[str, ...]
+
+
+def split(source: Source, store: str, limits: Limits, by: By, most: int, mark: str) -> list[Source]:
+    """Fetch a monorepo into `store`, and give a source for each of its shards."""
+    from devfix.discover import discover
+
+    folders.fresh(store)
+    git = Git(store, limits, mark)
+    remote = git.remote(source.url, source.ref)
+    if remote is None:
+        raise MigrateError(f"{source.url} has no commits")
+    git.make(remote.commit)
+    git.fetch(source.url, remote.name)
+    commit, _ = commit_of(git)
+    entries = trees.listed(git, commit, limits).entries
+    tree = os.path.join(store, "tree")
+    made_tree(tree)
+    trees.export(git, [entry for entry in entries if trees.analysable(entry.path)], tree, limits)
+    with working_in(tree):
+        paths = discover([source.subfolder or "."]).files
+        rules = _rules() if by == "codeowners" else []
+    found = by_owner(paths, most, rules) if by == "codeowners" else by_folder(paths, most)
+    part = replace(source, store=os.path.realpath(store), base=commit, ref=source.ref or remote.branch)
+    return [replace(part, shard=shard.name, files=shard.files) for shard in found]
+
+
+def by_folder(paths: Sequence[str], most: int, name: str = "") -> list[Shard]:
+    """Whole folders where they fit, neighbours together; every path is in one shard."""
+    if len(paths) <= most:
+        return [Shard(name or "all", tuple(paths))] if paths else []
+    return list(_packed(sorted(paths), most, name, 0))
+
+
+def _packed(paths: Sequence[str], most: int, name: str, depth: int) -> Iterator[Shard]:
+    groups: dict[str, list[str]] = {}
+    for path in paths:
+        parts = path.split("/")
+        # A file of this very folder stands for itself.
+        groups.setdefault(parts[depth] + ("/" if depth < len(parts) - 1 else ""), []).append(path)
+    pack: list[str] = []
+    first = last = ""
+    for group, members in groups.items():
+        if pack and len(pack) + len(members) > most:
+            yield Shard(_name(name, first, last), tuple(pack))
+            pack = []
+        if len(members) > most:
+            yield from _packed(members, most, f"{name}{group}", depth + 1)
+            continue
+        first = group if not pack else first
+        last = group
+        pack += members
+    if pack:
+        yield Shard(_name(name, first, last), tuple(pack))
+
+
+def _name(folder: str, first: str, last: str) -> str:
+    return f"{folder}{first}" if first == last else f"{folder}{first}..{last}"
+
+
+def by_owner(paths: Sequence[str], most: int, rules: Sequence[tuple[str, str]]) -> list[Shard]:
+    """The files of each set of owners, in shards by folder; the last rule that matches a path counts."""
+    compiled = [(Globs("/", (pattern,)), pattern.endswith("/*"), owners) for pattern, owners in rules]
+    groups: dict[str, list[str]] = {}
+    for path in paths:
+        groups.setdefault(_owners(f"/{path}", compiled) or "nobody", []).append(path)
+    return [
+        replace(shard, name=owners if shard.name == "all" else f"{owners} {shard.name}")
+        for owners, members in sorted(groups.items())
+        for shard in by_folder(members, most)
+    ]
+
+
+def _owners(path: str, rules: Sequence[tuple[Globs, bool, str]]) -> str:
+    for globs, direct, owners in reversed(rules):
+        if globs.decide(path, False) if direct else globs.below(path):
+            return owners
+    return ""
+
+
+def _rules() -> list[tuple[str, str]]:
+    """(pattern, owners) of the CODEOWNERS file of the working directory; raises MigrateError."""
+    for name in _OWNERS:
+        if os.path.isfile(name):
+            lines = folders.read(name).decode("utf-8", "replace").splitlines()
+            words = [line.partition("#")[0].split() for line in lines]
+            return [(line[0], " ".join(line[1:])) for line in words if line]
+    raise MigrateError(f"the repository has no {' or '.join(_OWNERS)}; use --shard-by folder")

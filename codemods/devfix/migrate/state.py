@@ -1,0 +1,374 @@
+"""The state of a campaign: one SQLite file, written by one process, that a person can query, too.
+
+```sql
+SELECT state, count(*) FROM repository GROUP BY state;
+SELECT name, stage, reason FROM repository WHERE state = 'failed';
+```
+
+`repository` says where each one is now; `event` is everything that happened, in order: a step has a row
+when it begins and one, in the same transaction as its outcome, when it has ended. A step that has begun and
+not ended was interrupted, and is done again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+
+from devfix.migrate.model import (
+    UNFINISHED,
+    Count,
+    Head,
+    Job,
+    MigrateError,
+    Outcome,
+    Settings,
+    Source,
+    State,
+    StepName,
+)
+
+_APPLICATION = 0x64666D67  # "dfmg"
+# Each script brings a file of the version before it to its own; they are never changed, only added to.
+_SCHEMA = (
+    """
+    CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+    CREATE TABLE repository (
+        number INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,        -- the name of its folder in results/
+        name TEXT NOT NULL,
+        source TEXT NOT NULL,           -- JSON: where it is, and its own settings
+        files BLOB,                     -- of a shard: paths, compressed
+        state TEXT NOT NULL,
+        stage TEXT NOT NULL DEFAULT '', -- the step that is at work, or that failed
+        reason TEXT NOT NULL DEFAULT '',
+        attempt INTEGER NOT NULL DEFAULT 0,
+        head TEXT NOT NULL DEFAULT '',  -- the commit that the result is about
+        base_branch TEXT NOT NULL DEFAULT '',
+        "commit" TEXT NOT NULL DEFAULT '',
+        subject TEXT NOT NULL DEFAULT '',
+        verified TEXT NOT NULL DEFAULT '',
+        files_analysed INTEGER NOT NULL DEFAULT 0,
+        files_changed INTEGER NOT NULL DEFAULT 0,
+        bytes INTEGER NOT NULL DEFAULT 0,
+        seconds REAL NOT NULL DEFAULT 0,
+        notes TEXT NOT NULL DEFAULT '[]',
+        decision TEXT NOT NULL DEFAULT '',      -- of a review: accepted or rejected
+        pushed TEXT NOT NULL DEFAULT '',        -- the commit that is on the remote's branch
+        pull_request TEXT NOT NULL DEFAULT '',
+        changed_at REAL NOT NULL
+    );
+    CREATE INDEX repository_state ON repository (state);
+    CREATE TABLE event (
+        number INTEGER PRIMARY KEY,
+        repository TEXT NOT NULL,
+        at REAL NOT NULL,
+        step TEXT NOT NULL,
+        what TEXT NOT NULL,             -- begin, end, lost, or the command that changed the state
+        state TEXT NOT NULL,
+        head TEXT NOT NULL DEFAULT '',
+        detail TEXT NOT NULL DEFAULT '',
+        seconds REAL NOT NULL DEFAULT 0
+    );
+    CREATE INDEX event_repository ON event (repository);
+    CREATE TABLE finding (
+        repository TEXT NOT NULL,
+        codemod TEXT NOT NULL,
+        found INTEGER NOT NULL,
+        fixed INTEGER NOT NULL,
+        remaining INTEGER NOT NULL,
+        PRIMARY KEY (repository, codemod)
+    ) WITHOUT ROWID;
+    """,
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known of one repository."""
+
+    id: str
+    name: str
+    state: State
+    stage: str
+    reason: str
+    attempt: int
+    head: str
+    base_branch: str
+    commit: str
+    subject: str
+    verified: str
+    files_analysed: int
+    files_changed: int
+    bytes: int
+    seconds: float
+    notes: tuple[str, ...]
+    decision: str
+    pushed: str
+    pull_request: str
+    changed_at: float
+
+
+@dataclass(frozen=True)
+class Event:
+    at: float
+    step: str
+    what: str
+    state: str
+    head: str
+    detail: str
+    seconds: float
+
+
+_ROW = ", ".join(f'"{name}"' for name in Row.__dataclass_fields__)
+
+
+class Store:
+    """The open file; a context manager. Raises MigrateError for a file that is not one, or is damaged."""
+
+    def __init__(self, path: str, *, make: bool = False) -> None:
+        if make == os.path.exists(path):
+            raise MigrateError(f"{path} is there already" if make else f"{os.path.dirname(path)} is no campaign: it has no campaign.db; `devfix migrate init` makes one")
+        self.path = path
+        try:
+            self._db = sqlite3.connect(path, timeout=30, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            self._db.execute("PRAGMA foreign_keys = ON")
+            self._check(make)
+        except sqlite3.DatabaseError as error:
+            raise MigrateError(f"{path} cannot be used: {error}; restore it from a copy") from error
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._db.close()
+
+    def _check(self, make: bool) -> None:
+        (application,) = self._db.execute("PRAGMA application_id").fetchone()
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if not make and application != _APPLICATION:
+            raise MigrateError(f"{self.path} is no file of a campaign")
+        if version > len(_SCHEMA):
+            raise MigrateError(f"{self.path} was made by a later devfix (schema {version}); update devfix")
+        if not make:
+            damage = [row[0] for row in self._db.execute("PRAGMA quick_check(5)")]
+            if damage != ["ok"]:
+                raise MigrateError(f"{self.path} is damaged: {damage[0]}; restore it from a copy")
+        for number, script in enumerate(_SCHEMA[version:], version + 1):
+            # A script and its number are one transaction: a file is never between two versions.
+            self._db.executescript(
+                f"BEGIN IMMEDIATE; {script}; PRAGMA application_id = {_APPLICATION};"
+                f" PRAGMA user_version = {number}; COMMIT;"
+            )
+
+    @contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._db
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    # --- settings and sources ----------------------------------------------------------------
+
+    def start(self, settings: Settings, sources: Iterable[tuple[str, str, Source]]) -> int:
+        """Fill a new file: (id, name, source) of every repository; how many."""
+        now, count = time.time(), 0
+        with self._changing() as db:
+            db.execute("INSERT INTO setting VALUES ('settings', ?)", (settings.to_json(),))
+            for id, name, source in sources:
+                files = zlib.compress("\0".join(source.files).encode("utf-8", "surrogateescape")) if source.files else None
+                data = json.dumps({**asdict(source), "files": []})
+                state: State = "skipped" if source.skip else "pending"
+                db.execute(
+                    "INSERT INTO repository (id, name, source, files, state, reason, changed_at)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (id, name, data, files, state, source.skip, now),
+                )
+                _event(db, id, "", "init", state, detail=source.skip)
+                count += 1
+        return count
+
+    def settings(self) -> Settings:
+        (text,) = self._db.execute("SELECT value FROM setting WHERE name = 'settings'").fetchone()
+        return Settings.from_json(text)
+
+    def job(self, id: str) -> Job:
+        query = "SELECT name, source, files, attempt, \"commit\" FROM repository WHERE id = ?"
+        name, data, files, attempt, commit = self._db.execute(query, (id,)).fetchone()
+        values = json.loads(data)
+        values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+        if files is not None:
+            values["files"] = tuple(zlib.decompress(files).decode("utf-8", "surrogateescape").split("\0"))
+        return Job(id, name, Source(**values), self.settings(), attempt, commit)
+
+    # --- steps -------------------------------------------------------------------------------
+
+    def recover(self) -> int:
+        """What was interrupted is pending again; how many repositories that is."""
+        with self._changing() as db:
+            rows = db.execute("SELECT id, stage, pushed, \"commit\" FROM repository WHERE state IN ('cloning', 'analysing')").fetchall()
+            for id, stage, *_ in rows:
+                _set(db, id, state="pending", stage="")
+                _event(db, id, stage, "interrupted", "pending")
+        return len(rows)
+
+    def waiting(self) -> list[str]:
+        """The ids of what is to be done, in order."""
+        marks = ", ".join("?" * len(UNFINISHED))
+        query = f"SELECT id FROM repository WHERE state IN ({marks}) ORDER BY number"
+        return [row[0] for row in self._db.execute(query, UNFINISHED)]
+
+    def begin(self, id: str, step: StepName, state: State) -> None:
+        with self._changing() as db:
+            _set(db, id, state=state, stage=step)
+            _event(db, id, step, "begin", state)
+
+    def end(self, job: Job, outcome: Outcome) -> State:
+        """Record the outcome of a step, and the state that it leaves the repository in."""
+        with self._changing() as db:
+            if not outcome.final:
+                _set(db, job.id, state=outcome.state, stage="analyse")
+                _event(db, job.id, outcome.step, "end", outcome.state, outcome.head, seconds=outcome.seconds)
+                return outcome.state
+            before = db.execute("SELECT \"commit\", pushed, head FROM repository WHERE id = ?", (job.id,)).fetchone()
+            outcome = _compared(outcome, *before)
+            failed = outcome.state == "failed"
+            values: dict[str, object] = {
+                "state": outcome.state,
+                "stage": outcome.step if failed else "",
+                "reason": outcome.reason,
+                "attempt": 0,
+                "subject": outcome.subject,
+                "verified": outcome.verified,
+                "files_analysed": outcome.files,
+                "files_changed": outcome.changed,
+                "seconds": outcome.seconds,
+                "notes": json.dumps(outcome.notes),
+            }
+            if outcome.head is not None and not failed:
+                values |= {"head": outcome.head.commit, "base_branch": outcome.head.branch, "bytes": outcome.head.size}
+            if not failed:  # what failed says nothing about the result before it
+                values["commit"] = outcome.commit
+                if outcome.commit != before[0]:
+                    values["decision"] = ""  # it was about another change
+            _set(db, job.id, **values)
+            db.execute("DELETE FROM finding WHERE repository = ?", (job.id,))
+            rows = [(job.id, one.codemod, one.found, one.fixed, one.left) for one in outcome.counts]
+            db.executemany("INSERT INTO finding VALUES (?, ?, ?, ?, ?)", rows)
+            _event(db, job.id, outcome.step, "end", outcome.state, outcome.head, outcome.reason, outcome.seconds)
+        return outcome.state
+
+    def lost(self, id: str, step: StepName, why: str) -> int:
+        """A worker died with this step; how often that has happened to it."""
+        with self._changing() as db:
+            db.execute("UPDATE repository SET attempt = attempt + 1 WHERE id = ?", (id,))
+            _event(db, id, step, "lost", "pending", detail=why)
+            _set(db, id, state="pending", stage="")
+            (attempt,) = db.execute("SELECT attempt FROM repository WHERE id = ?", (id,)).fetchone()
+        return int(attempt)
+
+    def change(self, id: str, command: str, detail: str = "", **values: object) -> None:
+        """What a command did to a repository; with its new `state`, if that changes."""
+        with self._changing() as db:
+            _set(db, id, **values)
+            (state,) = db.execute("SELECT state FROM repository WHERE id = ?", (id,)).fetchone()
+            _event(db, id, "", command, state, detail=detail)
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def rows(self, states: Sequence[State] = ()) -> Iterator[Row]:
+        marks = f"WHERE state IN ({', '.join('?' * len(states))})" if states else ""
+        for values in self._db.execute(f"SELECT {_ROW} FROM repository {marks} ORDER BY number", states):
+            yield _row(values)
+
+    def row(self, id: str) -> Row:
+        return _row(self._db.execute(f"SELECT {_ROW} FROM repository WHERE id = ?", (id,)).fetchone())
+
+    def find(self, name: str) -> str:
+        """The id of the one repository that a person means; raises MigrateError."""
+        for where in ("id = ?1 OR name = ?1", "name LIKE '%/' || ?1", "instr(name, ?1) OR instr(id, ?1)"):
+            found = self._db.execute(f"SELECT id, name FROM repository WHERE {where} LIMIT 4", (name,)).fetchall()
+            if len(found) == 1:
+                return str(found[0][0])
+            if found:
+                names = ", ".join(row[1] for row in found[:3])
+                raise MigrateError(f"{name!r} may be {names}{' or others' if len(found) > 3 else ''}; say more of it")
+        raise MigrateError(f"no repository of this campaign is called {name!r}")
+
+    def counts(self) -> dict[State, int]:
+        return dict(self._db.execute("SELECT state, count(*) FROM repository GROUP BY state"))
+
+    def findings(self, id: str = "") -> tuple[Count, ...]:
+        """By codemod, of one repository or of all."""
+        where = "WHERE repository = ?" if id else ""
+        query = (
+            f"SELECT codemod, sum(found), sum(fixed), sum(remaining) FROM finding {where}"
+            " GROUP BY codemod ORDER BY codemod"
+        )
+        return tuple(Count(*values) for values in self._db.execute(query, (id,) if id else ()))
+
+    def failures(self) -> list[tuple[str, str, int, str]]:
+        """Stage, reason, how many, and one of the names."""
+        return self._db.execute(
+            "SELECT stage, reason, count(*), min(name) FROM repository WHERE state = 'failed'"
+            " GROUP BY stage, reason ORDER BY count(*) DESC, reason"
+        ).fetchall()
+
+    def events(self, id: str) -> Iterator[Event]:
+        query = "SELECT at, step, what, state, head, detail, seconds FROM event WHERE repository = ? ORDER BY number"
+        for values in self._db.execute(query, (id,)):
+            yield Event(*values)
+
+
+def _compared(outcome: Outcome, commit: str, pushed: str, head: str) -> Outcome:
+    """The outcome, seen together with the result before it.
+
+    What had a repair and needs none at a later head has been merged, whoever did it; a commit that is
+    on the remote's branch already is pushed.
+    """
+    if outcome.state == "nothing-to-do" and commit and outcome.head and outcome.head.commit != head:
+        why = f"nothing is left to repair at {outcome.head.commit[:12]}"
+        return replace(outcome, state="merged", reason=why, commit=commit)
+    if outcome.commit and outcome.commit == pushed:
+        return replace(outcome, state="pushed")
+    return outcome
+
+
+def _row(values: Sequence[object]) -> Row:
+    fields: Mapping[str, object] = dict(zip(Row.__dataclass_fields__, values, strict=True))
+    return Row(**{**fields, "notes": tuple(json.loads(str(fields["notes"])))})  # type: ignore[arg-type]
+
+
+def _set(db: sqlite3.Connection, id: str, **values: object) -> None:
+    values["changed_at"] = time.time()
+    columns = ", ".join(f'"{name}" = ?' for name in values)
+    db.execute(f"UPDATE repository SET {columns} WHERE id = ?", (*values.values(), id))
+
+
+def _event(
+    db: sqlite3.Connection,
+    id: str,
+    step: str,
+    what: str,
+    state: str,
+    head: Head | None = None,
+    detail: str = "",
+    seconds: float = 0.0,
+) -> None:
+    commit = head.commit if head is not None else ""
+    values = (id, time.time(), step, what, state, commit, detail, seconds)
+    db.execute(
+        "INSERT INTO event (repository, at, step, what, state, head, detail, seconds) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        values,
+    )

@@ -1,0 +1,100 @@
+"""`devfix stats --html`: one page with the look of the review page, without a script, that loads nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from devfix import __version__
+from devfix.review.html import _asset, _hash, need_libraries
+from devfix.review.text import printable
+from devfix.stats import Repository
+from devfix.stats.kinds import KINDS, MEANING, Origin, kind_of
+from devfix.stats.tables import Tables
+
+_FOLDERS, _FILES = 40, 30
+# The colours of the review page: green leaves the device open, red settles on one.
+_COLOURS = {"open": "safe", "named": "manual", "cpu": "none", "unknown": "unsafe"}
+_WORDS = {
+    "open": "leaves the device open",
+    "named": "names an accelerator",
+    "cpu": "the CPU, or nothing",
+    "unknown": "not known",
+}
+
+
+@dataclass(frozen=True)
+class Bar:
+    colour: str
+    label: str
+    at: int
+    width: int
+    count: int
+
+
+@dataclass(frozen=True)
+class BarRow:
+    label: str
+    note: str
+    count: int
+    bars: tuple[Bar, ...]
+    share: str = ""
+
+
+def render(repository: Repository, tables: Tables, name: str) -> bytes:
+    """The page, UTF-8. Raises MissingLibraries."""
+    need_libraries()
+    import jinja2
+    from markupsafe import Markup
+
+    style = _asset("page.css") + _asset("devices.css")
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    text = environment.from_string(_asset("devices.html")).render(
+        version=__version__,
+        style=Markup(style),
+        style_hash=_hash(style),
+        name=printable(name),
+        repository=repository,
+        tables=tables,
+        share=tables.share,
+        origins=_origins(tables),
+        forms=[_row(how.value, "", origins, _most(tables.forms)) for how, origins in tables.forms],
+        folders=[
+            _row(printable(row.folder), "", row.kinds, tables.folders[0].placements, row.share.text)
+            for row in tables.folders[:_FOLDERS]
+        ],
+        more_folders=max(len(tables.folders) - _FOLDERS, 0),
+        named=[
+            (printable(path), number, site.where, printable(site.code))
+            for path, number, site in tables.named[:_FILES]
+        ],
+        more_named=max(len(tables.named) - _FILES, 0),
+        errors=[(printable(error.path), printable(error.error)) for error in repository.errors],
+        legend=[(_COLOURS[kind], _WORDS[kind]) for kind in KINDS],
+    )
+    return text.encode("utf-8", "replace")
+
+
+def _origins(tables: Tables) -> list[BarRow]:
+    ordered = sorted(tables.origins, key=lambda pair: -pair[1])
+    most = max((number for _, number in ordered), default=1)
+    return [_row(origin.value, MEANING[origin], ((origin, number),), most) for origin, number in ordered]
+
+
+def _most(forms: tuple[tuple[object, tuple[tuple[Origin, int], ...]], ...]) -> int:
+    return max((sum(number for _, number in origins) for _, origins in forms), default=1)
+
+
+def _row(
+    label: str, note: str, origins: tuple[tuple[Origin, int], ...], most: int, share: str = ""
+) -> BarRow:
+    counts = dict.fromkeys(KINDS, 0)
+    for origin, number in origins:
+        counts[kind_of(origin)] += number
+    bars, done = [], 0
+    for kind, number in counts.items():
+        if number:
+            start = round(1000 * done / most)
+            done += number
+            width = max(round(1000 * done / most) - start, 4)
+            bars.append(Bar(_COLOURS[kind], _WORDS[kind], start, width, number))
+    return BarRow(label, note, done, tuple(bars), share)
