@@ -109,5 +109,9 @@ def group(ctx: click.Context) -> None:
     Your files are written by `devfix apply` and `devfix undo` only, and your code is run by `devfix run`,
     `devfix smoke` and `devfix apply --smoke` only.
     """
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise click.ClickException("the working directory is gone; change into another one") from error
     if ctx.invoked_subcommand in ("check", "diff", "apply", "undo"):
         ctx.with_resource(handled())

@@ -6,7 +6,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from devfix.findings import Edit, Finding, Fix, Related, Safety, Span
@@ -161,6 +161,32 @@ def _least(words: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
         for group in words
     )
     return tuple(sorted((tuple(sorted(group, key=len)) for group in least), key=len))
+
+
+class Together:
+    """What the codemods of a run say of themselves, taken together."""
+
+    codemods: tuple[Codemod, ...]
+    level: Safety
+
+    def applies(self, codemod: str, safety: Safety) -> bool:
+        """Whether fixes of a codemod and a safety are applied."""
+        return safety >= self.levels.get(codemod, self.level)
+
+    @cached_property
+    def levels(self) -> dict[str, Safety]:
+        """The codemods that a recipe gives a level of their own."""
+        return {codemod.id: codemod.level for codemod in self.codemods if codemod.level is not None}
+
+    @cached_property
+    def once(self) -> frozenset[str]:
+        """The codemods whose fixes in a file belong together, and are made once."""
+        return frozenset(codemod.id for codemod in self.codemods if codemod.once)
+
+    @cached_property
+    def own(self) -> frozenset[str]:
+        """The codemods that are somebody's own."""
+        return frozenset(codemod.id for codemod in self.codemods if codemod.origin is not None)
 
 
 class Registry(Mapping[str, type[Codemod]]):

@@ -62,6 +62,7 @@ class Config:
     jobs: int = 0  # 0: one per core
     project: bool = True  # does a file see those that it imports?
     project_root: str = ""  # empty: found for each file
+    cache: bool = True  # are results kept, and those of earlier runs used?
     options: tuple[Option, ...] = ()
     base: str = ""  # folder that `include` and `exclude` are relative to
     file: str = ""  # where the settings come from, if from a file
@@ -95,7 +96,7 @@ def load(start: str, file: str = "") -> Config:
 def _over(base: Config, found: Config) -> Config:
     """The settings of a repository over those of the user."""
     changes: dict[str, Any] = {"options": (*base.options, *found.options)}
-    for name in ("codemods", "exclude_codemods", "unsafe", "jobs", "project"):
+    for name in ("codemods", "exclude_codemods", "unsafe", "jobs", "project", "cache"):
         if getattr(found, name) == getattr(Config, name):
             changes[name] = getattr(base, name)
     return dataclasses.replace(found, **changes, own_codemods=base.own_codemods)
@@ -121,7 +122,9 @@ def _read(path: str, trusted: bool) -> Config:
     except DocumentError as error:
         raise ConfigError(f"{_shown(path)}: {error}") from error
     whole = trusted and os.path.basename(path) != FILE  # all of it is devfix's
-    if not whole and b"devfix" not in data:  # somebody else's file: whether it is good TOML is not our business
+    if (
+        not whole and b"devfix" not in data
+    ):  # somebody else's file: whether it is good TOML is not our business
         return Config()
     toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
@@ -153,7 +156,7 @@ def parse(table: object, path: str, trusted: bool = False) -> Config:
     for key, value in table.items():
         if key not in keys:
             raise ConfigError(f"{where}.{key}: unknown setting{suggest(key, keys)}")
-        if key in ("unsafe", "project"):
+        if key in ("unsafe", "project", "cache"):
             if not isinstance(value, bool):
                 raise ConfigError(f"{where}.{key}: must be true or false, not {value!r}")
             values[key] = value
@@ -164,7 +167,7 @@ def parse(table: object, path: str, trusted: bool = False) -> Config:
         elif key == "project-root":
             if not isinstance(value, str):
                 raise ConfigError(f"{where}.{key}: must be the path of a folder, not {value!r}")
-            values[key] = os.path.join(os.path.dirname(path), value)
+            values[key] = _inside(os.path.join(os.path.dirname(path), value), path, f"{where}.{key}")
         elif key == "options":
             values[key] = tuple(_options(value, f"{where}.options"))
         else:
@@ -199,6 +202,17 @@ def _named(specs: tuple[str, ...], key: str, path: str, where: str, trusted: boo
         return named(specs, os.path.dirname(os.path.abspath(path))) if code else specs
     except ConfigError as error:
         raise ConfigError(f"{where}.{key}: {error}") from error
+
+
+def _inside(folder: str, path: str, where: str) -> str:
+    """A folder that a file of settings names: it may come from anybody, so only one of its own repository."""
+    from devfix.documents.cache import cache_folder
+
+    top = os.path.dirname(cache_folder(os.path.dirname(path)))
+    real = os.path.realpath(folder)
+    if real != top and not real.startswith(top.rstrip(os.sep) + os.sep):
+        raise ConfigError(f"{where}: leads out of the repository; use --project-root for that")
+    return folder
 
 
 def _options(value: object, where: str) -> Iterable[Option]:

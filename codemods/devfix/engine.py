@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from devfix import depends
 from devfix.around import Around
 from devfix.codemod import Codemod
 from devfix.discover import Discovered
@@ -20,6 +21,7 @@ from devfix.work import Task
 
 if TYPE_CHECKING:
     from devfix.joint import Begin
+    from devfix.keeping import Results
 
 SECONDS = 60.0  # for one file
 
@@ -74,6 +76,7 @@ class _Chunk:
     results: tuple[FileResult, ...]
     files_read: int
     files: int = 1
+    made_of: tuple[tuple[FileResult, Mapping[str, str]], ...] = ()  # where results are to be kept
 
     @classmethod
     def of(cls, results: Sequence[FileResult]) -> _Chunk:
@@ -94,12 +97,13 @@ def run(
     around: Around | None = None,
     selection: Selection | None = None,
     progress: Callable[[int], None] = lambda files: None,
+    kept: Results | None = None,
 ) -> Report:
     """Process every file; the report is the same whatever `jobs` is (0: one per core).
 
     With `around` each file's flow sees the files that it imports, analysed themselves or not. With a
     `selection` only its findings are repaired (a report always has all of them). `progress` is told
-    how many more files are done.
+    how many more files are done. What is `kept` of earlier runs and still holds is not found out again.
     A fix that reaches into other files is made only where `may_change` allows each of them.
 
     A file that takes longer than `seconds`, or kills its worker process, becomes an error of the
@@ -107,10 +111,22 @@ def run(
     """
     start = time.perf_counter()
     task = Task(tuple(codemods), level, repair, around and around.anew(), selection)
+    known = kept.known(found.files) if kept is not None else {}
+    progress(len(known))
     chunks = []
-    for chunk in spread(_Chunks(task), found.files, _lost, jobs=jobs, seconds=seconds):
-        chunks.append(chunk)
-        progress(chunk.files)
+    todo = [path for path in found.files if path not in known] if known else found.files
+    try:
+        for chunk in spread(_Chunks(task, kept is not None), todo, _lost, jobs=jobs, seconds=seconds):
+            chunks.append(chunk)
+            progress(chunk.files)
+            if kept is not None:
+                for result, states in chunk.made_of:
+                    kept.keep(result, states)
+    finally:
+        if kept is not None:
+            kept.save()
+    if known:
+        chunks = _in_order(found.files, [*chunks, _Chunk.of(tuple(known.values()))])
     report = _report(found, chunks, level)
     if repair and any(result.joint for result in report.results):
         report = _settled(found, report, task, may_change)
@@ -127,6 +143,14 @@ def _settled(found: Discovered, report: Report, task: Task, may_change: Callable
 
     results = settle(report.results, task.applies, again, may_change)
     return _report(found, [_Chunk(results, report.files_read)], task.level)
+
+
+def _in_order(paths: Sequence[str], chunks: Sequence[_Chunk]) -> list[_Chunk]:
+    """One chunk with the results in the order of the paths."""
+    at = {path: number for number, path in enumerate(paths)}
+    results = sorted((one for chunk in chunks for one in chunk.results), key=lambda one: at[one.path])
+    read, files = sum(chunk.files_read for chunk in chunks), sum(chunk.files for chunk in chunks)
+    return [_Chunk(tuple(results), read, files)]
 
 
 def _lost(path: str, why: str) -> _Chunk:
@@ -157,6 +181,15 @@ class _Chunks:
     """The work on a chunk of files, as it is sent to a worker."""
 
     task: Task
+    record: bool = False  # what each result is made of
 
     def __call__(self, paths: tuple[str, ...]) -> _Chunk:
-        return _Chunk.of([self.task.file(path) for path in paths])
+        if not self.record:
+            return _Chunk.of([self.task.file(path) for path in paths])
+        results, made_of = [], []
+        for path in paths:
+            with depends.recording() as needs:
+                result = self.task.file(path)
+            results.append(result)
+            made_of.append((result, needs.states))
+        return replace(_Chunk.of(results), made_of=tuple(made_of))

@@ -172,7 +172,7 @@ def finding_in_notebook(finding: PlacedFinding, notebook: Notebook) -> PlacedFin
     """A finding in the text of a notebook, by its lines in the file and in its cells."""
     fix = finding.fix
     if fix is not None:
-        edits = tuple(replace(edit, place=_place_in(edit.place, notebook)) for edit in fix.edits)
+        edits = tuple(replace(edit, place=placed_in_notebook(edit.place, notebook)) for edit in fix.edits)
         fix = replace(fix, edits=edits)
     related = []
     for other in finding.related:
@@ -183,7 +183,7 @@ def finding_in_notebook(finding: PlacedFinding, notebook: Notebook) -> PlacedFin
     return replace(
         finding,
         message=_message_in(finding.message, notebook),
-        place=_place_in(finding.place, notebook),
+        place=placed_in_notebook(finding.place, notebook),
         related=tuple(related),
         fix=fix,
     )
@@ -195,7 +195,8 @@ def change_in_notebook(change: Change, notebook: Notebook) -> Change:
     return replace(change, message=_message_in(change.message, notebook), lines=lines)
 
 
-def _place_in(place: Place, notebook: Notebook) -> Place:
+def placed_in_notebook(place: Place, notebook: Notebook) -> Place:
+    """A place in the text of a notebook, by its line in the file and in its cell."""
     line, cell, inside = notebook.where(place.line)
     return replace(place, line=line, end_line=notebook.where(place.end_line)[0], cell=cell, cell_line=inside)
 

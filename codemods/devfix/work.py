@@ -6,11 +6,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from devfix.around import Around
-from devfix.codemod import Codemod, wanting
+from devfix.codemod import Codemod, Together, wanting
 from devfix.documents import RECIPES, Document, digest_of, document_of, read_bytes
 from devfix.findings import Finding, Safety, TextEdit
 from devfix.parsed import parsed
@@ -30,7 +29,7 @@ PASSES = 10
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(Together):
     """What is to be done with every file of a run; goes to the workers.
 
     With `repair`, fixes of at least `level` are applied, with a `selection` those of its findings only.
@@ -42,25 +41,6 @@ class Task:
     repair: bool = True
     around: Around | None = None
     selection: Selection | None = None
-
-    def applies(self, codemod: str, safety: Safety) -> bool:
-        """Whether fixes of a codemod and a safety are applied."""
-        return safety >= self.levels.get(codemod, self.level)
-
-    @cached_property
-    def levels(self) -> dict[str, Safety]:
-        """The codemods that a recipe gives a level of their own."""
-        return {codemod.id: codemod.level for codemod in self.codemods if codemod.level is not None}
-
-    @cached_property
-    def once(self) -> frozenset[str]:
-        """The codemods whose fixes in a file belong together, and are made once."""
-        return frozenset(codemod.id for codemod in self.codemods if codemod.once)
-
-    @cached_property
-    def own(self) -> frozenset[str]:
-        """The codemods that are somebody's own."""
-        return frozenset(codemod.id for codemod in self.codemods if codemod.origin is not None)
 
     def file(self, path: str) -> FileResult:
         """The result of a file that is still to be read.
@@ -103,7 +83,7 @@ class Task:
         except Blamed as blamed:
             others = tuple(codemod for codemod in self.codemods if codemod.id not in blamed.ids)
             result = replace(self, codemods=others)._guarded(path, do, kind)
-            work.troubles[""] = FileError(path, work.stage, str(blamed))
+            work.troubles = {"": FileError(path, work.stage, str(blamed))}
         except Exception as error:
             stage, message = explained(error, work.stage)
             result = FileResult(path, work.findings, error=FileError(path, stage, message))
@@ -142,6 +122,7 @@ class Work:
     troubles: dict[str, FileError] = field(default_factory=dict)  # by codemod
     done: set[str] = field(default_factory=set)  # codemods that rewrite a file once, and have
     lossy: bool = False  # may the fixes at hand drop comments?
+    last: frozenset[str] = frozenset()  # codemods whose fixes went in last
 
     def may_want(self, data: bytes) -> bool:
         """Has a notebook the words of a codemod at all? JSON writes them as Python does."""
@@ -168,17 +149,13 @@ class Work:
         from devfix.place import result_in_notebook
 
         assert isinstance(document, Notebook)
-        result = result_in_notebook(result, document, self.in_recipes(document))
+        result = result_in_notebook(result, document, ())
+        if "!new:" in document.json_text and not self.skips(document.text):
+            from devfix.recipes.notebook_fixes import with_recipes
+
+            result = with_recipes(result, document, self.task)
         self.findings = result.findings
         return result
-
-    def in_recipes(self, notebook: Notebook) -> tuple[PlacedFinding, ...]:
-        """What is found in the recipes that a notebook writes or shows."""
-        if "!new:" not in notebook.json_text or self.skips(notebook.text):
-            return ()
-        from devfix.recipes.notebooks import findings_in
-
-        return findings_in(notebook, self.task.codemods)
 
     def python(self, document: Document) -> FileResult:
         path, text = document.path, document.text
@@ -206,7 +183,7 @@ class Work:
                 self.stage = "rewrite"
                 ids = ", ".join(sorted({change.codemod for change in self.changes}))
                 message = f"the fixes of {ids} come to no end, so none was applied"
-                self.blame(frozenset(change.codemod for change in self.changes), message)
+                self.blame(self.last, message)
                 raise Refused(f"{message}; {BUG}")
             seen.add(after.text)
             source = after
@@ -378,12 +355,16 @@ class Work:
         except rewrite.CannotRewrite as error:
             ids = ", ".join(sorted({finding.codemod for finding, _ in chosen}))
             message = f"the fixes of {ids} were not applied: {error}"
-            self.blame(frozenset(finding.codemod for finding, _ in chosen), message)
+            if self.task.own:
+                from devfix.own.crashes import guilty
+
+                self.blame(guilty(source, chosen, self.verify), message)
             raise Refused(f"{message}; {BUG}") from error
         after = self.parse(text)
         self.changes.extend(self.change(*pair) for pair in chosen)
         self.history.append(merged)
-        self.done |= {finding.codemod for finding, _ in chosen} & self.task.once
+        self.last = frozenset(finding.codemod for finding, _ in chosen)
+        self.done |= self.last & self.task.once
         return after
 
     def blame(self, ids: frozenset[str], message: str) -> None:

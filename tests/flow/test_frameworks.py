@@ -576,6 +576,24 @@ for x, y in DataLoader(train_set, batch_size=4):
         "move-inputs",
         "x",
     ),
+    "timm's loaders": Entry(
+        """\
+from loaders import create_loader
+model = nn.Linear(4, 2).to(device)
+loader = create_loader(train_set, batch_size=4)
+for x, y in loader:
+    print(F.mse_loss(model(x), y))
+""",
+        """\
+from loaders import make_loader
+model = nn.Linear(4, 2).to(device)
+loader = make_loader(train_set, batch_size=4)
+for x, y in loader:
+    print(model(x))
+""",
+        "move-inputs",
+        "x",
+    ),
     "XLA": Entry(
         """\
 import torch_xla.core.xla_model as xm

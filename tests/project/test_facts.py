@@ -377,3 +377,29 @@ def test_device_types_of_other_files(text: str, known: list[str], tmp_path: Path
     whole = PICKED.format(text).replace('return "cpu"', f"return {text.replace('cuda', 'cpu')}")
     root = write(tmp_path, {"main.py": main, "tools.py": whole})
     assert found(root, codemods=("normalize-device-type",)) == known
+
+
+ADDS = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x: torch.Tensor):
+        return x + torch.ones(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "level"),
+    [
+        ({"train.py": "from parts.net import Net\n"}, "safe"),
+        ({"train.py": "import torch\ntorch.set_default_device('cuda')\n"}, "unsafe"),
+        ({"other/train.py": "import torch\ntorch.set_default_device('cuda')\n"}, "safe"),
+    ],
+)
+def test_a_program_that_sets_the_default_device(tmp_path: Path, files: dict[str, str], level: str) -> None:
+    write(tmp_path, {"parts/net.py": ADDS, **files})
+    made = report(tmp_path, project=".", codemods=["place-factory"])
+    [finding] = [finding for result in made.results for finding in result.findings]
+    assert finding.fix is not None and finding.fix.safety.label == level

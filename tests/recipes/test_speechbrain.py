@@ -110,3 +110,24 @@ def test_run_by_the_real_toolkit(runner: Runner, tmp_path: Path) -> None:
     after = run(runner, folder, "cuda")
     assert (after.status, after.output.splitlines()[:1]) == ("ok", ["device: True"]), after.error
     assert same_numbers(after.output.partition("\n")[2], on_cpu.output.partition("\n")[2])
+
+
+def test_the_list_form_run_by_the_real_toolkit(runner: Runner, tmp_path: Path) -> None:
+    """The recipe lists its `ModuleList` and nothing else: what is missing in the list is added there."""
+    folder = project(tmp_path)
+    recipe = (folder / "hyperparams.yaml").read_text(encoding="utf-8")
+    recipe = recipe.replace("    enc: !ref <enc>\n", "    asr_model: !ref <asr_model>\n")
+    recipe = recipe.replace(", !ref <ctc_lin>]", "]")
+    (folder / "hyperparams.yaml").write_text(recipe, encoding="utf-8")
+    (folder / "train.py").write_text(SCRIPT.replace("modules.enc", "hparams.enc"), encoding="utf-8")
+    before = run(runner, folder, "cuda")
+    assert before.status == "raised" and "Expected all tensors to be on the same device" in before.error
+    command = [sys.executable, "-m", "devfix", "apply", "--unsafe", "."]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert "1 fix in 1 of 3 files written" in done.stderr, done.stdout + done.stderr
+    fixed = (folder / "hyperparams.yaml").read_text(encoding="utf-8")
+    assert fixed == recipe.replace("[!ref <enc>]", "[!ref <enc>, !ref <ctc_lin>]")
+    on_cpu, after = run(runner, folder, "cpu"), run(runner, folder, "cuda")
+    assert (on_cpu.status, after.status) == ("ok", "ok"), on_cpu.error + after.error
+    assert after.output.startswith("device: True\n")
+    assert same_numbers(after.output.partition("\n")[2], on_cpu.output.partition("\n")[2])

@@ -380,3 +380,22 @@ class Mixture(nn.Module):
         return y
 """
     assert findings(HardCodedCuda(), text) == []
+
+
+JOINED = "def f(x: torch.Tensor, n):\n    y = torch.zeros(n).cuda()\n    return torch.cat([x, y])\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "safety"),
+    [
+        (JOINED, Safety.SAFE),
+        (JOINED.replace("    y =", "    new = torch.cuda.FloatTensor\n    y ="), Safety.UNSAFE),
+        (JOINED.replace("    y =", "    n = count(n).cuda()\n    y ="), Safety.UNSAFE),
+        (JOINED + "\n\ndef g(make):\n    return make().cuda()\n", Safety.SAFE),
+        ("class A:\n    @staticmethod\n    " + JOINED.replace("\n    ", "\n        ")
+         + "\n    def g(self, make):\n        return make().cuda()\n", Safety.UNSAFE),
+    ],
+)  # fmt: skip
+def test_what_goes_on_needing_cuda_is_not_mended_by_one_fix(text: str, safety: Safety) -> None:
+    levels = [f.fix.safety for f in findings(RULE, HEAD + PORTABLE + text) if f.fix is not None]
+    assert levels == [safety]

@@ -144,7 +144,7 @@ SILENT = {
     ),
     "another script's recipe": (recipe(), script(before='hparams["something"], hparams["else"]')),
     "no script": (recipe(), "import torch\n"),
-    "an included file": (recipe() + "more: !include:other.yaml\n", script()),
+    "merged entries": ("<<: {a: 1}\n" + recipe(), script()),
     "two documents": (recipe() + "---\na: 1\n", script()),
     "no mapping": ("- !new:a.B\n- modules\n", script()),
     "no YAML": (recipe() + "{{ jinja }}: [\n", script()),

@@ -99,7 +99,7 @@ FIXED = [
     ("exported", "torch.jit.load(path)", 'torch.jit.load(path, map_location=device)', Safety.UNSAFE,
      "def f(path, device):\n    return LOAD.to(device)\n"),
     ("from the net", "torch.hub.load_state_dict_from_url(url, progress=True)",
-     'torch.hub.load_state_dict_from_url(url, progress=True, map_location="cpu")', Safety.SAFE,
+     'torch.hub.load_state_dict_from_url(url, progress=True, map_location="cpu")', Safety.UNSAFE,
      "def f(model, url):\n    model.load_state_dict(LOAD)\n"),
     ("a wrapper that forgets", "torch.load(f)", "torch.load(f, map_location=map_location)", Safety.SAFE,
      "def pt_load(path, map_location=None):\n    with open(path, 'rb') as f:\n        return LOAD\n"),
@@ -117,6 +117,54 @@ def test_fixed(before: str, after: str, safety: Safety, program: str) -> None:
     (finding,) = findings(RULE, text)
     assert finding.fix is not None and finding.fix.safety is safety
     assert fixed(RULE, text) == "import torch\n" + program.replace("LOAD", after)
+
+
+STATE = "    model.load_state_dict(torch.load({}))\n"
+# Programs in which it makes no difference, or nobody can tell, where a state is loaded to.
+NO_MATTER = {
+    "the file of this run": "def f(model, loader, p):\n    train(model, loader)\n" + STATE.format("p"),
+    "the file of this run, in a script": "import sys\nfor x in data:\n    model(x).backward()\n"
+    "if sys.argv:\n" + STATE.format("'best.pt'"),
+    "the file of this run, in a function that is called below": "def evaluate(model, p):\n" + STATE.format("p")
+    + "def main(model, loader, p):\n    train(model, loader)\n    evaluate(model, p)\n",
+    "an early stop": "class Stop:\n    def keep(self, model):\n        torch.save(model.state_dict(), self.path)\n"
+    "    def back(self, model):\n    " + STATE.format("self.path"),
+    "a file of its own": "def f(model):\n    path = 'm.pt'\n" + STATE.format("path")
+    + "    torch.save(model.state_dict(), path)\n",
+    "saved from the CPU": "def save(model, p):\n    torch.save(model.cpu().state_dict(), p)\n"
+    "def f(model, p):\n" + STATE.format("p"),
+    "CUDA only": "def f(model, p):\n" + STATE.format("p") + "    model.cuda()\n",
+    "CUDA only, under a name": "device = 'cuda'\ndef f(model, p):\n" + STATE.format("p") + "    model.to(device)\n",
+    "downloaded": "def f(model, url):\n    p = download_file(url)\n" + STATE.format("p"),
+    "no such file": "def f(model, device):\n" + STATE.format("'model_%d.pth'") + "    model.to(device)\n",
+    "a program for the CPU": "def f(model, p):\n" + STATE.format("p") + "if __name__ == '__main__':\n    f(1, 2)\n",
+    "an engine": "def f(model, trt_file, device):\n" + STATE.format("trt_file"),
+    "a class that takes it in its own way": "class Norm(torch.nn.Module):\n    def set_extra_state(self, state):\n"
+    "        self.mean = state\ndef f(model, p, device):\n" + STATE.format("p"),
+}  # fmt: skip
+# ... and in which it does, each a little different from one of those.
+MATTERS = {
+    "resumed before the training": "def f(model, loader, p, device):\n" + STATE.format("p")
+    + "    train(model, loader)\n",
+    "a path that is given": "class Trainer:\n    def keep(self, model, p):\n"
+    "        torch.save(model.state_dict(), p)\n    def back(self, model, p):\n    " + STATE.format("p"),
+    "either": "def f(model, p):\n" + STATE.format("p") + "    if torch.cuda.is_available():\n"
+    "        model.cuda()\n",
+    "an option": "def f(model, p, args):\n" + STATE.format("p") + "    model.to(args.device)\n",
+    "set to training": "def f(model, p, device):\n    model.train()\n" + STATE.format("p"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NO_MATTER.values(), ids=NO_MATTER)
+def test_unsafe_where_it_may_make_no_difference(text: str) -> None:
+    (finding,) = findings(RULE, "import torch\n" + text)
+    assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
+
+
+@pytest.mark.parametrize("text", MATTERS.values(), ids=MATTERS)
+def test_safe_where_the_device_of_the_checkpoint_may_be_absent(text: str) -> None:
+    (finding,) = findings(RULE, "import torch\n" + text)
+    assert finding.fix is not None and finding.fix.safety is Safety.SAFE
 
 
 def test_other_names_of_torch() -> None:
@@ -156,6 +204,7 @@ SILENT = {
     "    return metadata['version']\n",
     "buffer": "import io\ndef clone(model):\n    b = io.BytesIO()\n    torch.save(model, b)\n    b.seek(0)\n"
     "    model = torch.load(b)\n    return model.eval()\n",
+    "file of tests": "import unittest\ndef f(m, p):\n    m.load_state_dict(torch.load(p))\n",
     "only with a GPU": "def f(m, p):\n    if torch.cuda.is_available():\n"
     "        m.load_state_dict(torch.load(p))\n",
     "the other arm": "def f(m, p, use_gpu):\n    if not use_gpu:\n"

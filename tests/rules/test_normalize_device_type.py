@@ -46,6 +46,8 @@ def silent(name: str, text: str) -> Case:
 
 
 FORM = [
+    Case("a test, which is mostly given a type", "def test_f(device):\n    return torch.autocast(device)\n",
+         "def test_f(device):\n    return torch.autocast(torch.device(device).type)\n", Safety.UNSAFE),
     Case("unknown device", "def f(device):\n    return torch.autocast(device)\n",
          "def f(device):\n    return torch.autocast(torch.device(device).type)\n"),
     Case("keyword", "def f(self, x):\n    return torch.amp.autocast(device_type=self.device, dtype=x)\n",

@@ -452,8 +452,59 @@ SILENT = {
         "def f(x: torch.Tensor):\n    s = torch.tensor([2, 3])\n"
         "    return x.view(*s), x.reshape(tuple(s)), x.expand(*s), x.repeat(*s), x.permute(*s), x.size(s[0])\n"
     ),
+    "a helper that is told the device": (
+        "def ramp(n, device: int):\n    if device > -1:\n"
+        "        return torch.cuda.LongTensor(n, device=device).fill_(1).cumsum(0) - 1\n    else:\n"
+        "        return torch.arange(n)\n\n\n"
+        "def f(x: torch.Tensor):\n    return x + ramp(x.size(0), x.get_device())\n"
+    ),
+    "a metric that was moved": (
+        "def f(make, batch, device):\n    metric = make().to(device)\n    sizes = torch.tensor([len(b) for b in batch])\n"
+        "    metric.update(batch, sizes)\n"
+    ),
+    "an index without dimensions": (
+        "def f(top: torch.Tensor, n, k):\n    flags = torch.zeros(n, k)\n    for i in range(n):\n"
+        "        for j in range(k):\n            at = top[i][j] // k\n            flags[i][j] = flags[i][at]\n"
+    ),
     "numbers": "def f(x: int):\n    return x * torch.ones(3)\n",
 }
+
+WIDEN = "def widen(x: torch.Tensor):\n    return x * torch.rand(3)\n\n\n"
+# One finding each, of `x * torch.rand(3)`: what shows that x may be on an accelerator.
+PROVEN = {
+    "a module runs it": "class M(nn.Module):\n    def forward(self, x: torch.Tensor):\n"
+    "        return x * torch.rand(3)\n",
+    "forward calls it": "class M(nn.Module):\n    def forward(self, x):\n        return self.other(x)\n\n"
+    "    def other(self, x: torch.Tensor):\n        return x * torch.rand(3)\n",
+    "the function asks for a device": "def f(x: torch.Tensor):\n    print(x.device)\n    return x * torch.rand(3)\n",
+    "a call gives it what is on a device": WIDEN + "print(widen(torch.ones(3, device='cuda')))\n",
+    "a module calls it": WIDEN + "class M(nn.Module):\n    def forward(self, x: torch.Tensor):\n"
+    "        return widen(x)\n",
+}
+# ... and what does not.
+UNPROVEN = {
+    "a parameter": WIDEN,
+    "a caller that knows as little": WIDEN + "def g(x: torch.Tensor):\n    return widen(x)\n",
+    "lengths": "class M(nn.Module):\n    def forward(self, x_lens: torch.Tensor):\n"
+    "        return x_lens * torch.rand(3)\n",
+    "a tensor that may be a promise": "class C:\n    def f(self, x: torch.Tensor):\n        print(x.device)\n"
+    "        y = x * torch.rand(3)\n        return LazyTensor(y) if self.lazy else y\n",
+    "a program for the CPU": PROVEN["a module runs it"] + "\n\nM()(torch.ones(3)).sum().backward()\n",
+    "a method of a module that is none of its work": "class M(nn.Module):\n    def describe(self, x: torch.Tensor):\n"
+    "        return x * torch.rand(3)\n",
+}
+
+
+@pytest.mark.parametrize("text", PROVEN.values(), ids=PROVEN)
+def test_safe_where_the_other_tensor_may_be_on_an_accelerator(text: str) -> None:
+    [finding] = findings(RULE, HEAD + text)
+    assert finding.fix is not None and finding.fix.safety is Safety.SAFE
+
+
+@pytest.mark.parametrize("text", UNPROVEN.values(), ids=UNPROVEN)
+def test_unsafe_where_nothing_shows_that(text: str) -> None:
+    [finding] = findings(RULE, HEAD + text)
+    assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
 
 
 @pytest.mark.parametrize(("before", "after"), CHANGED.values(), ids=CHANGED)
@@ -467,7 +518,7 @@ def test_silent(text: str) -> None:
 
 
 def test_safe_only_where_the_device_is_that_of_the_tensor_met() -> None:
-    [met] = findings(RULE, HEAD + CHANGED["arithmetic"][0])
+    [met] = findings(RULE, HEAD + PROVEN["the function asks for a device"])
     [filled] = findings(RULE, HEAD + CHANGED["filled slice by slice and returned"][0])
     [optional] = findings(RULE, HEAD + "def f(x: torch.Tensor = None):\n    return x * torch.rand(3)\n")
     assert [f.fix and f.fix.safety for f in (met, filled, optional)] == [
@@ -479,7 +530,8 @@ def test_safe_only_where_the_device_is_that_of_the_tensor_met() -> None:
 
 def test_an_old_constructor_of_what_may_be_a_tensor_is_not_safe() -> None:
     [doubted] = findings(RULE, HEAD + CHANGED["legacy with what may be either"][0])
-    [listed] = findings(RULE, HEAD + "def f(x: torch.Tensor):\n    return x + torch.FloatTensor([1.0])\n")
+    text = "def f(x: torch.Tensor):\n    print(x.device)\n    return x + torch.FloatTensor([1.0])\n"
+    [listed] = findings(RULE, HEAD + text)
     assert doubted.fix is not None and doubted.fix.safety is Safety.UNSAFE
     assert listed.fix is not None and listed.fix.safety is Safety.SAFE
 

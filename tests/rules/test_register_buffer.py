@@ -396,6 +396,13 @@ def test_casts_make_it_unsafe() -> None:
     assert findings(RULE, whole + "\n\nnet = Net(3).half()\n")[0].fix.safety is Safety.SAFE
 
 
+def test_a_program_that_names_no_device_makes_it_unsafe() -> None:
+    text = program("self.pe = torch.ones(4)").replace(", device=None", "")
+    training = "\n\nNet(3)(torch.ones(3, 4)).sum().backward()\n"
+    assert findings(RULE, text + training)[0].fix.safety is Safety.UNSAFE
+    assert findings(RULE, text + training + "torch.cuda.empty_cache()\n")[0].fix.safety is Safety.SAFE
+
+
 def test_the_option_takes_those_that_are_moved_at_their_use() -> None:
     rule = RegisterBuffer(moved_at_use=True)
     forward = "return x + self.pe.to(x.device)"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from devfix.autocast.calls import Api, AutocastCall, names_a_type
 from devfix.autocast.file import File
 from devfix.device_forms import OPEN, STRINGS, Form, Forms, leading_text
-from devfix.findings import AppendCall, Edit, Finding, Related, ReplaceExpression, WrapExpression
+from devfix.findings import AppendCall, Edit, Finding, Related, ReplaceExpression, Safety, WrapExpression
 from devfix.flow.evidence import looks_like_device
 from devfix.flow.frame import path_of
 from devfix.flow.torch_api import ACCELERATORS, device_literal
@@ -124,8 +124,13 @@ class Arguments:
         title = f"use the type of `{shown}`"
         edits = (edit,) if exact else (edit, *self.file.imports)
         related = self._origin(device)
+        # What a test is parametrized with is mostly a type.
+        around = self.file.source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
+        tested = isinstance(around, ast.FunctionDef) and around.name.startswith("test")
+        sure = Form.OBJECT in forms or Form.INDEXED in forms or not tested
         return self.file.finding(span, self._message(call, node, device, forms, related), title=title,
-                                    edits=edits, related=related)  # fmt: skip
+                                    edits=edits, related=related,
+                                    safety=Safety.SAFE if sure else Safety.UNSAFE)  # fmt: skip
 
     def _message(
         self, call: AutocastCall, node: ast.expr, device: ast.expr, forms: Forms, related: tuple[Related, ...]

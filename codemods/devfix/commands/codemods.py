@@ -2,30 +2,70 @@
 
 from __future__ import annotations
 
+import os
+
 import click
+
+from devfix.commands.completing import codemod_ids
+
+from devfix.commands.running import complain
 
 
 @click.command("list")
-def list_() -> None:
+def list_() -> int:
     """List the codemods: id, on or off by default, safety, title."""
-    from devfix.codemod import registry
+    from devfix import config
     from devfix.explain import listing
+    from devfix.own.known import Known
 
-    for line in listing(registry()):
+    try:
+        config.load(os.curdir)  # loads what the user's own settings name
+        known = Known()
+        known.by_default()  # what cannot be loaded is left out, and said
+        shown = {id: known[id] for id in known if id not in known.broken}
+    except config.ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    for line in listing(shown):
         click.echo(line)
+    for why in known.broken.values():
+        complain(why)
+    return 2 if known.broken else 0
 
 
 @click.command()
-@click.argument("codemod")
+@click.argument("codemod", shell_complete=codemod_ids)
 def explain(codemod: str) -> None:
-    """Describe a codemod: what, why, how safe, its options and examples."""
-    from devfix.codemod import registry
-    from devfix.config import ConfigError, find
+    """Describe a codemod: what, why, how safe, its options and examples.
+
+    CODEMOD is what --codemod takes: an id, or code, which is loaded.
+    """
+    from devfix import config
     from devfix.explain import explanation
+    from devfix.own.known import Known, named
 
     try:
-        kind = find(codemod, registry())
+        config.load(os.curdir)
+        kinds = [config.find(id, Known()) for id in named([codemod])]
+    except config.ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    for kind in kinds:
+        for line in explanation(kind):
+            click.echo(line)
+
+
+@click.command()
+@click.argument("name", required=False)
+def recipes(name: str | None) -> None:
+    """List the recipes, or describe one: codemods, options and levels.
+
+    NAME is what --recipe takes: a name, or a .toml or .yaml file.
+    """
+    from devfix.config import ConfigError
+    from devfix.own import recipes as known
+
+    try:
+        found = [known.recipe_of(name)] if name else list(known.every())
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
-    for line in explanation(kind):
+    for line in known.explanation(found[0]) if name else known.listing(found):
         click.echo(line)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from devfix.around import Around
     from devfix.codemod import Codemod
     from devfix.config import Config
+    from devfix.keeping import Results
     from devfix.own.recipes import CodemodRecipe
     from devfix.report import Report
     from devfix.selection import Selection
@@ -65,6 +67,11 @@ def arguments(command: _Command) -> _Command:
             "--project/--no-project", default=None, help="Look into imported files (default), or not."
         ),
         click.option(
+            "--cache/--no-cache",
+            default=None,
+            help="Use results of earlier runs where nothing has changed (default), or not.",
+        ),
+        click.option(
             "--stdin-filename", default="stdin.py", metavar="PATH", help="The name of what - reads."
         ),
         click.option("--quiet", "-q", is_flag=True, help="No summary."),
@@ -98,7 +105,7 @@ class Run:
     @classmethod
     def plain(cls, paths: tuple[str, ...], **given: Any) -> Run:
         """A run with the defaults of `arguments`, but for what is given."""
-        none = ("jobs", "project_root", "project", "safe", "recipe", "config")
+        none = ("jobs", "project_root", "project", "cache", "safe", "recipe", "config")
         empty = ("codemods", "exclude_codemods", "include", "exclude", "options", "arguments")
         options = {"stdin_filename": "stdin.py", "quiet": False, "verbose": False, "color": "auto"}
         return cls(paths, **{**options, **dict.fromkeys(none), **dict.fromkeys(empty, ()), **given})
@@ -186,7 +193,17 @@ class Run:
                 around=around,
                 selection=selection,
                 progress=progress,
+                kept=self._kept(settings, codemods, around, repair),
             )
+
+    def _kept(
+        self, settings: Config, codemods: Sequence[Codemod], around: Around | None, repair: bool
+    ) -> Results | None:
+        if not settings.cache:
+            return None
+        from devfix.keeping import kept_results
+
+        return kept_results(self.paths, codemods, around, repair=repair)
 
     @contextmanager
     def _counted(self, files: int) -> Iterator[Callable[[int], None]]:
@@ -244,8 +261,9 @@ class Run:
             given["jobs"] = self.options["jobs"]
         if self.options["project_root"] is not None:
             given["project_root"] = self.options["project_root"]
-        if self.options["project"] is not None:
-            given["project"] = self.options["project"]
+        for name in ("project", "cache"):
+            if self.options[name] is not None:
+                given[name] = self.options[name]
         if self.options["safe"] is not None:
             given["unsafe"] = not self.options["safe"]
         if ids:
@@ -318,10 +336,7 @@ def recovered(paths: Iterable[str], *, writes: bool) -> None:
     from devfix.documents.journal import abandoned, recover
     from devfix.review.text import printable
 
-    try:
-        here = os.getcwd()
-    except OSError:
-        return
+    here = os.getcwd()
     for cache in dict.fromkeys([cache_folder(here), *(cache_of(path, here) for path in paths)]):
         if not os.path.isdir(cache) or not abandoned(cache):
             continue

@@ -75,12 +75,13 @@ def smoke(
 def _codemods(codemods: tuple[str, ...], everything: bool, command: str | None) -> int:
     from devfix.codemod import registry
     from devfix.config import ConfigError, find
+    from devfix.own.known import Known, named
     from devfix.smoke import smoke_codemods
 
     if command or not (codemods or everything):
         raise click.UsageError("name a PATH, or --codemod ID, or --all")
     try:
-        ids = [find(id, registry()).id for id in codemods] or list(registry())
+        ids = [find(id, Known()).id for id in named(codemods)] or list(registry())
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
     found = []
@@ -147,8 +148,11 @@ def examples(report: Report) -> tuple[SmokeResult, ...]:
         from devfix.smoke import smoke_codemods
     except ImportError as error:
         raise click.ClickException(f"--smoke cannot run: {error}; pip install 'devfix[smoke]'") from error
+    from devfix.own.known import Known
+
+    known = Known()
     ids = sorted({change.codemod for result in report.changed for change in result.changes})
-    return smoke_codemods(ids)
+    return smoke_codemods([id for id in ids if known[id].examples])  # those of other tools have none
 
 
 def called(report: Report, *, seconds: float = 300.0) -> tuple[Report, tuple[str, ...]]:

@@ -137,6 +137,12 @@ class Notebook(Document):
         except ValueError as error:
             raise DocumentError("write", f"the notebook would not be valid any more: {error}") from error
 
+    def with_source(self, number: int, source: str) -> bytes:
+        """The notebook with another source in the cell of that number, whatever kind it is."""
+        cell = next(cell for cell in self.everything if cell.number == number)
+        out = self.json_text[: cell.start] + _literal(self.json_text, cell, source) + self.json_text[cell.end :]
+        return self.bom + out.encode(self.encoding)
+
     def _taken_apart(self, text: str) -> list[str]:
         bodies: list[str] = []
         at = 0

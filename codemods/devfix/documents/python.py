@@ -9,6 +9,7 @@ import stat
 from dataclasses import dataclass
 from functools import cached_property
 
+from devfix import depends
 from devfix.documents.overlay import instead_of
 
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -109,8 +110,22 @@ class Document:
 
 def read_bytes(path: str, stage: str = "read") -> bytes:
     """The bytes of a regular file; raises DocumentError."""
-    if stage == "read" and (data := instead_of(path)) is not None:
+    if stage != "read":
+        return _bytes(path, stage)
+    data = instead_of(path)
+    if data is not None:
+        depends.add(depends.UNKNOWN)  # what is not on disk yet
         return data
+    try:
+        data = _bytes(path, stage)
+    except DocumentError:
+        depends.note_read(path, None)
+        raise
+    depends.note_read(path, data)
+    return data
+
+
+def _bytes(path: str, stage: str) -> bytes:
     try:
         # O_NONBLOCK: opening a FIFO without a writer must not hang.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))

@@ -40,6 +40,11 @@ class Flow:
             self._once[make] = make(self.source)
         return cast(Made, self._once[make])  # kept under the very function that made it
 
+    def default_is_set(self) -> bool:
+        """Does a program that the file seems to be a part of set where torch makes things?"""
+        outside = self._program.outside
+        return outside is not None and outside.sets_default()
+
     def release(self) -> None:
         """Forget everything: it refers to itself in circles, which only a garbage collection would free."""
         for scope in self.scopes:

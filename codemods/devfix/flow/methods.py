@@ -254,6 +254,11 @@ class Methods(Owners):
             if method == "values":
                 return Value(Kind.ARRAY, element=element)
             return element if method in ("pop", "get") else UNKNOWN
+        if method == "type" and node.args:
+            place = self._typed(node, node.args[0])
+            if place is None or (place.where is Where.CPU and base.place.where is Where.DEFAULT):
+                return base
+            return replace(base, place=place, node=node)
         if method in torch_api.NOT_TENSOR:
             return NUMBER
         if method.startswith("new_"):
@@ -261,9 +266,6 @@ class Methods(Owners):
             return Value(Kind.TENSOR, place or base.place, node=node, sure=base.sure)
         if method == "type_as" and arguments:
             return replace(base, place=arguments[0][1].place, node=node)
-        if method == "type" and node.args and (place := self._typed(node, node.args[0])) is not None:
-            stays = place.where is Where.CPU and base.place.where is Where.DEFAULT
-            return base if stays else replace(base, place=place, node=node)
         if any(value.kind in CARRIERS for _, value, _ in arguments):
             if method in _FOREIGN_ARGUMENTS:
                 return base

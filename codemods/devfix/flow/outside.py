@@ -110,3 +110,7 @@ class Outside(ABC):
     @abstractmethod
     def bases(self, dotted: str) -> Bases | None:
         """What a class hands down to those derived from it; leading dots mark a relative import."""
+
+    @abstractmethod
+    def sets_default(self) -> bool:
+        """Is the default device set by a program that the asking file seems to be a part of?"""

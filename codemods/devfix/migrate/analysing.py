@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from devfix.migrate import commits, messages, verifying
-from devfix.migrate.model import Artefact, Count, Head, Job, MigrateError, Outcome
+from devfix.migrate.model import Artefact, Count, Head, Job, MigrateError, Outcome, State
 from devfix.migrate.steps import git_of, noteworthy, tree_of, working_in
 
 if TYPE_CHECKING:
@@ -40,14 +40,16 @@ def analysed(job: Job, folder: str, head: Head) -> Outcome:
     with working_in(tree):
         artefacts.append(Artefact("changes.patch", _patch(report)))
     artefacts.append(Artefact("commit.txt", text.encode("utf-8", "replace")))
-    artefacts.append(Artefact("body.md", messages.body(job, head, report, verification, notes).encode("utf-8", "replace")))
+    artefacts.append(
+        Artefact("body.md", messages.body(job, head, report, verification, notes).encode("utf-8", "replace"))
+    )
     found = replace(found, subject=subject, verified=verification.words, changed=len(report.changed))
     found = replace(found, log=verification.log, artefacts=tuple(artefacts))
     if verification.ok is False:
         return replace(found, state="failed", reason=verification.words, verified="")
     commit, pack = commits.made(git, job, head, report, text)
     artefacts.append(Artefact("commit.pack", pack))
-    state = "verified" if verification.ok else "changed"
+    state: State = "verified" if verification.ok else "changed"
     return replace(found, state=state, commit=commit, artefacts=tuple(artefacts))
 
 
@@ -94,20 +96,19 @@ def _report(job: Job, tree: str) -> Report:
 def _chosen(job: Job, tree: str) -> _Chosen:
     """The repository's own settings, as far as they concern its files; the campaign decides on the rest."""
     from devfix import config
+    from devfix.own.known import named
 
-    folder = start = os.path.join(tree, job.source.subfolder)
-    if not os.path.isdir(folder):
+    start = os.path.join(tree, job.source.subfolder)
+    if not os.path.isdir(start):
         raise MigrateError(f"has no folder {job.source.subfolder!r}")
-    while not os.path.isfile(os.path.join(folder, config.FILE)) and folder.rstrip(os.sep) != tree.rstrip(os.sep):
-        folder = os.path.dirname(folder.rstrip(os.sep))
     try:
-        own = config.load(start) if os.path.isfile(os.path.join(folder, config.FILE)) else config.Config()
+        own = config.load(start)  # the tree has a pyproject.toml: nobody looks above it
         root = own.project_root and os.path.realpath(own.project_root)
         inside = root and (root + os.sep).startswith(os.path.realpath(tree) + os.sep)
         options = (*own.options, *(config.parse_option(text) for text in job.settings.options))
         merged = replace(
             own,
-            codemods=job.settings.codemods or own.codemods,
+            codemods=named(job.settings.codemods, os.sep) or own.codemods,
             exclude_codemods=(*own.exclude_codemods, *job.settings.exclude_codemods),
             unsafe=job.settings.unsafe,
             project_root=root if inside else "",

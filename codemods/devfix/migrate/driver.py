@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from devfix.migrate import folders
-from devfix.migrate.model import DURING, Artefact, Head, Job, Outcome, State, StepName
+from devfix.migrate.model import DURING, Artefact, Head, Job, MigrateError, Outcome, State, StepName
 from devfix.migrate.state import Store
 from devfix.migrate.steps import NEXT
 
@@ -84,20 +83,25 @@ class _Drive:
 
     def ended(self, future: Future[Outcome], job: Job, step: StepName, head: Head | None) -> None:
         error = future.exception()
+        log = ""
         if error is None:
             self.outcome(job, future.result())
-        elif isinstance(error, Lost):
+            return
+        if isinstance(error, Lost):
             self.pool.lost(job)
             if self.store.lost(job.id, step, str(error)) < DEATHS:
                 self.waiting.append(job.id)  # at the end: it may be to blame for it
                 return
-            self.outcome(job, Outcome(step, "failed", f"{error}, {DEATHS} times", head=head))
+            reason = f"{error}, {DEATHS} times"
         elif isinstance(error, TimeoutError):
             self.pool.lost(job)
-            seconds = job.settings.limits.seconds
-            self.outcome(job, Outcome(step, "failed", f"took longer than {seconds:g} s; --seconds sets the limit", head=head))
+            reason = f"took longer than {job.settings.limits.seconds:g} s; --seconds sets the limit"
+        elif isinstance(error, MigrateError):
+            raise error  # of the pool: nothing can be worked on any more
         else:
-            self.outcome(job, Outcome(step, "failed", f"{type(error).__name__}: {error}; this is devfix's own bug", _trace(error), head=head))
+            log = str(error)
+            reason = f"{log.strip().splitlines()[-1] if log else error!r}; this is devfix's own bug"
+        self.outcome(job, Outcome(step, "failed", reason, log, head=head))
 
     def outcome(self, job: Job, outcome: Outcome) -> None:
         if not outcome.final:
@@ -110,11 +114,3 @@ class _Drive:
         state = self.store.end(job, outcome)
         self.done += 1
         self.told(Progress(job, state, outcome.reason, self.done, self.total))
-
-
-def _trace(error: BaseException) -> str:
-    import traceback
-
-    return "".join(traceback.format_exception(error))
-
-

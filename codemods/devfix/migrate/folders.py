@@ -55,7 +55,9 @@ def locked(campaign: str) -> Iterator[None]:
         except OSError:
             with suppress(OSError):
                 other = os.read(descriptor, 20).decode("ascii", "replace").strip()
-                raise MigrateError(f"process {other} is at work on {campaign}; wait for it or end it") from None
+                raise MigrateError(
+                    f"process {other} is at work on {campaign}; wait for it or end it"
+                ) from None
             raise MigrateError(f"another process is at work on {campaign}") from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
@@ -92,6 +94,14 @@ def write(path: str, data: bytes) -> None:
     os.replace(temporary, path)
 
 
+def moved(path: str, to: str) -> None:
+    os.replace(path, to)
+
+
+def dropped(path: bytes) -> None:
+    os.unlink(path)
+
+
 def write_new(path: bytes, data: bytes, *, executable: bool = False) -> None:
     """A file that is not there yet; a link in its place is an error. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -120,6 +130,11 @@ def keep(campaign: str, id: str, artefacts: Sequence[Artefact]) -> None:
         if name not in wanted:
             with suppress(OSError):
                 os.unlink(os.path.join(folder, name))
+
+
+def program(name: str) -> str | None:
+    """Where a program is, if it is installed."""
+    return shutil.which(name)
 
 
 def size(folder: str, most: int) -> int:

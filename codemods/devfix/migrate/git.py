@@ -70,6 +70,8 @@ _CONFIG = """\
 _SCP = re.compile(r"(?:[\w.+~-]+@)?[\w\[][\w.:\]-]*:(?!:)(?!//).+")
 _URL = re.compile(r"(file|git|https?|ssh)://([^/]*)(/.*)?", re.IGNORECASE)
 _SECRET = re.compile(r"(?<=://)[^/@\s]*@")
+# What git prints, the most telling first: the other side knows why it ended the connection.
+_TELLING = ("remote: fatal:", "remote: ERROR", "ERROR", "fatal:", "error:")
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -139,6 +141,7 @@ class Git:
         self.folder = folder
         self.bare = os.path.join(folder, "repo.git")
         self.limits = limits
+        self.url = ""
         self.deadline = time.monotonic() + limits.seconds
         self.env = _environment(os.path.join(folder, "gitconfig"), mark)
         folders.write(os.path.join(folder, "gitconfig"), _user_config() + _CONFIG.encode())
@@ -178,15 +181,20 @@ class Git:
         except FileNotFoundError as error:
             raise GitFailed("git is not installed") from error
         except TooLong as error:
-            raise TooLong(f"git {what} was not done after {self.limits.seconds:g} s; --seconds sets the limit") from error
+            raise TooLong(
+                f"git {what} was not done after {self.limits.seconds:g} s; --seconds sets the limit"
+            ) from error
         except TooMuch as error:
             raise TooMuch(f"git {what}: {error}") from error
 
     def _failed(self, arguments: Sequence[str | bytes], done: Done) -> GitFailed:
         said = _SECRET.sub("", done.err.decode("utf-8", "replace")).strip()
+        said = (
+            said.replace(f"'{self.url}'", "it") if self.url else said
+        )  # the same words for the same failure
         lines = [line for line in said.splitlines() if line.strip()]
-        best = [line for line in lines if line.startswith(("fatal:", "error:", "ERROR"))] or lines
-        why = best[0] if best else f"ended with {done.code}"
+        told = [line for start in _TELLING for line in lines if line.startswith(start)] or lines
+        why = told[0] if told else f"ended with {done.code}"
         return GitFailed(f"git {_word(arguments)}: {printable(why)}", said)
 
     # --- repositories ------------------------------------------------------------------------
@@ -199,6 +207,7 @@ class Git:
 
     def refs(self, url: str) -> tuple[dict[str, str], str]:
         """The commits that a source names, by full name, and the branch that its HEAD is."""
+        self.url = shown(url)
         out = self("ls-remote", "--symref", *_served(url, "upload-pack"), "--", url)
         refs: dict[str, str] = {}
         branch = ""
@@ -239,7 +248,12 @@ class Git:
 
     def blobs(self, ids: Sequence[str], sizes: Sequence[int]) -> list[bytes]:
         """The contents of blobs."""
-        out = self("cat-file", "--batch", stdin="\n".join(ids).encode() + b"\n", most=sum(sizes) + 200 * len(ids) + 1000)
+        out = self(
+            "cat-file",
+            "--batch",
+            stdin="\n".join(ids).encode() + b"\n",
+            most=sum(sizes) + 200 * len(ids) + 1000,
+        )
         found, at = [], 0
         for id in ids:
             end = out.index(b"\n", at)

@@ -1,10 +1,19 @@
-"""The pool of processes on this machine."""
+"""The pool of processes on this machine.
+
+Each process has a pipe of its own. (Those of a pebble pool share one: a process that is killed while it
+holds its lock, as the system does when memory is short, breaks the pool for all.)
+"""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import threading
+import traceback
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from queue import SimpleQueue
 from typing import Any
 
 from devfix.migrate import children, folders
@@ -14,6 +23,11 @@ from devfix.migrate.steps import mark_of, run_step
 
 _GRACE = 15.0  # seconds that a step gets to say itself that its time is over
 _TASKS = 500  # steps; then a process is replaced by a new one
+_Task = tuple[StepName, Job, str, "Head | None"]
+
+
+class StepError(Exception):
+    """A step has raised what nobody foresaw; the text is the traceback."""
 
 
 class LocalPool:
@@ -23,56 +37,119 @@ class LocalPool:
     """
 
     def __init__(self, campaign: str, uid: str, size: int, limits: Limits) -> None:
-        import multiprocessing
-
-        from pebble import ProcessPool
-
         self.campaign = os.path.realpath(campaign)
         self.size = size
-        self.limits = limits
         children.end_strays(uid)  # of a run that was killed
         os.environ[children.MARK] = uid  # for the processes to be found by
-        self.pool: Any = ProcessPool(
-            max_workers=size,
-            max_tasks=_TASKS,
-            initializer=_start,
-            initargs=(os.getpid(), limits.memory),
-            context=multiprocessing.get_context("spawn"),
-        )
+        self._queue: SimpleQueue[tuple[_Task, Future[Outcome]] | None] = SimpleQueue()
+        self._workers = [_Worker(self._queue, limits) for _ in range(size)]
+        for worker in self._workers:
+            worker.start()
 
     def submit(self, step: StepName, job: Job, head: Head | None) -> Future[Outcome]:
-        folder = folders.scratch(self.campaign, job.id)
-        seconds = self.limits.seconds + _GRACE
-        ours: Future[Outcome] = Future()
-        theirs = self.pool.schedule(run_step, args=(step, job, folder, head), timeout=seconds)
-        theirs.add_done_callback(lambda done: _pass_on(done, ours))
-        return ours
+        future: Future[Outcome] = Future()
+        self._queue.put(((step, job, folders.scratch(self.campaign, job.id), head), future))
+        return future
 
     def lost(self, job: Job) -> None:
         children.end_strays(mark_of(job))
         folders.remove(folders.scratch(self.campaign, job.id))
 
     def close(self) -> None:
-        self.pool.stop()
-        self.pool.join()
+        for worker in self._workers:
+            worker.stop()
+        for _ in self._workers:
+            self._queue.put(None)
+        for worker in self._workers:
+            worker.join()
         os.environ.pop(children.MARK, None)
 
 
-def _pass_on(done: Future[Outcome], ours: Future[Outcome]) -> None:
-    """The result in the driver's terms."""
-    from pebble import ProcessExpired
+class _Worker(threading.Thread):
+    """Hands tasks to one process, waits for it, and replaces it where that is needed."""
 
-    error = done.exception()
-    if error is None:
-        ours.set_result(done.result())
-    elif isinstance(error, ProcessExpired):
-        ours.set_exception(Lost(f"the process that worked on it died (exit code {error.exitcode})"))
-    elif isinstance(error, FutureTimeout):
-        ours.set_exception(TimeoutError())
-    else:
-        ours.set_exception(error)
+    def __init__(self, queue: SimpleQueue[Any], limits: Limits) -> None:
+        super().__init__(name="devfix-migrate", daemon=True)
+        self.queue = queue
+        self.limits = limits
+        self.process: SpawnProcess | None = None
+        self.pipe: Connection | None = None
+        self.tasks = 0
+        self.stopped = False
+
+    def run(self) -> None:
+        while (item := self.queue.get()) is not None and not self.stopped:
+            task, future = item
+            try:
+                future.set_result(self.done(task))
+            except (Lost, TimeoutError, StepError) as error:
+                future.set_exception(error)
+        self.end()
+
+    def done(self, task: _Task) -> Outcome:
+        """What the process says of a task; raises Lost, TimeoutError and StepError."""
+        process, pipe = self.ready()
+        self.tasks += 1
+        try:
+            pipe.send(task)
+            if not wait([pipe, process.sentinel], self.limits.seconds + _GRACE):
+                raise TimeoutError
+            answer = pipe.recv()
+        except TimeoutError:
+            self.end()
+            raise
+        except (EOFError, OSError):
+            self.end()
+            code = process.exitcode
+            raise Lost(f"the process that worked on it died (exit code {code})") from None
+        if isinstance(answer, str):
+            raise StepError(answer)
+        assert isinstance(answer, Outcome)
+        return answer
+
+    def ready(self) -> tuple[SpawnProcess, Connection]:
+        if self.tasks >= _TASKS or (self.process is not None and not self.process.is_alive()):
+            self.end()
+        if self.process is None or self.pipe is None:
+            context = multiprocessing.get_context("spawn")
+            self.pipe, theirs = context.Pipe()
+            arguments = (theirs, os.getpid(), self.limits.memory)
+            self.process = context.Process(target=_serve, args=arguments, daemon=True)
+            self.process.start()
+            theirs.close()  # or its end would never be seen
+            self.tasks = 0
+        return self.process, self.pipe
+
+    def stop(self) -> None:
+        """From another thread: end the process, whatever it does."""
+        self.stopped = True
+        process = self.process
+        if process is not None:
+            process.terminate()
+
+    def end(self) -> None:
+        if self.process is not None:
+            self.process.terminate()  # it ends what it has started
+            self.process.join(2)
+            self.process.kill()
+            self.process.join()
+        if self.pipe is not None:
+            self.pipe.close()
+        self.process = self.pipe = None
 
 
-def _start(parent: int, memory: int) -> None:
+def _serve(pipe: Connection, parent: int, memory: int) -> None:
+    """In the process: one task after the other."""
     children.guard(parent)
     children.limit_memory(memory)
+    while True:
+        try:
+            task: _Task = pipe.recv()
+        except (EOFError, OSError):
+            return
+        answer: Outcome | str
+        try:
+            answer = run_step(*task)
+        except Exception:  # of one repository; the others must not suffer
+            answer = traceback.format_exc()
+        pipe.send(answer)

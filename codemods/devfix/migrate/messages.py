@@ -40,8 +40,11 @@ def commit(job: Job, head: Head, report: Report, verification: Verification) -> 
         lines = dict.fromkeys(_wrapped(_said(change), "- ") for change in _home(result))
         if lines:
             parts.append(f"{printable(result.path)}:\n" + "\n".join(lines) + "\n")
-    parts.append(_wrapped(f"Verified: {verification.words or _default(report)}", "") + "\n")
-    parts.append(_wrapped(f"Made by devfix {__version__} in the campaign {job.settings.campaign}.", "") + "\n")
+    how = verification.words or f"{_default(report)} No program was run."
+    parts.append(_wrapped(f"Verified: {how}", "") + "\n")
+    parts.append(
+        _wrapped(f"Made by devfix {__version__} in the campaign {job.settings.campaign}.", "") + "\n"
+    )
     return "\n".join(parts)
 
 
@@ -50,7 +53,9 @@ def body(job: Job, head: Head, report: Report, verification: Verification, notes
     return "\n".join(_body(job, head, report, verification, notes)) + "\n"
 
 
-def _body(job: Job, head: Head, report: Report, verification: Verification, notes: Sequence[str]) -> Iterator[str]:
+def _body(
+    job: Job, head: Head, report: Report, verification: Verification, notes: Sequence[str]
+) -> Iterator[str]:
     fixes = sum(result.applied for result in report.changed)
     files = plural(len(report.changed), "file")
     yield f"This repairs {plural(fixes, 'device bug')} in {files}, found by devfix {__version__} at {head.commit[:12]}."
@@ -63,7 +68,8 @@ def _body(job: Job, head: Head, report: Report, verification: Verification, note
     yield ""
     yield "### How it was verified"
     yield ""
-    yield f"- {_text(_default(report))}"
+    no = "" if verification.words or verification.notes else " No program was run."
+    yield f"- {_text(_default(report))}{no}"
     if verification.words:
         yield f"- {_text(verification.words)}"
     for note in verification.notes:
@@ -92,11 +98,11 @@ def _body(job: Job, head: Head, report: Report, verification: Verification, note
 def _default(report: Report) -> str:
     safe = all(change.safety.name == "SAFE" for result in report.changed for change in result.changes)
     what = (
-        "each change gives the same result on the CPU, and on an accelerator can only turn an error into a run; "
+        "each change gives the same result on the CPU, and on an accelerator can only turn an error into a run"
         if safe
-        else "some changes rest on an assumption that is named above; "
+        else "some changes rest on an assumption that is named above"
     )
-    return f"by analysis: {what}the changed files parse, and devfix finds nothing more to repair in them. No program was run."
+    return f"by analysis: {what}; the changed files parse, and devfix finds nothing more to repair in them."
 
 
 def _home(result: FileResult) -> list[Change]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import time
 from dataclasses import dataclass
 
@@ -61,7 +60,9 @@ def _branch(campaign: str, git: Git, job: Job, row: Row) -> bool:
     if there == row.commit:
         return True
     if there and there != row.pushed:
-        raise MigrateError(f"has a branch {job.branch} at {there[:12]} already, which this campaign has not made")
+        raise MigrateError(
+            f"has a branch {job.branch} at {there[:12]} already, which this campaign has not made"
+        )
     git.make(row.head)
     if source.shard:
         objects = os.path.join(source.store, "repo.git", "objects")
@@ -85,7 +86,7 @@ def _branch(campaign: str, git: Git, job: Job, row: Row) -> bool:
 def _pull_request(campaign: str, folder: str, job: Job, row: Row) -> tuple[str, str]:
     """The address of the pull request, or why there is none."""
     hub = hub_of(job.source.url)
-    program = shutil.which("gh")
+    program = folders.program("gh")
     if hub is None or program is None:
         return "", ""
     host, owner, repository = hub
@@ -101,12 +102,27 @@ def _pull_request(campaign: str, folder: str, job: Job, row: Row) -> tuple[str, 
         return done.out.decode("utf-8", "replace")
 
     try:
-        there = json.loads(gh("pr", "list", "--repo", where, "--head", job.branch, "--state", "open", "--json", "url") or "[]")
+        there = json.loads(
+            gh("pr", "list", "--repo", where, "--head", job.branch, "--state", "open", "--json", "url")
+            or "[]"
+        )
         if there:
             return str(there[0]["url"]), ""
         body = os.path.join(folders.results(os.path.realpath(campaign), job.id), "body.md")
         base = ("--base", row.base_branch) if row.base_branch else ()
-        out = gh("pr", "create", "--repo", where, "--head", job.branch, *base, "--title", row.subject, "--body-file", body)
+        out = gh(
+            "pr",
+            "create",
+            "--repo",
+            where,
+            "--head",
+            job.branch,
+            *base,
+            "--title",
+            row.subject,
+            "--body-file",
+            body,
+        )
         return out.strip().splitlines()[-1] if out.strip() else "", ""
     except (MigrateError, ValueError, KeyError) as error:
         return "", f"the branch is there, but no pull request: {error}"

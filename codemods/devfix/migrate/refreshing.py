@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from devfix.migrate import folders
 from devfix.migrate.git import Git
-from devfix.migrate.model import Job, MigrateError
+from devfix.migrate.model import Job, MigrateError, State
 from devfix.migrate.state import Store
 from devfix.migrate.steps import mark_of
 
-_ASKED = ("nothing-to-do", "changed", "verified", "pushed", "merged")
+_ASKED: tuple[State, ...] = ("nothing-to-do", "changed", "verified", "pushed", "merged")
 _AT_ONCE = 8  # it is waiting for servers
 
 
@@ -31,7 +31,7 @@ def refresh(campaign: str, store: Store) -> Iterator[Asked]:
 
     Shards stay at the commit that they were made of.
     """
-    rows = [row for row in store.rows(_ASKED)]
+    rows = list(store.rows(_ASKED))
     jobs = [(row, store.job(row.id)) for row in rows]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         pairs = [(row, job) for row, job in jobs if not job.source.shard]

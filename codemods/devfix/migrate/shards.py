@@ -11,7 +11,7 @@ from devfix.globs import Globs
 from devfix.migrate import folders, trees
 from devfix.migrate.git import Git
 from devfix.migrate.model import Limits, MigrateError, Source
-from devfix.migrate.steps import commit_of, made_tree, working_in
+from devfix.migrate.steps import close_tree, commit_of, made_tree, working_in
 
 By = Literal["folder", "codeowners"]
 _OWNERS = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS")
@@ -39,6 +39,7 @@ def split(source: Source, store: str, limits: Limits, by: By, most: int, mark: s
     tree = os.path.join(store, "tree")
     made_tree(tree)
     trees.export(git, [entry for entry in entries if trees.analysable(entry.path)], tree, limits)
+    close_tree(tree)
     with working_in(tree):
         paths = discover([source.subfolder or "."]).files
         rules = _rules() if by == "codeowners" else []

@@ -160,7 +160,9 @@ def named(found: Sequence[Source]) -> Iterator[tuple[str, str, Source]]:
         name = "/".join(parts[-2:])
         extra = [part for part in (source.subfolder, source.shard) if part]
         name = " ".join([name, *extra, *([f"@{source.ref}"] if source.ref and not source.shard else [])])
-        slug = re.sub(r"[^A-Za-z0-9_-]+", "-", "-".join([*parts[-1:], *extra])).strip("-")[:60] or "repository"
+        slug = (
+            re.sub(r"[^A-Za-z0-9_-]+", "-", "-".join([*parts[-1:], *extra])).strip("-")[:60] or "repository"
+        )
         if name in taken:
             name = f"{name} {digest[:4]}"
         taken.add(name)

@@ -33,60 +33,7 @@ from devfix.migrate.model import (
     State,
     StepName,
 )
-
-_APPLICATION = 0x64666D67  # "dfmg"
-# Each script brings a file of the version before it to its own; they are never changed, only added to.
-_SCHEMA = (
-    """
-    CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-    CREATE TABLE repository (
-        number INTEGER PRIMARY KEY,
-        id TEXT NOT NULL UNIQUE,        -- the name of its folder in results/
-        name TEXT NOT NULL,
-        source TEXT NOT NULL,           -- JSON: where it is, and its own settings
-        files BLOB,                     -- of a shard: paths, compressed
-        state TEXT NOT NULL,
-        stage TEXT NOT NULL DEFAULT '', -- the step that is at work, or that failed
-        reason TEXT NOT NULL DEFAULT '',
-        attempt INTEGER NOT NULL DEFAULT 0,
-        head TEXT NOT NULL DEFAULT '',  -- the commit that the result is about
-        base_branch TEXT NOT NULL DEFAULT '',
-        "commit" TEXT NOT NULL DEFAULT '',
-        subject TEXT NOT NULL DEFAULT '',
-        verified TEXT NOT NULL DEFAULT '',
-        files_analysed INTEGER NOT NULL DEFAULT 0,
-        files_changed INTEGER NOT NULL DEFAULT 0,
-        bytes INTEGER NOT NULL DEFAULT 0,
-        seconds REAL NOT NULL DEFAULT 0,
-        notes TEXT NOT NULL DEFAULT '[]',
-        decision TEXT NOT NULL DEFAULT '',      -- of a review: accepted or rejected
-        pushed TEXT NOT NULL DEFAULT '',        -- the commit that is on the remote's branch
-        pull_request TEXT NOT NULL DEFAULT '',
-        changed_at REAL NOT NULL
-    );
-    CREATE INDEX repository_state ON repository (state);
-    CREATE TABLE event (
-        number INTEGER PRIMARY KEY,
-        repository TEXT NOT NULL,
-        at REAL NOT NULL,
-        step TEXT NOT NULL,
-        what TEXT NOT NULL,             -- begin, end, lost, or the command that changed the state
-        state TEXT NOT NULL,
-        head TEXT NOT NULL DEFAULT '',
-        detail TEXT NOT NULL DEFAULT '',
-        seconds REAL NOT NULL DEFAULT 0
-    );
-    CREATE INDEX event_repository ON event (repository);
-    CREATE TABLE finding (
-        repository TEXT NOT NULL,
-        codemod TEXT NOT NULL,
-        found INTEGER NOT NULL,
-        fixed INTEGER NOT NULL,
-        remaining INTEGER NOT NULL,
-        PRIMARY KEY (repository, codemod)
-    ) WITHOUT ROWID;
-    """,
-)
+from devfix.migrate.schema import APPLICATION, SCHEMA
 
 
 @dataclass(frozen=True)
@@ -134,7 +81,11 @@ class Store:
 
     def __init__(self, path: str, *, make: bool = False) -> None:
         if make == os.path.exists(path):
-            raise MigrateError(f"{path} is there already" if make else f"{os.path.dirname(path)} is no campaign: it has no campaign.db; `devfix migrate init` makes one")
+            raise MigrateError(
+                f"{path} is there already"
+                if make
+                else f"{os.path.dirname(path)} is no campaign: it has no campaign.db; `devfix migrate init` makes one"
+            )
         self.path = path
         try:
             self._db = sqlite3.connect(path, timeout=30, isolation_level=None)
@@ -154,18 +105,18 @@ class Store:
     def _check(self, make: bool) -> None:
         (application,) = self._db.execute("PRAGMA application_id").fetchone()
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        if not make and application != _APPLICATION:
+        if not make and application != APPLICATION:
             raise MigrateError(f"{self.path} is no file of a campaign")
-        if version > len(_SCHEMA):
+        if version > len(SCHEMA):
             raise MigrateError(f"{self.path} was made by a later devfix (schema {version}); update devfix")
         if not make:
             damage = [row[0] for row in self._db.execute("PRAGMA quick_check(5)")]
             if damage != ["ok"]:
                 raise MigrateError(f"{self.path} is damaged: {damage[0]}; restore it from a copy")
-        for number, script in enumerate(_SCHEMA[version:], version + 1):
+        for number, script in enumerate(SCHEMA[version:], version + 1):
             # A script and its number are one transaction: a file is never between two versions.
             self._db.executescript(
-                f"BEGIN IMMEDIATE; {script}; PRAGMA application_id = {_APPLICATION};"
+                f"BEGIN IMMEDIATE; {script}; PRAGMA application_id = {APPLICATION};"
                 f" PRAGMA user_version = {number}; COMMIT;"
             )
 
@@ -187,7 +138,11 @@ class Store:
         with self._changing() as db:
             db.execute("INSERT INTO setting VALUES ('settings', ?)", (settings.to_json(),))
             for id, name, source in sources:
-                files = zlib.compress("\0".join(source.files).encode("utf-8", "surrogateescape")) if source.files else None
+                files = (
+                    zlib.compress("\0".join(source.files).encode("utf-8", "surrogateescape"))
+                    if source.files
+                    else None
+                )
                 data = json.dumps({**asdict(source), "files": []})
                 state: State = "skipped" if source.skip else "pending"
                 db.execute(
@@ -204,7 +159,7 @@ class Store:
         return Settings.from_json(text)
 
     def job(self, id: str) -> Job:
-        query = "SELECT name, source, files, attempt, \"commit\" FROM repository WHERE id = ?"
+        query = 'SELECT name, source, files, attempt, "commit" FROM repository WHERE id = ?'
         name, data, files, attempt, commit = self._db.execute(query, (id,)).fetchone()
         values = json.loads(data)
         values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
@@ -217,7 +172,9 @@ class Store:
     def recover(self) -> int:
         """What was interrupted is pending again; how many repositories that is."""
         with self._changing() as db:
-            rows = db.execute("SELECT id, stage, pushed, \"commit\" FROM repository WHERE state IN ('cloning', 'analysing')").fetchall()
+            rows = db.execute(
+                "SELECT id, stage, pushed, \"commit\" FROM repository WHERE state IN ('cloning', 'analysing')"
+            ).fetchall()
             for id, stage, *_ in rows:
                 _set(db, id, state="pending", stage="")
                 _event(db, id, stage, "interrupted", "pending")
@@ -241,7 +198,9 @@ class Store:
                 _set(db, job.id, state=outcome.state, stage="analyse")
                 _event(db, job.id, outcome.step, "end", outcome.state, outcome.head, seconds=outcome.seconds)
                 return outcome.state
-            before = db.execute("SELECT \"commit\", pushed, head FROM repository WHERE id = ?", (job.id,)).fetchone()
+            before = db.execute(
+                'SELECT "commit", pushed, head FROM repository WHERE id = ?', (job.id,)
+            ).fetchone()
             outcome = _compared(outcome, *before)
             failed = outcome.state == "failed"
             values: dict[str, object] = {
@@ -257,7 +216,11 @@ class Store:
                 "notes": json.dumps(outcome.notes),
             }
             if outcome.head is not None and not failed:
-                values |= {"head": outcome.head.commit, "base_branch": outcome.head.branch, "bytes": outcome.head.size}
+                values |= {
+                    "head": outcome.head.commit,
+                    "base_branch": outcome.head.branch,
+                    "bytes": outcome.head.size,
+                }
             if not failed:  # what failed says nothing about the result before it
                 values["commit"] = outcome.commit
                 if outcome.commit != before[0]:
@@ -266,7 +229,9 @@ class Store:
             db.execute("DELETE FROM finding WHERE repository = ?", (job.id,))
             rows = [(job.id, one.codemod, one.found, one.fixed, one.left) for one in outcome.counts]
             db.executemany("INSERT INTO finding VALUES (?, ?, ?, ?, ?)", rows)
-            _event(db, job.id, outcome.step, "end", outcome.state, outcome.head, outcome.reason, outcome.seconds)
+            _event(
+                db, job.id, outcome.step, "end", outcome.state, outcome.head, outcome.reason, outcome.seconds
+            )
         return outcome.state
 
     def lost(self, id: str, step: StepName, why: str) -> int:
@@ -298,12 +263,16 @@ class Store:
     def find(self, name: str) -> str:
         """The id of the one repository that a person means; raises MigrateError."""
         for where in ("id = ?1 OR name = ?1", "name LIKE '%/' || ?1", "instr(name, ?1) OR instr(id, ?1)"):
-            found = self._db.execute(f"SELECT id, name FROM repository WHERE {where} LIMIT 4", (name,)).fetchall()
+            found = self._db.execute(
+                f"SELECT id, name FROM repository WHERE {where} LIMIT 4", (name,)
+            ).fetchall()
             if len(found) == 1:
                 return str(found[0][0])
             if found:
                 names = ", ".join(row[1] for row in found[:3])
-                raise MigrateError(f"{name!r} may be {names}{' or others' if len(found) > 3 else ''}; say more of it")
+                raise MigrateError(
+                    f"{name!r} may be {names}{' or others' if len(found) > 3 else ''}; say more of it"
+                )
         raise MigrateError(f"no repository of this campaign is called {name!r}")
 
     def counts(self) -> dict[State, int]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -97,11 +98,14 @@ def _fetched(job: Job, folder: str) -> Head | None:
     listing = trees.listed(git, commit, job.settings.limits)
     if listing.size > job.settings.limits.size:
         most = job.settings.limits.size >> 20
-        raise MigrateError(f"its files have {listing.size >> 20} MiB, more than {most}; --max-size sets the limit")
+        raise MigrateError(
+            f"its files have {listing.size >> 20} MiB, more than {most}; --max-size sets the limit"
+        )
     wanted = [entry for entry in listing.entries if trees.analysable(entry.path)]
     tree = os.path.join(folder, "tree")
     made_tree(tree)
     export = trees.export(git, wanted, tree, job.settings.limits)
+    close_tree(tree)
     links = sum(1 for entry in listing.entries if entry.mode == "120000")
     submodules = sum(1 for entry in listing.entries if entry.mode == "160000")
     notes = list(export.notes)
@@ -142,6 +146,12 @@ def made_tree(tree: str) -> None:
     folders.write(os.path.join(tree, ".git", "HEAD"), b"ref: refs/heads/none\n")
 
 
+def close_tree(tree: str) -> None:
+    """Settings of its own, if it has none, so that those of folders above do not count."""
+    with suppress(FileExistsError):
+        folders.write_new(os.fsencode(os.path.join(tree, "pyproject.toml")), b"")
+
+
 def tree_of(job: Job, folder: str) -> str:
     """Where the files are that are analysed."""
     return os.path.join(job.source.store or folder, "tree")
@@ -149,7 +159,11 @@ def tree_of(job: Job, folder: str) -> str:
 
 @contextmanager
 def working_in(folder: str) -> Iterator[None]:
-    """The working directory, for a while: results name files relative to it."""
+    """The working directory, for a while: results name files relative to it.
+
+    Nothing is imported from there: entries of `sys.path` that mean the working directory are dropped.
+    """
+    sys.path[:] = [path for path in sys.path if os.path.isabs(path)]
     was = os.getcwd()
     os.chdir(folder)
     try:

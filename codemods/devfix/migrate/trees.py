@@ -83,7 +83,7 @@ def refusal(path: bytes) -> str:
         return "has a path that leaves its folder"
     for part in parts:
         plain = part.lower().rstrip(b". ").partition(b":")[0]
-        if plain in (b".git", b"git~1") or b"\\" in part and b".git" in plain:
+        if plain in (b".git", b"git~1") or (b"\\" in part and b".git" in plain):
             return "has a path into .git"
         if len(part) > 255:
             return "has too long a name"
@@ -195,5 +195,5 @@ def _link(git: Git, linked: Sequence[Entry], top: bytes, notes: list[str]) -> No
         # Each link is inside by its words alone, but a link to a link may go up elsewhere.
         for path, name in out:
             made_links.remove((path, name))
-            os.unlink(path)
+            folders.dropped(path)
             notes.append(f"{name}: is a link out of the repository; left out")

@@ -150,7 +150,8 @@ def _last(done: Done) -> str:
 def _smoked(job: Job, places: _Places, report: Report) -> Verification:
     from devfix.commands import smoke
 
-    notes, harm = [], []
+    notes: list[str] = []
+    harm: list[str] = []
     seconds = job.settings.limits.seconds / 3
     base = places.copy("smoke")
     with working_in(os.path.join(base, "repository")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from devfix.config import ConfigError
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from devfix.codemod import Codemod
     from devfix.flow import Flow
     from devfix.own.loading import Origin
+    from devfix.rewrite.combine import Fixing
     from devfix.source import Source
 
 Made = TypeVar("Made")
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class Trouble(Exception):
@@ -33,7 +35,8 @@ def said(origin: Origin, do: Callable[[], Made]) -> tuple[Made | None, str]:
     except SystemExit as error:
         return None, f"it ended with sys.exit({error.code!r}){_place(error, origin)}"
     except Exception as error:
-        return None, f"{type(error).__name__}: {error}{_place(error, origin)}"
+        what = error.msg if isinstance(error, SyntaxError) else error
+        return None, f"{type(error).__name__}: {what}{_place(error, origin)}"
 
 
 def asked(codemod: Codemod, flow: Flow, troubles: dict[str, FileError]) -> list[Finding]:
@@ -54,6 +57,23 @@ def edits_of(source: Source, fix: Fix) -> tuple[TextEdit, ...] | str:
         raise
     except Exception as error:
         return f"its edits cannot be made ({type(error).__name__}: {error})"
+
+
+def guilty(source: Source, chosen: Sequence[Fixing], verify: Callable[..., None]) -> frozenset[str]:
+    """The codemods whose fixes alone make something that cannot be; all of them, if it is none alone."""
+    from devfix.rewrite import CannotRewrite, apply, merge
+
+    by_codemod: dict[str, list[tuple[TextEdit, ...]]] = {}
+    for finding, edits in chosen:
+        by_codemod.setdefault(finding.codemod, []).append(edits)
+    found = set()
+    for id, fixes in by_codemod.items():
+        try:
+            merged = merge(fixes)
+            verify(source.text, merged, apply(source.text, merged))
+        except CannotRewrite:
+            found.add(id)
+    return frozenset(found or by_codemod)
 
 
 def _checked(codemod: Codemod, flow: Flow) -> list[Finding]:
@@ -78,9 +98,14 @@ def _place(error: BaseException, origin: Origin) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     inside = origin.folder + os.sep
     mine = [frame for frame in frames if origin.folder and frame.filename.startswith(inside)]
-    other = [frame for frame in frames if not frame.filename.startswith("<frozen")]
-    best = (mine or other or list(frames))[-1:]
+    other = [frame for frame in frames if not _is_machinery(frame.filename)]
+    best = (mine or other)[-1:]
     return f" ({_shown(best[0].filename)}:{best[0].lineno})" if best else ""
+
+
+def _is_machinery(path: str) -> bool:
+    """Frames of imports and of devfix itself say nothing about a codemod."""
+    return path.startswith(("<", _HERE)) or f"{os.sep}importlib{os.sep}" in path
 
 
 def _shown(path: str) -> str:

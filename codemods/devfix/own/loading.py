@@ -90,6 +90,9 @@ def guarded(origin: Origin, do: Callable[[], Any]) -> Any:
     """What `do` returns; whatever it raises is a ConfigError that names the codemod, file and line."""
     found, trouble = said(origin, do)
     if trouble:
+        name = origin.module.partition(".")[0]
+        if not origin.code and f"No module named {name!r}" in trouble:
+            trouble += f"; install it, or name a file: {origin.how}:path/to/file.py:{origin.name}"
         raise ConfigError(f"codemod {origin.spec} cannot be loaded: {trouble}")
     return found
 
@@ -98,8 +101,15 @@ def run_as(origin: Origin, name: str) -> dict[str, Any]:
     """The names of a script after it has been run as the module `name`, which is not kept."""
     module = ModuleType(name)
     module.__file__ = origin.path
-    with _importable(origin.folder):
-        exec(compile(origin.code, origin.path, "exec"), module.__dict__)
+    hidden = sys.modules.get(name)
+    sys.modules[name] = module  # where dataclasses look for it
+    try:
+        with _importable(origin.folder):
+            exec(compile(origin.code, origin.path, "exec"), module.__dict__)
+    finally:
+        sys.modules.pop(name)
+        if hidden is not None:
+            sys.modules[name] = hidden
     return module.__dict__
 
 

@@ -88,6 +88,25 @@ def every() -> Iterator[CodemodRecipe]:
         yield read(path)
 
 
+def listing(recipes: Sequence[CodemodRecipe]) -> Iterator[str]:
+    """One line for each recipe."""
+    width = max((len(recipe.name) for recipe in recipes), default=0)
+    for recipe in recipes:
+        yield f"{recipe.name:{width}}  {len(recipe.entries):2} codemods  {recipe.title}".rstrip()
+
+
+def explanation(recipe: CodemodRecipe) -> Iterator[str]:
+    """What a recipe runs, as lines."""
+    yield f"{recipe.name}: {recipe.title}" if recipe.title else recipe.name
+    yield recipe.path
+    level = "as the run says" if recipe.level is None else f"{recipe.level.label} and safer"
+    yield f"applied: {level}"
+    for entry in recipe.entries:
+        options = " ".join(f"{option.name}={option.value}" for option in entry.options)
+        own = f"[{entry.level.label} and safer]" if entry.level is not None else ""
+        yield "  ".join(filter(None, (f"  {entry.codemod}", options, own)))
+
+
 def user_folder() -> str:
     """Where the user's own recipes are, if there are any."""
     return os.path.join(os.path.dirname(user_file()), "recipes")

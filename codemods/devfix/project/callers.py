@@ -12,11 +12,14 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from devfix import depends
 from devfix.documents import DocumentError, read_bytes
+from devfix.flow import torch_api
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import UNKNOWN, Value
 from devfix.flow.outside import Elsewhere
 from devfix.flow.passing import FunctionInfo
+from devfix.listing import FILES, python_files, state_of_all
 from devfix.project.border import Border
 from devfix.project.files import SIZE
 from devfix.project.foreign import ForeignProgram
@@ -26,15 +29,15 @@ from devfix.source import Source
 if TYPE_CHECKING:
     from devfix.project.project import Project
 
-FILES = 3000  # in a larger project, callers are not looked for
 CALLERS = 24  # files
 READ = 16  # files whose names are kept
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "env", "build", "dist"})
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n\\]*(?:\\\r?\n[^\n\\]*)*)|import[ \t]+([^\n]*))",
     re.MULTILINE,
 )
+DEFAULT = "!default"  # no name: what the index calls files that set the default device
+_DEFAULT_CALLS = tuple(call.encode() for call in torch_api.DEFAULT_DEVICE_CALLS)
 _WORD = re.compile(rb"\w+|\*")
 
 
@@ -45,6 +48,7 @@ class Callers:
         self.project = project
         self._read: dict[str, tuple[Source, dict[str, list[tuple[ast.expr, ast.Call | None]]]]] = {}
         self._index: dict[str, list[str]] | None = None
+        self._state = ""  # of the files that it is made of
 
     def given(self, function: Definition, parameters: list[ast.arg]) -> list[tuple[Value, ...]]:
         """What each call in another file passes for the parameters; nothing if not all calls are known."""
@@ -129,38 +133,25 @@ class Callers:
     def _is(self, path: str, dotted: str, function: Definition) -> bool:
         return self.project.lookup(path, dotted) == function
 
+    def sets_default(self, path: str) -> bool:
+        """Does a file beside another one, or in a folder that it is in, set the default device?"""
+        folders = {os.path.dirname(setter) for setter in self.index().get(DEFAULT, ())}
+        return any(path.startswith(f"{folder}{os.sep}" if folder else "") for folder in folders)
+
     # --- the index -----------------------------------------------------------------------
 
     def index(self) -> dict[str, list[str]]:
         """Imported name -> the files that import it; `*module` for `from module import *`."""
         if self._index is None:
             self._index = {}
-            paths = self._files()
-            for path in paths if len(paths) <= FILES else []:
-                for name in _imported(path):
-                    self._index.setdefault(name, []).append(path)
+            with depends.aside() as needs:
+                paths = python_files(self.project.files.root, self.project.files.is_file)
+                for path in paths if len(paths) <= FILES else []:
+                    for name in _imported(path):
+                        self._index.setdefault(name, []).append(path)
+            self._state = state_of_all(paths, lambda path: needs.states.get(f"={path}", depends.CHANGED))
+        depends.note(f"*{self.project.files.root}", self._state)
         return self._index
-
-    def _files(self) -> list[str]:
-        """Every Python file of the project, but no more than are worth it."""
-        found: list[str] = []
-        todo = [self.project.files.root]
-        while todo and len(found) <= FILES:
-            try:
-                with os.scandir(todo.pop()) as entries:
-                    listed = sorted(entries, key=lambda entry: entry.name)
-            except OSError:
-                continue
-            if any(entry.name == "pyvenv.cfg" for entry in listed):
-                continue
-            for entry in listed:
-                if entry.name.endswith(".py"):
-                    if self.project.files.is_file(entry.path):
-                        found.append(entry.path)
-                elif not entry.name.startswith(".") and entry.name not in _SKIPPED:
-                    if entry.is_dir(follow_symlinks=False):
-                        todo.append(entry.path)
-        return found
 
 
 def _imported(path: str) -> set[str]:
@@ -172,6 +163,8 @@ def _imported(path: str) -> set[str]:
     found: set[str] = set()
     if len(data) > SIZE:
         return found
+    if any(call in data for call in _DEFAULT_CALLS):
+        found.add(DEFAULT)
     for module, names, modules in _statements(data):
         for word in _WORD.findall(names or modules):
             if word == b"*":

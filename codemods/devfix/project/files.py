@@ -7,39 +7,23 @@ cannot be read or parsed is as good as not there.
 from __future__ import annotations
 
 import os
-import stat
 import sys
 import warnings
 from collections import OrderedDict
 
+from devfix import depends
+from devfix.depends import Needs
 from devfix.documents import Document, DocumentError
+from devfix.listing import kind_inside, root_of
 from devfix.parsed import parsed
 from devfix.source import Source
 
 SIZE = 1_000_000  # bytes; larger files are data, mostly
 SOURCES = 48  # parsed files that are kept
-_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 # Never looked for in a project: flow knows them by tables of its own.
 _LIBRARIES = frozenset({"torch", "torchvision", "torchaudio", "numpy", "__future__"})
 _INIT = "__init__.py"
-
-
-def root_of(path: str) -> str:
-    """The project that a file belongs to: the nearest folder above it that looks like one.
-
-    Where none does: the folder above its outermost package.
-    """
-    folder = home = os.path.dirname(os.path.realpath(path))
-    while True:
-        if any(os.path.exists(os.path.join(folder, mark)) for mark in _MARKS):
-            return folder
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            break
-        folder = parent
-    while os.path.exists(os.path.join(home, _INIT)) and os.path.dirname(home) != home:
-        home = os.path.dirname(home)
-    return home
+__all__ = ["SIZE", "Files", "root_of"]
 
 
 class Files:
@@ -49,10 +33,11 @@ class Files:
         self.root = root
         self._inside = root.rstrip(os.sep) + os.sep
         self._kinds: dict[str, str] = {}
+        self._read: dict[str, Needs] = {}
         self._sources: OrderedDict[str, Source | None] = OrderedDict()
-        self._tops: dict[tuple[str, str], bool] = {}
-        self._bases: dict[str, tuple[str, ...]] = {}
-        self._modules: dict[tuple[str, str], tuple[str, tuple[str, ...]] | None] = {}
+        self._tops: dict[tuple[str, str], tuple[bool, Needs]] = {}
+        self._bases: dict[str, tuple[tuple[str, ...], Needs]] = {}
+        self._modules: dict[tuple[str, str], tuple[tuple[str, tuple[str, ...]] | None, Needs]] = {}
 
     # --- reading -------------------------------------------------------------------------
 
@@ -60,14 +45,8 @@ class Files:
         """'file', 'folder' or ''."""
         kind = self._kinds.get(path)
         if kind is None:
-            try:
-                mode = os.stat(path).st_mode
-            except (OSError, ValueError):
-                mode = 0
-            kind = "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else ""
-            if kind == "file" and not os.path.realpath(path).startswith(self._inside):
-                kind = ""
-            self._kinds[path] = kind
+            kind = self._kinds[path] = kind_inside(path, self._inside)
+        depends.note(f"?{path}", kind)
         return kind
 
     def is_file(self, path: str) -> bool:
@@ -77,11 +56,38 @@ class Files:
         """The text of a file; empty if it cannot be had."""
         known = self._sources.get(path)
         if known is not None:
+            self.saw(path)
             return known.text
         try:
-            return Document.read(path).text if os.stat(path).st_size <= SIZE else ""
+            return self._document(path) or ""
         except (OSError, DocumentError):
             return ""
+
+    def _document(self, path: str) -> str | None:
+        """The text of a file; None where it is too large. Raises OSError and DocumentError."""
+        try:
+            with depends.aside() as self._read[path]:
+                try:
+                    large = os.stat(path).st_size > SIZE
+                except OSError:
+                    depends.note_read(path, None)
+                    raise
+                if large:
+                    depends.note(f"={path}", depends.LARGE)
+                    return None
+                return Document.read(path).text
+        finally:
+            self.saw(path)
+
+    def saw(self, path: str) -> None:
+        """What is told now comes from that file, which was read before."""
+        depends.add(self._read.get(path, depends.UNKNOWN))
+
+    def gave(self, path: str, text: str) -> None:
+        """A file is known from elsewhere; who asks for it later has seen this text."""
+        if path not in self._read and depends.active():
+            with depends.aside() as self._read[path]:
+                depends.note_read(path, text.encode("utf-8", "surrogatepass"))
 
     def may_have(self, path: str, name: str) -> bool:
         """May a file bind a name, as far as its text shows?"""
@@ -92,6 +98,7 @@ class Files:
         """A file, parsed; None if that cannot be done."""
         if path in self._sources:
             self._sources.move_to_end(path)
+            self.saw(path)
             return self._sources[path]
         source = self._parsed(path)
         self._sources[path] = source
@@ -101,9 +108,9 @@ class Files:
 
     def _parsed(self, path: str) -> Source | None:
         try:
-            if os.stat(path).st_size > SIZE:
+            text = self._document(path)
+            if text is None:
                 return None
-            text = Document.read(path).text
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # SyntaxWarnings of the file are not ours
                 return parsed(text)
@@ -115,9 +122,7 @@ class Files:
     def module(self, path: str, dotted: str) -> tuple[str, tuple[str, ...]] | None:
         """The file that holds what the file `path` imports as `dotted`, and the names to follow in it."""
         key = (os.path.dirname(path), dotted)
-        if key not in self._modules:
-            self._modules[key] = self._find(key[0], dotted)
-        return self._modules[key]
+        return depends.remembered(self._modules, key, lambda: self._find(key[0], dotted))
 
     def has(self, path: str, dotted: str) -> bool:
         """May the project have what the file `path` imports as `dotted`? Most imports are of libraries."""
@@ -125,13 +130,14 @@ class Files:
         if not top:
             return True
         key = os.path.dirname(path), top
-        if key not in self._tops:
-            self._tops[key] = not (top in _LIBRARIES or top in sys.stdlib_module_names) and any(
-                self._kind(os.path.join(base, top)) == "folder"
-                or self._kind(os.path.join(base, f"{top}.py")) == "file"
-                for base in self._search(key[0])
-            )
-        return self._tops[key]
+        return depends.remembered(self._tops, key, lambda: self._has(key[0], top))
+
+    def _has(self, folder: str, top: str) -> bool:
+        return not (top in _LIBRARIES or top in sys.stdlib_module_names) and any(
+            self._kind(os.path.join(base, top)) == "folder"
+            or self._kind(os.path.join(base, f"{top}.py")) == "file"
+            for base in self._search(folder)
+        )
 
     def _find(self, folder: str, dotted: str) -> tuple[str, tuple[str, ...]] | None:
         name = dotted.lstrip(".")
@@ -168,25 +174,25 @@ class Files:
 
     def _search(self, folder: str) -> tuple[str, ...]:
         """Where an absolute import may begin, nearest first; inside of packages, as for scripts, last."""
-        bases = self._bases.get(folder)
-        if bases is None:
-            outer: list[str] = []
-            inner: list[str] = []
-            up = folder
-            while (up + os.sep).startswith(self._inside):
-                if self._kind(os.path.join(up, _INIT)) == "file":
-                    inner.append(up)
-                else:
-                    outer.append(up)
-                    source = os.path.join(up, "src")
-                    if self._kind(source) == "folder":
-                        outer.append(source)
-                parent = os.path.dirname(up)
-                if parent == up:
-                    break
-                up = parent
-            bases = self._bases[folder] = (*outer, *inner)
-        return bases
+        return depends.remembered(self._bases, folder, lambda: self._found(folder))
+
+    def _found(self, folder: str) -> tuple[str, ...]:
+        outer: list[str] = []
+        inner: list[str] = []
+        up = folder
+        while (up + os.sep).startswith(self._inside):
+            if self._kind(os.path.join(up, _INIT)) == "file":
+                inner.append(up)
+            else:
+                outer.append(up)
+                source = os.path.join(up, "src")
+                if self._kind(source) == "folder":
+                    outer.append(source)
+            parent = os.path.dirname(up)
+            if parent == up:
+                break
+            up = parent
+        return (*outer, *inner)
 
     def dotted(self, path: str, name: str) -> str:
         """The name of something in a file, from the root on; one for each file and name."""

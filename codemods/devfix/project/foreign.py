@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from devfix import depends
 from devfix.flow.events import Scope
 from devfix.flow.lattice import State, Value
 from devfix.flow.passing import ClassInfo, FunctionInfo
@@ -51,6 +52,7 @@ class ForeignProgram(Program):
         self._height = 0
         self._cut = False
         self.busy = False
+        self.needs = depends.UNKNOWN  # what it is made of, and what its answers were
         self.keys: dict[int, int] = {}  # of places at the devices that it defines: those of the project
         self._calls_of: dict[FunctionInfo, list[OutsideCall]] = {}
         self._body_calls = view.recorded = []
@@ -125,10 +127,12 @@ class ForeignProgram(Program):
         self._cut, complete = False, False
         self.busy = True
         try:
-            yield
+            with depends.into(self.needs) if depends.active() else nullcontext():
+                yield
             complete = not self._cut
         finally:
             self.busy = False
+            depends.add(self.needs)
             if not complete:
                 for info in self._fresh:
                     info.summary = info.final = None

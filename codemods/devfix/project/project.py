@@ -12,6 +12,8 @@ import os
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from devfix import depends
+from devfix.depends import Needs
 from devfix.flow.lattice import Kind, fresh_identity
 from devfix.flow.outside import Bases, Outside, judged
 from devfix.project.callers import Callers
@@ -37,9 +39,9 @@ class Project:
         self.files = Files(root)
         self.callers = Callers(self)
         self._outlines: OrderedDict[str, Outline | None] = OrderedDict()
-        self._programs: OrderedDict[tuple[str, int], ForeignProgram | None] = OrderedDict()
-        self._definitions: dict[tuple[str, str], Definition | None] = {}
-        self._bases: dict[tuple[str, str], Bases | None] = {}
+        self._programs: OrderedDict[tuple[str, int], tuple[ForeignProgram | None, Needs]] = OrderedDict()
+        self._definitions: dict[tuple[str, str], tuple[Definition | None, Needs]] = {}
+        self._bases: dict[tuple[str, str], tuple[Bases | None, Needs]] = {}
         self._keys: dict[Definition, int] = {}
         self._devices: set[int] = set()
         self.known: dict[str, Definition] = {}  # by the project's names for functions and classes
@@ -49,6 +51,7 @@ class Project:
     def outline(self, path: str) -> Outline | None:
         if path in self._outlines:
             self._outlines.move_to_end(path)
+            self.files.saw(path)
             return self._outlines[path]
         source = self.files.source(path)
         found = self._outlines[path] = None if source is None else outline_of(source)
@@ -58,29 +61,35 @@ class Project:
 
     def outline_of(self, path: str, source: Source) -> Outline:
         """The outline of a file that is at hand; those that import it ask for it later."""
-        found = self._outlines.get(path)
-        if found is None:
-            found = self._outlines[path] = outline_of(source)
-        return found
+        made = outline_of(source)
+        if path not in self._outlines:
+            self._outlines[path] = made
+            self.files.gave(path, source.text)
+        return made
 
     def program(self, path: str, depth: int) -> ForeignProgram | None:
         """A file, interpreted with what it sees at that depth; None if that cannot be done."""
         key = path, depth
         if key in self._programs:
             self._programs.move_to_end(key)
-            return self._programs[key]
+            known, needs = self._programs[key]
+            depends.add(needs)
+            return known
         made: ForeignProgram | None = None
-        source = self.files.source(path)
-        if source is not None:
-            try:
-                made = ForeignProgram(path, source, self.outside(path, source, depth))
-            except RecursionError:
-                made = None
-            else:
-                self._name_devices(made)
-        self._programs[key] = made
+        with depends.aside() as needs:
+            source = self.files.source(path)
+            if source is not None:
+                try:
+                    made = ForeignProgram(path, source, self.outside(path, source, depth))
+                except RecursionError:
+                    made = None
+                else:
+                    made.needs = needs
+                    self._name_devices(made)
+        depends.add(needs)
+        self._programs[key] = made, needs
         if len(self._programs) > PROGRAMS:
-            _, old = self._programs.popitem(last=False)
+            _, (old, _) = self._programs.popitem(last=False)
             if old is not None and not old.busy:
                 old.release()
         return made
@@ -116,9 +125,7 @@ class Project:
     def lookup(self, path: str, dotted: str) -> Definition | None:
         """What `dotted`, imported by the file `path`, is in the end; None if that is not certain."""
         key = path, dotted
-        if key not in self._definitions:
-            self._definitions[key] = self._lookup(path, dotted, set())
-        return self._definitions[key]
+        return depends.remembered(self._definitions, key, lambda: self._lookup(path, dotted, set()))
 
     def _lookup(self, path: str, dotted: str, seen: set[tuple[str, str]]) -> Definition | None:
         if (path, dotted) in seen:
@@ -180,9 +187,7 @@ class Project:
     def bases(self, definition: Definition) -> Bases | None:
         """What a class is by its bases; None if not all of them are known and it is no module."""
         key = definition.path, definition.name
-        if key not in self._bases:
-            self._bases[key] = self._judged(definition, set())
-        return self._bases[key]
+        return depends.remembered(self._bases, key, lambda: self._judged(definition, set()))
 
     def _judged(self, definition: Definition, seen: set[Definition]) -> Bases | None:
         outline = self.class_outline(definition)
@@ -258,4 +263,5 @@ class Projects:
         folder = os.path.dirname(path)
         if folder not in self._roots:
             self._roots[folder] = root_of(path)
+        depends.note(f"^{folder}", self._roots[folder])
         return self._roots[folder]

@@ -114,6 +114,9 @@ class View(Outside):
             program.path, program.source, node, default_known, NameOf(self.project, program), program.keys
         )
 
+    def sets_default(self) -> bool:
+        return self.project.callers.sets_default(self.path)
+
     # --- calls ---------------------------------------------------------------------------
 
     def call(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 
+from devfix import depends
 from devfix.documents import Document, DocumentError, read_bytes
 from devfix.documents.overlay import instead_of
 
@@ -24,6 +25,7 @@ class Files:
 
     def __init__(self, path: str, written: Mapping[str, str] | None = None) -> None:
         """`written`: texts that will be files beside the recipe, by name."""
+        depends.add(depends.UNKNOWN)  # folders are listed, and what was read for other recipes is used again
         self.folder = os.path.dirname(os.path.abspath(path))
         self.root = _project(self.folder)
         self.installed = installed(self.root)
@@ -99,6 +101,16 @@ def installed(root: str) -> str:
     return _installed(tuple(home for home in homes if home), tuple(sys.path))
 
 
+def _led_out(folder: str, own: tuple[str, ...]) -> bool:
+    """True where a link in somebody's repository would have us read outside of it."""
+    real = os.path.realpath(folder)
+    for home in own:
+        root = os.path.realpath(os.path.dirname(home)).rstrip(os.sep) + os.sep
+        if folder.startswith(home + os.sep) and not real.startswith(root):
+            return True
+    return False
+
+
 @cache
 def _installed(homes: tuple[str, ...], path: tuple[str, ...]) -> str:
     places = list(path[1:])
@@ -112,6 +124,6 @@ def _installed(homes: tuple[str, ...], path: tuple[str, ...]) -> str:
         places += [os.path.join(lib, name, "site-packages") for name in pythons]
     for place in places:
         folder = os.path.join(place, LIBRARY)
-        if place and os.path.isfile(os.path.join(folder, "core.py")):
+        if place and os.path.isfile(os.path.join(folder, "core.py")) and not _led_out(folder, homes[-2:]):
             return folder
     return ""

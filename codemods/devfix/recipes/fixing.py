@@ -10,6 +10,7 @@ from devfix.findings import Edit, Elsewhere, Fix, InsertStatement, ReplaceExpres
 from devfix.recipes.inserting import listing
 from devfix.recipes.judge import Case, Judge
 from devfix.recipes.library import Class, Library
+from devfix.recipes.lists import LIST, addition, list_for
 from devfix.recipes.making import Made
 from devfix.recipes.pairing import siblings
 from devfix.recipes.recipe import Recipe
@@ -35,6 +36,10 @@ def plan(case: Case, judge: Judge) -> Plan | None:
         return _to_the_brains(case.move, case, usage.script, judge)
     if usage is not None and is_frozen(case, usage, judge.recipe):
         return _moved(case, usage.script, judge)
+    if usage is not None and not case.unlisted and case.entry in judge.recipe.entries:
+        added = _added(case, usage.script, judge)
+        if added is not None:
+            return added
     edit = listing(judge.recipe, case.name, case.entry)
     if edit is None:
         return None
@@ -47,6 +52,17 @@ def plan(case: Case, judge: Judge) -> Plan | None:
         if elsewhere:
             title += f" and call it as `self.modules.{case.name}`"
     return Plan(Fix(title, (edit,), safety, elsewhere), unless)
+
+
+def _added(case: Case, script: Script, judge: Judge) -> Plan | None:
+    """Into the list that all the rest is in; the script finds it where it always did."""
+    reached = list_for(judge.recipe, case.entry, script)
+    edit = addition(judge.recipe, reached, case.entry) if reached is not None else None
+    if reached is None or edit is None:
+        return None
+    fix = Fix(f"add `{case.entry}` to `{reached.name}`, which is listed", (edit,), Safety.UNSAFE)
+    old = f"no checkpoint of `{reached.name}` without it is to be loaded"
+    return Plan(fix, f"`{case.entry}` is to be trained with the rest, and {old}")
 
 
 # --- self.hparams.x -> self.modules.x ------------------------------------------------------------
@@ -121,7 +137,7 @@ def _in_lists(recipe: Recipe, name: str) -> set[str]:
     return {
         entry
         for entry, node in recipe.nodes.items()
-        if node.tag == "!new:torch.nn.ModuleList" and name in set(recipe.references(node))
+        if node.tag == LIST and name in set(recipe.references(node))
     }
 
 

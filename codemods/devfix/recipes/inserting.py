@@ -23,19 +23,19 @@ def listing(recipe: Recipe, name: str, entry: str) -> ReplaceText | None:
         return None
     line = f"{name}: !ref <{entry}>"
     if block.kind == "scalar":  # `modules:` with nothing under it
-        return _after(text, recipe.keys["modules"].end, _indent(recipe) + line, ":")
+        return after_line(text, recipe.keys["modules"].end, _indent(recipe) + line, ":")
     if block.flow:
         at = block.pairs[-1][1].end if block.pairs else block.start + 1
         return ReplaceText(Span(at, at), f", {line}" if block.pairs else line)
     first = block.pairs[0][0].start
-    indent = text[_line_start(text, first) : first]
+    indent = text[line_start(text, first) : first]
     if indent.strip(" "):
         return None
     end = block.start + len(text[block.start : block.end].rstrip())
-    return _after(text, end, indent + line)
+    return after_line(text, end, indent + line)
 
 
-def _after(text: str, at: int, line: str, rest: str = "") -> ReplaceText | None:
+def after_line(text: str, at: int, line: str, rest: str = "") -> ReplaceText | None:
     """A new line behind the one that an offset is on, if only `rest` and a comment follow there."""
     newline = _NEWLINE.search(text, at)
     end = newline.start() if newline else len(text)
@@ -46,7 +46,7 @@ def _after(text: str, at: int, line: str, rest: str = "") -> ReplaceText | None:
     return ReplaceText(Span(end, end), used + line)
 
 
-def _line_start(text: str, at: int) -> int:
+def line_start(text: str, at: int) -> int:
     return max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
 
 
@@ -55,14 +55,14 @@ def _indent(recipe: Recipe) -> str:
     for node in recipe.entries.values():
         if node.kind == "mapping" and not node.flow and node.pairs:
             key = node.pairs[0][0].start
-            indent = recipe.text[_line_start(recipe.text, key) : key]
+            indent = recipe.text[line_start(recipe.text, key) : key]
             if indent and not indent.strip(" "):
                 return indent
     return "    "
 
 
 def doubt(before: str, after: str) -> str:
-    """What is wrong with a changed recipe: it may differ by new references under `modules:` only."""
+    """What is wrong with a changed recipe: it may have new references under `modules:` and at the end of lists."""
     try:
         old, new = Recipe("", before), Recipe("", after)
     except YamlError as error:
@@ -73,23 +73,43 @@ def doubt(before: str, after: str) -> str:
     for name, node in old.entries.items():
         if node is block:
             continue
-        if _shape(node) != _shape(new.entries[name]):
+        if _differs(node, new.entries[name], new):
             if block is None or name != "modules":
                 return f"`{name}` changed"
     if block is None or new.modules is None:
         return "" if block is new.modules else "`modules:` changed"
     count = len(block.pairs)
     for (key, value), (other, now) in zip(block.pairs, new.modules.pairs, strict=False):
-        if key.value != other.value or _shape(value) != _shape(now):
+        if key.value != other.value or _differs(value, now, new):
             return f"`modules:` changed at `{key.value}`"
     if len(new.modules.pairs) < count:
         return "`modules:` lost an entry"
     for key, value in new.modules.pairs[count:]:
-        reference = _REFERENCE.fullmatch(value.value) if value.tag == "!ref" else None
-        if reference is None or reference[1] not in new.entries:
+        if not _is_reference(value, new):
             return f"`{key.value}` is no reference to an entry"
     return ""
 
 
-def _shape(root: Node) -> list[tuple[str, str, str, int]]:
-    return [(node.kind, node.tag, node.value, len(node.children)) for node in root.walk()]
+def _is_reference(node: Node, recipe: Recipe) -> bool:
+    match = _REFERENCE.fullmatch(node.value) if node.tag == "!ref" else None
+    return match is not None and match[1] in recipe.entries
+
+
+def _differs(before: Node, after: Node, recipe: Recipe) -> bool:
+    """Do two nodes differ by more than references at the end of a list?"""
+    todo = [(before, after)]
+    seen: set[int] = set()
+    while todo:
+        old, new = todo.pop()
+        if id(old) in seen:
+            continue
+        seen.add(id(old))
+        if (old.kind, old.tag, old.value) != (new.kind, new.tag, new.value):
+            return True
+        count = len(old.children)
+        if count != len(new.children):
+            longer = old.kind == "sequence" and not old.tag and 0 < count < len(new.items)
+            if not longer or not all(_is_reference(item, recipe) for item in new.items[count:]):
+                return True
+        todo.extend(zip(old.children, new.children, strict=False))
+    return False

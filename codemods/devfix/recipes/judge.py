@@ -14,7 +14,7 @@ from devfix.recipes.files import Files
 from devfix.recipes.holding import registered
 from devfix.recipes.knowledge import Knowledge, around
 from devfix.recipes.pairing import paired
-from devfix.recipes.recipe import APPLY, NEW, Recipe, class_of
+from devfix.recipes.recipe import APPLY, NEW, Recipe, class_of, last_key
 from devfix.recipes.usage import Usage, Use, folded
 
 _PLAIN = "forward"
@@ -79,7 +79,8 @@ class Judge:
         holders = self.holders.ways(recipe, name, reached)
         if not holders or any(found.moves(holder) for found in usages for holder in holders):
             return None
-        return Case(name, name, holder=holders[0])
+        free = last_key(name) not in recipe.listed and last_key(name) not in recipe.entries
+        return Case(last_key(name) if free else name, name, holder=holders[0])
 
     # --- self.modules.x, and no x there ---------------------------------------------------------
 
@@ -92,7 +93,7 @@ class Judge:
         if cls is not None and self.maker.is_module(cls) is False:
             return None
         for found in usages:
-            uses = [use for use in found.listed_uses if use.name == name and not use.idle]
+            uses = [use for use in found.listed_uses if use.name == name]
             if uses:
                 sure = [use for use in uses if use.sure]
                 return Case(name, name, found, (sure or uses)[0], unlisted=True, known=cls is not None)
@@ -106,10 +107,8 @@ class Judge:
         missing: dict[str, tuple[Usage, Use]] = {}
         for found in usages:
             for use in found.listed_uses:
-                if use.idle:
-                    continue
                 if use.name not in recipe.listed and use.name not in recipe.entries:
-                    if use.sure or use.name not in missing:
+                    if use.name not in missing or use.sure or missing[use.name][1].idle:
                         missing[use.name] = found, use
         left = [
             entry
@@ -118,7 +117,9 @@ class Judge:
         ]
         for name, (usage, use) in missing.items():
             inside = [entry for entry in recipe.nodes if entry.endswith(f"[{name}]") and self._module(entry)]
-            alike = inside or [entry for entry in left if _alike(_last(entry), name)]
+            if inside and use.idle:  # a file that several recipes include has more than each of them needs
+                continue
+            alike = inside or [entry for entry in left if _alike(last_key(entry), name)]
             if not alike and use.sure and len(missing) == 1:
                 alike = left
             if len(alike) == 1:
@@ -228,11 +229,6 @@ def _alike(one: str, other: str) -> bool:
     """Are two names one but for case and underscores, or is one a part of the other?"""
     first, second = folded(one), folded(other)
     return first in second or second in first
-
-
-def _last(entry: str) -> str:
-    """The last key of `models[generator]`."""
-    return entry.rstrip("]").rpartition("[")[2]
 
 
 def _folder(path: str) -> str:

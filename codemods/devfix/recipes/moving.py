@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from devfix.recipes.holding import MOVES
 from devfix.recipes.script import Script
-from devfix.source import Source, children, walk
+from devfix.source import children, walk
 
 _LOOKS = frozenset(
     {
@@ -38,7 +37,7 @@ class Moves:
         # `hparams["x"].to(run_opts["device"])`: a move only where a device is given on the command line
         self.doubtful: dict[str, ast.Call] = {}
         self.aliases: dict[str, set[str]] = {}
-        sources = {id(source): source for source in self._sources()}
+        sources = {id(source): source for source in script.sources}
         nodes = [node for source in sources.values() for node in source.walk()]
         self.bindings = [
             n for n in nodes if isinstance(n, (ast.Assign, ast.For, ast.comprehension, ast.NamedExpr))
@@ -52,12 +51,6 @@ class Moves:
             if isinstance(inner, ast.Call)
         }
         self._run()
-
-    def _sources(self) -> Iterator[Source]:
-        """The script, and the files beside it that have methods of its Brains."""
-        yield self.script.module.source
-        for method in self.script.methods:
-            yield method.owner.module.source
 
     def _run(self) -> None:
         for _ in range(3):

@@ -204,3 +204,8 @@ class Recipe:
 def class_of(node: Node) -> str:
     """The dotted name after `!new:`, or an empty string."""
     return node.tag[len(NEW) :].strip() if node.tag.startswith(NEW) else ""
+
+
+def last_key(name: str) -> str:
+    """`generator`, of `models[generator]`; of the name of an entry at the top, that name."""
+    return name.rstrip("]").rpartition("[")[2]

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from devfix.recipes.library import Class, Library, Module
-from devfix.source import walk
+from devfix.source import Source, walk
 
 if TYPE_CHECKING:
     from devfix.recipes.moving import Moves
@@ -61,6 +61,13 @@ class Script:
                 if method is None or (name in computing and not method.computes):
                     found[node] = Method(cls, node, name in computing)
         return tuple(found.values())
+
+    @property
+    def sources(self) -> Iterator[Source]:
+        """The script, and the files beside it that have methods of its Brains."""
+        yield self.module.source
+        for method in self.methods:
+            yield method.owner.module.source
 
     @cached_property
     def constructions(self) -> tuple[ast.Call, ...]:

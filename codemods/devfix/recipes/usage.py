@@ -11,7 +11,7 @@ from typing import Any
 from devfix.recipes.constants import UNKNOWN, truth
 from devfix.recipes.holding import NEUTRAL
 from devfix.recipes.moving import EVERYTHING
-from devfix.recipes.recipe import Recipe
+from devfix.recipes.recipe import Recipe, last_key
 from devfix.recipes.script import Method, Script, module_key
 from devfix.source import children, walk
 
@@ -70,7 +70,7 @@ class Usage:
     def missing(self) -> float:
         """The part of what the script cannot do without that the recipe does not have."""
         have = set(self.recipe.entries) | self.given
-        alike = {folded(name) for name in have}
+        alike = {folded(last_key(name)) for name in have | set(self.recipe.nodes)}
         absent_modules = {name for name in self.required_modules - have if folded(name) not in alike}
         absent = self.required - have, absent_modules - set(self.recipe.listed)
         return len(absent[0] | absent[1]) / (len(self.required | self.required_modules) or 1)
@@ -200,12 +200,13 @@ class _Uses:
 
     def expressions(self, node: ast.AST, sure: bool, no_grad: bool) -> None:
         if isinstance(node, ast.IfExp):
-            known = holds(self.found, node.test)
             self.expressions(node.test, sure, no_grad)
-            if known is not False:
-                self.expressions(node.body, sure and known is True, no_grad)
-            if known is not True:
-                self.expressions(node.orelse, sure and known is False, no_grad)
+            known, written = holds(self.found, node.test), holds(self.found, node.test, written=True)
+            for branch, part in ((True, node.body), (False, node.orelse)):
+                if known is not (not branch):
+                    self.idle += written is (not branch)
+                    self.expressions(part, sure and known is branch, no_grad)
+                    self.idle -= written is (not branch)
             return
         if isinstance(node, ast.BoolOp):
             for index, value in enumerate(node.values):

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from devfix import __version__
-from devfix.codemod import Codemod, registry
+from devfix.codemod import Codemod
 from devfix.findings import Safety
 from devfix.report import FileError, Place, PlacedEdit, PlacedFinding, PlacedRelated, Report
 from devfix.review.names import uri
@@ -25,7 +25,9 @@ def render(report: Report) -> str:
 
 def document(report: Report) -> dict[str, Any]:
     """The report as a SARIF log of one run."""
-    known = registry()
+    from devfix.own.known import Known
+
+    known = Known()
     ids = sorted({finding.codemod for result in report.results for finding in result.findings})
     rules = [_rule(known[id]) if id in known else {"id": id} for id in ids]
     return {

@@ -49,7 +49,8 @@ class HardCodedCuda(Codemod):
     Safe under `if x.is_cuda:`; where the value certainly meets `x`, since anything but `x.device`
     raises there; and where the device in scope is `"cuda" if torch.cuda.is_available() else "cpu"`.
     Then the only change is that an error becomes a run. Unsafe for a device variable that its user
-    may set to something else, where the meeting is not on every path, and for buffers. Changed
+    may set to something else, where the meeting is not on every path, where the same function or class
+    goes on needing CUDA elsewhere, and for buffers. Changed
     defaults are shown, never applied.
 
     ## Options

@@ -64,11 +64,13 @@ class MapLocation(Codemod):
     up its memory besides the model, and with one process per GPU all of them load to the first one.
 
     ## Fix safety
-    Safe where everything loaded goes into `load_state_dict`, which copies it to where the model is, and
-    where a wrapper passes on what it was asked for. Unsafe otherwise: what is loaded from a GPU's
-    checkpoint now arrives on the named device, and code that has relied on the old one may need a move.
-    So may optimizers and other objects of classes out of sight, which can keep what they are given, and
-    what one process of many has saved for itself.
+    Safe where everything loaded goes into `load_state_dict`, which copies it to where the model is, in a
+    program that has a choice of devices, and where a wrapper passes on what it was asked for. Unsafe where
+    it may make no difference: the same run has written the file, it was downloaded or saved from the CPU,
+    the program runs on CUDA only or on the CPU only. Unsafe, too, where more is done with it: what is
+    loaded from a GPU's checkpoint now arrives on the named device, and code that has relied on the old one
+    may need a move. So may optimizers and other objects of classes out of sight, which can keep what they
+    are given, and what one process of many has saved for itself.
     """
 
     id: ClassVar[str] = "map-location"

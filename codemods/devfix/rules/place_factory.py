@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
@@ -48,10 +48,13 @@ class PlaceFactory(Codemod):
     (https://pytorch.org/docs/stable/tensor_attributes.html#torch.device).
 
     ## Fix safety
-    Safe where the device is that of the very tensor that is met: on the CPU nothing changes. Unsafe where
-    only its use says that something is a tensor, where it may be None, or where nothing fails but
-    the result would stay on the CPU. Nothing is said of tensors without dimensions in arithmetic, of a CPU
-    index into a tensor, and of code that prepares data or builds modules.
+    Safe where the device is that of the very tensor that is met, and the file shows that this tensor may be
+    on an accelerator: a module runs the method, the function asks for a device, or a call in the file gives
+    it what is on one. On the CPU nothing changes then. Unsafe where a tensor parameter is all there is to
+    see, since its callers may all be on the CPU; where only its use says that something is a tensor; where
+    it may be None; where a program beside it sets the default device; or where nothing fails but the result
+    would stay on the CPU. Nothing is said of tensors without dimensions in arithmetic, of a CPU index into
+    a tensor, and of code that prepares data or builds modules.
     """
 
     id: ClassVar[str] = "place-factory"
@@ -261,6 +264,12 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
             for finding in self._report(follow, taken, host, proof):
                 if finding.span not in known:  # a helper may be found from several callers
                     known.add(finding.span)
+                    if (
+                        finding.fix is not None
+                        and finding.fix.safety is Safety.SAFE
+                        and flow.default_is_set()
+                    ):
+                        finding = replace(finding, fix=replace(finding.fix, safety=Safety.UNSAFE))
                     yield finding
 
     def _report(
@@ -301,10 +310,10 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
                         for other in link
                         if other is not origin and other not in seen and other.call not in taken
                     )
-            safe = sure and meeting.certain and not joined & follow.doubted
-            safe = safe and proof.holds(follow, meeting.anchor)
+            clear = sure and meeting.certain and not joined & follow.doubted
+            safe = clear and proof.holds(follow, meeting.anchor)
             if origin in follow.hosted:
-                if not safe:
+                if not clear:
                     continue
                 edits = ()  # the host needs it as well, where it is
             yield self._found(source, origin, meeting, device, edits, safe)

@@ -40,8 +40,9 @@ class RegisterBuffer(Codemod):
     as an argument or has two names (each then moves a copy of its own), where methods assign it again
     (DistributedDataParallel keeps buffers alike), where a base class is out of sight, and, for
     floating-point tensors, in files that mention `.half()`, `.double()` or their dtypes, since those
-    casts reach buffers, and in a program that names no device anywhere. Shown without a fix where `super().__init__()` comes later or is not in sight,
-    and for lists and dicts of tensors, whose elements need names of their own.
+    casts reach buffers, in a program that names no device anywhere, and where the program sets the default
+    device. Shown without a fix where `super().__init__()` comes later or is not in sight, and for lists and
+    dicts of tensors, whose elements need names of their own.
     Nothing is said of tensors that are moved where they are used, have no dimension (those may mix),
     only index other tensors, are trained, may have been assigned again before they are used or from
     outside the class, or were told a device, nor of what an override of `_apply`, `to` or `cuda` handles.
@@ -217,6 +218,7 @@ print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
             reported |= {(c.owner.node.name, c.name) for c in group}
             done = register(source, group)
             sure = all(safe(source, c) for c in group) and not cpu_program(source)
+            sure = sure and not flow.default_is_set()
             one = len(group) == 1
             them = "it" if one else "them"
             names = " and ".join(f"`self.{c.name}`" for c in group)

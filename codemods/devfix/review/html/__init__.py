@@ -128,9 +128,9 @@ def _json(value: Any) -> str:
 
 def _codemods(ids: list[str]) -> dict[str, dict[str, str]]:
     """What each codemod says of itself, for someone who has never heard of it."""
-    from devfix.codemod import registry
+    from devfix.own.known import Known
 
-    known = registry()
+    known = Known()
     found = {}
     for id in ids:
         text = inspect.getdoc(known[id]) or "" if id in known else ""

@@ -1,0 +1,77 @@
+"""Everything that an author of codemods needs, under names that stay.
+
+```python
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from devfix.api import Codemod, Example, Finding, Flow, ReplaceExpression, Safety
+```
+
+- A codemod: `Codemod` (or `TextCodemod`, which rewrites a whole text), `Example`.
+- What it is given: `Flow`, which knows where values live, with `flow.source` (`Source`: the text, its `ast` and
+  positions), `flow.path`, `flow.value(node)` (`Value`: `Kind` and `Place`, which is somewhere in `Where`),
+  `flow.events(What.MOVE, ...)` (`Event`) and `flow.scopes` (`Scope`).
+- What it yields: `Finding` with `Span`, `Related`, `Fix`, `Safety` and edits.
+
+Names that are not here are devfix's own affair and may change with any version.
+"""
+
+from devfix.codemod import Codemod, Example
+from devfix.findings import (
+    AppendCall,
+    AssignResult,
+    DeleteStatement,
+    Edit,
+    EnsureImport,
+    Finding,
+    Fix,
+    InsertStatement,
+    MoveStatement,
+    Related,
+    ReplaceExpression,
+    ReplaceText,
+    Safety,
+    SetArgument,
+    Span,
+    WrapExpression,
+)
+from devfix.flow import Flow
+from devfix.flow.events import Event, Meeting, Named, Scope, What
+from devfix.flow.lattice import UNKNOWN, Kind, Place, Value, Where
+from devfix.own.text_codemod import NewText, TextCodemod
+from devfix.source import Source
+
+__all__ = [
+    "UNKNOWN",
+    "AppendCall",
+    "AssignResult",
+    "Codemod",
+    "DeleteStatement",
+    "Edit",
+    "EnsureImport",
+    "Event",
+    "Example",
+    "Finding",
+    "Fix",
+    "Flow",
+    "InsertStatement",
+    "Kind",
+    "Meeting",
+    "MoveStatement",
+    "Named",
+    "NewText",
+    "Place",
+    "Related",
+    "ReplaceExpression",
+    "ReplaceText",
+    "Safety",
+    "Scope",
+    "SetArgument",
+    "Source",
+    "Span",
+    "TextCodemod",
+    "Value",
+    "What",
+    "Where",
+    "WrapExpression",
+]

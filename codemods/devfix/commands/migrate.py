@@ -1,0 +1,253 @@
+"""`devfix migrate`: repairs in many repositories, as a campaign that can be stopped at any moment."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from devfix.commands.campaign import campaign_argument, code, lines, push, review, show, status
+from devfix.commands.running import complain
+
+if TYPE_CHECKING:
+    from devfix.migrate.driver import Progress
+    from devfix.migrate.state import Store
+
+
+class _Group(click.Group):
+    """Errors of a campaign are lines for people."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from devfix.migrate.model import MigrateError
+
+        try:
+            return super().invoke(ctx)
+        except MigrateError as error:
+            raise click.ClickException(str(error)) from error
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)  # in the order in which one needs them
+
+
+@click.group(cls=_Group)
+def migrate() -> None:
+    """Repair many repositories: clone, analyse, commit, push.
+
+    CAMPAIGN is a folder with all that belongs to one campaign. Repositories are fetched into it; none is
+    changed but by `push`, which makes a branch. A run may be killed at any moment, and goes on where it was.
+    """
+
+
+cluster_option = click.option(
+    "--cluster", metavar="URL|local:N", help="Work on a dask cluster, tcp://HOST:PORT (devfix[cluster])."
+)
+
+
+# --- init ----------------------------------------------------------------------------------------
+
+
+@migrate.command()
+@campaign_argument
+@click.option(
+    "--repos", multiple=True, required=True, metavar="FILE|DIR|URL", help="Repositories; repeatable."
+)
+@click.option("--codemod", "codemods", multiple=True, metavar="ID", help="Only this one; repeatable.")
+@click.option("--exclude-codemod", "exclude_codemods", multiple=True, metavar="ID", help="Not this one.")
+@click.option("--option", "options", multiple=True, metavar="ID.NAME=VALUE", help="Set up a codemod.")
+@click.option("--safe/--unsafe", "safe", default=True, help="Safe fixes (default), or unsafe ones too.")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Nothing that matches, in any repository.")
+@click.option("--branch", metavar="NAME", help="The branch that is made (devfix/CAMPAIGN).")
+@click.option("--author", metavar="NAME <MAIL>", help="Of the commits; default: you, as git knows you.")
+@click.option("--verify-cmd", default="", metavar="CMD", help="RUNS THEIR CODE: this, before and after.")
+@click.option(
+    "--smoke", is_flag=True, help="RUNS THEIR CODE: functions around each change, before and after."
+)
+@click.option(
+    "--smoke-cmd", default="", metavar="CMD", help="RUNS THEIR CODE: this, on CUDA, real or simulated."
+)
+@click.option("--page", is_flag=True, help="A review page for each repository that changes.")
+@click.option("--shard-by", type=click.Choice(["folder", "codeowners"]), help="Split each repository.")
+@click.option(
+    "--shard-files", type=click.IntRange(1), default=500, metavar="N", help="At most so many files (500)."
+)
+@click.option(
+    "--seconds", type=click.FloatRange(1), default=900.0, metavar="S", help="Time limit of a step (900)."
+)
+@click.option(
+    "--max-size", type=click.IntRange(1), default=2048, metavar="MIB", help="Of a repository (2048)."
+)
+@click.option("--max-files", type=click.IntRange(1), default=200_000, metavar="N", help="In one (200000).")
+@click.option("--max-file-size", type=click.IntRange(1), default=16, metavar="MIB", help="Of one file (16).")
+@click.option("--memory", type=click.IntRange(256), default=4096, metavar="MIB", help="Of a process (4096).")
+def init(campaign: str, repos: tuple[str, ...], **options: Any) -> int:
+    """Make a campaign over repositories.
+
+    --repos is a repository (work tree, bare, or URL), a folder of many, a list with one on each line, or a
+    TOML file with a [[repository]] for each: url, ref, subfolder, exclude, smoke, verify, skip. --verify-cmd,
+    --smoke and --smoke-cmd run code of the repositories with your rights: for those that you trust.
+    """
+    from devfix import config
+    from devfix.migrate import campaigns
+    from devfix.migrate.model import Limits, Settings
+    from devfix.own.known import named
+
+    options["codemods"] = tuple(map(campaigns.absolute, options["codemods"]))
+    try:
+        codemods = named(options["codemods"])
+        parsed = tuple(map(config.parse_option, options["options"]))
+        excluded = options["exclude_codemods"]
+        config.choose(config.Config(codemods, exclude_codemods=excluded, options=parsed))
+    except config.ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    if options["smoke"] or options["smoke_cmd"]:
+        from devfix.commands.smoke import need_torch
+
+        need_torch("--smoke")
+    name = os.path.basename(os.path.abspath(campaign))
+    size, file_size, memory = (options[key] << 20 for key in ("max_size", "max_file_size", "memory"))
+    settings = Settings(
+        campaign=name,
+        branch=options["branch"] or f"devfix/{name}",
+        codemods=options["codemods"],
+        exclude_codemods=options["exclude_codemods"],
+        options=options["options"],
+        unsafe=not options["safe"],
+        exclude=options["exclude"],
+        author=options["author"] or campaigns.default_author(),
+        verify_cmd=options["verify_cmd"],
+        smoke=options["smoke"],
+        smoke_cmd=options["smoke_cmd"],
+        page=options["page"],
+        limits=Limits(options["seconds"], size, options["max_files"], file_size, memory),
+    )
+    count = campaigns.init(campaign, repos, settings, options["shard_by"], options["shard_files"])
+    what = "shards" if options["shard_by"] else "repositories"
+    click.echo(f"{name}: {count} {what}; `devfix migrate plan {campaign}` shows them, `run` begins", err=True)
+    return 0
+
+
+# --- work ----------------------------------------------------------------------------------------
+
+
+@migrate.command()
+@campaign_argument
+@click.option("--refresh", is_flag=True, help="First ask the finished ones whether they have moved on.")
+def plan(campaign: str, refresh: bool) -> int:
+    """Say what `run` will do. Exit code: 1 if there is something to do."""
+    from devfix.migrate import campaigns, showing
+
+    with campaigns.opened(campaign, change=refresh) as store:
+        failed = _refresh(campaign, store) if refresh else 0
+        lines(showing.plan(store))
+        return 2 if failed else 1 if store.waiting() else 0
+
+
+@migrate.command()
+@campaign_argument
+@click.option(
+    "--jobs", type=click.IntRange(0), default=0, metavar="N", help="Processes; 0: one per core (default)."
+)
+@cluster_option
+@click.option("--refresh", is_flag=True, help="Also those whose head has moved since their result.")
+@click.option("--quiet", "-q", is_flag=True, help="No line for each repository.")
+def run(campaign: str, jobs: int, cluster: str | None, refresh: bool, quiet: bool) -> int:
+    """Work on everything that is not done; nothing is pushed. Ctrl-C stops it, and `run` again goes on.
+
+    Exit code: 0 nothing to change anywhere, 1 something changed, 2 some repositories failed.
+    """
+    from devfix.migrate import campaigns, driver
+    from devfix.migrate.local import LocalPool
+    from devfix.parallel import cores
+
+    with campaigns.opened(campaign, change=True) as store:
+        if refresh:
+            _refresh(campaign, store)
+        settings = store.settings()
+        waiting = len(store.waiting()) + sum(
+            store.counts().get(state, 0) for state in ("cloning", "analysing")
+        )
+        if waiting:
+            pool: driver.Pool
+            if cluster is not None:
+                from devfix.migrate.cluster import connected
+
+                pool = connected(cluster, campaign, settings, waiting)
+            else:
+                size = max(1, min(jobs or cores(), waiting))
+                pool = LocalPool(campaign, settings.uid, size, settings.limits)
+            try:
+                driver.drive(campaign, store, pool, _quiet if quiet else _told)
+            except KeyboardInterrupt:
+                complain("interrupted; what is done is kept, and `devfix migrate run` goes on from there")
+                return 130
+            finally:
+                pool.close()
+        return _summary(campaign, store)
+
+
+@migrate.command()
+@campaign_argument
+@cluster_option
+@click.pass_context
+def resume(ctx: click.Context, campaign: str, cluster: str | None) -> int:
+    """Go on after a run that was stopped or killed: the same as `run`."""
+    code: int = ctx.invoke(run, campaign=campaign, jobs=0, cluster=cluster, refresh=False, quiet=False)
+    return code
+
+
+@migrate.command()
+@campaign_argument
+@click.argument("repos", nargs=-1, metavar="[REPO]...")
+@click.option("--failed", is_flag=True, help="All that failed.")
+def retry(campaign: str, repos: tuple[str, ...], failed: bool) -> int:
+    """Have repositories done again by the next `run`."""
+    from devfix.migrate import campaigns
+
+    if not repos and not failed:
+        raise click.UsageError("name a REPO, or give --failed")
+    with campaigns.opened(campaign, change=True) as store:
+        ids = [store.find(repo) for repo in repos]
+        ids += [row.id for row in store.rows(("failed",))] if failed else []
+        for id in dict.fromkeys(ids):
+            store.change(id, "retry", state="pending", stage="", reason="", attempt=0, decision="")
+        click.echo(f"{len(set(ids))} to do again: devfix migrate run {campaign}", err=True)
+    return 0
+
+
+def _refresh(campaign: str, store: Store) -> int:
+    """How many could not be asked."""
+    from devfix.migrate.refreshing import refresh
+
+    moved = failed = 0
+    for asked in refresh(campaign, store):
+        moved += asked.moved
+        failed += bool(asked.error)
+        if asked.error:
+            complain(f"{asked.name}: {asked.error}")
+    click.echo(f"{moved} have moved on since their result", err=True)
+    return failed
+
+
+def _told(progress: Progress) -> None:
+    from devfix.review.text import printable
+
+    reason = f": {progress.reason}" if progress.reason else ""
+    click.echo(
+        printable(f"[{progress.done}/{progress.total}] {progress.state:13}  {progress.job.name}{reason}")
+    )
+
+
+def _quiet(progress: Progress) -> None:
+    pass
+
+
+def _summary(campaign: str, store: Store) -> int:
+    counts = store.counts()
+    words = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    click.echo(f"{words or 'nothing'}; `devfix migrate status {campaign}` says more", err=True)
+    return code(store)
+
+
+for _command in (status, show, review, push):
+    migrate.add_command(_command)

@@ -1,0 +1,39 @@
+"""`devfix new`: the first files of a codemod of one's own."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+
+@click.command()
+@click.argument("id")
+@click.option("--folder", type=click.Path(file_okay=False), default=".", metavar="DIR", help="Where (here).")
+@click.option("--package", is_flag=True, help="Also a pyproject.toml, to install it with pip.")
+def new(id: str, folder: str, package: bool) -> None:
+    """Write a codemod of your own: a rule with examples, and its tests, which pass.
+
+    ID is words with - between them, such as no-device-in-device. Nothing is overwritten.
+    """
+    from devfix.config import ConfigError
+    from devfix.documents import DocumentError, write_new
+    from devfix.own.skeleton import files
+
+    try:
+        texts = files(id, package)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    paths = {os.path.join(folder, name): text for name, text in texts.items()}
+    for path in paths:
+        if os.path.lexists(path):
+            raise click.ClickException(f"{path}: is there already; nothing was written")
+    for path, text in paths.items():
+        try:
+            write_new(path, text.encode(), folder=True)
+        except DocumentError as error:
+            raise click.ClickException(f"{path}: {error}") from error
+        click.echo(os.path.normpath(path))
+    rule, tests = list(paths)[:2]
+    click.echo(f"test it:  python -m pytest {os.path.normpath(tests)}", err=True)
+    click.echo(f"run it:   devfix check --codemod {os.path.normpath(rule)} PATH...", err=True)

@@ -1,0 +1,185 @@
+"""What was kept of a file, if it still holds, and keeping what is new: one small file for each folder.
+
+Several runs at once do no harm: each file is replaced whole, the last one wins, and every entry of it
+says what it is made of.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from devfix import __version__, depends
+from devfix.documents import DocumentError, read_bytes
+from devfix.documents.kept import Kept, user_folder
+from devfix.keeping.data import Damaged, keepable, plain, result_of
+from devfix.keeping.valid import Present
+from devfix.listing import root_of
+
+if TYPE_CHECKING:
+    from devfix.around import Around
+    from devfix.codemod import Codemod
+    from devfix.report import FileResult
+
+_FORMAT = "1"
+_OWN = "devfix.rules."  # whoever changes other codemods need not change their names
+_MOST = 20_000  # needs of one result; who has more is analysed anew
+
+
+class _Folder:
+    """The results of the files of one folder."""
+
+    def __init__(self, name: str, body: bytes) -> None:
+        self.name = name
+        self.needs: list[tuple[str, str]] = []
+        self.files: dict[str, tuple[list[int], object]] = {}
+        self.new: dict[str, tuple[Mapping[str, str], object]] = {}
+        if body:
+            try:
+                self._read(json.loads(body))
+            except (ValueError, RecursionError, Damaged):
+                self.needs, self.files = [], {}
+
+    def _read(self, data: object) -> None:
+        if not isinstance(data, list) or len(data) != 2:
+            raise Damaged
+        needs, files = data
+        if not isinstance(needs, list) or not isinstance(files, dict):
+            raise Damaged
+        for one in needs:
+            if not isinstance(one, list) or len(one) != 2 or not all(isinstance(text, str) for text in one):
+                raise Damaged
+            self.needs.append((one[0], one[1]))
+        for name, entry in files.items():
+            if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], list):
+                raise Damaged
+            if not all(type(number) is int and 0 <= number < len(self.needs) for number in entry[0]):
+                raise Damaged
+            self.files[name] = entry[0], entry[1]
+
+    def body(self, folder: str) -> bytes:
+        """All of it with what is new, without what is gone."""
+        numbers: dict[tuple[str, str], int] = {}
+        files: dict[str, list[Any]] = {}
+        for name, (needed, result) in self.files.items():
+            if name not in self.new and os.path.lexists(os.path.join(folder, name)):
+                known = [numbers.setdefault(self.needs[one], len(numbers)) for one in needed]
+                files[name] = [known, result]
+        for name, (states, result) in self.new.items():
+            files[name] = [[numbers.setdefault(one, len(numbers)) for one in states.items()], result]
+        return json.dumps([list(numbers), files], separators=(",", ":")).encode()
+
+
+class Results:
+    """What is kept under the same settings. With `repair`, only of files that have nothing to repair."""
+
+    def __init__(self, kept: Kept, settings: str, repair: bool) -> None:
+        self._kept = kept
+        self._settings = settings
+        self._repair = repair
+        self._present = Present()
+        self._folders: dict[str, _Folder] = {}
+        self._reals: dict[str, str] = {}
+
+    def known(self, paths: Sequence[str]) -> dict[str, FileResult]:
+        """The results that still hold."""
+        found: dict[str, FileResult] = {}
+        for path in paths:
+            folder, name = os.path.split(path)
+            needed, data = self._folder(folder).files.get(name, (None, None))
+            if needed is None or (self._repair and isinstance(data, list) and data[:1] != [[]]):
+                continue
+            needs = self._folder(folder).needs
+            own = f"={os.path.abspath(path)}"
+            if own not in (needs[one][0] for one in needed) or os.path.islink(path):
+                continue
+            if all(self._present.holds(*needs[one]) for one in needed):
+                try:
+                    found[path] = result_of(path, data)
+                except Damaged:
+                    continue
+        return found
+
+    def keep(self, result: FileResult, states: Mapping[str, str]) -> None:
+        """Note what came of a file, and what that was made of; written by `save`."""
+        path = result.path
+        lasting = depends.CHANGED not in states.values() and len(states) <= _MOST
+        if lasting and keepable(result) and not os.path.islink(path):
+            folder, name = os.path.split(path)
+            self._folder(folder).new[name] = states, plain(result)
+
+    def save(self) -> None:
+        changed = [(folder, one) for folder, one in self._folders.items() if one.new]
+        for folder, one in changed:
+            self._kept.write(one.name, one.body(folder))
+            one.new.clear()
+        if changed:
+            self._kept.prune()
+
+    def _folder(self, folder: str) -> _Folder:
+        known = self._folders.get(folder)
+        if known is None:
+            key = "\0".join((self._settings, folder, os.path.realpath(folder)))
+            name = depends.digest(key.encode("utf-8", "surrogateescape"))
+            known = self._folders[folder] = _Folder(name, self._kept.read(name))
+        return known
+
+
+def kept_results(
+    paths: Sequence[str], codemods: Sequence[Codemod], around: Around | None, *, repair: bool
+) -> Results | None:
+    """The results that may be used for, and come from, a run over these paths; None where none may."""
+    folder = user_folder()
+    if not folder or not all(type(codemod).__module__.startswith(_OWN) for codemod in codemods):
+        return None
+    kept = Kept(folder)
+    if not kept.usable([root_of(os.path.join(path, "file")) for path in paths]):
+        return None
+    settings = (
+        _FORMAT,
+        __version__,
+        sys.version,
+        str(sys.flags.optimize),
+        _sources(),
+        os.getcwd(),
+        "alone" if around is None else f"among {os.path.realpath(around.root) if around.root else ''}",
+        *sorted(
+            f"{type(codemod).__qualname__} {codemod!r} {codemod.level!r} {codemod.once!r}"
+            for codemod in codemods
+        ),
+    )
+    return Results(kept, depends.digest("\0".join(settings).encode("utf-8", "surrogateescape")), repair)
+
+
+def _sources() -> str:
+    """All of devfix itself, and the version of what writes its edits: another one may find something else."""
+    import devfix
+
+    todo, found = [os.path.dirname(os.path.abspath(devfix.__file__))], []
+    while todo:
+        with os.scandir(todo.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    todo.append(entry.path)
+                elif entry.name.endswith(".py"):
+                    found.append(entry.path)
+    found.sort()
+    return depends.digest(b"\0".join([*(_content(path) for path in found), _content(_libcst())]))
+
+
+def _libcst() -> str:
+    from importlib.util import find_spec
+
+    spec = find_spec("libcst")
+    places = spec.submodule_search_locations if spec is not None else None
+    return os.path.join(places[0], "_version.py") if places else ""
+
+
+def _content(path: str) -> bytes:
+    try:
+        return path.encode("utf-8", "surrogateescape") + b"\0" + read_bytes(path)
+    except DocumentError:
+        return b""

@@ -1,0 +1,56 @@
+"""Whether what a result was made of is still so; every file is looked at once in a run."""
+
+from __future__ import annotations
+
+import os
+
+from devfix import depends
+from devfix.documents import DocumentError, read_bytes
+from devfix.listing import kind_inside, kind_of, python_files, root_of, state_of_all
+
+_LARGE = 1_000_000  # bytes, as in `devfix.project.files`
+
+
+class Present:
+    """How things are now."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def holds(self, key: str, state: str) -> bool:
+        if state == depends.LARGE and key.startswith("="):
+            try:
+                return os.stat(key[1:]).st_size > _LARGE
+            except (OSError, ValueError):
+                return False
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._state(key[:1], key[1:])
+        return found == state
+
+    def _state(self, what: str, path: str) -> str:
+        if not os.path.isabs(path):
+            return "nothing"
+        if what == "=":
+            return self._content(path)
+        if what == "?":
+            return kind_of(path)
+        if what == "^":
+            return root_of(os.path.join(path, "file"))
+        if what == "*":
+            inside = path.rstrip(os.sep) + os.sep
+            files = python_files(path, lambda file: kind_inside(file, inside) == "file")
+            return state_of_all(files, self._of_content)
+        return "nothing"
+
+    def _of_content(self, path: str) -> str:
+        key = f"={path}"
+        if key not in self._known:
+            self._known[key] = self._content(path)
+        return self._known[key]
+
+    def _content(self, path: str) -> str:
+        try:
+            return depends.digest(read_bytes(path))
+        except DocumentError:
+            return depends.unreadable(path)

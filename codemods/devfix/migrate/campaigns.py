@@ -1,0 +1,82 @@
+"""A campaign from its beginning: its folder, settings and repositories; and who may change it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from devfix.migrate import folders
+from devfix.migrate.commits import check_author
+from devfix.migrate.git import check_ref
+from devfix.migrate.model import MigrateError, Settings, Source
+from devfix.migrate.shards import By, split
+from devfix.migrate.sources import named, sources
+from devfix.migrate.state import Store
+
+
+def init(campaign: str, names: Sequence[str], settings: Settings, by: By | None, most: int) -> int:
+    """Make a campaign; how many repositories or shards it has. Raises MigrateError."""
+    check_author(settings.author)
+    check_ref(settings.branch)
+    found = sources(names)
+    if not found:
+        raise MigrateError("no repository is named")
+    folders.make_campaign(campaign)
+    settings = replace(settings, uid=os.urandom(8).hex())
+    with folders.locked(campaign):
+        if by is not None:
+            found = [shard for source in found for shard in _split(campaign, source, settings, by, most)]
+        made = os.path.join(campaign, folders.DATABASE)
+        with Store(made + ".new", make=True) as store:
+            count = store.start(settings, named(found))
+        # A campaign that was killed while it was made has no database, and can be made again.
+        folders.moved(made + ".new", made)
+    return count
+
+
+def absolute(codemod: str) -> str:
+    """A codemod that is a file, by a path that means the same in every working directory."""
+    tool, colon, rest = codemod.partition(":")
+    prefix, path = (f"{tool}:", rest) if colon and tool in ("libcst", "bowler") else ("", codemod)
+    is_path = ".py" in path or "/" in path or os.sep in path
+    return prefix + (os.path.abspath(os.path.expanduser(path)) if is_path else path)
+
+
+def _split(campaign: str, source: Source, settings: Settings, by: By, most: int) -> list[Source]:
+    if source.skip:
+        return [source]
+    ((id, _, _),) = named([source])
+    return split(source, folders.store(campaign, id), settings.limits, by, most, settings.uid)
+
+
+@contextmanager
+def opened(campaign: str, *, change: bool = False) -> Iterator[Store]:
+    """The state of a campaign; with `change` for this process alone. Raises MigrateError."""
+    path = os.path.join(campaign, folders.DATABASE)
+    if not os.path.exists(path):
+        raise MigrateError(
+            f"{campaign} is no campaign: it has no {folders.DATABASE}; `devfix migrate init` makes one"
+        )
+    if not change:
+        with Store(path) as store:
+            yield store
+        return
+    with folders.locked(campaign), Store(path) as store:
+        yield store
+
+
+def default_author() -> str:
+    """The user's name and address, as git knows them."""
+    found = []
+    for key in ("user.name", "user.email"):
+        try:
+            done = subprocess.run(
+                ["git", "config", "--global", "--get", key], capture_output=True, timeout=10, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            break
+        found.append(done.stdout.decode("utf-8", "replace").strip())
+    return f"{found[0]} <{found[1]}>" if len(found) == 2 and all(found) else "devfix <devfix@localhost>"

@@ -1,0 +1,79 @@
+"""A monorepo in parts: every file in exactly one, none too large, and their results apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from devfix.migrate import steps
+from devfix.migrate.model import Job, Limits, MigrateError, Settings, Source
+from devfix.migrate.shards import by_folder, by_owner, split
+from devfix.migrate.sources import named
+from hypothesis import given
+from hypothesis import strategies as st
+from making import CLEAN, FIXABLE, repository
+
+part = st.sampled_from(["a", "b", "c", "train.py", "x.py"])
+paths = st.lists(st.lists(part, min_size=1, max_size=4).map("/".join), unique=True, max_size=60)
+
+
+def consistent(found: list[str]) -> list[str]:
+    """Without files that are folders of others."""
+    return [path for path in found if not any(other.startswith(f"{path}/") for other in found)]
+
+
+@given(paths.map(consistent), st.integers(1, 7))
+def test_every_file_is_in_one_shard(found: list[str], most: int) -> None:
+    shards = by_folder(found, most)
+    assert sorted(path for shard in shards for path in shard.files) == sorted(found)
+    assert all(0 < len(shard.files) <= most for shard in shards)
+
+
+def test_folders_stay_together() -> None:
+    found = [f"a/{n}.py" for n in range(3)] + [f"b/{n}.py" for n in range(2)] + ["c/x/1.py", "c/x/2.py", "c/y/1.py", "z.py"]
+    shards = by_folder(found, 5)
+    assert [(shard.name, len(shard.files)) for shard in shards] == [("a/..b/", 5), ("c/..z.py", 4)]
+    assert [shard.name for shard in by_folder(found, 2)][:2] == ["a/0.py..1.py", "a/2.py"]
+
+
+def test_owners_as_github_finds_them() -> None:
+    """The last rule that matches counts; `/*` is for files of that very folder."""
+    rules = [("*", "@all"), ("/lib/", "@lib"), ("*.ipynb", "@books"), ("/docs/*", "@docs"), ("/lib/free/", "")]
+    found = ["top.py", "lib/a.py", "lib/deep/b.py", "lib/n.ipynb", "docs/a.py", "docs/deep/b.py", "lib/free/c.py"]
+    shards = {shard.name: shard.files for shard in by_owner(found, 10, rules)}
+    assert shards == {
+        "@all": ("top.py", "docs/deep/b.py"),
+        "@lib": ("lib/a.py", "lib/deep/b.py"),
+        "@books": ("lib/n.ipynb",),
+        "@docs": ("docs/a.py",),
+        "nobody": ("lib/free/c.py",),
+    }
+
+
+def test_shards_are_repaired_apart(tmp_path: Path) -> None:
+    """Each makes a commit on a branch of its own, of its own files, from what the monorepo has fetched once."""
+    files = {f"team{at}/train.py": FIXABLE % at for at in range(3)}
+    files |= {"team1/clean.py": CLEAN % 1, "CODEOWNERS": b"/team0/ @zero\n/team1/ @one\n/team2/ @one # why\n"}
+    path = repository(tmp_path / "mono", files)
+    found = split(Source(str(path)), str(tmp_path / "store"), Limits(), "codeowners", 2, "m")
+    assert {source.shard: source.files for source in found} == {
+        "@zero": ("team0/train.py",),
+        "@one team1/": ("team1/clean.py", "team1/train.py"),
+        "@one team2/": ("team2/train.py",),
+    }
+    settings = Settings("camp", "devfix/camp")
+    patches, branches = [], set()
+    for id, name, source in named(found):
+        job = Job(id, name, source, settings)
+        outcome = steps.whole(job, str(tmp_path / "work"))[-1]
+        assert outcome.state == "changed" and outcome.head is not None and outcome.head.branch == "main"
+        patches += [one.data for one in outcome.artefacts if one.name == "changes.patch"]
+        branches.add(job.branch)
+    assert [patch.count(b"diff --git") for patch in patches] == [1, 1, 1]
+    assert len(branches) == 3 and all(branch.startswith("devfix/camp-") for branch in branches)
+
+
+def test_without_owners(tmp_path: Path) -> None:
+    path = repository(tmp_path / "mono", {"a.py": CLEAN % 1})
+    with pytest.raises(MigrateError, match="has no .github/CODEOWNERS"):
+        split(Source(str(path)), str(tmp_path / "store"), Limits(), "codeowners", 2, "m")
