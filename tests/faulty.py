@@ -230,13 +230,13 @@ def _every_step(
     folder: Path, seed: int, do: Callable[[Path], object], before: Callable[[Path], object] = lambda _: None
 ) -> int:
     """Kill `do` before each of its steps, in a fresh tree each time; afterwards everything must come right."""
-    tree(folder / "warm")
+    tree(folder / "warm", 1, 1)
     analysed(folder / "warm")  # what is imported now is not imported in every process
     step = 0
     while True:
         step += 1
         at = folder / f"s{step}"
-        files = tree(at)
+        files = tree(at, 1, 1)
         before(at)
         code = in_child(lambda at=at, step=step: at_step(step, _die, lambda: do(at)))  # type: ignore[misc]
         if code == 0:
@@ -288,7 +288,7 @@ def _half_done(at: Path) -> None:
 
 def killed_while_recovering(folder: Path, seed: int) -> int:
     source = folder / "source"
-    tree(source)
+    tree(source, 1, 1)
     _half_done(source)
     step = 0
     while True:
@@ -332,7 +332,7 @@ def error_while_writing(folder: Path, seed: int) -> int:
     while True:
         step += 1
         at = folder / f"s{step}"
-        files = tree(at)
+        files = tree(at, 1, 1)
         report = analysed(at)
         done: list[Report] = []
         if not at_step(step, fail, lambda: done.append(write(report, str(at))), _TIDYING):  # noqa: B023
@@ -545,10 +545,10 @@ class Case:
 
 
 FAULTS: Sequence[Case] = (
-    Case("SIGKILL before each step of writing", killed_while_writing, 2, 20),
-    Case("SIGKILL before each step of recovering from a crash", killed_while_recovering, 1, 20),
-    Case("SIGKILL before each step of undoing", killed_while_undoing, 2, 20),
-    Case("an error of the disk at each step of writing", error_while_writing, 1, 21),
+    Case("SIGKILL before each step of writing", killed_while_writing, 2, 10),
+    Case("SIGKILL before each step of recovering from a crash", killed_while_recovering, 1, 10),
+    Case("SIGKILL before each step of undoing", killed_while_undoing, 2, 10),
+    Case("an error of the disk at each step of writing", error_while_writing, 1, 9),
     Case("SIGKILL of a process at a random moment", killed_at_random, 4, 300),
     Case("SIGINT or SIGTERM at a random moment", interrupted_at_random, 4, 200),
     Case("two devfix at once on one tree", two_at_once, 2, 100),

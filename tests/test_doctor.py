@@ -80,6 +80,17 @@ def test_settings_say_where_they_are_from(tmp_path: Path, monkeypatch: pytest.Mo
     assert named(lines, "file").value.endswith("pyproject.toml")
 
 
+def test_your_own_settings_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    (tmp_path / "home" / "devfix").mkdir(parents=True)
+    (tmp_path / "home" / "devfix" / "config.toml").write_text("jobs = 3\nunsafe = true\n")
+    (tmp_path / "pyproject.toml").write_text("[tool.devfix]\njobs = 2\n")
+    monkeypatch.chdir(tmp_path)
+    lines = list(settings.in_force("."))
+    assert named(lines, "jobs").value == "2  (pyproject.toml:2)"
+    assert named(lines, "unsafe").value == "true  (config.toml:2)"
+
+
 def test_wrong_settings_are_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote
 
-SECONDS = 600.0
+SECONDS = 3600.0
 
 
 class Broken(Exception):

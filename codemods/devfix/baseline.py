@@ -40,7 +40,7 @@ def read(text: str) -> frozenset[str]:
         if version != _VERSION:
             raise BaselineError(f"is a baseline of version {version!r}; this devfix reads version {_VERSION}")
         return frozenset(str(entry["fingerprint"]) for entry in entries)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BaselineError(
             f"is no baseline ({type(error).__name__}: {error}); write one with --write-baseline"
         ) from error

@@ -27,7 +27,7 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,7 +129,7 @@ def _read(path: str, trusted: bool) -> Config:
     toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         table = toml.loads(data.decode("utf-8"))
-    except (toml.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (toml.TOMLDecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise ConfigError(f"{_shown(path)}: is not valid TOML: {error}") from error
     if whole:
         return parse(table, path, trusted=True)
@@ -244,8 +244,9 @@ def choose(config: Config, known: Mapping[str, type[Codemod]] | None = None) -> 
 
         known = Known()
     for codemod in (*config.codemods, *config.exclude_codemods, *(o.codemod for o in config.options)):
-        find(codemod, known)
-    wanted = set(config.codemods) or set(by_default(known))
+        if codemod not in known:
+            find(codemod, known)  # says what is near
+    wanted = set(config.codemods) or set(by_default(known, config.exclude_codemods))
     wanted -= set(config.exclude_codemods)
     chosen = []
     for id in known:
@@ -257,13 +258,13 @@ def choose(config: Config, known: Mapping[str, type[Codemod]] | None = None) -> 
     return tuple(chosen)
 
 
-def by_default(known: Mapping[str, type[Codemod]]) -> Iterable[str]:
-    """The ids of the codemods that are on by default."""
+def by_default(known: Mapping[str, type[Codemod]], but: Collection[str] = ()) -> Iterable[str]:
+    """The ids of the codemods that are on by default, less some."""
     from devfix.own.known import Known
 
     if isinstance(known, Known):
-        return known.by_default()  # some may be broken
-    return [id for id, kind in known.items() if kind.default]
+        return known.by_default(but)  # some may be broken
+    return [id for id, kind in known.items() if kind.default and id not in but]
 
 
 def find(codemod: str, known: Mapping[str, type[Codemod]]) -> type[Codemod]:

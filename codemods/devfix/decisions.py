@@ -31,7 +31,7 @@ def read(text: str) -> Decisions:
             )
         accepted = frozenset(str(name) for name in found["accepted"])
         return Decisions(accepted, {str(path): str(digest) for path, digest in found["files"].items()})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DecisionsError(
             f"has no decisions ({type(error).__name__}: {error}); export them from the review page"
         ) from error

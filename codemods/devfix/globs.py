@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 
 _CLASSES = {
     "alnum": "a-zA-Z0-9",
@@ -102,46 +103,78 @@ def translate(pattern: str) -> tuple[bool, str]:
     parts = (pattern[1:] if pattern.startswith("/") else pattern).split("/")
     if parts == [""]:
         return positive, ""
-    out = [] if anchored else ["(?:.*/)?"]
-    for index, part in enumerate(parts):
-        last = index == len(parts) - 1
-        if part == "**" and anchored:
-            out.append("[^/].*?" if last else "(?:[^/]+/)*")
-            continue
-        source = _part(part)
+    sources: list[str] = []
+    for part in parts:
+        source = "**" if part == "**" and anchored else _part(part)
         if source is None:
             return positive, ""
-        out.append(source + ("" if last else "/"))
-    return positive, "".join(out) + ("/" if only_folders else "/?") + r"\Z"
+        if source != "**" or sources[-1:] != ["**"]:
+            sources.append(source)
+    head = "" if anchored else "(?:.*/)?"
+    return positive, head + _path(sources) + ("/" if only_folders else "/?") + r"\Z"
+
+
+def _path(sources: list[str]) -> str:
+    """Names with a `/` between them, where `**` stands for any number of them."""
+    runs: list[list[str]] = [[]]
+    for source in sources:
+        if source == "**":
+            runs.append([])
+        else:
+            runs[-1].append(source)
+    first, *rest = ["/".join(run) for run in runs]
+    if not rest:
+        return first
+    out = [first + "/" if first else ""]
+    for run in rest[:-1]:
+        out.append(_nearest(f"(?:[^/]+/)*?{run}/"))
+    out.append(f"(?:[^/]+/)*{rest[-1]}" if rest[-1] else "[^/].*?")
+    return "".join(out)
+
+
+_number = count()
+
+
+def _nearest(source: str) -> str:
+    """What matches the first time that `source` does, and nothing else.
+
+    Behind it stands something that takes whatever is left, so the first time is as good as any; without this,
+    patterns such as `*a*a*a*b` take time without end. (An atomic group, which Python has from 3.11.)
+    """
+    name = f"_{next(_number)}"
+    return f"(?=(?P<{name}>{source}))(?P={name})"
 
 
 def _part(part: str) -> str | None:
     """One name of a pattern as a regular expression; None if it can match nothing."""
-    out: list[str] = []
+    pieces = [""]  # between the stars
     at = 0
     while at < len(part):
         character = part[at]
         at += 1
         if character == "*":
-            out.append("[^/]*")
+            pieces.append("")
             while part[at : at + 1] == "*":
                 at += 1
         elif character == "?":
-            out.append("[^/]")
+            pieces[-1] += "[^/]"
         elif character == "[":
             end, source = _class(part, at)
             if not source:
                 return None
-            out.append(source)
+            pieces[-1] += source
             at = end
         elif character == "\\":
             if at == len(part):
                 return None
-            out.append(re.escape(part[at]))
+            pieces[-1] += re.escape(part[at])
             at += 1
         else:
-            out.append(re.escape(character))
-    return "(?=[^/])" + "".join(out) if out else None  # `*` stands for a name, so not for nothing
+            pieces[-1] += re.escape(character)
+    first, *rest = pieces
+    middle = "".join(_nearest(f"[^/]*?{piece}") for piece in rest[:-1])
+    last = f"[^/]*{rest[-1]}" if rest else ""
+    return "(?=[^/])" + first + middle + last if part else None  # `*` stands for a name, so not for nothing
 
 
 def _class(part: str, at: int) -> tuple[int, str]:

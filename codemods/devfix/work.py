@@ -21,7 +21,6 @@ from devfix.suppress import MARK, skips_file, unsuppressed, unused
 from devfix.trouble import BUG, Blamed, Refused, explained
 
 if TYPE_CHECKING:
-    from devfix.documents.notebook import Notebook
     from devfix.flow import Flow
     from devfix.joint import Begin
 

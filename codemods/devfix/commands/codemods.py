@@ -7,7 +7,6 @@ import os
 import click
 
 from devfix.commands.completing import codemod_ids
-
 from devfix.commands.running import complain
 
 

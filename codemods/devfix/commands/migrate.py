@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from devfix.commands.campaign import campaign_argument, code, lines, push, review, show, status
+from devfix.commands.campaign_report import report
 from devfix.commands.running import complain
 
 if TYPE_CHECKING:
@@ -249,5 +250,5 @@ def _summary(campaign: str, store: Store) -> int:
     return code(store)
 
 
-for _command in (status, show, review, push):
+for _command in (status, show, review, push, report):
     migrate.add_command(_command)

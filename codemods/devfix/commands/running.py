@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from devfix.commands.completing import codemod_ids
+
 if TYPE_CHECKING:
     from devfix.around import Around
     from devfix.codemod import Codemod
@@ -35,6 +37,7 @@ def arguments(command: _Command) -> _Command:
             "codemods",
             multiple=True,
             metavar="ID",
+            shell_complete=codemod_ids,
             help="Only this one; repeatable. Also FILE.py[:CLASS], libcst:MODULE.CLASS and bowler:FILE.py, "
             "whose code is run.",
         ),
@@ -46,7 +49,12 @@ def arguments(command: _Command) -> _Command:
             "--config", type=click.Path(), metavar="FILE", help="Settings, instead of those that are found."
         ),
         click.option(
-            "--exclude-codemod", "exclude_codemods", multiple=True, metavar="ID", help="Not this one."
+            "--exclude-codemod",
+            "exclude_codemods",
+            multiple=True,
+            metavar="ID",
+            shell_complete=codemod_ids,
+            help="Not this one.",
         ),
         click.option(
             "--safe/--unsafe", "safe", default=None, help="Safe fixes (default), or unsafe ones too."

@@ -38,6 +38,7 @@ CONSTRUCTORS: dict[str, tuple[str, str]] = {
     "sentence_transformers.cross_encoder.CrossEncoder": ("device", "auto"),
     "InstructorEmbedding.INSTRUCTOR": ("device", "auto"),
     "llama_index.embeddings.huggingface.HuggingFaceEmbedding": ("device", "auto"),
+    "llama_index.embeddings.HuggingFaceEmbedding": ("device", "auto"),  # before version 0.10
     # https://github.com/openai/whisper and https://github.com/openai/CLIP: CUDA if available
     "whisper.load_model": ("device", "auto"),
     "clip.load": ("device", "auto"),

@@ -66,7 +66,12 @@ def in_force(folder: str) -> Iterator[Line]:
     except config.ConfigError as error:
         yield Line("settings", str(error), Status.FAILURE, "devfix stops at this; mend the file")
         return
-    where = _places(settings.file) if settings.file else {}
+    where: dict[str, str] = {}
+    mine = config.user_file()
+    for file in (mine, settings.file):  # the repository's come last, and win
+        if file and os.path.isfile(file):
+            where.update(_places(file, whole=file == mine))
+    yield Line("your own file", shown(mine) + ("" if os.path.isfile(mine) else ", not there"))
     if settings.file:
         yield Line("file", shown(settings.file))
     else:
@@ -78,9 +83,9 @@ def in_force(folder: str) -> Iterator[Line]:
         value = _value(getattr(settings, field.name))
         if key == "codemods" and not settings.codemods:
             value = "those that are on by default"
-        yield Line(key, f"{value}  ({_origin(where, settings.file, key)})")
+        yield Line(key, f"{value}  ({where.get(key, 'default')})")
     for option in settings.options:
-        origin = _origin(where, settings.file, f"options.{option.codemod}.{option.name}")
+        origin = where.get(f"options.{option.codemod}.{option.name}", "default")
         yield Line(f"option {option.codemod}.{option.name}", f"{_value(option.value)}  ({origin})")
     yield Line("codemods that run", ", ".join(codemod.id for codemod in codemods) or "none")
     for name in _VARIABLES:
@@ -88,20 +93,14 @@ def in_force(folder: str) -> Iterator[Line]:
             yield Line(name, f"{shown(os.environ[name])}  (environment)")
 
 
-def _origin(where: dict[str, int], file: str, key: str) -> str:
-    if key not in where:
-        return "default"
-    line = f":{where[key]}" if where[key] else ""
-    return f"{os.path.basename(file)}{line}"
-
-
-def _places(file: str) -> dict[str, int]:
-    """The line of each key below `[tool.devfix]`, as dotted names; good enough to point at it."""
+def _places(file: str, *, whole: bool) -> dict[str, str]:
+    """File and line of each key below `[tool.devfix]` (or of the `whole` file); good enough to point at it."""
     try:
         text = read_bytes(file).decode("utf-8", "replace")
     except DocumentError:
         return {}
-    found: dict[str, int] = {}
+    found: dict[str, str] = {}
+    above = "" if whole else "tool.devfix."
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
         head = _TABLE.match(line)
@@ -110,9 +109,9 @@ def _places(file: str) -> dict[str, int]:
             continue
         key = _KEY.match(line)
         if key is not None:
-            whole = ".".join(filter(None, (table, key[1].strip("\"'"))))
-            if whole.startswith("tool.devfix."):
-                found.setdefault(whole.removeprefix("tool.devfix."), number)
+            name = ".".join(filter(None, (table, key[1].strip("\"'"))))
+            if name.startswith(above):
+                found.setdefault(name.removeprefix(above), f"{os.path.basename(file)}:{number}")
     return found
 
 

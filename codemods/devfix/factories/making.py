@@ -134,10 +134,14 @@ class Making(Meetings):
             "randn",
         ):
             return Fact(Form.TENSOR)
-        doubted = False
+        doubted = of_tensors = False
         if last in ("tensor", "as_tensor", "asarray", "from_numpy", "frombuffer") or name in torch_api.LEGACY:
             data = facts[0][1] if facts else OTHER
             doubted = name in torch_api.LEGACY and len(facts) == 1 and _tensorial(data)
+            # Of a list of tensors it takes those without dimensions only.
+            of_tensors = data.form is Form.LIST and any(
+                _tensorial(i) and i.flat is not True for i in data.items
+            )
             if doubted and (data.placed or self._computed(node.args[0])):
                 return Fact(Form.TENSOR)  # it refuses a tensor of another device before anything can move it
             if data.form is Form.TENSOR:
@@ -146,7 +150,7 @@ class Making(Meetings):
                 return UNKNOWN  # what is a tensor already stays where it is
         flat = self._flat(node, last, facts)
         origin = self.origin(node, name, self.writable())
-        if doubted:
+        if doubted or of_tensors:
             self.doubted.add(origin)
         dtype = keywords.get("dtype")
         if isinstance(dtype, ast.Attribute) and flat is False:

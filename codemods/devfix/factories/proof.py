@@ -52,10 +52,12 @@ class Proof:
         root = anchor.root
         known = follow.names.get(base) or follow.names.get(root)
         if root == "self":
-            return base == "self" or (follow.module and not self._host)
+            return base == "self" or (follow.module and not self._host and not _reads_host(scope))
         if known is None or known.form not in (Form.TENSOR, Form.MAYBE, Form.LIST, Form.UNKNOWN):
             return True  # `args.device`, `model.device`
         if not isinstance(scope, FUNCTIONS) or self._lazy(follow) or self._host:
+            return False
+        if _reads_host(scope):
             return False
         if self._asks(scope):
             return True
@@ -89,6 +91,21 @@ class Proof:
     def _lazy(self, follow: Follow) -> bool:
         node = follow.owner.node if follow.owner is not None else follow.scope
         return _LAZY.search(follow.source.code(node)) is not None
+
+
+def _reads_host(scope: ast.AST) -> bool:
+    """Does a function read tensors as arrays without copying them from anywhere? Then it works on the CPU only."""
+    for node in walk(scope):
+        if isinstance(node, ast.Attribute) and node.attr == "numpy":
+            inner: ast.expr = node.value
+            while isinstance(inner, (ast.Attribute, ast.Call, ast.Subscript)):
+                if isinstance(inner, ast.Attribute) and inner.attr in ("cpu", "to"):
+                    break
+                inner = inner.func if isinstance(inner, ast.Call) else inner.value
+            else:
+                if node.value is not inner:  # `x.detach().numpy()`; a plain name may have been copied above
+                    return True
+    return False
 
 
 def _anchors(fact: Fact) -> list[Anchor]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar, cast
 
 from devfix.flow.events import Event, Scope, What
@@ -44,6 +44,11 @@ class Flow:
         """Does a program that the file seems to be a part of set where torch makes things?"""
         outside = self._program.outside
         return outside is not None and outside.sets_default()
+
+    def beside(self, word: str) -> Sequence[tuple[str, Source]]:
+        """The project's files with a word that some file imports together with this one."""
+        outside = self._program.outside
+        return outside.beside(word) if outside is not None else ()
 
     def release(self) -> None:
         """Forget everything: it refers to itself in circles, which only a garbage collection would free."""

@@ -35,7 +35,10 @@ _NETWORK_NAME = re.compile(
 )
 _COMMENT = re.compile(r"#.*")
 _PROGRAM = re.compile(r"\.backward\(|onnx\.export\(|\boptim\.\w+\(|\bargparse\b|\bsys\.argv\b")
-_DEVICE_WORD = re.compile(r"cuda|device|\.to\(|accelerat|\b(?:xpu|mps|npu|hpu)\b", re.IGNORECASE)
+_DEVICE_WORD = re.compile(
+    r"cuda|device|\.to\((?!\s*(?:dtype\s*=|torch\.\w+\d*\s*[,)]))|accelerat|\b(?:xpu|mps|npu|hpu)\b",
+    re.IGNORECASE,
+)
 _SIZE_NAME = re.compile(
     r"(?:_features|_channels|_size|_dim|_dims|_heads|_embeddings|_classes|_layers)$|^(?:d_model|n_\w+|num_\w+|stride|"
     r"padding|dilation|groups|bias|config|cfg|eps|p|dim|training)$"

@@ -18,6 +18,7 @@ from devfix.flow.lattice import Value
 
 if TYPE_CHECKING:
     from devfix.flow.frame import Arguments, Frame
+    from devfix.source import Source
 
 # `Value.form` of functions, classes and instances of other files; `Value.name` says which.
 OUTSIDE = "outside"
@@ -110,6 +111,10 @@ class Outside(ABC):
     @abstractmethod
     def bases(self, dotted: str) -> Bases | None:
         """What a class hands down to those derived from it; leading dots mark a relative import."""
+
+    def beside(self, word: str) -> Sequence[tuple[str, Source]]:
+        """The files with a word that some file imports together with the asking one: parts of one process."""
+        return ()
 
     @abstractmethod
     def sets_default(self) -> bool:

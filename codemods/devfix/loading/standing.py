@@ -12,7 +12,7 @@ import re
 from devfix.bindings import FunctionNode, function_around
 from devfix.flow.frame import path_of
 from devfix.loading.calls import Load
-from devfix.source import Source
+from devfix.source import Source, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # What trains, so that what is loaded below is of this run.
@@ -25,6 +25,12 @@ _TRAINS = re.compile(
 _FETCHED = re.compile(
     r"(?:^|[^\w])(?:\w*download\w*|cached_path|urlretrieve|wget\w*|gdown\.\w+)\(", re.MULTILINE
 )
+# A function that knows where published weights are, and fetches them if need be.
+_FETCHES = re.compile(
+    r"(?:^|\.)(?:get|fetch|download|cached?|ensure|resolve)_?\w*(?:file|path|model|weight|ckpt|checkpoint)\w*$"
+)
+_PRETRAINED = re.compile(r"\bpre_?train(?:ed)?\b|\bload_weights\b", re.IGNORECASE)
+_BEST = re.compile(r"best|early_?stop", re.IGNORECASE)
 _SAVED_FROM_CPU = re.compile(r"\.cpu\(\)\s*\.state_dict\(\)|\.to\([\"']cpu[\"']\)\s*\.state_dict\(\)")
 _NO_FORMAT = re.compile(r"%[ds]|%\.\d")
 # The program has a choice of devices ...
@@ -51,12 +57,45 @@ def matters(source: Source, load: Load) -> bool:
         return False  # there is no such file
     if path is not None and _ENGINE.search(source.code(path)):
         return False
+    if _published(source, load, path) or _kept_best(source, load, path):
+        return False
     text = _FIXED.sub("", _without_comments(source.text))
     if _SAVED_FROM_CPU.search(text) or _trained_above(source, load) or _own_file(source, path):
         return False
     if _CHOICE.search(text):
         return True
     return not _CUDA.search(source.text) and not _PROGRAM.search(text)
+
+
+def _published(source: Source, load: Load, path: ast.expr | None) -> bool:
+    """Is it a file of somebody, by a name of its own, and not one that the caller has?"""
+    if path is None:
+        return False
+    if any(isinstance(node, ast.Call) and _FETCHES.search(path_of(node.func)) for node in walk(path)):
+        return True
+    if not isinstance(path, ast.Constant):
+        return False
+    up: ast.AST | None = load.call
+    while up is not None and not isinstance(up, _FUNCTIONS):
+        if isinstance(up, ast.If) and _PRETRAINED.search(ast.unparse(up.test)):
+            return True
+        up = source.parents.get(up)
+    return False
+
+
+def _kept_best(source: Source, load: Load, path: ast.expr | None) -> bool:
+    """Is it the best state of a run, in a file that keeps it as well?"""
+    if path is None or "torch.save" not in source.text:
+        return False
+    texts = [load.function.name if load.function is not None else "", ast.unparse(path)]
+    if isinstance(path, ast.Name):
+        scope = load.function or source.tree
+        texts += [
+            ast.unparse(node.value)
+            for node in source.walk(scope)
+            if isinstance(node, ast.Assign) and any(path_of(target) == path.id for target in node.targets)
+        ]
+    return any(_BEST.search(text) for text in texts)
 
 
 def _without_comments(text: str) -> str:

@@ -35,6 +35,9 @@ _LOOK = 2.0
 _TIMEOUTS = (OSError, TimeoutError, asyncio.TimeoutError)
 
 
+_versions = onworker.versions
+
+
 def connected(address: str, campaign: str, settings: Settings, most: int) -> ClusterPool:
     """The pool of `tcp://HOST:PORT`, `tls://HOST:PORT` or `local:N`; raises MigrateError."""
     local = re.fullmatch(r"local:([1-9]\d{0,3})", address)
@@ -93,7 +96,7 @@ def _local(count: int, scratch: str) -> Any:
 
 def _check(client: Any, address: str) -> None:
     """Everyone has the same versions; raises MigrateError."""
-    ours = onworker.versions()
+    ours = _versions()
     found: dict[str, Any] = client.run(onworker.versions, on_error="return")
     try:
         found[f"scheduler {address}"] = client.run_on_scheduler(onworker.versions)
@@ -101,9 +104,11 @@ def _check(client: Any, address: str) -> None:
         found[f"scheduler {address}"] = error
     wrong = []
     for who, theirs in found.items():
+        if isinstance(theirs, OSError):
+            continue  # it has just died; whoever takes its place is asked with each order
         if not isinstance(theirs, onworker.Versions):
             wrong.append(f"{who} cannot run devfix {ours.devfix}: {theirs}")
-        elif differs := ours.differences(theirs):
+        elif differs := theirs.differences(ours):
             wrong.append(f"{who} has {differs}")
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
@@ -140,7 +145,7 @@ class ClusterPool:
         self._uid = uid
         self._scratch = scratch
         self._topic = f"devfix-migrate-{uid}-{os.urandom(4).hex()}"
-        self._versions = onworker.versions()
+        self._versions = _versions()
         self._lock = threading.Lock()
         self._works: dict[str, _Work] = {}  # by token
         self._analysing: dict[str, Future[Outcome]] = {}  # by id, until the driver asks for it

@@ -37,11 +37,11 @@ class Versions:
     libcst: str
     distributed: str
 
-    def differences(self, other: Versions) -> str:
-        """For people: what `other` has, and this one has not; empty if they are alike."""
-        ours, theirs = vars(self), vars(other)
+    def differences(self, driver: Versions) -> str:
+        """For people; empty if they are alike."""
+        ours, theirs = vars(self), vars(driver)
         return ", ".join(
-            f"{name} {theirs[name]}, here {ours[name]}" for name in ours if ours[name] != theirs[name]
+            f"{name} {ours[name]}, the driver {theirs[name]}" for name in ours if ours[name] != theirs[name]
         )
 
 
@@ -100,7 +100,7 @@ def work(data: bytes, topic: str) -> bytes:
 
 
 def _wrong(order: Order) -> str:
-    if differs := order.versions.differences(versions()):
+    if differs := versions().differences(order.versions):
         return f"has {differs}; install the same versions everywhere"
     for path in order.needs:
         if not os.path.exists(path):

@@ -294,6 +294,19 @@ class Store:
             " GROUP BY stage, reason ORDER BY count(*) DESC, reason"
         ).fetchall()
 
+    def history(self) -> Iterator[tuple[float, str, State]]:
+        """When which repository came into which state, in order."""
+        yield from self._db.execute("SELECT at, repository, state FROM event ORDER BY number")
+
+    @contextmanager
+    def unchanging(self) -> Iterator[None]:
+        """All questions are about the same moment, also while a run goes on."""
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._db.execute("COMMIT")
+
     def events(self, id: str) -> Iterator[Event]:
         query = "SELECT at, step, what, state, head, detail, seconds FROM event WHERE repository = ? ORDER BY number"
         for values in self._db.execute(query, (id,)):

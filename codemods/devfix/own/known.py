@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 
 from devfix import codemod
@@ -93,10 +93,10 @@ class Known(Mapping[str, type[Codemod]]):
             )
         return found[id]
 
-    def by_default(self) -> tuple[str, ...]:
-        """The ids that are on by default; what cannot be loaded is noted in `broken`."""
+    def by_default(self, but: Collection[str] = ()) -> tuple[str, ...]:
+        """The ids that are on by default, less some; what cannot be loaded is noted in `broken`."""
         on = []
-        for id in self:
+        for id in (id for id in self if id not in but):
             try:
                 on += [id] if self[id].default else []
             except ConfigError as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar, NoReturn
 
-from libcst import MetadataDependent
+from libcst import MetadataDependent, parse_module
 from libcst.codemod import Codemod as Command
 from libcst.codemod import (
     CodemodContext,
@@ -85,7 +85,7 @@ class LibcstCommand(TextCodemod):
         result = transform_module(command, text)
         remarks = tuple(result.warning_messages)
         if isinstance(result, TransformSuccess):
-            return NewText(result.code, remarks)
+            return NewText(_as_it_was(text, result.code), remarks)
         if isinstance(result, TransformSkip):
             return NewText(text, remarks)
         if isinstance(result, TransformFailure):
@@ -98,6 +98,19 @@ class LibcstCommand(TextCodemod):
 
     def _command(self, context: CodemodContext | None = None) -> Command:
         return self.command(context or CodemodContext(), **dict(self.arguments))
+
+
+def _as_it_was(text: str, made: str) -> str:
+    """What a command made, without what LibCST alone makes of a text: it drops some first and last blanks."""
+    if made == text:
+        return text
+    plain = parse_module(text).code
+    if made == plain:
+        return text
+    at = text.find(plain)
+    if at < 0:
+        raise Trouble("LibCST does not give this file back as it was, so nothing of it is changed")
+    return text[:at] + made + text[at + len(plain) :]
 
 
 # --- what LibCST wants to know of a file ---------------------------------------------------------

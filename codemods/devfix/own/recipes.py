@@ -159,7 +159,8 @@ class _Reader:
 
     def entry(self, tree: Tree) -> list[Entry]:
         if isinstance(tree.value, str):
-            return [Entry(id) for id in self.ids(tree.value, tree.line)]
+            nothing = Tree({}, tree.line)
+            return [Entry(id, self.options(id, nothing)) for id in self.ids(tree.value, tree.line)]
         table = self.mapping(tree, _ENTRY, "a codemod of a recipe")
         if "recipe" in table:
             for key in table:

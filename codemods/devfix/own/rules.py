@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import is_dataclass
 from types import ModuleType
 
 from devfix.codemod import Codemod
@@ -69,8 +68,6 @@ def _checked(kind: type[Codemod], origin: Origin) -> None:
         for group in words
     ):
         raise ConfigError(f"{where}: `words` must be a tuple of tuples of texts, such as (('torch',),)")
-    if not is_dataclass(kind) or not kind.__dataclass_params__.frozen:  # type: ignore[attr-defined]
-        raise ConfigError(f"{where} must be decorated with @dataclass(frozen=True)")
     if not isinstance(getattr(kind, "examples", None), tuple):
         raise ConfigError(f"{where}: `examples` must be a tuple of devfix.api.Example; it may be empty")
     if kind.recipes:

@@ -101,6 +101,7 @@ TESTS = '''\
 from __future__ import annotations
 
 from devfix.testing import CodemodTests
+
 from {module} import {name}
 
 

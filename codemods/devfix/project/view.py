@@ -114,6 +114,9 @@ class View(Outside):
             program.path, program.source, node, default_known, NameOf(self.project, program), program.keys
         )
 
+    def beside(self, word: str) -> list[tuple[str, Source]]:
+        return self.project.callers.beside(self.path, self.source, word)
+
     def sets_default(self) -> bool:
         return self.project.callers.sets_default(self.path)
 

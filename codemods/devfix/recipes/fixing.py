@@ -19,6 +19,14 @@ from devfix.recipes.usage import Usage
 from devfix.source import walk
 
 _MODES = ("Dropout", "dropout", "BatchNorm", "training")
+# Classes of torch that are the same in training and evaluation; of others there is no source to look at.
+_MODELESS = frozenset(
+    f"torch.nn.{name}"
+    for name in (
+        *(f"{kind}{n}d" for kind in ("Conv", "ConvTranspose") for n in (1, 2, 3)),
+        *("Linear", "Bilinear", "Embedding", "EmbeddingBag", "LayerNorm", "GroupNorm", "RMSNorm", "PReLU"),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -196,7 +204,8 @@ def _assumption(case: Case, judge: Judge) -> str:
         where = "" if case.use is None or case.use.sure else case.use.where
         return f"it is to be trained with the rest wherever {where} runs" if where else ""
     made = _made(case, judge)
-    if made is None or _has_modes(made, judge.library):
+    modeless = judge.recipe.made(case.entry) in _MODELESS
+    if not modeless and (made is None or _has_modes(made, judge.library)):
         return f"`{case.entry}` is to be switched between training and evaluation with the rest"
     if case.weighted and not _trained_already(case, judge):
         return f"`{case.entry}` is to be trained with the rest"

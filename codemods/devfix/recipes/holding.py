@@ -10,6 +10,7 @@ from devfix.documents.yaml import Node
 from devfix.flow import torch_api
 from devfix.recipes.library import Class, Library
 from devfix.recipes.making import Maker
+from devfix.recipes.plain import only_kept
 from devfix.recipes.recipe import APPLY, NAME, NEW, Recipe, class_of
 from devfix.source import children, walk
 
@@ -52,8 +53,37 @@ def _handed_on(recipe: Recipe, maker: Maker, root: Node) -> Iterator[str]:
         cls = maker.library.find(class_of(node)) if node.tag.startswith(NEW) else None
         if cls is not None and maker.is_module(cls) is False:
             continue
-        todo.extend(child for child in node.children if id(child) not in seen)
+        kept = _kept(recipe, maker.library, cls, node) if cls is not None else frozenset()
+        todo.extend(child for child in node.children if id(child) not in seen | kept)
         seen.update(id(child) for child in node.children)
+
+
+def _is_setting(recipe: Recipe, name: str, depth: int = 0) -> bool:
+    """Is an entry a constant, or computed from such?"""
+    node = recipe.nodes[name]
+    if node.kind != "scalar" or node.tag not in ("", "!ref") or depth > 5:
+        return False
+    return not node.tag or all(_is_setting(recipe, other, depth + 1) for other in recipe.referred(node))
+
+
+def _kept(recipe: Recipe, library: Library, cls: Class, node: Node) -> frozenset[int]:
+    """The arguments of a module that are dicts with modules in them, of which it registers nothing."""
+    found: set[int] = set()
+    for key, value in node.pairs:
+        name = next(recipe.referred(value), "") if value.tag == "!ref" else ""
+        held = recipe.nodes[name] if name else value
+        if held.kind != "mapping" or held.tag:
+            continue
+        holding = {
+            item.value
+            for _, items in held.pairs
+            for item, inner in items.pairs
+            if not items.tag and any(not _is_setting(recipe, name) for name in recipe.references(inner))
+        }
+        if all(items.kind == "mapping" for _, items in held.pairs) and holding:
+            if only_kept(library, cls, key.value, frozenset(holding)):
+                found.add(id(value))
+    return frozenset(found)
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,7 @@ class Judge:
             return None
         used = {self.recipe.target(use.name): use for use in found.uses}
         for holder in self.holders.ways(self.recipe, name, used):
-            if not found.moves(holder):
+            if not found.moves(holder, name):
                 return Case(name, name, found, used[holder], holder=holder)
         return None
 

@@ -76,7 +76,7 @@ class Moves:
             for target in node.targets:
                 self._bind(target, meant)
         elif isinstance(node, (ast.For, ast.comprehension)):
-            self._bind(node.target, self.meant(node.iter))
+            self._bind(_values(node.target, node.iter), self.meant(node.iter))
         elif isinstance(node, ast.NamedExpr):
             self._bind(node.target, self.meant(node.value))
 
@@ -89,7 +89,7 @@ class Moves:
                     self.aliases.setdefault(f".{node.attr}", set()).update(meant)
 
     def meant(self, node: ast.expr) -> set[str]:
-        """The entries that an expression gives, or holds; with a dot, if it is a part of one."""
+        """The entries that an expression gives, or holds: `all[x]` under a key, with a dot at the end an attribute."""
         key = self.script.key_of(node)
         if key:
             return {key}
@@ -129,6 +129,12 @@ class Moves:
         if isinstance(node, (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.Starred)):
             parts = [child for child in children(node) if isinstance(child, ast.expr)]
             return set().union(*(self.meant(child) for child in parts))
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            if isinstance(node.slice.value, str):
+                return {
+                    name if name in ("", EVERYTHING) else f"{name}[{node.slice.value}]"
+                    for name in self.meant(node.value)
+                }
         if isinstance(node, (ast.Subscript, ast.Await, ast.NamedExpr)):
             return self.meant(node.value)
         return set()
@@ -171,3 +177,12 @@ class Moves:
             and isinstance(options, ast.Name)
             and options.id in self.script.options
         )
+
+
+def _values(target: ast.expr, over: ast.expr) -> ast.expr:
+    """What a loop's target has of the values: not the keys of `items()`, nor the numbers of `enumerate()`."""
+    function = over.func if isinstance(over, ast.Call) else None
+    called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    if called in ("items", "enumerate") and isinstance(target, ast.Tuple) and len(target.elts) == 2:
+        return target.elts[1]
+    return target

@@ -37,6 +37,7 @@ def with_recipes(result: FileResult, notebook: Notebook, task: Task) -> FileResu
         else:
             break
         assert first is not None
+        del wanted[_key(one)]  # once
         changes.append(_change(first))
         now = made
         left = Reader(now).said(task.codemods)

@@ -113,8 +113,8 @@ class Reader:
         elif finding.fix is not None:
             title = finding.fix.title if in_code else finding.fix.title.partition(" and call it as")[0]
             edits = [PlacedEdit(self._place(text, place(source, edit.span)), edit.text) for edit in plain]
-            code = Source(self.notebook.text) if in_code else None
-            for edit in in_code if code is not None else ():
+            code = Source(self.notebook.text if in_code else "")
+            for edit in in_code:
                 edits.append(PlacedEdit(placed_in_notebook(place(code, edit.span), self.notebook), edit.text))
             fix = PlacedFix(title, finding.fix.safety, tuple(edits))
         here = tuple(other for other in finding.related if not other.path)

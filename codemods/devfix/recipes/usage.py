@@ -56,9 +56,20 @@ class Usage:
     def used(self) -> frozenset[str]:
         return frozenset(use.name for use in self.uses)
 
-    def moves(self, name: str) -> bool:
-        """Does the script move an entry, or hand it to something that may?"""
-        return name in self.moved or EVERYTHING in self.moved
+    def moves(self, name: str, held: str = "") -> bool:
+        """Does the script move an entry, or hand it to something that may? With `held`: as far as that is in it."""
+        if name in self.moved or EVERYTHING in self.moved:
+            return True
+        parts = [last_key(one) for one in self.moved if one.startswith(f"{name}[")]
+        return any(not held or self._leads(name, part, held) for part in parts)
+
+    def _leads(self, name: str, key: str, held: str) -> bool:
+        """May what is under a key somewhere in an entry be what is held, or have it?"""
+        nodes = self.recipe.nodes
+        there = [one for one in nodes if one.startswith(f"{name}[") and one.endswith(f"[{key}]")]
+        return not there or any(
+            held == self.recipe.target(one) or held in self.recipe.references(nodes[one]) for one in there
+        )
 
     @property
     def fit(self) -> int:

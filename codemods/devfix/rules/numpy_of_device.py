@@ -15,6 +15,7 @@ from devfix.flow.events import Scope, What
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import UNKNOWN, Kind, Value, Where
 from devfix.names import Names
+from devfix.placing import about_devices
 from devfix.source import Source
 from devfix.spotting import lines_with, on_lines
 
@@ -181,7 +182,7 @@ print(host.numpy(), x.to("cpu").numpy(), np.mean(x.tolist()), np.sqrt(x[1].item(
 
     def _judge(self, known: _Known, read: _Read, lists: dict[str, Value]) -> Finding | None:
         node, flow = read.argument, known.flow
-        if isinstance(node, ast.Starred):
+        if isinstance(node, ast.Starred) or _chosen(flow.source, node):
             return None
         span = flow.source.span(node)
         value = flow.value(node)
@@ -223,6 +224,16 @@ print(host.numpy(), x.to("cpu").numpy(), np.mean(x.tolist()), np.sqrt(x[1].item(
             safety=Safety.SAFE,
             related=related,
         )
+
+
+def _chosen(source: Source, node: ast.AST) -> bool:
+    """Does a condition about devices decide whether it is read: `x.cpu().numpy() if use_gpu else x.numpy()`?"""
+    child, up = node, source.parents.get(node)
+    while up is not None and not isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        if isinstance(up, (ast.If, ast.IfExp)) and child is not up.test and about_devices(up.test):
+            return True
+        child, up = up, source.parents.get(up)
+    return False
 
 
 def _patterns(source: Source) -> Iterator[re.Pattern[str]]:

@@ -141,5 +141,15 @@ def in_view(flow: Flow, made: ast.expr) -> bool:
     if call is None:
         return False
     name = flow.source.qualified(call.func) or path_of(call.func)
-    classes = {d.name for d in flow.source.definitions if isinstance(d, ast.ClassDef)}
-    return name in classes or name.startswith(("torch.", "torchvision.models.", "torchaudio.transforms."))
+    if name.startswith(("torch.", "torchvision.models.", "torchaudio.transforms.")):
+        return True
+    classes = {d.name: d for d in flow.source.definitions if isinstance(d, ast.ClassDef)}
+    line = [classes[name]] if name in classes else []
+    for one in line:
+        for base in one.bases:
+            qualified = flow.source.qualified(base) or path_of(base)
+            if qualified in classes and classes[qualified] not in line:
+                line.append(classes[qualified])
+            elif not qualified.startswith("torch.") and qualified not in classes:
+                return False  # a base out of sight may place what it makes
+    return bool(line)

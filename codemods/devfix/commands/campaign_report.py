@@ -1,0 +1,92 @@
+"""`devfix migrate report`: a campaign as a page, as tables for other programs, and for a tracking issue."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from devfix.commands.campaign import campaign_argument, code
+
+if TYPE_CHECKING:
+    from devfix.review.html.campaign import Look
+
+
+@click.command()
+@campaign_argument
+@click.option("--html", metavar="FILE", help="A page with everything; needs devfix[html].")
+@click.option("--csv", "csv_", metavar="FILE", help="A line for each repository.")
+@click.option("--json", "json_", metavar="FILE", help="All numbers, and all repositories.")
+@click.option("--markdown", metavar="FILE", help="A summary for a tracking issue.")
+def report(campaign: str, html: str | None, csv_: str | None, json_: str | None, markdown: str | None) -> int:
+    """Report on the campaign, also while it runs. FILE may be - for the output; without any: --markdown -.
+
+    The exit code is that of `run`.
+    """
+    from devfix.migrate import campaigns, exports, summary
+
+    if html is not None:
+        _need_html()
+    if not (html or csv_ or json_ or markdown):
+        markdown = "-"
+    with campaigns.opened(campaign) as store, store.unchanging():
+        found = summary.summary(store)
+        if html is not None:
+            from devfix.review.html.campaign import render
+
+            here = os.path.dirname(os.path.abspath(html)) if html != "-" else os.getcwd()
+            _write(html, render(found, _way(campaign, here), _looker(campaign)))
+        if csv_ is not None:
+            _write(csv_, exports.as_csv(store))
+        if json_ is not None:
+            _write(json_, exports.as_json(store, found))
+        if markdown is not None:
+            _write(markdown, exports.as_markdown(store, found))
+        return code(store)
+
+
+def _need_html() -> None:
+    from devfix.review.html import MissingLibraries, need_libraries
+
+    try:
+        need_libraries()
+    except MissingLibraries as error:
+        raise click.ClickException(str(error).replace("--format html", "--html")) from error
+
+
+def _way(campaign: str, here: str) -> str:
+    """From a page to the results, as a relative address."""
+    from urllib.parse import quote
+
+    from devfix.migrate import folders
+
+    way = os.path.relpath(
+        os.path.dirname(folders.results(os.path.realpath(campaign), "x")), os.path.realpath(here)
+    )
+    return quote(way.replace(os.sep, "/"), errors="surrogateescape")
+
+
+def _looker(campaign: str) -> Look:
+    from devfix.migrate import folders
+
+    def look(id: str) -> tuple[frozenset[str], str]:
+        folder = folders.results(campaign, id)
+        names = frozenset(os.listdir(folder)) if os.path.isdir(folder) else frozenset()
+        log = folders.read(os.path.join(folder, "log.txt")) if "log.txt" in names else b""
+        return names, log[-20_000:].decode("utf-8", "replace")
+
+    return look
+
+
+def _write(path: str, data: bytes) -> None:
+    from devfix.commands.running import write_out
+    from devfix.documents import DocumentError, write_new
+
+    if path == "-":
+        write_out(data)
+        return
+    try:
+        write_new(path, data)
+    except DocumentError as error:
+        raise click.ClickException(f"{path}: {error}") from error

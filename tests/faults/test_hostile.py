@@ -1,0 +1,393 @@
+"""Repositories made to do harm: nothing is run, nothing outside is read or written, no name steers anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import time
+import xml.dom.minidom
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Ran
+from devfix import config
+from devfix.cli import main
+from devfix.discover import discover
+from devfix.documents import journal
+from devfix.documents.cache import identity, write_own
+from devfix.engine import run
+from devfix.rules.reorder_to import ReorderTo
+from test_odd_inputs import BUG, MOVED
+
+Devfix = Callable[..., Ran]
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder of the user's own, with a file that must not be read or written."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "secret.py").write_text(BUG)
+    return folder
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "hostile"
+    (folder / ".git").mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def all_of(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# --- links and what is no file -----------------------------------------------------------------------
+
+
+def test_links_that_leave_the_tree(hostile: Path, outside: Path) -> None:
+    (hostile / "file.py").symlink_to(outside / "secret.py")
+    (hostile / "folder").symlink_to(outside, target_is_directory=True)
+    (hostile / "up.py").symlink_to("../home/secret.py")
+    (hostile / "round").symlink_to(".")
+    (hostile / "itself.py").symlink_to("itself.py")
+    (hostile / "gone.py").symlink_to("nothing")
+    before = all_of(outside)
+    assert discover(["."]).files == ()
+    assert main(["apply", "."]) == 0
+    assert all_of(outside) == before
+
+
+def test_an_import_over_a_link_reads_nothing_outside(hostile: Path, outside: Path) -> None:
+    """A file sees what it imports; a link in its project does not lead it out of that."""
+    (outside / "net.py").write_text("import torch\nclass Net(torch.nn.Module):\n    secret = 1\n")
+    (hostile / "net.py").symlink_to(outside / "net.py")
+    (hostile / "package").symlink_to(outside, target_is_directory=True)
+    opened = _opened_by(hostile, "import net\nfrom package.net import Net\n" + BUG)
+    assert not any(str(outside) in path for path in opened)
+
+
+def _opened_by(hostile: Path, text: str) -> set[str]:
+    """Every path that a check opens, by real path."""
+    (hostile / "main.py").write_text(text)
+    opened: set[str] = set()
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        if active and event == "open" and isinstance(arguments[0], str):
+            opened.add(os.path.realpath(arguments[0]))
+
+    active = True
+    sys.addaudithook(hook)
+    try:
+        main(["check", "-q", "main.py"])
+    finally:
+        active = False
+    assert str(hostile / "main.py") in opened
+    return opened
+
+
+def test_fifos_sockets_and_devices_do_not_hang(hostile: Path) -> None:
+    names = ["fifo.py", "fifo.ipynb", "fifo.yaml", ".gitignore", "pyproject.toml"]
+    for name in names:
+        os.mkfifo(hostile / name)
+    os.mkfifo(hostile / "module.py")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket.py")
+        (hostile / "zero.py").symlink_to("/dev/zero")
+        if os.geteuid() == 0:
+            os.mknod(hostile / "device.py", stat.S_IFCHR | 0o600, os.makedev(1, 5))
+        (hostile / "main.py").write_text("from module import x\n" + BUG)
+        start = time.monotonic()
+        assert main(["check", "-q", "."]) == 1
+        for name in ("fifo.py", "socket.py", "zero.py"):
+            assert main(["check", "-q", name]) == 2
+        assert main(["apply", "-q", "."]) == 1
+        assert time.monotonic() - start < 60
+    assert discover(["."]).files == ("main.py",)
+
+
+def test_a_cache_that_is_a_link(hostile: Path, outside: Path) -> None:
+    """Neither the folder, nor a journal or a file in it, is followed to somewhere else."""
+    (hostile / "main.py").write_text(BUG)
+    (hostile / ".devfix_cache").symlink_to(outside, target_is_directory=True)
+    before = all_of(outside)
+    assert main(["apply", "-q", "."]) == 2
+    assert (hostile / "main.py").read_text() == MOVED
+    assert main(["undo"]) == 0
+    assert all_of(outside) == before
+    cache = hostile / ".devfix_cache"
+    cache.unlink()
+    cache.mkdir()
+    (cache / "interactive.json").symlink_to(outside / "secret.py")
+    write_own(str(cache), "interactive.json", b"{}")
+    assert (cache / "interactive.json").read_bytes() == b"{}" and all_of(outside) == before
+
+
+# --- settings ----------------------------------------------------------------------------------------
+
+
+def test_settings_name_no_folder_outside(hostile: Path, outside: Path) -> None:
+    (hostile / "main.py").write_text("from secret import x\n" + BUG)
+    (hostile / "link").symlink_to(outside, target_is_directory=True)
+    for root in ("/", "..", str(outside), "link", "sub/../.."):
+        (hostile / "pyproject.toml").write_text(f'[tool.devfix]\nproject-root = "{root}"\n')
+        with pytest.raises(config.ConfigError, match="leads out of the repository"):
+            config.load(str(hostile))
+    (hostile / "pyproject.toml").write_text('[tool.devfix]\nproject-root = "."\n')
+    assert config.load(str(hostile)).project_root
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plugins = ['evil']", "codemods = ['../evil']", "options.reorder-to.__class__ = 1", "jobs = -1",
+        "options.assert-device.check = [[[]]]", "base = '/'", "file = '/etc/passwd'", "jobs = 1e400",
+        "a." * 2000 + "b = 1", "x = " + "[" * 5000, "include = ['[z-a]', '***/', '!', '[[:x:]']",
+    ],
+)  # fmt: skip
+def test_settings_cannot_name_code_or_crash(
+    text: str, hostile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (hostile / "evil.py").write_text("open('ran', 'w')\n")
+    (hostile / "pyproject.toml").write_text(f"[tool.devfix]\n{text}\n")
+    assert main(["check", "-q", "."]) in (0, 2)
+    assert "own bug" not in capsys.readouterr().err
+    assert not (hostile / "ran").exists()
+
+
+def test_patterns_that_take_for_ever(hostile: Path) -> None:
+    (hostile / ".gitignore").write_text("*a" * 12 + "*b\n" + "**/" * 12 + "x\n")
+    (hostile / ("a" * 60 + ".py")).write_text("x = 1\n")
+    start = time.monotonic()
+    assert len(discover(["."]).files) == 1
+    assert time.monotonic() - start < 60
+
+
+# --- nothing is run ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command", [[sys.executable, "-m", "devfix"], [str(Path(sys.executable).with_name("devfix"))]]
+)
+def test_nothing_of_the_repository_is_run(command: list[str], hostile: Path) -> None:
+    """Neither modules with the names of devfix's own ones, nor hooks of Python, git or the encodings.
+
+    (With `python -m devfix` Python itself looks for a `devfix.py` in the working directory first.)
+    """
+    trap = "import os\nopen(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'ran'), 'w').close()\n"
+    for name in (
+        "click", "libcst", "yaml", "torch", "tomllib", "ast", "json", "sitecustomize", "usercustomize", "pebble",
+        "conftest", "setup", "encodings_evil", "readline", "fcntl", "resource", "tempfile",
+    ):  # fmt: skip
+        (hostile / f"{name}.py").write_text(trap)
+    (hostile / "main.py").write_text("import click, yaml, torch\n" + BUG)
+    (hostile / "coded.py").write_text("# coding: encodings_evil\n" + BUG)
+    (hostile / "train.yaml").write_text(
+        "a: !!python/object/apply:os.system ['touch ran']\nmodules: !new:os.system ['touch ran']\n"
+    )
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    hook = hostile / ".git" / "hooks" / "pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\ntouch ran\n")
+    hook.chmod(0o755)
+    with open(hostile / ".git" / "config", "a") as file:
+        file.write(
+            '[core]\n\tfsmonitor = "touch ran"\n\tpager = touch ran\n[diff]\n\texternal = "touch ran"\n'
+        )
+    environment = {**os.environ, "PYTHONPATH": "", "GIT_CONFIG_NOSYSTEM": "1"}
+    for arguments in (
+        ["check", "."], ["check", "--jobs", "2", "."], ["diff", "--format", "mbox", "."], ["apply", "."],
+        ["check", "--diff-only", "HEAD", "."], ["undo"],
+    ):  # fmt: skip
+        subprocess.run([*command, *arguments], env=environment, capture_output=True, timeout=120)
+    assert not (hostile / "ran").exists()
+    assert not list(hostile.glob("__pycache__"))
+
+
+# --- names -------------------------------------------------------------------------------------------
+
+NAMES = (
+    "\x1b[31m.py", "a\nb.py", "a\r\n::error::x.py", "::set-output name=a::b.py", "tab\tb.py", "%0A.py", '"quoted".py',
+    "<script>alert(1)</script>.py", "&amp;.py", "]]>.py", "-o.py", "--help.py", "a:1:2.py", "é大\u202e.py", "\u2028.py",
+    "'; touch ran; '.py", "$(touch ran).py", "a b.py", "\\.py", "{}.py", "%s%n.py", "#.py", "diff --git a b.py",
+)  # fmt: skip
+
+
+@pytest.fixture
+def named(hostile: Path) -> Path:
+    for name in NAMES:
+        for path, text in ((hostile / name, BUG), (hostile / f"bad {name}", f"{BUG}(")):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+    (hostile / os.fsdecode(b"\xff.py")).write_text(BUG)
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    return hostile
+
+
+FORMATS = (
+    ["check"], ["check", "--format", "concise"], ["check", "--format", "json"], ["check", "--format", "sarif"],
+    ["check", "--format", "github"], ["check", "--format", "gitlab"], ["check", "--format", "junit"],
+    ["check", "--statistics"], ["diff"], ["diff", "--explain"], ["diff", "--format", "mbox"],
+    ["diff", "--format", "mbox", "--by", "file"], ["diff", "--format", "html"], ["check", "-v"],
+    ["apply"], ["undo"],
+)  # fmt: skip
+
+
+def test_names_are_neutralised_in_every_output(named: Path, devfix_itself: Devfix) -> None:
+    """No output has a raw control character, or a line, a command, an element or a header that a name made."""
+    count = len(list(named.rglob("*.py")))
+    for arguments in FORMATS:
+        paths = [] if arguments == ["undo"] else ["."]
+        done = devfix_itself(*arguments, *paths)
+        assert done.code in (1, 2), (arguments, done.err)
+        assert not set(map(ord, "\x1b\r\x07\x00")) & set(done.out), arguments
+        assert not set("\x1b\r\x07\u2028\u202e") & set(done.err), arguments
+        text = done.out.decode("utf-8", "surrogateescape")
+        if "json" in arguments:
+            found = json.loads(text)
+            assert len({finding["path"] for finding in found["findings"]}) == len(NAMES) + 1
+        elif "sarif" in arguments or "gitlab" in arguments:
+            json.loads(text)
+        elif "junit" in arguments:
+            xml.dom.minidom.parseString(text)
+        elif "github" in arguments:
+            lines = text.rstrip("\n").split("\n")
+            assert len(lines) == count
+            assert all(line.startswith(("::warning file=", "::error file=")) for line in lines)
+        elif "html" in arguments:
+            assert "<script>alert(1)" not in text and "</script>.py" not in text
+        elif arguments == ["diff"]:
+            _applies(named, done.out)
+        elif "mbox" in arguments:
+            heads = [line for line in text.splitlines() if line.startswith(("From ", "Subject: "))]
+            assert all("touch ran" not in line or line.startswith("Subject:") for line in heads)
+            assert not any(line.startswith(("::", "b.py")) for line in text.splitlines())
+    assert not (named / "ran").exists()
+
+
+def _applies(folder: Path, patch: bytes) -> None:
+    done = subprocess.run(
+        ["git", "apply", "--numstat", "-z", "-"], input=patch, capture_output=True, cwd=folder
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(b"\0") == len(NAMES) + 1
+
+
+@pytest.fixture
+def devfix_itself(hostile: Path) -> Devfix:
+    def run(*arguments: str) -> Ran:
+        done = subprocess.run(
+            [sys.executable, "-m", "devfix", *arguments], capture_output=True, cwd=hostile, timeout=120
+        )
+        return Ran(done.returncode, done.stdout, done.stderr.decode("utf-8", "surrogateescape"))
+
+    return run
+
+
+# --- caches ------------------------------------------------------------------------------------------
+
+
+def poisoned(hostile: Path, home: object) -> None:
+    """A journal as a repository may bring it: it says that `main.py` was evil before."""
+    evil = b"print('evil')\n"
+    now = (hostile / "main.py").read_bytes()
+    folder = hostile / ".devfix_cache" / "journal" / "29991231-235959-999"
+    folder.mkdir(parents=True)
+    digest, after = (journal.digest_of(data) for data in (evil, now))
+    (folder / digest).write_bytes(evil)
+    entry = {"path": str(hostile / "main.py"), "before": digest, "after": after, "unit": 0}
+    other = {**entry, "path": str(hostile / "other.py"), "after": digest, "before": after}
+    manifest = {"version": 2, "home": home, "files": [entry, other]}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / "running").touch()
+
+
+@pytest.mark.parametrize("home", ["", "2", None, 1, [], {}])
+def test_a_journal_that_came_with_the_repository(home: object, hostile: Path) -> None:
+    """Nobody can know the number that the cache folder gets here: such a journal is not read."""
+    (hostile / "main.py").write_text(BUG)
+    (hostile / "other.py").write_text("print('evil')\n")
+    poisoned(hostile, home)
+    assert main(["undo"]) == 0
+    assert main(["check", "-q", "."]) == 1
+    assert (hostile / "main.py").read_text() == BUG
+    assert main(["apply", "-q", "."]) == 1
+    assert (hostile / "main.py").read_text() == MOVED
+    assert main(["undo"]) == 1  # one's own still is
+    assert (hostile / "main.py").read_text() == BUG
+
+
+def test_the_poison_would_work(hostile: Path) -> None:
+    """With the right number it is a journal like any other, so the test above tests something."""
+    (hostile / "main.py").write_text(BUG)
+    (hostile / "other.py").write_text("print('evil')\n")
+    (hostile / ".devfix_cache").mkdir()
+    poisoned(hostile, identity(str(hostile / ".devfix_cache")))
+    (hostile / "other.py").unlink()
+    assert main(["undo"]) == 2
+
+
+def test_decisions_that_came_with_the_repository(hostile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interactive review does not take somebody else's word that its fixes were accepted."""
+    from devfix.commands.review import Review
+    from devfix.selection import fingerprints
+    from devfix.work import Task
+
+    (hostile / "main.py").write_text(BUG)
+    report = run(discover(["."]), [ReorderTo()], jobs=1)
+    names = [name for _, _, name in fingerprints(report)]
+    cache = hostile / ".devfix_cache"
+    cache.mkdir()
+    review = Review(report, Task((ReorderTo(),)), str(cache), False, lambda path: True)
+    yes = dict.fromkeys(names, "y")
+    for found in (yes, {"home": "1", "decided": yes}, {"decided": yes}, [], 3):
+        (cache / "interactive.json").write_text(json.dumps(found))
+        assert review._remembered(set(names)) == {}
+    (cache / "interactive.json").write_text(json.dumps({"home": identity(str(cache)), "decided": yes}))
+    assert review._remembered(set(names)) == yes
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "{", "3", '{"devfix-baseline": 1, "findings": 3}', "\0", "nan"]
+)
+def test_baselines_and_decisions_that_are_none(
+    text: str, hostile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (hostile / "main.py").write_text(BUG)
+    (hostile / "given.json").write_text(text)
+    assert main(["check", "--baseline", "given.json", "."]) == 2
+    assert main(["apply", "--decisions", "given.json", "."]) == 2
+    err = capsys.readouterr().err
+    assert "own bug" not in err and len(err.splitlines()) == 2
+    assert (hostile / "main.py").read_text() == BUG
+
+
+def test_a_baseline_only_leaves_out(hostile: Path) -> None:
+    """At worst a hostile baseline hides findings, which the summary counts; it changes nothing."""
+    (hostile / "main.py").write_text(BUG)
+    assert main(["check", "-q", "--write-baseline", "base.json", "."]) == 0
+    before = all_of(hostile)
+    assert main(["check", "--baseline", "base.json", "."]) == 0
+    assert all_of(hostile) == before
+
+
+def test_a_library_behind_a_link_is_not_read(hostile: Path, outside: Path) -> None:
+    from devfix.recipes.files import installed
+
+    (outside / "speechbrain").mkdir()
+    (outside / "speechbrain" / "core.py").write_text("secret = 1\n")
+    packages = hostile / ".venv" / "lib" / "python3.11" / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "speechbrain").symlink_to(outside / "speechbrain")
+    assert not installed(str(hostile)).startswith(str(hostile))
+    (packages / "speechbrain").unlink()
+    shutil.copytree(outside / "speechbrain", packages / "speechbrain")
+    if not os.environ.get("VIRTUAL_ENV"):
+        assert "hostile" in installed(str(hostile)) or installed(str(hostile))

@@ -1,0 +1,262 @@
+"""A campaign on a dask cluster of real processes, while its workers and its driver are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from devfix.cli import main
+from devfix.migrate import cluster as clusters
+from devfix.migrate import onworker
+from devfix.migrate.model import Job, Settings, Source
+from killing import DEVFIX, devfix, ends, final, run_and_kill
+from making import ENVIRONMENT, FIXABLE, KINDS, Made, manifest, many, repository
+
+pytest.importorskip("distributed")
+pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
+
+DASK = (sys.executable, "-m", "dask")
+# It kills the dask worker: the parent of the process that has started the shell.
+POISON = "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat)"
+
+
+@dataclass
+class Cluster:
+    """A scheduler and workers, each with the nanny that `dask worker` starts by default."""
+
+    address: str
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def workers(self) -> list[int]:
+        """The processes that run tasks now."""
+        return spawned({process.pid for process in self.processes[1:]})
+
+    def kill_one(self, chance: random.Random) -> bool:
+        workers = sorted(self.workers())
+        if not workers:
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(chance.choice(workers), signal.SIGKILL)
+        return True
+
+
+def spawned(parents: set[int]) -> list[int]:
+    """The processes that these have started to work."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError, IndexError):
+            parent = int(Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[1])
+            if parent in parents and b"spawn_main" in Path(f"/proc/{name}/cmdline").read_bytes():
+                found.append(int(name))
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    environment = {
+        **ENVIRONMENT,
+        "OMP_NUM_THREADS": "1",
+        # A worker that dies is the driver's affair at once; by default dask tries three more.
+        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
+    }
+    file = folder / "scheduler.json"
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: str) -> None:
+        with open(folder / f"{len(processes)}.log", "wb") as log:
+            processes.append(
+                subprocess.Popen([*DASK, *arguments], env=environment, stdout=log, stderr=log, cwd=folder)
+            )
+
+    start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file))
+    try:
+        for _ in range(3):
+            start("worker", "--scheduler-file", str(file), "--nthreads", "1", "--host", "127.0.0.1",
+                  "--no-dashboard", "--local-directory", str(folder))  # fmt: skip
+        deadline = time.monotonic() + 60
+        while not file.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        yield Cluster(json.loads(file.read_text())["address"], processes)
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+        for process in processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def made_campaign(folder: Path, repos: Path) -> Path:
+    """All campaigns are called the same, since their name stands in the commits."""
+    folder.mkdir()
+    said = devfix("migrate", "init", "camp", "--repos", str(repos), "--max-file-size", "1",
+                  "--author", "A B <a@example.org>", cwd=folder)  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    return folder / "camp"
+
+
+def events(campaign: Path) -> int:
+    with sqlite3.connect(f"file:{campaign / 'campaign.db'}?mode=ro", uri=True, timeout=30) as database:
+        (count,) = database.execute("SELECT count(*) FROM event").fetchone()
+    return int(count)
+
+
+@dataclass
+class Kills:
+    drivers: int = 0
+    workers: int = 0
+
+
+def disturbed(campaign: Path, cluster: Cluster, kills: int, chance: random.Random) -> Kills:
+    """Run to the end, with that many SIGKILLs on the way, of workers and of the driver."""
+    done = Kills()
+    while True:
+        driver = subprocess.Popen(
+            [*DEVFIX, "migrate", "resume", str(campaign), "--cluster", cluster.address],
+            env=ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        began = events(campaign)
+        while driver.poll() is None and done.drivers + done.workers < kills:
+            if events(campaign) == began:  # it is only starting
+                time.sleep(0.05)
+                continue
+            time.sleep(chance.uniform(0.0, 0.7))
+            if chance.random() < 0.35:
+                driver.kill()
+                done.drivers += 1
+                break
+            done.workers += cluster.kill_one(chance)
+        said, _ = driver.communicate(timeout=600)
+        assert driver.returncode in (-signal.SIGKILL, 2), said  # some repositories fail, as they must
+        if driver.returncode > 0:
+            assert "Traceback" not in said and "says more" in said, said
+            return done
+
+
+def check_disturbed(top: Path, cluster: Cluster, count: int, kills: int, seed: int) -> Kills:
+    made = many(top, count)
+    poison = repository(top / "poison", {"train.py": FIXABLE % 3})
+    tables = [*(f"url = '{one.path}'" for one in made), f"url = '{poison}'\nverify = '''{POISON}'''"]
+    (top / "all.toml").write_text("".join(f"[[repository]]\n{table}\n" for table in tables))
+    alone = made_campaign(top / "one", top / "repos")
+    campaign = made_campaign(top / "two", top / "all.toml")
+    before = manifest(top / "repos")
+    assert devfix("migrate", "run", str(alone), "--jobs", "2", "-q", cwd=top).returncode == 2
+
+    done = disturbed(campaign, cluster, kills, random.Random(seed))
+    found = final(campaign)
+    poisoned = found.pop(next(name for name in found if name.endswith("poison")))
+    assert found == final(alone)
+    assert {Path(name).name: row["state"] for name, row in found.items()} == states(made)
+    assert poisoned["state"] == "failed" and poisoned["stage"] == "analyse"
+    assert poisoned["reason"] == "the worker that worked on it died, 5 times"
+    assert len(ends(campaign)) == count + 1 and set(ends(campaign).values()) == {1}
+    assert manifest(top / "repos") == before
+    deadline = time.monotonic() + 10  # nothing of it is left on the workers
+    while (left := spawned(set(cluster.workers()))) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == []
+    return done
+
+
+def states(made: list[Made]) -> dict[str, str]:
+    return {one.path.name: one.state for one in made}
+
+
+def test_killed_it_ends_as_an_undisturbed_run_on_one_machine(tmp_path: Path, cluster: Cluster) -> None:
+    check_disturbed(tmp_path, cluster, len(KINDS), kills=3, seed=int(time.time()))
+
+
+@pytest.mark.slow
+def test_killed_at_fifty_moments(tmp_path: Path, cluster: Cluster) -> None:
+    seed, start = int(time.time()), time.monotonic()
+    kills = check_disturbed(tmp_path, cluster, 200, kills=50, seed=seed)
+    print(f"\nseed {seed}: {kills}, {time.monotonic() - start:.0f} s")
+    assert kills.drivers + kills.workers == 50
+
+
+@pytest.mark.slow
+def test_a_cluster_of_its_own(tmp_path: Path) -> None:
+    made = many(tmp_path, len(KINDS))
+    alone, campaign = (made_campaign(tmp_path / name, tmp_path / "repos") for name in ("one", "two"))
+    assert devfix("migrate", "run", str(alone), "--jobs", "2", "-q", cwd=tmp_path).returncode == 2
+    run_and_kill(campaign, 4, int(time.time()), "--cluster", "local:3")
+    assert final(campaign) == final(alone) and set(ends(campaign).values()) == {1}
+    assert {Path(name).name: row["state"] for name, row in final(campaign).items()} == states(made)
+    assert not list((campaign / "work").iterdir())
+
+
+# --- errors ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def campaign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    repository(tmp_path / "repos" / "a", {"train.py": FIXABLE % 3})
+    campaign = tmp_path / "camp"
+    assert main(["migrate", "init", str(campaign), "--repos", str(tmp_path / "repos")]) == 0
+    capsys.readouterr()
+    return str(campaign)
+
+
+def test_without_the_extra(
+    campaign: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert main(["migrate", "run", campaign, "--cluster", "local:2"]) == 2
+    assert "not installed: pip install 'devfix[cluster]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1", "local:0", "127.0.0.1:8786", "ftp://a:1", "local"])
+def test_no_address(campaign: str, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["migrate", "run", campaign, "--cluster", address]) == 2
+    assert f"tls://HOST:PORT or local:N, not {address!r}" in capsys.readouterr().err
+
+
+def test_nobody_there(
+    campaign: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(clusters, "_CONNECT", 0.3)
+    assert main(["migrate", "run", campaign, "--cluster", "tcp://127.0.0.1:9"]) == 2
+    assert "no dask scheduler answers at tcp://127.0.0.1:9" in capsys.readouterr().err
+
+
+def test_other_versions(
+    campaign: str, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours = replace(onworker.versions(), libcst="0.0.1")
+    monkeypatch.setattr(clusters, "_versions", lambda: ours)
+    assert main(["migrate", "run", campaign, "--cluster", cluster.address]) == 2
+    said = capsys.readouterr().err
+    assert (
+        "has libcst " in said
+        and "the driver 0.0.1" in said
+        and "install the same versions everywhere" in said
+    )
+
+
+def test_what_a_worker_must_have(tmp_path: Path) -> None:
+    job = Job("a", "a", Source(str(tmp_path)), Settings("camp", "b"))
+    assert clusters._needs(job) == (str(tmp_path),)
+    assert clusters._needs(replace(job, source=Source(tmp_path.as_uri()))) == (str(tmp_path),)
+    assert clusters._needs(replace(job, source=Source("https://example.org/a"))) == ()
+    order = onworker.Order("t", job, onworker.versions(), (str(tmp_path),))
+    assert onworker._wrong(order) == ""
+    assert "there is no /nowhere" in onworker._wrong(replace(order, needs=("/nowhere",)))
+    late = replace(order, versions=replace(order.versions, devfix="9"))
+    assert f"has devfix {order.versions.devfix}, the driver 9" in onworker._wrong(late)
