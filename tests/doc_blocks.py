@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-_FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,})(?P<language>[\w+-]*)(?P<rest>.*)$")
+_FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,})(?P<language>[\w+-]*)(?P<rest>[^`]*)$")
 _MARK = re.compile(r"^ *<!-- (not run|exit|setup): (.+?) -->$")
 _TITLE = re.compile(r'title="([^"]+)"')
 

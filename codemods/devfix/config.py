@@ -9,6 +9,7 @@ exclude = ["third_party/"]
 unsafe = true
 jobs = 4
 project-root = "."                 # whose files see each other, relative to this file
+cache = false                      # keep no results for the next run
 
 [tool.devfix.options.assert-device]
 check = "all"
@@ -62,11 +63,11 @@ class Config:
     jobs: int = 0  # 0: one per core
     project: bool = True  # does a file see those that it imports?
     project_root: str = ""  # empty: found for each file
-    cache: bool = True  # are results kept, and those of earlier runs used?
     options: tuple[Option, ...] = ()
     base: str = ""  # folder that `include` and `exclude` are relative to
     file: str = ""  # where the settings come from, if from a file
     own_codemods: tuple[str, ...] = ()  # code to load; never from a repository's settings
+    cache: bool = True  # are results kept, and those of earlier runs used?
 
 
 def user_file() -> str:

@@ -9,6 +9,8 @@ A *need* is a key and the state that was found there:
 - `=PATH`: the SHA-256 of a file's bytes, or `LARGE` (too large to be of interest), or `UNREAD`, or `GONE`;
 - `?PATH`: "file", "folder" or "" for neither;
 - `^FOLDER`: the root of the project that its files belong to;
+- `%FOLDER`: the names in a folder, and which of them are folders;
+- `+ROOT`: where the library is installed that recipes are made for;
 - `*ROOT`: of all Python files of a project, for what depends on who imports something.
 
 Too many needs cost a second analysis at worst, a missing one a wrong result: in doubt, note it.
@@ -102,6 +104,23 @@ def note_read(path: str, data: bytes | None) -> None:
     if _open:
         path = os.path.abspath(path)
         _open[-1].note(f"={path}", unreadable(path) if data is None else digest(data))
+
+
+def note_listing(folder: str) -> None:
+    if _open:
+        _open[-1].note(f"%{folder}", listing(folder))
+
+
+def listing(folder: str) -> str:
+    """The state of the names in a folder."""
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(
+                f"{one.name}/" if one.is_dir(follow_symlinks=False) else one.name for one in entries
+            )
+    except (OSError, ValueError):
+        return UNREAD
+    return digest("\0".join(names).encode("utf-8", "surrogateescape"))
 
 
 def unreadable(path: str) -> str:

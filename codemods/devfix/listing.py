@@ -44,6 +44,13 @@ def kind_of(path: str) -> str:
     return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else ""
 
 
+def noted_kind(path: str) -> str:
+    """The same, for something that is kept."""
+    kind = kind_of(path)
+    depends.note(f"?{path}", kind)
+    return kind
+
+
 def kind_inside(path: str, inside: str) -> str:
     """The same; a link to a file that is not below `inside` (which ends with a separator) is neither."""
     kind = kind_of(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,22 @@ _PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING
 
 
 def on_config(config: Any) -> Any:
-    """Leave out of the navigation what is not there; put the codemods in."""
+    """Leave out of the navigation what is not there; put the codemods in, and what is not named."""
     there = {path.relative_to(HERE.parent).as_posix() for path in HERE.parent.rglob("*.md")} | set(pages.ALL)
     config.nav = list(_existing(config.nav, there))
+    more = sorted(there - set(_named(config.nav)))
+    if more:
+        config.nav.append({"More": more})
     return config
+
+
+def _named(nav: list[Any]) -> Iterator[str]:
+    for entry in nav:
+        if isinstance(entry, dict):
+            for inside in entry.values():
+                yield from _named(inside)
+        else:
+            yield entry
 
 
 def _existing(nav: list[Any], there: set[str]) -> list[Any]:
@@ -64,7 +77,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         kind = "tree" if (ROOT / path).is_dir() else "blob"
         if not (ROOT / path).exists():
             return found[0]  # MkDocs will say that it leads nowhere
-        return f"{config.repo_url.rstrip('/')}/{kind}/main/{path.rstrip('/')}{anchor}"
+        return f"{config.extra['repository']}/{kind}/main/{path.rstrip('/')}{anchor}"
 
     filled = _PART.sub(
         lambda found: pages.PARTS[found[1]]() if found[1] in pages.PARTS else found[0], markdown

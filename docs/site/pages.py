@@ -28,7 +28,7 @@ SOURCE = "https://github.com/devfix/devfix/blob/main/"
 RESULTS = ROOT / "benchmarks" / "real_bugs" / "results" / "devfix.json"
 SAID = Path(__file__).resolve().parent / "torch_says.json"
 _SHOWN = 4  # examples of each sort that are open; the others are folded
-_HEADING = re.compile(r"(?m)^## (.*)$")
+_LINK = re.compile(r"(?<=\()(https?://[^\s()]+)(?=\))")
 
 
 # --- codemods -------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ def _codemod(kind: type[Codemod]) -> Iterator[str]:
     yield from (f"# {kind.id}", "", first, "")
     default = "on by default" if kind.default else "off by default: `--codemod " + kind.id + "` turns it on"
     yield f"It is {default}. Its fixes are {', '.join(safeties(kind))}. [Source]({SOURCE}{path})"
-    yield from ("", _HEADING.sub(r"## \1", rest.strip()), "")
+    yield from ("", _LINK.sub(r"<\1>", rest.strip()), "")
     options = option_types(kind)
     if options:
         yield from ("## Settings", "", "| setting | default | values |", "|---|---|---|")
@@ -193,11 +193,10 @@ def real_bugs_table() -> str:
 
 
 def speed() -> str:
-    """What `benchmarks/speed.py` printed, as it is kept in the repository."""
-    path = ROOT / "benchmarks" / "results" / "speed.txt"
-    if not path.exists():
-        return "No measurement is kept in the repository."
-    return f"```text\n{path.read_text(encoding='utf-8').rstrip()}\n```"
+    """Where the measurements of speed are, if they are kept."""
+    if (ROOT / "docs" / "performance.md").exists():
+        return "What was measured, and how, is in [performance](performance.md)."
+    return "No measurement is kept in the repository."
 
 
 PARTS: dict[str, Callable[[], str]] = {"real-bugs": real_bugs_table, "speed": speed}

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 import xml.dom.minidom
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,8 +23,6 @@ from devfix.documents.cache import identity, write_own
 from devfix.engine import run
 from devfix.rules.reorder_to import ReorderTo
 from test_odd_inputs import BUG, MOVED
-
-Devfix = Callable[..., Ran]
 
 
 @pytest.fixture
@@ -147,7 +144,8 @@ def test_settings_name_no_folder_outside(hostile: Path, outside: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "plugins = ['evil']", "codemods = ['../evil']", "options.reorder-to.__class__ = 1", "jobs = -1",
+        "plugins = ['evil']", "own-codemods = ['evil.py']", "codemods = ['evil.py']", "codemods = ['../evil']",
+        "options.reorder-to.__class__ = 1", "jobs = -1",
         "options.assert-device.check = [[[]]]", "base = '/'", "file = '/etc/passwd'", "jobs = 1e400",
         "a." * 2000 + "b = 1", "x = " + "[" * 5000, "include = ['[z-a]', '***/', '!', '[[:x:]']",
     ],
@@ -163,10 +161,13 @@ def test_settings_cannot_name_code_or_crash(
 
 
 def test_patterns_that_take_for_ever(hostile: Path) -> None:
-    (hostile / ".gitignore").write_text("*a" * 12 + "*b\n" + "**/" * 12 + "x\n")
+    (hostile / ".gitignore").write_text("*a" * 12 + "*b\n" + "**/" * 12 + "x\n" + "**/a/" * 12 + "b\n")
     (hostile / ("a" * 60 + ".py")).write_text("x = 1\n")
+    deep = hostile / "/".join("a" * 40)
+    deep.mkdir(parents=True)
+    (deep / "c.py").write_text("x = 1\n")
     start = time.monotonic()
-    assert len(discover(["."]).files) == 1
+    assert len(discover(["."]).files) == 2
     assert time.monotonic() - start < 60
 
 
@@ -214,7 +215,9 @@ def test_nothing_of_the_repository_is_run(command: list[str], hostile: Path) -> 
 # --- names -------------------------------------------------------------------------------------------
 
 NAMES = (
-    "\x1b[31m.py", "a\nb.py", "a\r\n::error::x.py", "::set-output name=a::b.py", "tab\tb.py", "%0A.py", '"quoted".py',
+    "\x1b[31m.py", "\x1b]0;owned\x07.py", "\x9b2J.py", "a\nb.py", "a\r\n::error::x.py",
+    "::set-output name=a::b.py", " ::error::b.py",
+    "tab\tb.py", "%0A.py", '"quoted".py',
     "<script>alert(1)</script>.py", "&amp;.py", "]]>.py", "-o.py", "--help.py", "a:1:2.py", "é大\u202e.py", "\u2028.py",
     "'; touch ran; '.py", "$(touch ran).py", "a b.py", "\\.py", "{}.py", "%s%n.py", "#.py", "diff --git a b.py",
 )  # fmt: skip
@@ -240,16 +243,22 @@ FORMATS = (
 )  # fmt: skip
 
 
-def test_names_are_neutralised_in_every_output(named: Path, devfix_itself: Devfix) -> None:
+def test_names_are_neutralised_in_every_output(
+    named: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     """No output has a raw control character, or a line, a command, an element or a header that a name made."""
     count = len(list(named.rglob("*.py")))
     for arguments in FORMATS:
         paths = [] if arguments == ["undo"] else ["."]
-        done = devfix_itself(*arguments, *paths)
+        code = main([*arguments, *paths])
+        out, err = capfdbinary.readouterr()
+        done = Ran(code, out, err.decode("utf-8", "surrogateescape"))
         assert done.code in (1, 2), (arguments, done.err)
         assert not set(map(ord, "\x1b\r\x07\x00")) & set(done.out), arguments
         assert not set("\x1b\r\x07\u2028\u202e") & set(done.err), arguments
         text = done.out.decode("utf-8", "surrogateescape")
+        if "github" not in arguments:
+            assert not any(line.lstrip().startswith("::") for line in text.split("\n")), arguments
         if "json" in arguments:
             found = json.loads(text)
             assert len({finding["path"] for finding in found["findings"]}) == len(NAMES) + 1
@@ -268,7 +277,7 @@ def test_names_are_neutralised_in_every_output(named: Path, devfix_itself: Devfi
         elif "mbox" in arguments:
             heads = [line for line in text.splitlines() if line.startswith(("From ", "Subject: "))]
             assert all("touch ran" not in line or line.startswith("Subject:") for line in heads)
-            assert not any(line.startswith(("::", "b.py")) for line in text.splitlines())
+            assert not any(line.startswith("b.py") for line in text.split("\n"))
     assert not (named / "ran").exists()
 
 
@@ -278,17 +287,6 @@ def _applies(folder: Path, patch: bytes) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(b"\0") == len(NAMES) + 1
-
-
-@pytest.fixture
-def devfix_itself(hostile: Path) -> Devfix:
-    def run(*arguments: str) -> Ran:
-        done = subprocess.run(
-            [sys.executable, "-m", "devfix", *arguments], capture_output=True, cwd=hostile, timeout=120
-        )
-        return Ran(done.returncode, done.stdout, done.stderr.decode("utf-8", "surrogateescape"))
-
-    return run
 
 
 # --- caches ------------------------------------------------------------------------------------------
@@ -391,3 +389,45 @@ def test_a_library_behind_a_link_is_not_read(hostile: Path, outside: Path) -> No
     shutil.copytree(outside / "speechbrain", packages / "speechbrain")
     if not os.environ.get("VIRTUAL_ENV"):
         assert "hostile" in installed(str(hostile)) or installed(str(hostile))
+
+
+def test_poisoned_results(
+    hostile: Path, outside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kept results that are damaged, forged or no files: what is said is the same as without them."""
+    import hashlib
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(outside / "cache"))
+    (hostile / "main.py").write_text(BUG)
+    (hostile / "other.py").write_text("x = 1\n")
+    assert main(["check", "."]) == 1
+    said = capsys.readouterr()
+    entries = [path for path in (outside / "cache").rglob("*") if path.is_file() and len(path.name) > 20]
+    assert entries, "nothing is kept, so this tests nothing"
+    bodies = [b"[" * 100_000, b"null", b"[[], {}]", b'[[["=/etc/passwd", "x"]], {"main.py": [[0], null]}]', b"\xff",
+              b'[[], {"main.py": [[], null]}]', b'[[], {"main.py": [[99], [[["x"]], "", []]]}]']  # fmt: skip
+    poisons = [hashlib.sha256(body).hexdigest().encode() + b"\n" + body for body in bodies]
+    for poison in (*poisons, b"", b"\0" * 200, "fifo", "link", "folder"):
+        for path in entries:
+            if path.is_dir() and not path.is_symlink():
+                path.rmdir()
+            path.unlink(missing_ok=True)
+            if isinstance(poison, bytes):
+                path.write_bytes(poison)
+            elif poison == "fifo":
+                os.mkfifo(path)
+            elif poison == "link":
+                path.symlink_to(outside / "secret.py")
+            else:
+                path.mkdir()
+        assert main(["check", "."]) == 1
+        assert capsys.readouterr() == said, poison
+    assert (outside / "secret.py").read_text() == BUG
+
+
+def test_results_are_not_kept_in_the_repository(hostile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repository that is the user's home, or that an environment file points to, is nobody's own cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(hostile / "cache"))
+    (hostile / "main.py").write_text(BUG)
+    assert main(["check", "-q", "."]) == 1
+    assert not (hostile / "cache").exists()

@@ -273,6 +273,25 @@ def settings(path: Path, n: int) -> str:
     return "changed"
 
 
+def shadows(path: Path, n: int) -> str:
+    """Modules with the names of others, for whoever imports from the working directory."""
+    canary = path.parent.parent / "canary"
+    canary.mkdir(exist_ok=True)
+    trap = f"open({str(canary / 'imported')!r}, 'a').write(__name__)\n".encode()
+    names = (
+        "textwrap",
+        "json",
+        "email/__init__",
+        "devfix/__init__",
+        "libcst/__init__",
+        "sitecustomize",
+        "yaml",
+        "conftest",
+    )
+    repository(path, {"train.py": FIXABLE % n} | {f"{name}.py": trap for name in names})
+    return "changed"
+
+
 def bad_settings(path: Path, n: int) -> str:
     repository(path, {"pyproject.toml": b"[tool.devfix]\nunknown = 1\n", "train.py": FIXABLE % n})
     return "failed"
@@ -301,7 +320,7 @@ def leaving(path: Path, n: int) -> str:
 
 KINDS: Sequence[Kind] = (
     nothing, fixable, several, windows, unparsable, unparsable_too, empty, no_commits, gone, detached, huge,
-    links, hooks, names, submodule, pointers, settings, bad_settings, leaving, fixable,
+    links, hooks, names, submodule, pointers, settings, bad_settings, leaving, shadows,
 )  # fmt: skip
 
 

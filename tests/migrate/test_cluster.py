@@ -9,8 +9,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +21,9 @@ import pytest
 from devfix.cli import main
 from devfix.migrate import cluster as clusters
 from devfix.migrate import onworker
-from devfix.migrate.model import Job, Settings, Source
+from devfix.migrate.driver import Lost
+from devfix.migrate.local import StepError
+from devfix.migrate.model import Head, Job, Outcome, Settings, Source
 from killing import DEVFIX, devfix, ends, final, run_and_kill
 from making import ENVIRONMENT, FIXABLE, KINDS, Made, manifest, many, repository
 
@@ -27,8 +31,9 @@ pytest.importorskip("distributed")
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
 
 DASK = (sys.executable, "-m", "dask")
-# It kills the dask worker: the parent of the process that has started the shell.
-POISON = "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat)"
+CRASH = "kill -SEGV $PPID"  # the process that has started the shell
+POISON = "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat)"  # its parent, the dask worker
+REASONS = ("the process that worked on it died", "the worker that worked on it died")
 
 
 @dataclass
@@ -90,20 +95,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             time.sleep(0.05)
         yield Cluster(json.loads(file.read_text())["address"], processes)
     finally:
-        for process in reversed(processes):
-            process.terminate()
-        for process in processes:
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
+        for process in reversed(processes):  # the workers end with their nannies
+            process.kill()
+            process.wait()
 
 
 def made_campaign(folder: Path, repos: Path) -> Path:
     """All campaigns are called the same, since their name stands in the commits."""
     folder.mkdir()
-    said = devfix("migrate", "init", "camp", "--repos", str(repos), "--max-file-size", "1",
-                  "--author", "A B <a@example.org>", cwd=folder)  # fmt: skip
+    said = devfix("migrate", "init", "camp", "--repos", str(repos), "--codemod", "reorder-to",
+                  "--max-file-size", "1", "--author", "A B <a@example.org>", cwd=folder)  # fmt: skip
     assert said.returncode == 0, said.stderr
     return folder / "camp"
 
@@ -123,6 +124,8 @@ class Kills:
 def disturbed(campaign: Path, cluster: Cluster, kills: int, chance: random.Random) -> Kills:
     """Run to the end, with that many SIGKILLs on the way, of workers and of the driver."""
     done = Kills()
+    # Four events for each repository, and half as many again for what is done twice.
+    spread = 3 * (events(campaign) * 4) // (2 * kills)
     while True:
         driver = subprocess.Popen(
             [*DEVFIX, "migrate", "resume", str(campaign), "--cluster", cluster.address],
@@ -131,12 +134,13 @@ def disturbed(campaign: Path, cluster: Cluster, kills: int, chance: random.Rando
             stderr=subprocess.STDOUT,
             text=True,
         )
-        began = events(campaign)
+        due = events(campaign) + chance.randint(1, spread)
         while driver.poll() is None and done.drivers + done.workers < kills:
-            if events(campaign) == began:  # it is only starting
-                time.sleep(0.05)
+            if events(campaign) < due:
+                time.sleep(0.02)
                 continue
-            time.sleep(chance.uniform(0.0, 0.7))
+            due += chance.randint(1, spread)
+            time.sleep(chance.uniform(0.0, 0.3))
             if chance.random() < 0.35:
                 driver.kill()
                 done.drivers += 1
@@ -149,10 +153,14 @@ def disturbed(campaign: Path, cluster: Cluster, kills: int, chance: random.Rando
             return done
 
 
-def check_disturbed(top: Path, cluster: Cluster, count: int, kills: int, seed: int) -> Kills:
+def check_disturbed(
+    top: Path, cluster: Cluster, count: int, kills: int, seed: int, poisons: dict[str, str]
+) -> Kills:
     made = many(top, count)
-    poison = repository(top / "poison", {"train.py": FIXABLE % 3})
-    tables = [*(f"url = '{one.path}'" for one in made), f"url = '{poison}'\nverify = '''{POISON}'''"]
+    tables = [f"url = '{one.path}'" for one in made]
+    for name, command in poisons.items():
+        poison = repository(top / "poison" / name, {"train.py": FIXABLE % 3})
+        tables.append(f"url = '{poison}'\nverify = '''{command}'''")
     (top / "all.toml").write_text("".join(f"[[repository]]\n{table}\n" for table in tables))
     alone = made_campaign(top / "one", top / "repos")
     campaign = made_campaign(top / "two", top / "all.toml")
@@ -161,12 +169,13 @@ def check_disturbed(top: Path, cluster: Cluster, count: int, kills: int, seed: i
 
     done = disturbed(campaign, cluster, kills, random.Random(seed))
     found = final(campaign)
-    poisoned = found.pop(next(name for name in found if name.endswith("poison")))
+    for name, reason in zip(poisons, REASONS, strict=False):
+        row = found.pop(f"poison/{name}")
+        assert (row["state"], row["stage"]) == ("failed", "analyse")
+        assert reason in row["reason"] and row["reason"].endswith(", again and again")
     assert found == final(alone)
     assert {Path(name).name: row["state"] for name, row in found.items()} == states(made)
-    assert poisoned["state"] == "failed" and poisoned["stage"] == "analyse"
-    assert poisoned["reason"] == "the worker that worked on it died, 5 times"
-    assert len(ends(campaign)) == count + 1 and set(ends(campaign).values()) == {1}
+    assert len(ends(campaign)) == count + len(poisons) and set(ends(campaign).values()) == {1}
     assert manifest(top / "repos") == before
     deadline = time.monotonic() + 10  # nothing of it is left on the workers
     while (left := spawned(set(cluster.workers()))) and time.monotonic() < deadline:
@@ -180,13 +189,13 @@ def states(made: list[Made]) -> dict[str, str]:
 
 
 def test_killed_it_ends_as_an_undisturbed_run_on_one_machine(tmp_path: Path, cluster: Cluster) -> None:
-    check_disturbed(tmp_path, cluster, len(KINDS), kills=3, seed=int(time.time()))
+    check_disturbed(tmp_path, cluster, 12, 3, int(time.time()), {"crash": CRASH})
 
 
 @pytest.mark.slow
 def test_killed_at_fifty_moments(tmp_path: Path, cluster: Cluster) -> None:
     seed, start = int(time.time()), time.monotonic()
-    kills = check_disturbed(tmp_path, cluster, 200, kills=50, seed=seed)
+    kills = check_disturbed(tmp_path, cluster, 200, 50, seed, {"crash": CRASH, "poison": POISON})
     print(f"\nseed {seed}: {kills}, {time.monotonic() - start:.0f} s")
     assert kills.drivers + kills.workers == 50
 
@@ -260,3 +269,93 @@ def test_what_a_worker_must_have(tmp_path: Path) -> None:
     assert "there is no /nowhere" in onworker._wrong(replace(order, needs=("/nowhere",)))
     late = replace(order, versions=replace(order.versions, devfix="9"))
     assert f"has devfix {order.versions.devfix}, the driver 9" in onworker._wrong(late)
+
+
+# --- on a worker -------------------------------------------------------------------------------------
+
+
+class Slow:
+    """A LocalPool whose steps end when they are let go."""
+
+    def __init__(self, *outcomes: Outcome | Exception) -> None:
+        self.go = threading.Event()
+        self.outcomes = list(outcomes)
+        self.submitted: list[str] = []
+        self.tidied: list[str] = []
+
+    def submit(self, step: str, job: Job, head: Head | None) -> Future[Outcome]:
+        self.submitted.append(step)
+        future: Future[Outcome] = Future()
+
+        def end() -> None:
+            self.go.wait(20)
+            one = self.outcomes.pop(0)
+            future.set_exception(one) if isinstance(one, Exception) else future.set_result(one)
+
+        threading.Thread(target=end, daemon=True).start()
+        return future
+
+    def lost(self, job: Job) -> None:
+        self.tidied.append(job.id)
+
+    def close(self) -> None:
+        pass
+
+
+JOB = Job("a", "a", Source("https://example.org/a"), Settings("camp", "b"))
+CLONED = Outcome("clone", "analysing", head=Head("c" * 40))
+ENDED = Outcome("analyse", "nothing-to-do")
+
+
+def site_of(pool: Slow, monkeypatch: pytest.MonkeyPatch) -> onworker._Site:
+    monkeypatch.setattr(onworker, "LocalPool", lambda *_: pool)
+    monkeypatch.setattr(onworker, "_LOOK", 0.02)
+    return onworker._Site("unused", JOB.settings, 1)
+
+
+def test_work_that_a_killed_driver_has_left_is_not_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Slow(CLONED, ENDED, CLONED, ENDED)
+    site = site_of(pool, monkeypatch)
+    told: list[Outcome] = []
+    with ThreadPoolExecutor(3) as threads:
+        found = [threads.submit(site.work, replace(JOB, attempt=n), told.append) for n in range(2)]
+        found.append(threads.submit(site.work, replace(JOB, before="d" * 40), told.append))
+        while len(pool.submitted) < 1:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        assert pool.submitted == ["clone"]
+        pool.go.set()
+        assert [one.result().outcomes for one in found] == [(CLONED, ENDED)] * 3
+    # What is not the same job is done after it.
+    assert pool.submitted == ["clone", "analyse"] * 2 and told == [CLONED] * 2
+    assert site.running == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (Lost("it died", killed=False), onworker.Said((CLONED,), lost="it died")),
+        (Lost("it died"), onworker.Said((CLONED,), lost="it died", killed=True)),
+        (TimeoutError(), onworker.Said((CLONED,), late=True)),
+        (StepError("a traceback"), onworker.Said((CLONED,), bug="a traceback")),
+    ],
+)
+def test_what_keeps_a_worker_from_the_next_step(
+    error: Exception, said: onworker.Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = Slow(CLONED, error)
+    pool.go.set()
+    assert site_of(pool, monkeypatch).work(JOB, lambda outcome: None) == said
+    assert pool.tidied == ([] if isinstance(error, StepError) else ["a"])
+
+
+def test_the_end_of_a_run_ends_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Slow(CLONED)
+    site = site_of(pool, monkeypatch)
+    with ThreadPoolExecutor(1) as threads:
+        found = threads.submit(site.work, JOB, lambda outcome: None)
+        while not pool.submitted:
+            time.sleep(0.01)
+        site.close()
+        assert found.result(10).lost == "the run was ended"
+    pool.go.set()

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -58,7 +57,7 @@ def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
         made = Outcome("analyse", "changed", counts=(Count("reorder-to", 3, 2, 1),), commit="d" * 40,
                        subject="Fix device placement", files=4, changed=2,
-                       artefacts=(Artefact("review.html", b"<p>page"), Artefact("changes.patch", b"patch")))  # fmt: skip
+                       artefacts=(Artefact("review.html", b"<p>page"), Artefact("changes.patch", b"p")))  # fmt: skip
         end(0, made)
         end(1, replace(made, subject=EVIL, notes=(EVIL,)))
         end(2, replace(made, state="verified", verified="`make test` passes before and after the change"))
@@ -136,19 +135,19 @@ def test_tables(campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert set(found["repositories"][0]) == {*FIELDS, "notes"}
     report(campaign)
     text = capsys.readouterr().out
-    assert text.split("\n", 1)[1].split("2026")[0] or True
     boxes = [line for line in (tmp_path / "r.md").read_text("utf-8").splitlines() if line.startswith("- [")]
     assert len(boxes) == 10 and [line for line in boxes if line.startswith("- [x]")] == [boxes[-1]]
     assert "- [ ] a/r1 (pushed): Fix device placement https://example.org/pull/3" in boxes
     assert "**2 of 13** (15 %)" in text
-    for bad in ("<script>", "<img", "@all", "javascript:1)", "\x1b", "\u202e"):
-        assert bad not in text.replace("\\<", "").replace("\\[", ""), bad
+    for bad in ("<script>", "<img", "@all", "x](", "\x1b", "\u202e"):
+        assert bad not in text.replace("\\<", ""), bad
 
 
 def test_markdown_of_many_is_bounded(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with state.Store(str(campaign / folders.DATABASE)) as store, store._changing() as db:
         db.executemany(
-            "INSERT INTO repository (id, name, source, state, subject, changed_at) VALUES (?, ?, '{}', 'changed', 's', 0)",
+            "INSERT INTO repository (id, name, source, state, subject, changed_at)"
+            " VALUES (?, ?, '{}', 'changed', 's', 0)",
             [(f"m-{n}", "b/" + "x" * 60 + str(n)) for n in range(2000)],
         )
     report(campaign, "--markdown", "-")
@@ -231,10 +230,12 @@ def test_the_page(campaign: Path, tmp_path: Path, open_page: Open) -> None:
     cells = page.locator("#findings tbody tr").first.locator("td.count").all_inner_texts()
     assert cells == ["18", "12", "6"]
     assert page.locator(".time path").count() >= 7
-    bounds = page.locator(".time svg").first.bounding_box()
-    for path in page.locator(".time path").all():
-        box = path.bounding_box()
-        assert box["y"] >= bounds["y"] - 1 and box["y"] + box["height"] <= bounds["y"] + bounds["height"] + 1
+    boxes = page.evaluate(
+        "() => [...document.querySelectorAll('.time path')].map((one) => one.getBBox())"
+        ".map((box) => [box.x, box.y, box.x + box.width, box.y + box.height])"
+    )
+    assert all(box[0] >= 0 and box[1] >= 0 and box[2] <= 1000.1 and box[3] <= 240.1 for box in boxes)
+    assert max(box[3] for box in boxes) == 240 and min(box[1] for box in boxes) == 0
     assert probe(page, "problems") == []
     page.locator("a", has_text="review page").first.click()  # also with an odd name of the campaign
     page.wait_for_url("**/results/*/review.html")

@@ -9,7 +9,7 @@ from devfix.migrate import steps
 from devfix.migrate.model import Job, Limits, MigrateError, Settings, Source
 from devfix.migrate.shards import by_folder, by_owner, split
 from devfix.migrate.sources import named
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from making import CLEAN, FIXABLE, repository
 
@@ -22,6 +22,7 @@ def consistent(found: list[str]) -> list[str]:
     return [path for path in found if not any(other.startswith(f"{path}/") for other in found)]
 
 
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(paths.map(consistent), st.integers(1, 7))
 def test_every_file_is_in_one_shard(found: list[str], most: int) -> None:
     shards = by_folder(found, most)
@@ -30,7 +31,11 @@ def test_every_file_is_in_one_shard(found: list[str], most: int) -> None:
 
 
 def test_folders_stay_together() -> None:
-    found = [f"a/{n}.py" for n in range(3)] + [f"b/{n}.py" for n in range(2)] + ["c/x/1.py", "c/x/2.py", "c/y/1.py", "z.py"]
+    found = (
+        [f"a/{n}.py" for n in range(3)]
+        + [f"b/{n}.py" for n in range(2)]
+        + ["c/x/1.py", "c/x/2.py", "c/y/1.py", "z.py"]
+    )
     shards = by_folder(found, 5)
     assert [(shard.name, len(shard.files)) for shard in shards] == [("a/..b/", 5), ("c/..z.py", 4)]
     assert [shard.name for shard in by_folder(found, 2)][:2] == ["a/0.py..1.py", "a/2.py"]
@@ -38,8 +43,22 @@ def test_folders_stay_together() -> None:
 
 def test_owners_as_github_finds_them() -> None:
     """The last rule that matches counts; `/*` is for files of that very folder."""
-    rules = [("*", "@all"), ("/lib/", "@lib"), ("*.ipynb", "@books"), ("/docs/*", "@docs"), ("/lib/free/", "")]
-    found = ["top.py", "lib/a.py", "lib/deep/b.py", "lib/n.ipynb", "docs/a.py", "docs/deep/b.py", "lib/free/c.py"]
+    rules = [
+        ("*", "@all"),
+        ("/lib/", "@lib"),
+        ("*.ipynb", "@books"),
+        ("/docs/*", "@docs"),
+        ("/lib/free/", ""),
+    ]
+    found = [
+        "top.py",
+        "lib/a.py",
+        "lib/deep/b.py",
+        "lib/n.ipynb",
+        "docs/a.py",
+        "docs/deep/b.py",
+        "lib/free/c.py",
+    ]
     shards = {shard.name: shard.files for shard in by_owner(found, 10, rules)}
     assert shards == {
         "@all": ("top.py", "docs/deep/b.py"),
@@ -61,10 +80,10 @@ def test_shards_are_repaired_apart(tmp_path: Path) -> None:
         "@one team1/": ("team1/clean.py", "team1/train.py"),
         "@one team2/": ("team2/train.py",),
     }
-    settings = Settings("camp", "devfix/camp")
+    chosen = Settings("camp", "devfix/camp")
     patches, branches = [], set()
     for id, name, source in named(found):
-        job = Job(id, name, source, settings)
+        job = Job(id, name, source, chosen)
         outcome = steps.whole(job, str(tmp_path / "work"))[-1]
         assert outcome.state == "changed" and outcome.head is not None and outcome.head.branch == "main"
         patches += [one.data for one in outcome.artefacts if one.name == "changes.patch"]
@@ -75,5 +94,5 @@ def test_shards_are_repaired_apart(tmp_path: Path) -> None:
 
 def test_without_owners(tmp_path: Path) -> None:
     path = repository(tmp_path / "mono", {"a.py": CLEAN % 1})
-    with pytest.raises(MigrateError, match="has no .github/CODEOWNERS"):
+    with pytest.raises(MigrateError, match=r"has no \.github/CODEOWNERS"):
         split(Source(str(path)), str(tmp_path / "store"), Limits(), "codeowners", 2, "m")

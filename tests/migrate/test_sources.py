@@ -68,11 +68,13 @@ def test_a_folder_of_repositories(tmp_path: Path) -> None:
     bare(tmp_path / "top" / "deep" / "b" / "inner.git")
     (tmp_path / "top" / "c").mkdir()
     (tmp_path / "top" / "c" / ".git").write_text("gitdir: /somewhere/private\n")
+    (tmp_path / "top" / "d" / ".git").mkdir(parents=True)
+    (tmp_path / "top" / "d" / ".git" / "commondir").write_text("/somewhere/private\n")
     bare(tmp_path / "elsewhere.git")
     (tmp_path / "top" / "link").symlink_to(tmp_path / "elsewhere.git")
     found = sources([str(tmp_path / "top")])
     names = {Path(source.url).name: source.skip for source in found}
-    assert set(names) == {"a.git", "b", "c"}
+    assert set(names) == {"a.git", "b", "c", "d"} and "commondir" in names["d"]
     assert not names["a.git"] and not names["b"] and "may lead anywhere" in names["c"]
     (tmp_path / "nothing").mkdir()
     with pytest.raises(MigrateError, match="none is found below it"):
@@ -83,7 +85,8 @@ def test_a_folder_of_repositories(tmp_path: Path) -> None:
     "url",
     [
         "ext::sh -c id", "fd::3", "foo::bar", "-oProxyCommand=id", "ssh://-oProxyCommand=id/x", "ssh://a@-b/x",
-        "ssh://host/-x", "--upload-pack=id", "-u", "git@-host:x", "git@host:-x", "ftp://e.org/a", "file://h/a\nb", "", "a\0b",
+        "ssh://host/-x", "--upload-pack=id", "-u", "git@-host:x", "git@host:-x", "ftp://e.org/a", "file://h/a\nb",
+        "", "a\0b",
     ],
 )  # fmt: skip
 def test_urls_that_are_refused(url: str) -> None:
@@ -91,7 +94,9 @@ def test_urls_that_are_refused(url: str) -> None:
         check_url(url)
 
 
-@pytest.mark.parametrize("url", ["https://e.org/a/b.git", "ssh://git@e.org:22/a", "git@e.org:a/b", "e.org:a", "git://e.org/a"])
+@pytest.mark.parametrize(
+    "url", ["https://e.org/a/b.git", "ssh://git@e.org:22/a", "git@e.org:a/b", "e.org:a", "git://e.org/a"]
+)
 def test_urls_that_are_taken(url: str) -> None:
     assert check_url(url) == url
 

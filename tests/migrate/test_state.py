@@ -11,7 +11,11 @@ from devfix.migrate.model import Count, Head, Job, MigrateError, Outcome, Settin
 
 SETTINGS = Settings("camp", "devfix/camp", codemods=("reorder-to",))
 CHANGED = Outcome(
-    "analyse", "changed", head=Head("1" * 40, 5, "main"), commit="2" * 40, counts=(Count("reorder-to", 2, 1, 1),)
+    "analyse",
+    "changed",
+    head=Head("1" * 40, 5, "main"),
+    commit="2" * 40,
+    counts=(Count("reorder-to", 2, 1, 1),),
 )
 
 
@@ -33,7 +37,10 @@ def finish(store: state.Store, outcome: Outcome) -> str:
 def test_what_is_written_is_read(store: state.Store) -> None:
     assert store.settings() == SETTINGS
     assert store.job("a") == Job("a", "x/a", Source("/a"), SETTINGS)
-    assert [(row.id, row.state, row.reason) for row in store.rows()] == [("a", "pending", ""), ("b", "skipped", "old")]
+    assert [(row.id, row.state, row.reason) for row in store.rows()] == [
+        ("a", "pending", ""),
+        ("b", "skipped", "old"),
+    ]
     assert finish(store, CHANGED) == "changed"
     assert store.row("a").commit == "2" * 40 and store.row("a").base_branch == "main"
     assert store.findings() == (Count("reorder-to", 2, 1, 1),)
@@ -51,9 +58,9 @@ def test_files_of_a_shard_with_odd_names(tmp_path: Path) -> None:
 
 def test_what_was_interrupted_is_pending_again(store: state.Store) -> None:
     store.begin("a", "clone", "cloning")
-    assert store.waiting() == []
+    assert store.row("a").state == "cloning"
     assert store.recover() == 1
-    assert store.waiting() == ["a"] and store.recover() == 0
+    assert store.row("a").state == "pending" and store.waiting() == ["a"] and store.recover() == 0
 
 
 def test_after_a_merge(store: state.Store) -> None:
@@ -119,7 +126,9 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_an_older_file_is_brought_up_to_date(tmp_path: Path, store: state.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_file_is_brought_up_to_date(
+    tmp_path: Path, store: state.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.__exit__()
     path = str(tmp_path / "campaign.db")
     monkeypatch.setattr(state, "SCHEMA", (*schema.SCHEMA, "ALTER TABLE event ADD COLUMN extra TEXT"))
@@ -133,7 +142,9 @@ def test_an_older_file_is_brought_up_to_date(tmp_path: Path, store: state.Store,
         state.Store(path)
 
 
-def test_a_failed_update_leaves_the_older_file(tmp_path: Path, store: state.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_update_leaves_the_older_file(
+    tmp_path: Path, store: state.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.__exit__()
     path = str(tmp_path / "campaign.db")
     monkeypatch.setattr(state, "SCHEMA", (*schema.SCHEMA, "CREATE TABLE half (x); SELECT nonsense"))
@@ -148,7 +159,11 @@ def test_a_failed_update_leaves_the_older_file(tmp_path: Path, store: state.Stor
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     from devfix.migrate import folders
 
-    with folders.locked(str(tmp_path)), pytest.raises(MigrateError, match="is at work on"), folders.locked(str(tmp_path)):
+    with (
+        folders.locked(str(tmp_path)),
+        pytest.raises(MigrateError, match="is at work on"),
+        folders.locked(str(tmp_path)),
+    ):
         pass
     with folders.locked(str(tmp_path)):
         pass

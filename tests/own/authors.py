@@ -169,6 +169,17 @@ class CrashCommand(VisitorBasedCodemodCommand):
         raise KeyError("oh")
 
 
+class NakedCommand(VisitorBasedCodemodCommand):
+    """What its constructor takes is known to nobody else"""
+
+    def __init__(self, context, text, twice: bool, often: int = 1):
+        super().__init__(context)
+        self.text = text * (2 if twice else 1) * often
+
+    def leave_Integer(self, original_node, updated_node):
+        return updated_node.with_changes(value=self.text)
+
+
 class SkippingCommand(VisitorBasedCodemodCommand):
     def visit_Module(self, node):
         self.warn("look at this file yourself")

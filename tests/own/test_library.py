@@ -33,7 +33,7 @@ FIXED = BUG.replace("model(x)", "model(x.to(device))")
 
 def test_check_says_what_the_command_says(run: Run, write: Write) -> None:
     write("src/a.py", BUG)
-    write("src/b.py", "print 'two'\n")
+    write("src/b.py", f"{BUG}print 'two'\n")
     data = json.loads(run("check", "--format", "json", "src").out)
     found = devfix.check("src")
     assert found.files == 2 and not found.clean

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -135,6 +137,35 @@ def test_several_and_the_code_of_the_same_notebook(tmp_path: Path) -> None:
     after = sources(done.after("a.ipynb"))
     assert after[0].endswith("    enc: !ref <enc>\n    one: !ref <one>\n    two: !ref <two>\n")
     assert "x = self.modules.one(self.modules.two(x))" in after[1]
+
+
+def test_a_source_in_one_string_stays_one(tmp_path: Path) -> None:
+    made = json.loads(notebook(("code", f"%%file train.yaml\n{recipe()}"), ("code", OWN)))
+    made["cells"][0]["source"] = "".join(made["cells"][0]["source"]).removesuffix("\n")
+    text = json.dumps(made, indent=2)
+    after = checked(tmp_path, "", "", **{"a.ipynb": text}).after("a.ipynb")
+    assert after == text.replace('    enc: !ref <enc>"', '    enc: !ref <enc>\\n    lin: !ref <lin>"')
+
+
+def test_the_patch_is_what_apply_does(tmp_path: Path) -> None:
+    """And `undo` brings every byte back."""
+    text = notebook(*FIXED["with the notebook's code"][0])
+    checked(tmp_path, "", "", **{"a.ipynb": text})
+    (tmp_path / "recipes").rename(tmp_path / "away")
+
+    def devfix(*arguments: str) -> bytes:
+        command = [sys.executable, "-m", "devfix", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60).stdout
+
+    patch = devfix("diff", "--unsafe", "a.ipynb")
+    devfix("apply", "--unsafe", "a.ipynb")
+    applied = (tmp_path / "a.ipynb").read_text()
+    assert applied != text
+    devfix("undo")
+    assert (tmp_path / "a.ipynb").read_text() == text
+    git = subprocess.run(["git", "apply"], cwd=tmp_path, input=patch, capture_output=True, timeout=60)
+    assert git.returncode == 0, git.stderr
+    assert (tmp_path / "a.ipynb").read_text() == applied
 
 
 def test_only_what_the_level_allows(tmp_path: Path) -> None:

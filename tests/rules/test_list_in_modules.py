@@ -209,6 +209,19 @@ def test_a_listed_module_runs_it_through_an_object(
     assert done.after("train.yaml") == yaml + LISTED * found
 
 
+def test_a_part_comes_with_what_it_is_a_part_of(tmp_path: Path) -> None:
+    """`outer` has a layer of its own and runs `lin`, which it registers: to list `outer` is enough."""
+    own = "import torch\n\n\nclass Outer(torch.nn.Module):\n    def __init__(self, inner):\n"
+    own += (
+        "        super().__init__()\n        self.inner = inner\n        self.w = torch.nn.Linear(2, 2)\n\n"
+    )
+    own += "    def forward(self, x):\n        return self.w(self.inner(x))\n"
+    yaml = recipe(LIN + "\nouter: !new:speechbrain.own.Outer\n    inner: !ref <lin>")
+    done = checked(tmp_path, yaml, script("x = self.hparams.outer(x)"), **{"speechbrain/own.py": own})
+    assert [message.partition(" is not")[0] for message in done.messages] == ["`outer`"]
+    assert done.after("train.yaml") == yaml + "    outer: !ref <outer>\n"
+
+
 # --- the script's part ---------------------------------------------------------------------------
 
 

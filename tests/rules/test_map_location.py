@@ -70,7 +70,7 @@ FIXED = [
      "def f(path):\n    norm = Norm()\n    norm.load_state_dict(LOAD)\n    return norm\n"),
     ("a class of the file that copies it", "torch.load(path)", 'torch.load(path, map_location="cpu")',
      Safety.SAFE,
-     "class Both:\n    def load_state_dict(self, state):\n        self.a.load_state_dict(state['a'])\n"
+     "class Both:\n    def load_state_dict(self, state):\n        self.net.load_state_dict(state['a'])\n"
      "def f(path):\n    both = Both()\n    both.load_state_dict(LOAD)\n    return both\n"),
     ("a function that makes parameters of it", "torch.load(path)", 'torch.load(path, map_location="cpu")',
      Safety.UNSAFE,
@@ -136,8 +136,15 @@ NO_MATTER = {
     "CUDA only": "def f(model, p):\n" + STATE.format("p") + "    model.cuda()\n",
     "CUDA only, under a name": "device = 'cuda'\ndef f(model, p):\n" + STATE.format("p") + "    model.to(device)\n",
     "downloaded": "def f(model, url):\n    p = download_file(url)\n" + STATE.format("p"),
+    "published": "def f(model, name):\n" + STATE.format("get_model_file(name)"),
+    "published, under a name of its own": "def net(pretrained=False):\n    model = Net()\n    if pretrained:\n    "
+    + STATE.format("'net_v3.pth'") + "    return model\n",
+    "the best of this object": "class Keeper:\n    def keep(self, model, n):\n"
+    "        torch.save(model.state_dict(), f'{self.folder}/{n}')\n    def back(self, model, log):\n"
+    "        path = self.folder + '/' + log['best']\n    " + STATE.format("path"),
     "no such file": "def f(model, device):\n" + STATE.format("'model_%d.pth'") + "    model.to(device)\n",
     "a program for the CPU": "def f(model, p):\n" + STATE.format("p") + "if __name__ == '__main__':\n    f(1, 2)\n",
+    "an object of an unknown kind": "def f(thing, p, device):\n    thing.load_state_dict(torch.load(p))\n",
     "an engine": "def f(model, trt_file, device):\n" + STATE.format("trt_file"),
     "a class that takes it in its own way": "class Norm(torch.nn.Module):\n    def set_extra_state(self, state):\n"
     "        self.mean = state\ndef f(model, p, device):\n" + STATE.format("p"),
@@ -151,6 +158,9 @@ MATTERS = {
     "either": "def f(model, p):\n" + STATE.format("p") + "    if torch.cuda.is_available():\n"
     "        model.cuda()\n",
     "an option": "def f(model, p, args):\n" + STATE.format("p") + "    model.to(args.device)\n",
+    "weights that the caller has": "def net(pretrained=''):\n    model = Net()\n    if pretrained:\n    "
+    + STATE.format("pretrained") + "    return model\n",
+    "the best of another program": "def f(model, device, folder):\n" + STATE.format("folder + '/best.pth'"),
     "set to training": "def f(model, p, device):\n    model.train()\n" + STATE.format("p"),
 }  # fmt: skip
 

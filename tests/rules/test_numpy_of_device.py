@@ -73,6 +73,8 @@ CHANGED = {
 }
 
 SILENT = {
+    "as a flag says": "if use_gpu:\n    a = x.cpu().numpy()\nelse:\n    a = x.numpy()\n",
+    "as a flag says, at once": "a = x.cpu().numpy() if use_cuda else x.numpy()\n",
     "cpu": "x.cpu().numpy()\n",
     "cpu on a line of its own": "y = x.cpu()\ny.numpy()\nnp.mean(y)\n",
     "cpu in place": "x = x.cpu()\nx.numpy()\n",

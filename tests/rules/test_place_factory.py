@@ -489,6 +489,13 @@ UNPROVEN = {
     "        return x_lens * torch.rand(3)\n",
     "a tensor that may be a promise": "class C:\n    def f(self, x: torch.Tensor):\n        print(x.device)\n"
     "        y = x * torch.rand(3)\n        return LazyTensor(y) if self.lazy else y\n",
+    "a function that reads arrays": "def f(x: torch.Tensor, y):\n    print(x.device, y.detach().numpy())\n"
+    "    return x * torch.rand(3)\n",
+    "a constructor that refuses tensors with dimensions": "class M(nn.Module):\n"
+    "    def forward(self, x: torch.Tensor):\n        rows = [one * 2 for one in x]\n"
+    "        return x * torch.Tensor(rows)\n",
+    "a program for the CPU, with other moves": PROVEN["a module runs it"]
+    + "\n\nM()(torch.ones(3).to(torch.float64)).sum().backward()\n",
     "a program for the CPU": PROVEN["a module runs it"] + "\n\nM()(torch.ones(3)).sum().backward()\n",
     "a method of a module that is none of its work": "class M(nn.Module):\n    def describe(self, x: torch.Tensor):\n"
     "        return x * torch.rand(3)\n",

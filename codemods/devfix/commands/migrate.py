@@ -22,6 +22,8 @@ class _Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         from devfix.migrate.model import MigrateError
 
+        if os.name != "posix":
+            raise click.ClickException("migrate needs Linux or macOS")
         try:
             return super().invoke(ctx)
         except MigrateError as error:

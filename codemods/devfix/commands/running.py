@@ -233,7 +233,7 @@ class Run:
     @contextmanager
     def _progress(self, files: int) -> Iterator[Callable[[int], None]]:
         """A bar on stderr for a long run at a terminal, and nothing in pipes."""
-        if self.quiet or files < _MANY or not sys.stderr.isatty():
+        if self.quiet or files < _MANY or sys.stderr is None or not sys.stderr.isatty():
             yield lambda done: None
             return
         with click.progressbar(length=files, label="devfix", file=sys.stderr, show_pos=True) as bar:
@@ -322,7 +322,7 @@ class Run:
             except DocumentError as error:
                 raise click.ClickException(f"{path}: {error}") from error
             return
-        if self.color or (self.color is None and sys.stdout.isatty()):
+        if self.color or (self.color is None and sys.stdout is not None and sys.stdout.isatty()):
             from devfix.review.text import coloured_patch
 
             data = coloured_patch(data)

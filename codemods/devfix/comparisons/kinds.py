@@ -11,7 +11,7 @@ from devfix.bindings import Binding, FunctionNode
 from devfix.comparisons.proof import Proof
 from devfix.device_forms import DeviceForms
 from devfix.flow import Flow
-from devfix.flow.evidence import annotation_text
+from devfix.flow.evidence import annotation_text, declared
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
 
@@ -223,17 +223,13 @@ class Kinds:
         owner = self.source.enclosing(base, ast.ClassDef)
         if not isinstance(owner, ast.ClassDef):
             return False
-        names = [
-            name
-            for node in self.source.walk(owner)
-            if isinstance(node, ast.AnnAssign)
-            and (
-                path_of(node.target) == path
-                or (node in owner.body and f"self.{path_of(node.target)}" == path)
-            )
-            for name in _declared(node.annotation)
-        ]
-        roots = [self.source.imports.get(name.partition(".")[0], "") for name in names]
+        source, found = self.source, declared(self.source, owner, path.removeprefix("self."))
+        if not found:
+            bases = (source.qualified(one) for one in owner.bases)
+            inherited = (self.flow.declared(base, path.removeprefix("self.")) for base in bases if base)
+            source, found = next((one for one in inherited if one is not None), (source, ()))
+        names = [name for annotation in found for name in _declared(annotation)]
+        roots = [source.imports.get(name.partition(".")[0], "") for name in names]
         return bool(roots) and all(f"{root}.".startswith(_LIBRARIES) for root in roots)
 
     @cached_property

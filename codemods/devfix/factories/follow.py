@@ -109,6 +109,9 @@ class Follow(Expressions):
 
     def _assign(self, node: ast.Assign) -> None:
         value = self.ev(node.value)
+        if value.form is Form.MAYBE and value.anchor is None and isinstance(node.value, ast.BinOp):
+            if not all(self.uses.once(path_of(target)) for target in node.targets):
+                value = UNKNOWN  # numbers, perhaps: what its name stands for below may be another thing
         for target in node.targets:
             self.assign(target, value)
 

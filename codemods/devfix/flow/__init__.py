@@ -50,6 +50,11 @@ class Flow:
         outside = self._program.outside
         return outside.beside(word) if outside is not None else ()
 
+    def declared(self, dotted: str, attribute: str) -> tuple[Source, tuple[ast.expr, ...]] | None:
+        """How a class of another file, or one of its bases, annotates an attribute: the file and the annotations."""
+        outside = self._program.outside
+        return outside.declared(dotted, attribute) if outside is not None else None
+
     def release(self) -> None:
         """Forget everything: it refers to itself in circles, which only a garbage collection would free."""
         for scope in self.scopes:

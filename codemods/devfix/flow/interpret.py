@@ -50,6 +50,7 @@ class Interpreter(Expressions):
         self.program = program
         self.source = program.source
         self.scope = scope
+        program.made.append(scope)
         self.state = state
         self.values = program.values
         self.statement: ast.stmt = ast.Pass()

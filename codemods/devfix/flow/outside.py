@@ -116,6 +116,10 @@ class Outside(ABC):
         """The files with a word that some file imports together with the asking one: parts of one process."""
         return ()
 
+    def declared(self, dotted: str, attribute: str) -> tuple[Source, tuple[ast.expr, ...]] | None:
+        """What a class of another file, or one that it derives from, annotates an attribute with, and the file."""
+        return None
+
     @abstractmethod
     def sets_default(self) -> bool:
         """Is the default device set by a program that the asking file seems to be a part of?"""

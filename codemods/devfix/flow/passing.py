@@ -372,7 +372,13 @@ class Passing(ABC):
                 for _, value, _ in arguments
                 if value.kind is Kind.MODULE or (value.kind is Kind.PART and not looks_like_size(value.name))
             ]
-            if places_itself or any(caller.state.place(m).where is not Where.DEFAULT for m in modules):
+            # `Linear8bit(weight=layer.weight)`: it is where those are that it takes over.
+            taken = any(path_of(a).rpartition(".")[2] in ("weight", "bias") for a, _, _ in arguments)
+            if (
+                places_itself
+                or taken
+                or any(caller.state.place(m).where is not Where.DEFAULT for m in modules)
+            ):
                 place = UNPLACED
             else:
                 place = self.default_place(node)

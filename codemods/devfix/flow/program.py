@@ -67,7 +67,7 @@ class Program(Passing):
         self.class_names: dict[str, ClassInfo] = {}
         self._module: Interpreter | None = None
         self.scopes: list[Scope] = []
-        self._made: list[Scope] = []  # those, and what else was interpreted on the way
+        self.made: list[Scope] = []  # those, and what else was interpreted on the way
         self.default_known = not any(call in source.text for call in torch_api.DEFAULT_DEVICE_CALLS)
         # Loaders that are made out of sight may be prepared there.
         self.prepared = any(frameworks.places_loaders(name) for name in source.imports.values())
@@ -76,9 +76,8 @@ class Program(Passing):
 
     def release(self) -> None:
         """Break the circles between a file's functions, scopes and the interpreter."""
-        for scope in self._made:
+        for scope in self.made:
             scope.events.clear()
-        self._made.clear()
         self.functions.clear()
         self.classes.clear()
         self._module = None
@@ -109,7 +108,6 @@ class Program(Passing):
         """Interpret the module body only; its functions and classes are known then."""
         tree = self.source.tree
         interpreter = self._module = Interpreter(self, Scope(tree, "<module>"), State({}, {}))
-        self._made.append(interpreter.scope)
         interpreter.block(tree.body)
         if " global " in self.source.text:
             for name in re.findall(r"(?m)^[ \t]+global[ \t]+(\w+)", self.source.text):
@@ -199,7 +197,6 @@ class Program(Passing):
     ) -> tuple[Scope, dict[ast.expr, Value]]:
         node, owner = info.node, info.owner
         scope = Scope(node, node.name, owner.node if owner else None)
-        self._made.append(scope)
         scope.host = bool(owner and owner.host) or any(
             word in node.name for word in frameworks.HOST_FUNCTIONS
         )

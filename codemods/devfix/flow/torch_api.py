@@ -90,10 +90,11 @@ NOT_TENSOR = frozenset(
         "retain_grad", "storage", "untyped_storage", "is_complex", "is_pinned", "is_shared", "grad_fn",
     }
 )  # fmt: skip
-# Names that only tensors have: using one tells that a value is a tensor.
+# Names that only tensors have: using one tells that a value is a tensor. Not `backward`, which engines
+# and accelerators have: `booster.backward(loss, optimizer)`.
 TENSOR_ONLY = frozenset(
     {
-        "unsqueeze", "unsqueeze_", "squeeze", "view", "permute", "contiguous", "detach", "long", "backward",
+        "unsqueeze", "unsqueeze_", "squeeze", "view", "permute", "contiguous", "detach", "long",
         "numel", "argmax", "softmax", "log_softmax", "sigmoid", "expand", "expand_as", "view_as",
         "masked_fill", "scatter_", "gather", "index_select", "matmul", "bmm", "item", "type_as", "new_zeros",
         "new_ones", "new_tensor", "new_full", "new_empty", "unbind", "transpose", "narrow", "normal_",

@@ -43,7 +43,7 @@ def result_of(path: str, data: object) -> FileResult:
 def _finding(one: PlacedFinding) -> list[Any]:
     fix = None
     if one.fix is not None:
-        edits = [[_place(edit.place), edit.text] for edit in one.fix.edits]
+        edits = [[_place(edit.place), edit.text, edit.path] for edit in one.fix.edits]
         fix = [one.fix.title, int(one.fix.safety), edits]
     related = [
         [other.path, other.line, other.column, other.message, other.cell, other.cell_line]
@@ -65,7 +65,8 @@ def _found(data: object) -> PlacedFinding:
         if _int(safety) not in tuple(Safety):
             raise Damaged
         placed = tuple(
-            PlacedEdit(_placed(at), _str(text)) for at, text in (_list(e, 2) for e in _list(edits))
+            PlacedEdit(_placed(place), _str(text), _str(path))
+            for place, text, path in (_list(edit, 3) for edit in _list(edits))
         )
         made = PlacedFix(_str(title), Safety(safety), placed)
     others = tuple(

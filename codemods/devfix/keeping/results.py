@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from devfix import __version__, depends
@@ -106,6 +107,8 @@ class Results:
     def keep(self, result: FileResult, states: Mapping[str, str]) -> None:
         """Note what came of a file, and what that was made of; written by `save`."""
         path = result.path
+        if not self._repair:
+            result = replace(result, joint=())  # what a finding's fix does elsewhere is in its edits
         lasting = depends.CHANGED not in states.values() and len(states) <= _MOST
         if lasting and keepable(result) and not os.path.islink(path):
             folder, name = os.path.split(path)

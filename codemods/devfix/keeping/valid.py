@@ -35,6 +35,12 @@ class Present:
             return self._content(path)
         if what == "?":
             return kind_of(path)
+        if what == "%":
+            return depends.listing(path)
+        if what == "+":
+            from devfix.recipes.files import installed
+
+            return installed(path)
         if what == "^":
             return root_of(os.path.join(path, "file"))
         if what == "*":

@@ -75,3 +75,26 @@ def root_of(flow: Flow, node: ast.expr) -> ast.expr | None:
             node = node.operand
         else:
             return None
+
+
+def parameters(function: FunctionNode | ast.Module) -> frozenset[str]:
+    """The parameters of a function, `self` left out."""
+    if isinstance(function, ast.Module):
+        return frozenset()
+    arguments = function.args
+    every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    return frozenset(argument.arg for argument in every) - {"self", "cls"}
+
+
+def typed(function: FunctionNode | ast.Module) -> frozenset[str]:
+    """The parameters that are declared to be no tensors."""
+    if isinstance(function, ast.Module):
+        return frozenset()
+    arguments = function.args
+    every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    return frozenset(
+        argument.arg
+        for argument in every
+        if argument.annotation is not None
+        and not re.search(r"Tensor|\bAny\b|Module|jaxtyping|\bT\w?\b", ast.unparse(argument.annotation))
+    )

@@ -16,7 +16,7 @@ from devfix.flow.events import What
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import CARRIERS, UNKNOWN, Kind, Place, Value, Where
 from devfix.flow.methods import MOVES
-from devfix.literals.chains import is_local, parsed, resolves, root_of
+from devfix.literals.chains import is_local, parameters, parsed, resolves, root_of, typed
 from devfix.literals.sites import Site
 from devfix.names import Names
 from devfix.placing import around, bound_before, rebound
@@ -102,7 +102,8 @@ class Partners:
             if event.what is What.USE and event.inner is None and event.detail == "called"
         }
         self.meets = list(self._meetings())
-        self.parameters = _parameters(function)
+        self.parameters = parameters(function)
+        self.typed = typed(function)
         self._uses: dict[str, set[str]] = {}
         for node in flow.source.walk(function):
             if isinstance(node, ast.Attribute):
@@ -190,6 +191,8 @@ class Partners:
             if name not in self.parameters or self._changed(name, at):
                 return None
             path, rebinds = name, True
+        if path.partition(".")[0] in self.typed:
+            return None  # declared to be something else: a `Booster` is no tensor, whatever it can do
         declared = value.sure and value.kind is Kind.TENSOR
         if not declared and not self.is_tensor(path):
             return None
@@ -370,14 +373,6 @@ class Partners:
                 return True
             up = self.source.parents.get(up)
         return False
-
-
-def _parameters(function: FunctionNode | ast.Module) -> frozenset[str]:
-    if isinstance(function, ast.Module):
-        return frozenset()
-    arguments = function.args
-    every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-    return frozenset(argument.arg for argument in every) - {"self", "cls"}
 
 
 def _leaves(node: ast.expr) -> Iterator[ast.expr]:

@@ -7,7 +7,9 @@ import re
 
 from devfix.bindings import FunctionNode
 from devfix.device_forms import DeviceForms
+from devfix.flow.evidence import looks_like_module
 from devfix.flow.frame import path_of
+from devfix.flow.lattice import Kind
 from devfix.source import walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -15,6 +17,11 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _KEEPING = re.compile(r"(?:^|[._])_?(?:transforms?|samplers?|storages?|writers?|replay_buffers?)$")
 # Classes of the file that take what is loaded in a way of their own.
 _OWN_STATE = re.compile(r"def (?:set_extra_state|_load_from_state_dict)\b")
+_TORCH_LIKE = re.compile(
+    r"model|net|module|encoder|decoder|generator|discriminator|critic|actor|policy|agent|head|backbone|embed|"
+    r"layer|conv|classifier|vae|gan|unet|transformer|bert|lstm|vgg|resnet|sched|scaler|criterion|loss|q_func",
+    re.IGNORECASE,
+)
 _OPTIMIZER = re.compile(r"optim|(?:^|[._])opt(?:$|_)", re.IGNORECASE)
 # Libraries whose optimizers keep `torch.optim.Optimizer.load_state_dict`, or move what they load.
 _LIKE_TORCH = ("torch.", "transformers.", "apex.", "timm.", "deepspeed.", "bitsandbytes.", "accelerate.")
@@ -58,10 +65,24 @@ class Receivers:
         if _KEEPING.search(path) or _OWN_STATE.search(self._source.text):
             return True
         if not _OPTIMIZER.search(path):
-            return False
+            return not self._module(receiver, path)
         bindings = self._forms.bindings.of(path, receiver)
         values = [binding.value for binding in bindings if not binding.parameter]
         return any(isinstance(value, ast.Call) and not self._like_torch(value) for value in values)
+
+    def _module(self, receiver: ast.expr, path: str) -> bool:
+        """Is it a module, as its name, its uses or its making tell, or another object of torch's?"""
+        last = path.rpartition(".")[2] or ast.unparse(receiver)
+        if _TORCH_LIKE.search(last) or looks_like_module(path) or path in ("self", "super()"):
+            return True
+        flow = self._forms.flow
+        if flow.value(receiver).kind in (Kind.MODULE, Kind.PART) or flow.evidence.used_as_module(path):
+            return True
+        values = [binding.value for binding in self._forms.bindings.of(path, receiver)]
+        return any(
+            isinstance(value, ast.Call) and path_of(value.func).rpartition(".")[2].lstrip("_")[:1].isupper()
+            for value in values
+        )
 
     def _like_torch(self, call: ast.Call, depth: int = 0) -> bool:
         name = self._source.qualified(call.func)

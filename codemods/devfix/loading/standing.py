@@ -12,6 +12,7 @@ import re
 from devfix.bindings import FunctionNode, function_around
 from devfix.flow.frame import path_of
 from devfix.loading.calls import Load
+from devfix.placing import about_devices, guards_of
 from devfix.source import Source, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -30,6 +31,10 @@ _FETCHES = re.compile(
     r"(?:^|\.)(?:get|fetch|download|cached?|ensure|resolve)_?\w*(?:file|path|model|weight|ckpt|checkpoint)\w*$"
 )
 _PRETRAINED = re.compile(r"\bpre_?train(?:ed)?\b|\bload_weights\b", re.IGNORECASE)
+_SCHEDULER = re.compile(r"sched", re.IGNORECASE)
+_DEFAULT_CUDA = re.compile(
+    r"set_default_tensor_type\(\s*(?:[\"']torch\.cuda|torch\.cuda)|set_default_device\(\s*[\"']cuda"
+)
 _BEST = re.compile(r"best|early_?stop", re.IGNORECASE)
 _SAVED_FROM_CPU = re.compile(r"\.cpu\(\)\s*\.state_dict\(\)|\.to\([\"']cpu[\"']\)\s*\.state_dict\(\)")
 _NO_FORMAT = re.compile(r"%[ds]|%\.\d")
@@ -57,6 +62,8 @@ def matters(source: Source, load: Load) -> bool:
         return False  # there is no such file
     if path is not None and _ENGINE.search(source.code(path)):
         return False
+    if _numbers(load, source) or _cuda_throughout(source, load):
+        return False
     if _published(source, load, path) or _kept_best(source, load, path):
         return False
     text = _FIXED.sub("", _without_comments(source.text))
@@ -65,6 +72,30 @@ def matters(source: Source, load: Load) -> bool:
     if _CHOICE.search(text):
         return True
     return not _CUDA.search(source.text) and not _PROGRAM.search(text)
+
+
+def _numbers(load: Load, source: Source) -> bool:
+    """Is it the state of a scheduler, all of it numbers?"""
+    texts = [load.function.name] if load.function is not None else []
+    parent = source.parents.get(load.call)
+    if isinstance(parent, ast.Call):
+        texts.append(path_of(parent.func))
+    return any(_SCHEDULER.search(text) for text in texts)
+
+
+def _cuda_throughout(source: Source, load: Load) -> bool:
+    """Does the same function move things to CUDA whatever there is? Or the program make all of them there?"""
+    if _DEFAULT_CUDA.search(_without_comments(source.text)):
+        return True
+    for node in source.walk(load.function or source.tree):
+        if not isinstance(node, ast.Call) or node.args or node.keywords:
+            continue
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda":
+            if not any(about_devices(one.test) for one in guards_of(source, node)) and not isinstance(
+                source.enclosing(node, ast.IfExp), ast.IfExp
+            ):
+                return True
+    return False
 
 
 def _published(source: Source, load: Load, path: ast.expr | None) -> bool:

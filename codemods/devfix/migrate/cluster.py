@@ -4,8 +4,8 @@ A repository is one task with all its steps, so that what a worker has cloned st
 of the clone comes as an event while the task goes on, and again with its result. A result is fetched when
 its task has ended and released at once; there are no more tasks than the cluster has threads.
 
-When a worker dies, the scheduler gives its tasks to others, some times (`distributed.scheduler.
-allowed-failures`); then it gives up, and that is what is counted as one loss by the driver.
+When a worker dies, the scheduler gives its tasks to others, up to three times by default (`distributed.
+scheduler.allowed-failures`); then it gives up, and the driver counts that as one loss of the repository.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class ClusterPool:
         try:
             if tasks:
                 self._client.cancel(tasks)
-            if self._client.status == "running" and self._cluster is None:
+            if self._client.status == "running":
                 self._client.run(onworker.leave, self._uid, on_error="ignore")
         except (*_TIMEOUTS, RuntimeError, CancelledError):
             pass
@@ -228,7 +228,8 @@ class ClusterPool:
             return (), Lost("the cluster dropped it") if running else MigrateError(self._gone())
         error = task.exception() if task.status != "finished" else None
         if isinstance(error, KilledWorker):
-            return (), Lost("the worker that worked on it died")
+            # The driver weighs a loss; one of ours may stand for several workers.
+            return (), Lost("the worker that worked on it died", error.allowed_failures < 3)
         if error is not None:
             return (), error
         data = task.result()
@@ -239,7 +240,7 @@ class ClusterPool:
         if said.bug:
             return said.outcomes, StepError(said.bug)
         if said.lost:
-            return said.outcomes, Lost(said.lost)
+            return said.outcomes, Lost(said.lost, said.killed)
         return said.outcomes, TimeoutError() if said.late else None
 
     def _settle(

@@ -13,11 +13,18 @@ from devfix.migrate.model import DURING, Artefact, Head, Job, MigrateError, Outc
 from devfix.migrate.state import Store
 from devfix.migrate.steps import NEXT
 
-DEATHS = 5  # of workers, with one repository
+# Deaths of workers with one repository, before it is taken to be to blame. A worker that is killed from outside
+# weighs less: memory is limited in another way, so that is rarely the work's own doing.
+DEATHS = 12
+_CRASH, _KILLED = 4, 1
 
 
 class Lost(Exception):
-    """The worker of a step has died; it is tried again."""
+    """The worker of a step has died; it is tried again. `killed`: from outside, as far as one can tell."""
+
+    def __init__(self, message: str, killed: bool = True) -> None:
+        super().__init__(message)
+        self.killed = killed
 
 
 class Pool(Protocol):
@@ -89,10 +96,10 @@ class _Drive:
             return
         if isinstance(error, Lost):
             self.pool.lost(job)
-            if self.store.lost(job.id, step, str(error)) < DEATHS:
+            if self.store.lost(job.id, step, str(error), _KILLED if error.killed else _CRASH) < DEATHS:
                 self.waiting.append(job.id)  # at the end: it may be to blame for it
                 return
-            reason = f"{error}, {DEATHS} times"
+            reason = f"{error}, again and again"
         elif isinstance(error, TimeoutError):
             self.pool.lost(job)
             reason = f"took longer than {job.settings.limits.seconds:g} s; --seconds sets the limit"

@@ -17,7 +17,7 @@ from devfix.migrate.state import Row, Store
 from devfix.migrate.summary import Summary
 from devfix.review.text import printable
 
-# The columns of the CSV file, and the keys of "repositories" in the JSON one; docs/migrate.md says what they are.
+# Columns of the CSV file, and keys of "repositories" in JSON; docs/migrate-report.md says what they are.
 FIELDS = (
     "id", "name", "state", "stage", "reason", "head", "base_branch", "commit", "subject", "verified", "decision",
     "pushed", "pull_request", "files_analysed", "files_changed", "bytes", "seconds", "found", "fixed", "left",
@@ -165,11 +165,11 @@ def _tracked(store: Store) -> Iterator[Row]:
 def _item(row: Row) -> str:
     box = "x" if row.state in _TICKED else " "
     words = row.reason if row.state in ("failed", "superseded") else row.subject
-    link = f" {row.pull_request}" if _plain(row.pull_request) else ""
+    link = f" {row.pull_request}" if is_link(row.pull_request) else ""
     decision = f", {row.decision}" if row.decision else ""
     said = f": {as_text(words[:200])}" if words else ""
     return f"- [{box}] {as_text(row.name)} ({row.state}{decision}){said}{link}"
 
 
-def _plain(url: str) -> bool:
+def is_link(url: str) -> bool:
     return url.startswith("https://") and url.isprintable() and not set(url) & set(" <>()[]\"'`")

@@ -72,6 +72,7 @@ _URL = re.compile(r"(file|git|https?|ssh)://([^/]*)(/.*)?", re.IGNORECASE)
 _SECRET = re.compile(r"(?<=://)[^/@\s]*@")
 # What git prints, the most telling first: the other side knows why it ended the connection.
 _TELLING = ("remote: fatal:", "remote: ERROR", "ERROR", "fatal:", "error:")
+_ANY_SHA = re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -138,7 +139,7 @@ class Git:
     """
 
     def __init__(self, folder: str, limits: Limits, mark: str) -> None:
-        self.folder = folder
+        self.folder = folder = os.path.realpath(folder)
         self.bare = os.path.join(folder, "repo.git")
         self.limits = limits
         self.url = ""
@@ -188,13 +189,13 @@ class Git:
             raise TooMuch(f"git {what}: {error}") from error
 
     def _failed(self, arguments: Sequence[str | bytes], done: Done) -> GitFailed:
-        said = _SECRET.sub("", done.err.decode("utf-8", "replace")).strip()
-        said = (
-            said.replace(f"'{self.url}'", "it") if self.url else said
-        )  # the same words for the same failure
-        lines = [line for line in said.splitlines() if line.strip()]
+        said = _SECRET.sub("", done.err.decode("utf-8", "replace")).replace("\0", "").strip()
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
         told = [line for start in _TELLING for line in lines if line.startswith(start)] or lines
         why = told[0] if told else f"ended with {done.code}"
+        # The same words for the same failure: the log has the rest.
+        why = _ANY_SHA.sub("an object", why)
+        why = why.replace(f"'{self.url}'", "it") if self.url else why
         return GitFailed(f"git {_word(arguments)}: {printable(why)}", said)
 
     # --- repositories ------------------------------------------------------------------------

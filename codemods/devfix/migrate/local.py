@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 import traceback
 from concurrent.futures import Future
@@ -38,6 +39,7 @@ class LocalPool:
 
     def __init__(self, campaign: str, uid: str, size: int, limits: Limits) -> None:
         self.campaign = os.path.realpath(campaign)
+        self.uid = uid
         self.size = size
         children.end_strays(uid)  # of a run that was killed
         os.environ[children.MARK] = uid  # for the processes to be found by
@@ -62,6 +64,7 @@ class LocalPool:
             self._queue.put(None)
         for worker in self._workers:
             worker.join()
+        children.end_strays(self.uid)  # of processes that were killed
         os.environ.pop(children.MARK, None)
 
 
@@ -101,7 +104,8 @@ class _Worker(threading.Thread):
         except (EOFError, OSError):
             self.end()
             code = process.exitcode
-            raise Lost(f"the process that worked on it died (exit code {code})") from None
+            killed = code in (-signal.SIGKILL, -signal.SIGTERM)
+            raise Lost(f"the process that worked on it died (exit code {code})", killed) from None
         if isinstance(answer, str):
             raise StepError(answer)
         assert isinstance(answer, Outcome)
@@ -114,7 +118,7 @@ class _Worker(threading.Thread):
             context = multiprocessing.get_context("spawn")
             self.pipe, theirs = context.Pipe()
             arguments = (theirs, os.getpid(), self.limits.memory)
-            self.process = context.Process(target=_serve, args=arguments, daemon=True)
+            self.process = context.Process(target=_serve, args=arguments)  # may have children: no daemon
             self.process.start()
             theirs.close()  # or its end would never be seen
             self.tasks = 0

@@ -26,9 +26,9 @@ def subject(report: Report) -> str:
     where = names[0].rpartition("/")[2] if len(names) == 1 else plural(len(names), "file")
     ids = ", ".join(sorted({change.codemod for change in changes}))
     if len(titles) == 1:
-        for line in (f"Fix device placement: {titles[0]} ({where})", f"Fix device placement: {titles[0]}"):
-            if len(line) <= _WIDTH:
-                return line
+        line = f"Fix device placement in {where}: {titles[0]}"
+        if len(line) <= _WIDTH:
+            return line
     line = f"Fix device placement in {where} ({ids})"
     return line if len(line) <= _WIDTH else f"Fix device placement in {where}"
 

@@ -70,12 +70,13 @@ class Order:
 class Said:
     """What a worker answers: the outcomes of the steps, and what kept it from the next one.
 
-    `lost`: the process that worked on it died; `late`: it took too long; `wrong`: no repository can be
-    worked on here, for this reason; `bug`: a step has raised this.
+    `lost`: the process that worked on it died, `killed` from outside; `late`: it took too long; `wrong`: no
+    repository can be worked on here, for this reason; `bug`: a step has raised this.
     """
 
     outcomes: tuple[Outcome, ...] = ()
     lost: str = ""
+    killed: bool = False
     late: bool = False
     wrong: str = ""
     bug: str = ""
@@ -165,12 +166,13 @@ class _Site:
             future = self.pool.submit(step, job, head)
             while not wait([future], timeout=_LOOK).done:
                 if self.closed:
-                    return Said(tuple(outcomes), lost="the run was ended")
+                    return Said(tuple(outcomes), lost="the run was ended", killed=True)
             error = future.exception()
             if isinstance(error, (Lost, TimeoutError)):
                 self.pool.lost(job)
-                late = isinstance(error, TimeoutError)
-                return Said(tuple(outcomes), lost="" if late else str(error), late=late)
+                if isinstance(error, Lost):
+                    return Said(tuple(outcomes), lost=str(error), killed=error.killed)
+                return Said(tuple(outcomes), late=True)
             if isinstance(error, StepError):
                 return Said(tuple(outcomes), bug=str(error))
             outcome = future.result()

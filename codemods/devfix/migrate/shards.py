@@ -16,6 +16,8 @@ from devfix.migrate.steps import close_tree, commit_of, made_tree, working_in
 By = Literal["folder", "codeowners"]
 _OWNERS = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS")
 
+_TOP = "/repository"  # patterns and paths are compared by their words
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -83,10 +85,10 @@ def _name(folder: str, first: str, last: str) -> str:
 
 def by_owner(paths: Sequence[str], most: int, rules: Sequence[tuple[str, str]]) -> list[Shard]:
     """The files of each set of owners, in shards by folder; the last rule that matches a path counts."""
-    compiled = [(Globs("/", (pattern,)), pattern.endswith("/*"), owners) for pattern, owners in rules]
+    compiled = [(Globs(_TOP, (pattern,)), pattern.endswith("/*"), owners) for pattern, owners in rules]
     groups: dict[str, list[str]] = {}
     for path in paths:
-        groups.setdefault(_owners(f"/{path}", compiled) or "nobody", []).append(path)
+        groups.setdefault(_owners(f"{_TOP}/{path}", compiled) or "nobody", []).append(path)
     return [
         replace(shard, name=owners if shard.name == "all" else f"{owners} {shard.name}")
         for owners, members in sorted(groups.items())

@@ -118,11 +118,13 @@ def _folder(top: str) -> list[Source]:
     todo = [(os.path.realpath(top), 0)]
     while todo:
         folder, depth = todo.pop()
-        if depth and _repository(folder):
+        # `commondir` makes git take refs and objects from elsewhere.
+        if depth and _repository(folder) and not os.path.lexists(os.path.join(folder, ".git", "commondir")):
             found.append(Source(folder))
             continue
         if os.path.lexists(os.path.join(folder, ".git")):
-            why = "its .git is a file or a link, which may lead anywhere; name it itself to include it"
+            why = "its .git is a file or a link, or has a commondir, which may lead anywhere"
+            why += "; name it itself to include it"
             found.append(Source(folder, skip=why))
             continue
         if depth < _DEPTH:

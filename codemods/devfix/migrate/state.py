@@ -181,9 +181,9 @@ class Store:
         return len(rows)
 
     def waiting(self) -> list[str]:
-        """The ids of what is to be done, in order."""
+        """The ids of what is to be done; what has cost workers their lives comes last."""
         marks = ", ".join("?" * len(UNFINISHED))
-        query = f"SELECT id FROM repository WHERE state IN ({marks}) ORDER BY number"
+        query = f"SELECT id FROM repository WHERE state IN ({marks}) ORDER BY attempt, number"
         return [row[0] for row in self._db.execute(query, UNFINISHED)]
 
     def begin(self, id: str, step: StepName, state: State) -> None:
@@ -234,10 +234,10 @@ class Store:
             )
         return outcome.state
 
-    def lost(self, id: str, step: StepName, why: str) -> int:
-        """A worker died with this step; how often that has happened to it."""
+    def lost(self, id: str, step: StepName, why: str, weight: int = 1) -> int:
+        """A worker died with this step; the sum of such weights so far."""
         with self._changing() as db:
-            db.execute("UPDATE repository SET attempt = attempt + 1 WHERE id = ?", (id,))
+            db.execute("UPDATE repository SET attempt = attempt + ? WHERE id = ?", (weight, id))
             _event(db, id, step, "lost", "pending", detail=why)
             _set(db, id, state="pending", stage="")
             (attempt,) = db.execute("SELECT attempt FROM repository WHERE id = ?", (id,)).fetchone()
@@ -262,6 +262,7 @@ class Store:
 
     def find(self, name: str) -> str:
         """The id of the one repository that a person means; raises MigrateError."""
+        name = name.rstrip("/").removesuffix(".git")
         for where in ("id = ?1 OR name = ?1", "name LIKE '%/' || ?1", "instr(name, ?1) OR instr(id, ?1)"):
             found = self._db.execute(
                 f"SELECT id, name FROM repository WHERE {where} LIMIT 4", (name,)

@@ -22,7 +22,7 @@ Step = Callable[[Job, str, "Head | None"], Outcome]
 
 def clone(job: Job, folder: str, head: Head | None = None) -> Outcome:
     """Fetch the head of the source, and write the files that will be analysed into `folder/tree`."""
-    start = time.monotonic()
+    start, folder = time.monotonic(), os.path.realpath(folder)
     try:
         folders.fresh(folder)
         found = _shared(job, folder) if job.source.store else _fetched(job, folder)
@@ -40,7 +40,7 @@ def analyse(job: Job, folder: str, head: Head | None) -> Outcome:
     from devfix.migrate.analysing import analysed
 
     assert head is not None
-    start = time.monotonic()
+    start, folder = time.monotonic(), os.path.realpath(folder)
     try:
         outcome = analysed(job, folder, head)
     except (MigrateError, OSError) as error:

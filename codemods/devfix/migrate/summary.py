@@ -15,12 +15,13 @@ DONE: tuple[State, ...] = ("nothing-to-do", "merged")  # nothing is left to repa
 _POINTS = 240  # of time, at most
 _LISTED = 300  # repositories of one state that a page names
 _MEMBERS = 25  # of a group of failures
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 # What tells two failures of the same kind apart: quoted words, paths, long hexadecimal numbers, numbers.
 _DETAILS = (
     (re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`"), "'…'"),
     (re.compile(r"(?<![\w/])(?:\w+:/)?/[^\s:,;)]+"), "…"),
     (re.compile(r"\b[0-9a-f]{7,64}\b"), "…"),
-    (re.compile(r"\d+(?:\.\d+)?"), "N"),
+    (_NUMBER, "N"),
 )
 
 
@@ -99,8 +100,9 @@ def summary(store: Store) -> Summary:
         elif row.commit:
             sums["changed"] += row.files_changed
             sums["run" if row.verified else "analysed"] += 1
-            if row.verified and (len(how) < 1000 or alike(row.verified) in how):
-                how[alike(row.verified)] += 1
+            words = _NUMBER.sub("N", row.verified)
+            if words and (len(how) < 1000 or words in how):
+                how[words] += 1
     counts = store.counts()
     return Summary(
         store.settings(),

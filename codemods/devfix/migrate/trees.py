@@ -46,7 +46,10 @@ class Listing:
 
 def listed(git: Git, commit: str, limits: Limits) -> Listing:
     """Every entry of a commit; raises TooMuch for a tree that is beyond the limits."""
-    out = git("ls-tree", "-r", "-l", "-z", "--full-tree", commit, most=limits.files * 400)
+    try:
+        out = git("ls-tree", "-r", "-l", "-z", "--full-tree", commit, most=limits.files * 400)
+    except TooMuch:
+        raise TooMuch(f"has more than {limits.files} files; --max-files sets the limit") from None
     entries, size = [], 0
     for line in out.split(b"\0")[:-1]:
         about, _, path = line.partition(b"\t")

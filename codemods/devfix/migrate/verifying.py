@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from devfix.report import Change, FileResult, Report
 
 _TAIL = 64 << 10
+_SHARE = 5  # of a step's time limit: each run gets this part, and there are up to four
 
 
 @dataclass(frozen=True)
@@ -115,9 +117,7 @@ def _run(job: Job, base: str, command: str) -> Done | None:
         if bounded:
             landlock.write_only_below([base])
 
-    import time
-
-    seconds = job.settings.limits.seconds / 3
+    seconds = job.settings.limits.seconds / _SHARE
     try:
         return children.run(
             ["/bin/sh", "-c", command],
@@ -152,7 +152,7 @@ def _smoked(job: Job, places: _Places, report: Report) -> Verification:
 
     notes: list[str] = []
     harm: list[str] = []
-    seconds = job.settings.limits.seconds / 3
+    seconds = job.settings.limits.seconds / _SHARE
     base = places.copy("smoke")
     with working_in(os.path.join(base, "repository")):
         if job.settings.smoke:

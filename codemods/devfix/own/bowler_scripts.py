@@ -122,14 +122,19 @@ def _captured(origin: Origin, arguments: Sequence[str]) -> list[_Query]:
         stack.enter_context(_instead(builtins, "input", no_question))
         stack.enter_context(_instead(sys, "argv", [origin.path, *(arguments or (os.curdir,))]))
         # What a script prints is no part of a patch.
-        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
-        names = run_as(origin, "__bowler__")
-        main = names.get("main")
-        if callable(main):
-            main()
-        if not seen:  # everything stands under `if __name__ == "__main__":`
-            with contextlib.suppress(SystemExit):
+        printed = io.StringIO()
+        stack.enter_context(contextlib.redirect_stdout(printed))
+        stack.enter_context(contextlib.redirect_stderr(printed))
+        try:
+            main = run_as(origin, "__bowler__").get("main")
+            if callable(main):
+                main()
+            if not seen:  # everything stands under `if __name__ == "__main__":`
                 run_as(origin, "__main__")
+        except SystemExit as error:
+            if not seen:  # argparse, for one, has said why
+                last = printed.getvalue().strip().rpartition("\n")[2] or f"sys.exit({error.code!r})"
+                raise Trouble(f"the script ended before any query: {last}") from None
     return seen
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any, ClassVar, NoReturn
 from libcst import MetadataDependent, parse_module
 from libcst.codemod import Codemod as Command
 from libcst.codemod import (
+    CodemodCommand,
     CodemodContext,
     TransformExit,
     TransformFailure,
@@ -51,7 +53,9 @@ def kinds(origin: Origin) -> Mapping[str, type[Codemod]]:
         )
     id = "libcst-" + _kebab(command.__name__)
     parser = _parser(command)
-    about = [getattr(command, "DESCRIPTION", "") or command.__name__, "", *_arguments(parser)]
+    dests = {action.dest for action in parser._actions}
+    others = [name for name in _others(command) if name not in dests]
+    about = [_about(command), "", *_arguments(parser, others)]
     content = {
         "id": id,
         "origin": whole,
@@ -77,7 +81,9 @@ class LibcstCommand(TextCodemod):
         object.__setattr__(made, "arguments", tuple(_parsed(cls, given).items()))
         _, trouble = said(cls.origin, made._command)  # a missing argument is told before any file is read
         if trouble:
-            raise ConfigError(f"codemod {cls.origin.spec} cannot be made with these arguments: {trouble}")
+            raise ConfigError(
+                f"codemod {cls.origin.spec} cannot be made: {trouble}; give arguments as --codemod-arg NAME=VALUE"
+            )
         return made
 
     def new_text(self, path: str, text: str) -> NewText:
@@ -165,14 +171,23 @@ def _parser(command: type[Command]) -> argparse.ArgumentParser:
     return parser
 
 
-def _arguments(parser: argparse.ArgumentParser) -> list[str]:
+def _about(command: type[Command]) -> str:
+    """What a command says of itself, in a line."""
+    said = getattr(command, "DESCRIPTION", "")
+    if not said or said == CodemodCommand.DESCRIPTION:
+        said = (vars(command).get("__doc__") or command.__name__).strip()
+    return str(said.split("\n")[0].strip().rstrip("."))
+
+
+def _arguments(parser: argparse.ArgumentParser, others: list[str]) -> list[str]:
     actions = [action for action in parser._actions if action.dest != "help"]
-    if not actions:
+    if not actions and not others:
         return ["It takes no arguments."]
     return [
         "Arguments (--codemod-arg NAME=VALUE):",
         "",
         *(f"- `{a.dest}`{' (required)' if a.required else ''}: {a.help or ''}".rstrip(": ") for a in actions),
+        *(f"- `{name}`" for name in others),
     ]
 
 
@@ -182,14 +197,18 @@ def _parsed(kind: type[LibcstCommand], given: Mapping[str, str]) -> dict[str, An
     known = {action.dest: action for action in parser._actions}
     spelled = {option.lstrip("-").replace("-", "_"): action.dest for action in parser._actions
                for option in action.option_strings}  # fmt: skip
+    others, more = _others(kind.command), dict[str, Any]()
     flags: list[str] = []
     positional: dict[str, list[str]] = {}
     for name, value in given.items():
         dest = name.replace("-", "_")
         dest = dest if dest in known else spelled.get(dest, dest)
         action = known.get(dest)
+        if action is None and dest in others:
+            more[dest] = _as_annotated(value, others[dest], f"argument {kind.id}.{name}")
+            continue
         if action is None:
-            hint = suggest(name, known) if known else "; it takes no arguments"
+            hint = suggest(name, [*known, *others]) if known or others else "; it takes no arguments"
             raise ConfigError(f"codemod {kind.id} has no argument {name!r}{hint}")
         values = value.split(",") if action.nargs in ("*", "+") or isinstance(action.nargs, int) else [value]
         if not action.option_strings:
@@ -207,7 +226,30 @@ def _parsed(kind: type[LibcstCommand], given: Mapping[str, str]) -> dict[str, An
     parsed, trouble = said(kind.origin, lambda: parser.parse_args(argv))
     if parsed is None:
         raise ConfigError(f"codemod {kind.id}: {trouble}; give it as --codemod-arg NAME=VALUE")
-    return dict(vars(parsed))
+    return {**vars(parsed), **more}
+
+
+def _others(command: type[Command]) -> dict[str, inspect.Parameter]:
+    """What the constructor takes besides the context; not all of it need be known to `add_args`."""
+    found = list(inspect.signature(command).parameters.values())[1:]
+    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {one.name: one for one in found if one.kind in plain}
+
+
+def _as_annotated(value: str, parameter: inspect.Parameter, where: str) -> object:
+    """A text as what the constructor says that it wants; as text where it says nothing."""
+    wanted = parameter.annotation
+    wanted = wanted if isinstance(wanted, str) else getattr(wanted, "__name__", "")
+    if wanted == "bool" or isinstance(parameter.default, bool):
+        if value.lower() not in (*_TRUE, *_FALSE):
+            raise ConfigError(f"{where} must be true or false, not {value!r}")
+        return value.lower() in _TRUE
+    if wanted == "int":
+        try:
+            return int(value)
+        except ValueError:
+            raise ConfigError(f"{where} must be a whole number, not {value!r}") from None
+    return value
 
 
 def _kebab(name: str) -> str:

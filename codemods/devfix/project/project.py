@@ -8,12 +8,14 @@ begins.
 
 from __future__ import annotations
 
+import ast
 import os
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from devfix import depends
 from devfix.depends import Needs
+from devfix.flow.evidence import declared
 from devfix.flow.lattice import Kind, fresh_identity
 from devfix.flow.outside import Bases, Outside, judged
 from devfix.project.callers import Callers
@@ -232,6 +234,18 @@ class Project:
                     seen.add(parent)
                     todo.append(parent)
         return found
+
+    def declared(self, path: str, dotted: str, attribute: str) -> tuple[Source, tuple[ast.expr, ...]] | None:
+        """See `Outside.declared`: by the first class of its line that says something."""
+        definition = self.lookup(path, dotted)
+        for one, _ in self.line(definition) if definition is not None else ():
+            source = self.files.source(one.path)
+            for node in source.tree.body if source is not None else ():
+                if isinstance(node, ast.ClassDef) and node.name == one.name and source is not None:
+                    found = declared(source, node, attribute)
+                    if found:
+                        return source, found
+        return None
 
     def name(self, definition: Definition) -> str:
         """The project's name of a function or class, under which it is known from now on."""

@@ -117,6 +117,9 @@ class View(Outside):
     def beside(self, word: str) -> list[tuple[str, Source]]:
         return self.project.callers.beside(self.path, self.source, word)
 
+    def declared(self, dotted: str, attribute: str) -> tuple[Source, tuple[ast.expr, ...]] | None:
+        return self.project.declared(self.path, dotted, attribute)
+
     def sets_default(self) -> bool:
         return self.project.callers.sets_default(self.path)
 

@@ -11,6 +11,7 @@ from functools import cache
 from devfix import depends
 from devfix.documents import Document, DocumentError, read_bytes
 from devfix.documents.overlay import instead_of
+from devfix.listing import noted_kind
 
 _ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _LARGEST = 2_000_000  # bytes
@@ -25,30 +26,35 @@ class Files:
 
     def __init__(self, path: str, written: Mapping[str, str] | None = None) -> None:
         """`written`: texts that will be files beside the recipe, by name."""
-        depends.add(depends.UNKNOWN)  # folders are listed, and what was read for other recipes is used again
         self.folder = os.path.dirname(os.path.abspath(path))
         self.root = _project(self.folder)
         self.installed = installed(self.root)
+        depends.note(f"+{self.root}", self.installed)
         self._within = tuple(os.path.realpath(place) for place in (self.root, self.installed) if place)
-        self._documents: dict[str, Document | None] = {}
+        self._documents: dict[str, tuple[Document | None, depends.Needs]] = {}
         self._written = dict(written or {})
         for name, text in self._written.items():
             file = os.path.join(self.folder, name)
-            self._documents[file] = Document(file, text.encode("utf-8", "replace"), text, "utf-8")
+            document = Document(file, text.encode("utf-8", "replace"), text, "utf-8")
+            self._documents[file] = document, depends.Needs()
 
     def document(self, path: str) -> Document | None:
         """A file as a document, or None where it is not there, not readable or not ours to read."""
-        if path not in self._documents:
-            self._documents[path] = self._read(path)
-        return self._documents[path]
+        return depends.remembered(self._documents, path, lambda: self._read(path))
 
     def _read(self, path: str) -> Document | None:
         real = os.path.realpath(path)
         if not any(real.startswith(place.rstrip(os.sep) + os.sep) for place in self._within):
+            depends.add(depends.UNKNOWN)
             return None
         try:
-            status = os.stat(real)
+            try:
+                status = os.stat(real)
+            except OSError:
+                depends.note_read(path, None)
+                raise
             if status.st_size > _LARGEST:
+                depends.add(depends.UNKNOWN)
                 return None
             if instead_of(path) is not None:
                 return Document.of(path, read_bytes(path))
@@ -58,12 +64,15 @@ class Files:
                 if len(_kept) >= _MOST:
                     _kept.clear()
                 known = _kept[path] = stamp, Document.of(path, read_bytes(path))
+            else:
+                depends.note_read(path, known[1].data)
             return known[1]
         except (DocumentError, OSError, ValueError):
             return None
 
     def names(self, folder: str, *suffixes: str) -> list[str]:
         """The names of the files of a folder that end so, sorted."""
+        depends.note_listing(folder)
         names = set(self._written) if folder == self.folder else set()
         with suppress(OSError):
             names.update(os.listdir(folder))
@@ -85,7 +94,7 @@ def _project(folder: str) -> str:
     """The nearest folder above that is the top of a project; without one, where a recipe's script may be."""
     at = folder
     while True:
-        if any(os.path.exists(os.path.join(at, mark)) for mark in _ROOT_MARKS):
+        if any(noted_kind(os.path.join(at, mark)) for mark in _ROOT_MARKS):
             return at
         up = os.path.dirname(at)
         if up == at:

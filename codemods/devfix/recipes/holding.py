@@ -30,11 +30,16 @@ MOVES = ("to", "cuda", "to_empty")
 
 def registered(recipe: Recipe, maker: Maker) -> frozenset[str]:
     """The entries that are moved with what is listed: those that modules hold, or may hold."""
-    found: set[str] = set()
     if recipe.modules is None:
         return frozenset()
     nodes = [value for _, value in recipe.modules.pairs]
-    found.update(name for node in nodes if node.tag != "!ref" for name in recipe.referred(node))
+    found = {name for node in nodes if node.tag != "!ref" for name in recipe.referred(node)}
+    return held_by(recipe, maker, nodes) | found
+
+
+def held_by(recipe: Recipe, maker: Maker, nodes: list[Node]) -> frozenset[str]:
+    """The entries that modules hold, or may hold."""
+    found: set[str] = set()
     while nodes:
         for name in _handed_on(recipe, maker, nodes.pop()):
             if name not in found:

@@ -11,7 +11,7 @@ from devfix.documents.yaml import Node
 from devfix.flow import torch_api
 from devfix.recipes.constants import UNKNOWN
 from devfix.recipes.files import Files
-from devfix.recipes.holding import registered
+from devfix.recipes.holding import held_by, registered
 from devfix.recipes.knowledge import Knowledge, around
 from devfix.recipes.pairing import paired
 from devfix.recipes.recipe import APPLY, NEW, Recipe, class_of, last_key
@@ -54,7 +54,18 @@ class Judge:
         usages = tuple(found for found in paired(self.recipe, self.files) if found.script.lists_modules)
         if usages:
             self.know(around(self.files, *dict.fromkeys(_folder(found.script.path) for found in usages)))
-        reached = registered(self.recipe, self.maker)
+        cases = tuple(self._all(usages, registered(self.recipe, self.maker)))
+        below = {
+            name: held_by(self.recipe, self.maker, [self.recipe.nodes[name]])
+            for name in {case.entry for case in cases}
+        }
+        for case in cases:  # what is part of another one comes with it
+            if case.unlisted or not any(
+                case.entry in held for name, held in below.items() if name != case.entry
+            ):
+                yield case
+
+    def _all(self, usages: tuple[Usage, ...], reached: frozenset[str]) -> Iterator[Case]:
         found: set[str] = set()
         for name in self.recipe.nodes:
             case = self._held(name, usages, reached)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from devfix import depends
 from devfix.documents.overlay import instead_of
 from devfix.recipes.files import Files
 from devfix.recipes.holding import Holders
@@ -51,6 +52,7 @@ def around(files: Files, *first: str) -> Knowledge:
     if not _last or _last[0][0] is not files:
         _last[:] = [(files, _base(files), {})]
     _, base, known = _last[0]
+    depends.add(base.library.needs)
     local = files.local_roots(*first)
     if local not in known:
         known[local] = Knowledge.of(Library(files, local, base.library), base)

@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 
+from devfix import depends
+from devfix.listing import noted_kind
 from devfix.parsed import parsed
 from devfix.recipes.files import Files
 from devfix.source import Source
@@ -88,13 +90,17 @@ class Library:
         self.roots = roots
         self.base = base
         self.stamps: dict[str, tuple[int, int]] = {}
+        self.needs = depends.Needs()  # of all that was found, for whoever uses what was found for others
         self._modules: dict[str, Module | None] = {}
         self._orders: dict[ast.ClassDef, tuple[tuple[Class, ...], frozenset[str]]] = {}
 
     def module(self, dotted: str) -> Module | None:
         """The module of a name, or None where it is not in view."""
         if dotted not in self._modules:
-            self._modules[dotted] = self._find(dotted)
+            with depends.aside() as needs:
+                self._modules[dotted] = self._find(dotted)
+            self.needs.add(needs)
+            depends.add(needs)
         return self._modules[dotted]
 
     def _find(self, dotted: str) -> Module | None:
@@ -104,7 +110,7 @@ class Library:
         for root in self.roots:
             base = os.path.join(root, *parts)
             for path in (f"{base}.py", os.path.join(base, "__init__.py")):
-                if os.path.isfile(path) and (module := self.of_file(path, dotted)):
+                if noted_kind(path) == "file" and (module := self.of_file(path, dotted)):
                     self.stamps[path] = stamp(path)
                     return module
         return self.base.module(dotted) if self.base is not None else None

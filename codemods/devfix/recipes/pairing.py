@@ -7,6 +7,7 @@ import io
 import os
 from collections.abc import Iterator
 
+from devfix import depends
 from devfix.recipes.files import Files
 from devfix.recipes.knowledge import around
 from devfix.recipes.recipe import Recipe
@@ -44,6 +45,7 @@ def siblings(script: Script, recipe: Recipe, files: Files) -> Iterator[Recipe]:
 
     folder = os.path.dirname(os.path.abspath(script.path))
     own = os.path.realpath(recipe.path)
+    depends.note_listing(folder)
     try:
         below = [entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
     except OSError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from devfix.report import PlacedFinding, Report
+from devfix.review.text import printable
 from devfix.selection import posix
 
 
@@ -21,12 +22,16 @@ def _lines(report: Report) -> Iterator[str]:
         for finding in result.findings:
             yield _command("warning", _where(result.path, finding), _text(result.path, finding))
     for error in report.errors:
-        yield _command("error", {"file": posix(error.path), "title": f"devfix: {error.stage}"}, error.message)
+        yield _command(
+            "error",
+            {"file": printable(posix(error.path)), "title": f"devfix: {error.stage}"},
+            printable(error.message),
+        )
 
 
 def _where(path: str, finding: PlacedFinding) -> dict[str, str]:
     place = finding.place
-    where = {"file": posix(path), "line": str(place.line)}
+    where = {"file": printable(posix(path)), "line": str(place.line)}
     if not place.cell:
         where["col"] = str(place.column)
         where["endLine"] = str(place.end_line)
@@ -37,12 +42,12 @@ def _where(path: str, finding: PlacedFinding) -> dict[str, str]:
 
 
 def _text(path: str, finding: PlacedFinding) -> str:
-    lines = [finding.message]
+    lines = [printable(finding.message)]
     for other in finding.related:
-        at = f"{posix(other.path or path)}:{other.line}: " if other.line else ""
-        lines.append(f"{at}{other.message}")
+        at = f"{printable(posix(other.path or path))}:{other.line}: " if other.line else ""
+        lines.append(f"{at}{printable(other.message)}")
     if finding.fix is not None:
-        lines.append(f"fix ({finding.fix.safety.label}): {finding.fix.title}")
+        lines.append(f"fix ({finding.fix.safety.label}): {printable(finding.fix.title)}")
     return "\n".join(lines)
 
 

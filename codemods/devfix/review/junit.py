@@ -37,13 +37,13 @@ def _suite(result: FileResult) -> str:
 
 def _case(path: str, finding: PlacedFinding) -> str:
     place = finding.place
-    where = f"{posix(path)}:{place.line}:{place.column}"
-    lines = [f"{where}: {finding.message}"]
+    where = f"{printable(posix(path))}:{place.line}:{place.column}"
+    lines = [f"{where}: {printable(finding.message)}"]
     for other in finding.related:
-        at = f"{posix(other.path or path)}:{other.line}: " if other.line else ""
-        lines.append(f"{at}{other.message}")
+        at = f"{printable(posix(other.path or path))}:{other.line}: " if other.line else ""
+        lines.append(f"{at}{printable(other.message)}")
     if finding.fix is not None:
-        lines.append(f"fix ({finding.fix.safety.label}): {finding.fix.title}")
+        lines.append(f"fix ({finding.fix.safety.label}): {printable(finding.fix.title)}")
     name = _attribute(f"{finding.codemod} line {place.line} column {place.column}")
     return (
         f"    <testcase classname={_attribute(posix(path))} name={name} file={_attribute(posix(path))}"

@@ -13,7 +13,12 @@ _COLOURS = {Safety.SAFE: "green", Safety.UNSAFE: "yellow", Safety.MANUAL: "red"}
 
 
 def printable(text: str) -> str:
-    """Text on one line, without characters that could steer a terminal or break an encoding."""
+    """Text on one line, without characters that could steer a terminal or break an encoding.
+
+    A line that begins with `::` would be a command for GitHub's runner: a path of that kind gets a `./`.
+    """
+    if text.lstrip().startswith("::"):
+        text = f"./{text}"
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _escape(c) for c in text)

@@ -86,8 +86,8 @@ class DeviceComparison(Codemod):
         )
         target = moves(flow.source, node)
         if negative and target:
-            # It moves whatever the device is, as it should: only a move to the CPU loses nothing.
-            return Safety.SAFE if target == "cpu" and '"cpu"' in verdict.text else None
+            # It moves whatever the device is, as it should: nothing fails, and on the CPU nothing moves.
+            return Safety.UNSAFE if target == "cpu" and '"cpu"' in verdict.text else None
         if target == "device" and not negative:
             return Safety.SAFE
         if asserted(flow.source, node) and not negative:

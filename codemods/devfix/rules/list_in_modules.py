@@ -25,7 +25,8 @@ class ListInModules(RecipeCodemod):
     Finds what a HyperPyYAML recipe defines (`!new:`) and the Brain of its script runs, although it is not under
     `modules:`, nothing that is listed holds it, and the script does not move it. It is listed, and
     `self.hparams.x` becomes `self.modules.x` in the script where all of the script's recipes list it. A network that
-    is only run is moved in the script instead, as `hparams["x"].to(brain.device)`.
+    is only run is moved in the script instead, as `hparams["x"].to(brain.device)`; and where `modules:` lists a
+    `ModuleList` and nothing of what it holds, the entry is added to that list.
     Which classes have parameters or buffers is read from the source of the speechbrain that the project contains or
     that is installed beside it, and from Python files beside the recipe; without it devfix says less. The script is
     the one that the project's table of recipes names, or a neighbour that fits. What is found belongs to the YAML
@@ -39,7 +40,8 @@ class ListInModules(RecipeCodemod):
     ## Fix safety
     Safe where the script cannot do without the entry under `modules:`, where it has buffers only, or where the
     optimizer has it already and it behaves the same in training and evaluation. Else unsafe: what is listed is
-    trained, and switched to evaluation, with the rest, and the message says what is assumed.
+    trained, and switched to evaluation, with the rest, and the message says what is assumed. A list that becomes
+    longer does not fit its old checkpoints.
     """
 
     id: ClassVar[str] = "list-in-modules"

@@ -304,6 +304,8 @@ class _Known:
 
     def tensor_on_device(self, node: ast.expr) -> bool:
         """Certainly a tensor as well: a model out of sight may return arrays, images or lists of them."""
+        if isinstance(node, ast.BinOp):
+            return self.tensor_on_device(node.left) or self.tensor_on_device(node.right)
         value = self.flow.value(node)
         if value.kind is not Kind.TENSOR or not self.on_device(value):
             return False

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from devfix import __version__
-from devfix.migrate.exports import _plain, moment
+from devfix.migrate.exports import is_link, moment
 from devfix.migrate.model import STATES, State
 from devfix.review.html import _asset, _hash, need_libraries
 from devfix.review.text import printable
@@ -212,7 +212,7 @@ def _verified(summary: Summary) -> list[_Line]:
 def _listed(row: Row, results: str, look: Look, log: bool) -> _Listed:
     files, text = look(row.id)
     links = [(f"{results}/{quote(row.id)}/{name}", words) for name, words in _FILES if name in files]
-    if _plain(row.pull_request):
+    if is_link(row.pull_request):
         links.append((row.pull_request, "pull request"))
     words = row.subject if row.commit and row.state not in ("failed", "superseded") else row.reason
     extra = [row.verified, row.decision, *row.notes[:3]]

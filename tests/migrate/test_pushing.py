@@ -1,0 +1,227 @@
+"""From a result to a branch, a pull request, and to what becomes of it; on the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from devfix.cli import main
+from devfix.migrate import local, pushing
+from devfix.migrate.state import Row, Store
+from inline import InlinePool
+from making import CLEAN, ENVIRONMENT, FIXABLE, commit, git, repository, trapped
+
+Migrate = Callable[..., int]
+
+
+@pytest.fixture
+def migrate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Migrate:
+    """`devfix migrate COMMAND camp ...` in `tmp_path`, in this process."""
+    monkeypatch.setattr(local, "LocalPool", InlinePool)
+    monkeypatch.chdir(tmp_path)
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"):
+        monkeypatch.setenv(name, ENVIRONMENT[name])
+    return lambda command, *arguments: main(["migrate", command, "camp", *arguments])
+
+
+def row(name: str = "") -> Row:
+    with Store("camp/campaign.db") as store:
+        return next(one for one in store.rows() if one.name.endswith(name.removesuffix(".git")))
+
+
+def branch(path: Path, name: str = "devfix/camp") -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "-q", "--verify", f"refs/heads/{name}"],
+        cwd=path,
+        env=ENVIRONMENT,
+        capture_output=True,
+    )
+    return done.stdout.decode().strip()
+
+
+def test_from_init_to_merged(tmp_path: Path, migrate: Migrate) -> None:
+    path = repository(tmp_path / "r.git", {"train.py": FIXABLE % 2})
+    assert migrate("init", "--repos", "r.git") == 0
+    assert migrate("plan") == 1
+    assert migrate("run") == 1 and row().state == "changed"
+    assert migrate("push", "--dry-run") == 1 and not branch(path)
+    assert migrate("push") == 1
+    assert row().state == "pushed" and branch(path) == row().pushed == row().commit
+    assert migrate("push") == 0, "nothing more to push"
+    assert migrate("run", "--refresh") == 1 and row().state == "pushed", "the head is as it was"
+
+    git(path, "update-ref", "refs/heads/main", row().commit)  # a person merges it
+    assert migrate("plan", "--refresh") == 1 and row().state == "superseded"
+    assert migrate("run") == 0
+    assert row().state == "merged" and row().reason.startswith("nothing is left to repair at")
+    assert migrate("status") == 0 and migrate("plan") == 0
+
+
+def test_a_rerun_makes_no_second_commit(tmp_path: Path, migrate: Migrate) -> None:
+    path = repository(tmp_path / "r.git", {"train.py": FIXABLE % 2})
+    migrate("init", "--repos", "r.git")
+    migrate("run")
+    migrate("push")
+    first = branch(path)
+    assert migrate("retry", "r.git") == 0 and row().state == "pending"
+    assert migrate("run") == 1 and row().state == "pushed" and row().commit == first
+    git(path, "update-ref", "-d", "refs/heads/devfix/camp")
+    with Store("camp/campaign.db") as store:
+        store.change(row().id, "test", state="changed", pushed="")
+    assert migrate("push") == 1 and branch(path) == first
+
+
+def test_when_the_head_moves(tmp_path: Path, migrate: Migrate, capsys: pytest.CaptureFixture[str]) -> None:
+    path = repository(tmp_path / "r.git", {"train.py": FIXABLE % 2})
+    migrate("init", "--repos", "r.git")
+    migrate("run")
+    commit(path, {"other.py": CLEAN % 2}, "second")
+    assert migrate("push") == 2 and not branch(path)
+    assert row().state == "superseded" and "its head has moved from" in capsys.readouterr().err
+    assert migrate("run") == 1 and migrate("push") == 1
+    first = branch(path)
+    commit(path, {"other.py": CLEAN % 3}, "third")
+    assert migrate("run", "--refresh") == 1 and row().state == "changed"
+    assert migrate("push") == 1 and branch(path) not in ("", first), "our own branch follows"
+
+
+def test_a_branch_of_somebody_else_is_left_alone(
+    tmp_path: Path, migrate: Migrate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = repository(tmp_path / "r.git", {"train.py": FIXABLE % 2})
+    theirs = commit(path, {"x": b"x"}, on="devfix/camp")
+    migrate("init", "--repos", "r.git")
+    migrate("run")
+    assert migrate("push") == 2 and branch(path) == theirs and row().state == "changed"
+    assert "which this campaign has not made" in capsys.readouterr().err
+
+
+def test_decisions(tmp_path: Path, migrate: Migrate) -> None:
+    for name in ("a.git", "b.git", "c.git"):
+        repository(tmp_path / "many" / name, {"train.py": FIXABLE % 2})
+    migrate("init", "--repos", "many")
+    migrate("run")
+    assert migrate("review", "a.git", "--accept") == 1 and migrate("review", "b.git", "--reject") == 1
+    assert migrate("push", "--accepted") == 1
+    assert [row(name).state for name in ("a.git", "b.git", "c.git")] == ["pushed", "changed", "changed"]
+    assert migrate("push") == 1 and row("c.git").state == "pushed" and row("b.git").state == "changed"
+    assert migrate("push", "b.git") == 0
+
+
+def test_hooks_of_a_local_repository_do_not_run(tmp_path: Path, migrate: Migrate) -> None:
+    canary = tmp_path / "canary"
+    canary.mkdir()
+    path = repository(tmp_path / "r", {"train.py": FIXABLE % 2}, work_tree=True)
+    trapped(path, canary)
+    migrate("init", "--repos", "r")
+    assert migrate("run") == 1 and migrate("push") == 1 and branch(path) == row().commit
+    assert not list(canary.iterdir())
+    assert not (path / "train.py").exists(), "the work tree is as it was"
+
+
+def test_a_shard_is_pushed_though_the_head_moves(tmp_path: Path, migrate: Migrate) -> None:
+    path = repository(tmp_path / "r.git", {f"{n}/train.py": FIXABLE % 2 for n in range(3)})
+    migrate("init", "--repos", "r.git", "--shard-by", "folder", "--shard-files", "1")
+    migrate("run")
+    commit(path, {"other.py": CLEAN % 2}, "second")
+    assert migrate("push") == 1
+    refs = git(path, "for-each-ref", "--format=%(refname)", "refs/heads/devfix").split()
+    assert len(refs) == 3
+
+
+GH = """#!/bin/sh
+echo "$@" >> {log}
+case "$2" in
+list) cat {there} ;;
+create) cat "${{@: -1}}" > /dev/null 2>&1; echo "Creating pull request"; echo "https://github.com/o/r/pull/7"
+        echo '[{{"url": "https://github.com/o/r/pull/7"}}]' > {there} ;;
+esac
+"""
+
+
+def test_a_pull_request(tmp_path: Path, migrate: Migrate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `gh`, once; the title and the body are those of the result."""
+    path = repository(tmp_path / "r.git", {"train.py": FIXABLE % 2})
+    config = tmp_path / "gitconfig"  # the user's own settings lead to the server
+    config.write_text(f'[url "{path}"]\n\tinsteadOf = https://github.com/o/r\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    (tmp_path / "bin").mkdir()
+    log, there = tmp_path / "log", tmp_path / "there"
+    there.write_text("[]")
+    gh = tmp_path / "bin" / "gh"
+    gh.write_text(GH.format(log=log, there=there).replace("${@: -1}", "/dev/null"))
+    gh.chmod(0o755)
+    monkeypatch.setenv("PATH", str(gh.parent), prepend=":")
+    migrate("init", "--repos", "https://github.com/o/r")
+    assert migrate("run") == 1 and migrate("push") == 1
+    assert row().pull_request == "https://github.com/o/r/pull/7"
+    said = log.read_text()
+    assert "pr create --repo o/r --head devfix/camp --base main --title Fix device placement" in said
+    body = Path(said.split("--body-file ")[1].strip())
+    assert body.read_text().startswith("This repairs 1 device bug in 1 file")
+    with Store("camp/campaign.db") as store:  # as if it had been killed before it was recorded
+        store.change(row().id, "test", state="changed", pushed="", pull_request="")
+    assert migrate("push") == 1 and row().pull_request.endswith("/7")
+    assert log.read_text().count("pr create") == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "hub"),
+    [
+        ("https://github.com/o/r.git", ("github.com", "o", "r")),
+        ("git@github.com:o/r.git", ("github.com", "o", "r")),
+        ("ssh://git@github.com:22/o/r", ("github.com", "o", "r")),
+        ("https://gitlab.com/o/r", None),
+        ("https://notgithub.com/o/r", None),
+        ("/home/github.com/o/r", None),
+        ("file:///github.com/o/r", None),
+    ],
+)
+def test_what_is_on_github(url: str, hub: tuple[str, str, str] | None) -> None:
+    assert pushing.hub_of(url) == hub
+
+
+def test_a_failure_and_its_retry(
+    tmp_path: Path, migrate: Migrate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = repository(
+        tmp_path / "r.git", {"train.py": FIXABLE % 2, "pyproject.toml": b"[tool.devfix]\nx = 1\n"}
+    )
+    migrate("init", "--repos", "r.git")
+    assert migrate("run") == 2 and row().state == "failed"
+    assert migrate("show", "r.git") == 0
+    said = capsys.readouterr().out
+    assert "tool.devfix.x: unknown setting" in said and "analyse begin -> analysing" in said
+    assert migrate("run") == 2, "what failed is not tried again unasked"
+    commit(path, {"pyproject.toml": b""}, "second")
+    assert migrate("retry", "--failed") == 0 and migrate("run") == 1
+    assert migrate("show", "r.git", "--patch") == 0
+    assert "diff --git a/train.py b/train.py" in capsys.readouterr().out
+
+
+def test_what_init_refuses(tmp_path: Path, migrate: Migrate, capsys: pytest.CaptureFixture[str]) -> None:
+    repository(tmp_path / "r.git", {})
+    for arguments, said in [
+        (["--repos", "none"], "is neither a folder nor a URL"),
+        (["--repos", "r.git", "--codemod", "nope"], "unknown codemod 'nope'"),
+        (["--repos", "r.git", "--author", "me"], "must be of the form"),
+        (["--repos", "r.git", "--branch", "-x"], "is no name of a branch"),
+    ]:
+        assert migrate("init", *arguments) == 2
+        assert said in capsys.readouterr().err
+    assert migrate("init", "--repos", "r.git") == 0
+    assert migrate("init", "--repos", "r.git") == 2 and "not empty" in capsys.readouterr().err
+    assert migrate("status", "extra") == 2
+
+
+def test_findings_are_kept_for_machines(tmp_path: Path, migrate: Migrate) -> None:
+    repository(tmp_path / "r.git", {"train.py": FIXABLE % 2})
+    migrate("init", "--repos", "r.git", "--page")
+    migrate("run")
+    folder = tmp_path / "camp" / "results" / row().id
+    found = json.loads((folder / "findings.json").read_text())
+    assert found["findings"][0]["path"] == "train.py"
+    assert b"<!doctype html>" in (folder / "review.html").read_bytes()[:200].lower()
