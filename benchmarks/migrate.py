@@ -33,6 +33,7 @@ from devfix.migrate.state import Store
 from devfix.migrate.summary import summary
 from devfix.review.html.campaign import render
 
+ONE = ("--codemod", "reorder-to")
 DEVFIX = [sys.executable, "-m", "devfix"]
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
@@ -155,17 +156,17 @@ def cost(command: list[str], okay: tuple[int, ...] = (0, 1)) -> Cost:
     return Cost(time.monotonic() - start, cpu)
 
 
-def campaign(top: pathlib.Path, repos: pathlib.Path) -> pathlib.Path:
+def campaign(top: pathlib.Path, repos: pathlib.Path, *options: str) -> pathlib.Path:
     """A new one with nothing done."""
     path = top / "campaign"
     shutil.rmtree(path, ignore_errors=True)
-    command = [*DEVFIX, "migrate", "init", str(path), "--repos", str(repos), "--codemod", "reorder-to"]
+    command = [*DEVFIX, "migrate", "init", str(path), "--repos", str(repos), *options]
     subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True)
     return path
 
 
 def run(top: pathlib.Path, repos: pathlib.Path, *options: str) -> Cost:
-    return cost([*DEVFIX, "migrate", "run", str(campaign(top, repos)), "--quiet", *options])
+    return cost([*DEVFIX, "migrate", "run", str(campaign(top, repos, *ONE)), "--quiet", *options])
 
 
 def compare(top: pathlib.Path, count: int, rounds: int) -> None:
@@ -182,6 +183,7 @@ def compare(top: pathlib.Path, count: int, rounds: int) -> None:
     for _ in range(rounds):
         for name, way in ways.items():
             found[name].append(way())
+            print(f"{name}: {found[name][-1]}", file=sys.stderr, flush=True)
     first = found["a loop in the shell"]
     print(f"\n{count} repositories of 8 files, {rounds} rounds; load of the machine {os.getloadavg()[0]:.1f}")
     print(f"{'':24}{'wall s':>8}{'CPU s':>8}{'repositories':>14}{'wall, loop':>12}{'CPU, loop':>11}")
@@ -212,9 +214,8 @@ class Sample:
 
 def memory(top: pathlib.Path, count: int, *options: str) -> None:
     """The driver and its processes while they work on many small repositories."""
-    path = campaign(
-        top, top / "memory" / "repos" if (top / "memory").exists() else generate(top / "memory", count, 2)
-    )
+    repos = top / "memory" / "repos"
+    path = campaign(top, repos if repos.exists() else generate(top / "memory", count, 2), *ONE)
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     process = subprocess.Popen(
         [*DEVFIX, "migrate", "run", str(path), *options], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
@@ -336,28 +337,70 @@ def peak() -> float:
 # --- network and disk --------------------------------------------------------------------------------
 
 
-def space(top: pathlib.Path, files: int) -> None:
-    """What one clone fetches and writes, and what is kept of it."""
-    repos = generate(top / f"space-{files}", 1, files)
-    path = campaign(top, repos)
+@dataclass(frozen=True)
+class Space:
+    """One clone: bytes that were fetched, that it took on disk, and that are kept; CPU seconds."""
+
+    files: int
+    size: int
+    fetched: int
+    scratch: int
+    kept: int
+    analysed: int
+    clone: float
+    analyse: float
+
+
+def spaces(top: pathlib.Path, repos: pathlib.Path, *options: str) -> Iterator[Space]:
+    path = campaign(top, repos, *options)
+    folder = str(top / "scratch")
     with campaigns.opened(str(path)) as store:
-        (id,) = store.waiting()
-        job = store.job(id)
-        folder = str(top / "scratch")
-        outcome = steps.clone(job, folder)
-        packs = sum(one.stat().st_size for one in pathlib.Path(folder).glob("repo.git/objects/pack/*.pack"))
-        scratch = disk(pathlib.Path(folder))
-        cpu = time.process_time()
-        start = time.monotonic()
-        ended = steps.analyse(job, folder, outcome.head)
-        cpu, wall = time.process_time() - cpu, time.monotonic() - start
-        kept = sum(len(one.data) for one in ended.artefacts)
-        size = outcome.head.size if outcome.head else 0
+        for id in store.waiting():
+            job = store.job(id)
+            start = cpu()
+            outcome = steps.clone(job, folder)
+            middle = cpu()
+            if outcome.head is None:
+                continue
+            packs = pathlib.Path(folder).glob("repo.git/objects/pack/*.pack")
+            fetched, scratch = sum(one.stat().st_size for one in packs), disk(pathlib.Path(folder))
+            ended = steps.analyse(job, folder, outcome.head)
+            kept = sum(len(one.data) for one in ended.artefacts)
+            head = outcome.head
+            yield Space(
+                head.files, head.size, fetched, scratch, kept, ended.files, middle - start, cpu() - middle
+            )
+
+
+def cpu() -> float:
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in both)
+
+
+def space(top: pathlib.Path) -> None:
+    print("generated repositories; KiB and CPU ms")
+    print(f"{'files':>7}{'size':>9}{'fetched':>9}{'at work':>9}{'kept':>7}{'clone':>8}{'analyse':>9}")
+    list(spaces(top, generate(top / "first", 1)))  # what is imported is there from now on
+    for files in (2, 8, 100, 1000):
+        (one,) = spaces(top, generate(top / f"space-{files}", 1, files))
+        sizes = (one.size, one.fetched, one.scratch)
+        print(
+            f"{one.files:7}" + "".join(f"{size >> 10:9}" for size in sizes) + f"{one.kept / 1024:7.1f}"
+            f"{1000 * one.clone:8.0f}{1000 * one.analyse:9.0f}"
+        )
+
+
+def real(top: pathlib.Path, repos: pathlib.Path) -> None:
+    found = list(spaces(top, repos))
     print(
-        f"{files:6} files, {size / 1024:7.0f} KiB: fetched {packs / 1024:7.0f} KiB, on disk while at work"
-        f" {scratch / 1024:7.0f} KiB, kept {kept / 1024:5.1f} KiB, analysed in {1000 * cpu / files:.1f} CPU ms"
-        f" a file ({wall:.1f} s)"
+        f"\n{len(found)} repositories in {repos.name}, with the codemods that are on by default: median, sum"
     )
+    for name, unit in (
+        ("files", 1), ("size", 1 << 20), ("fetched", 1 << 20), ("scratch", 1 << 20), ("kept", 1 << 20),
+        ("analysed", 1), ("clone", 1), ("analyse", 1),
+    ):  # fmt: skip
+        values = [getattr(one, name) / unit for one in found]
+        print(f"{name:10}{statistics.median(values):10.2f}{sum(values):12.1f}")
 
 
 def disk(folder: pathlib.Path) -> int:
@@ -372,13 +415,14 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", type=int, default=1000)
     parser.add_argument("--only", choices=["compare", "driver", "memory", "space"])
+    parser.add_argument("--repos", type=pathlib.Path, help="real ones, to measure space and time of, too")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         top = pathlib.Path(name)
-        if arguments.only in (None, "space"):
-            print("one clone, and what is kept of it")
-            for files in (2, 8, 100, 1000):
-                space(top, files)
+        if arguments.only in (None, "space") and arguments.repos is None:
+            space(top)
+        if arguments.repos is not None:
+            real(top, arguments.repos)
         if arguments.only in (None, "compare"):
             compare(top, arguments.count, arguments.rounds)
         if arguments.only in (None, "driver"):

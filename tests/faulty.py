@@ -8,6 +8,7 @@ returns how many times the fault was tried. `tests/faults` runs each a few times
 from __future__ import annotations
 
 import ast
+import builtins
 import hashlib
 import json
 import os
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from devfix.codemod import Codemod, Example
 from devfix.discover import discover
@@ -188,11 +189,24 @@ def at_step(step: int, what: Callable[[], None], do: Callable[[], object], but: 
 
         return operation
 
+    def opened(*arguments: Any, **named: Any) -> object:
+        """Counts behind the operation: a file that is opened to be written is empty then."""
+        nonlocal count
+        file = real_open(*arguments, **named)
+        if isinstance(arguments[0], str):
+            count += 1
+            if count == step and "open" not in but:
+                what()
+        return file
+
+    real_open = builtins.open
+    builtins.open = opened  # type: ignore[assignment]
     for name in _OPERATIONS:
         setattr(os, name, counting(name))
     try:
         do()
     finally:
+        builtins.open = real_open
         for name in _OPERATIONS:
             setattr(os, name, real[name])
     return count >= step
@@ -357,6 +371,10 @@ def cli() -> int:
     devfix.codemod.registry = lambda: {"pairs": faulty.Pairs}  # type: ignore[assignment]
     from devfix.cli import main
 
+    if (
+        "FAULTY_READY" in os.environ
+    ):  # a signal from now on is devfix's affair, and not that of Python's start
+        Path(os.environ["FAULTY_READY"]).touch()
     return main()
 
 
@@ -382,6 +400,22 @@ def ended(process: subprocess.Popen[bytes]) -> tuple[int, str]:
     if "Traceback" in text:
         raise Wrong(text)
     return process.returncode, text
+
+
+def started_and_ready(folder: Path, *arguments: str, **more: object) -> subprocess.Popen[bytes]:
+    ready = folder.with_name(f"{folder.name}.ready")
+    ready.unlink(missing_ok=True)
+    os.environ["FAULTY_READY"] = str(ready)
+    try:
+        process = started(folder, *arguments, **more)
+    finally:
+        del os.environ["FAULTY_READY"]
+    end = time.monotonic() + SECONDS
+    while process.poll() is None and not ready.exists():
+        if time.monotonic() > end:
+            raise Hung("a process does not start")
+        time.sleep(0.005)
+    return process
 
 
 def _wait_for_writing(folder: Path, process: subprocess.Popen[bytes]) -> None:
@@ -416,12 +450,12 @@ def interrupted_at_random(folder: Path, seed: int) -> int:
     rng = random.Random(seed)
     number = rng.choice((signal.SIGINT, signal.SIGTERM))
     files = tree(folder, 15, 20, 2000)
-    process = started(folder, "apply", ".")
+    process = started_and_ready(folder, "apply", ".")
     if rng.random() < 0.8:
         _wait_for_writing(folder, process)
         time.sleep(rng.random() * 0.2)
     else:
-        time.sleep(0.3 + rng.random() * 0.3)
+        time.sleep(0.01 + rng.random() * 0.5)
     process.send_signal(number)
     code, text = ended(process)
     changed = look(files)

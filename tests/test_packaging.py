@@ -77,7 +77,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     scratch = tmp_path_factory.mktemp("packaging")
     tree = scratch / "tree"
     ignored = shutil.ignore_patterns(
-        ".git", ".ci", ".venv", "venv", "__pycache__", ".*_cache", ".hypothesis", "site-packages", "dist"
+        ".git", ".venv", "venv", "__pycache__", ".*_cache", ".hypothesis", "site-packages", "dist"
     )
     shutil.copytree(ROOT, tree, ignore=ignored, symlinks=True)
     built = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", scratch / "dist", tree)
@@ -164,7 +164,13 @@ def test_what_is_in_the_sdist(installed: Installed) -> None:
         names = {name.partition("/")[2] for name in archive.getnames()}
     for wanted in (
         *("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
-        *("mkdocs.yml", "codemods/devfix/cli.py", "tests/test_packaging.py", "docs/tutorial.md"),
+        *(
+            ".ci/oldest.txt",
+            "mkdocs.yml",
+            "codemods/devfix/cli.py",
+            "tests/test_packaging.py",
+            "docs/tutorial.md",
+        ),
         *("docs/site/hooks.py", "examples/gpt_classifier/train.py", "benchmarks/real_bugs/cases.jsonl"),
     ):
         assert wanted in names

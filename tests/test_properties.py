@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from devfix.codemod import Codemod, Example, registry
@@ -15,6 +15,7 @@ from devfix.engine import process
 from devfix.findings import Safety
 from devfix.report import FileResult
 from devfix.smoke import Runner, same_numbers
+from devfix.testing import LAYOUTS
 from planting import Planted, plant
 
 REPAIRED = [
@@ -26,18 +27,6 @@ REPAIRED = [
 DEFAULTS = [codemod() for codemod in registry().values() if codemod.default]
 SEEDS = 40
 LONG_SEEDS = 1500
-
-LAYOUTS: dict[str, Callable[[str], bytes]] = {
-    "LF": lambda text: text.encode(),
-    "CRLF": lambda text: text.replace("\n", "\r\n").encode(),
-    "CR": lambda text: text.replace("\n", "\r").encode(),
-    "no newline at the end": lambda text: text.rstrip("\n").encode(),
-    "BOM": lambda text: b"\xef\xbb\xbf" + text.encode(),
-    "latin-1": lambda text: ("# -*- coding: latin-1 -*-\n# \xe9t\xe9\n" + text).encode("latin-1"),
-    "form feed": lambda text: ("\f\n" + text).encode(),
-    "tabs": lambda text: text.replace("    ", "\t").encode(),
-    "non-ASCII above": lambda text: ('"""Größe — 大きさ."""\n\n' + text).encode(),
-}
 
 
 def run(codemods: list[Codemod], data: bytes, level: Safety = Safety.SAFE) -> FileResult:

@@ -1,6 +1,7 @@
 """README.md says what is true: the table of codemods, the diff, the commands and the settings.
 
-After a change of the codemods, `python tests/test_readme.py` brings the README up to date.
+After a change of the codemods or commands, `python tests/test_readme.py` brings the README and the manual page
+up to date.
 """
 
 from __future__ import annotations
@@ -133,6 +134,7 @@ def update() -> None:
         made = make() + "\n"
         text = part(name).sub(lambda _, made=made: made, text)
     README.write_text(text, encoding="utf-8")
+    subprocess.run([sys.executable, str(ROOT / "docs" / "site" / "man.py")], check=True)
 
 
 if __name__ == "__main__":

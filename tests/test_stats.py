@@ -56,6 +56,8 @@ PROGRAMS = {
     "x.to(cfg.train.device)": (How.TO, Origin.CONFIG),
     "x.to(config['device'])": (How.TO, Origin.CONFIG),
     "x.to(os.environ['DEVICE'])": (How.TO, Origin.CONFIG),
+    "torch.autocast(x.device.type)": (How.AUTOCAST, Origin.VALUE),
+    "import dist\nx.to(dist.init_distributed_device(3))": (How.TO, Origin.AVAILABLE),
     "x.to(accelerator.device)": (How.TO, Origin.FRAMEWORK),
     "from settings import DEVICE\nx.to(DEVICE)": (How.TO, Origin.IMPORTED),
     "for d in all_devices():\n    x.to(device=d)": (How.TO, Origin.UNKNOWN),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 SERIAL = 50  # so few files are done before a pool of processes has started
 CHUNK = 16
-BIG = 2_000_000  # bytes: a file that gets a process of its own, since its tree may not fit into memory
+# Bytes: a file that gets a process of its own, since its tree may not fit into memory. Python 3.10's parser
+# crashes on chains of some 100,000 terms, later ones refuse them.
+BIG = 2_000_000 if sys.version_info >= (3, 11) else 100_000
 MEMORY = 4 << 30  # bytes that a worker may take
 GARBAGE = 1_000_000  # objects more than after the last collection: some 100 MB
 

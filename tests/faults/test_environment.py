@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import TESTS
 from devfix.cli import main
 from devfix.documents import DocumentError, beside, digest_of, journal, replace_files
 from devfix.documents.cache import NAME
-from faulty import Pairs, analysed, ended, left_over, look, started, tree
+from faulty import Pairs, analysed, ended, left_over, look, started_and_ready, tree
 from test_documents import as_nobody, open_to_all
 from test_odd_inputs import BUG, MOVED
 
@@ -177,7 +179,7 @@ def test_what_a_power_cut_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os, "replace", replaced)
     write(report, str(tmp_path))
     first = next(at for at, (what, _) in enumerate(events) if what == "replace")
-    assert any(what == "sync" and path.endswith("manifest.json") for what, path in events[:first])
+    assert any(what == "sync" and "manifest.json" in path for what, path in events[:first])
     assert any(what == "sync" and path.endswith("journal") for what, path in events[:first])
     for at, (what, path) in enumerate(events):
         if what == "replace":
@@ -215,6 +217,44 @@ def test_hard_links_part_and_come_together_again(tmp_path: Path) -> None:
     assert one.samefile(two) and sorted(os.listdir(tmp_path)) == ["one.py", "two.py"]
     replace_files([(str(one), digest_of(b"a = 1\n"), b"a = 2\n")])
     assert (one.read_text(), two.read_text()) == ("a = 2\n", "a = 1\n")
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_file_that_changes_between_two_steps_of_writing(
+    which: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last look at a file is right before it is renamed; the files before it are put back."""
+    from devfix.documents import replace
+
+    paths = [tmp_path / "a.py", tmp_path / "b.py"]
+    for path in paths:
+        path.write_text("a = 1\n")
+    real = os.replace
+
+    def late(*arguments: object) -> None:
+        paths[which].write_text("mine = 1\n")
+        monkeypatch.undo()
+        real(*arguments)
+
+    if which == 0:
+        monkeypatch.setattr(replace, "write_beside", _then(replace.write_beside, paths[0]))
+    else:
+        monkeypatch.setattr(os, "replace", late)
+    old = digest_of(b"a = 1\n")
+    with pytest.raises(DocumentError, match="changed since it was read") as error:
+        replace_files([(str(path), old, b"a = 2\n") for path in paths])
+    assert error.value.path == str(paths[which])
+    assert [path.read_text() for path in paths] == ["mine = 1\n" if n == which else "a = 1\n" for n in (0, 1)]
+    assert len(os.listdir(tmp_path)) == 2
+
+
+def _then(write_beside: Callable[..., str], victim: Path) -> Callable[..., str]:
+    def written(*arguments: object, **named: object) -> str:
+        found = write_beside(*arguments, **named)
+        victim.write_text("mine = 1\n")
+        return found
+
+    return written
 
 
 def test_without_a_journal_no_fix_over_several_files(tmp_path: Path) -> None:
@@ -273,8 +313,8 @@ def test_check_says_that_a_run_was_killed_and_writes_nothing(
 def test_signals_to_the_whole_group_of_a_pool(number: signal.Signals, tmp_path: Path) -> None:
     """As Ctrl-C at a terminal: one line, the right exit code, and no process stays."""
     files = tree(tmp_path, 20, 60, 3000)
-    process = started(tmp_path, "check", "--jobs", "2", ".", start_new_session=True)
-    time.sleep(0.7)
+    process = started_and_ready(tmp_path, "check", "--jobs", "2", ".", start_new_session=True)
+    time.sleep(0.5)
     os.killpg(process.pid, number)
     code, text = ended(process)
     assert code in (128 + number, -number, 1), text
@@ -285,11 +325,16 @@ def test_signals_to_the_whole_group_of_a_pool(number: signal.Signals, tmp_path: 
 
 
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:
-    tree(tmp_path, 20, 60, 3000)
-    process = started(tmp_path, "check", "--jobs", "2", ".", start_new_session=True)
-    time.sleep(0.7)
+    """Also one that is at work, and would be for a minute."""
+    for n in range(60):
+        (tmp_path / f"f{n}.py").write_text("sleep_here\n")
+    command = [sys.executable, str(TESTS / "stubs.py"), "check", "--codemod", "trouble", "--jobs", "2", "."]
+    process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
+    end = time.monotonic() + 60
+    while not (tmp_path / "asleep").exists() and time.monotonic() < end:
+        time.sleep(0.05)
     process.kill()
-    process.communicate(timeout=60)
+    process.wait(timeout=60)
     _gone(process.pid)
 
 

@@ -180,6 +180,21 @@ def verified(tmp_path: Path, command: str, seconds: float = 60) -> Outcome:
     return done(tmp_path, job_of(path, settings))
 
 
+@pytest.mark.parametrize("examples", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_smoke(tmp_path: Path, examples: bool) -> None:
+    """The program, and the examples of what has changed something, on CUDA or simulated CUDA."""
+    pytest.importorskip("torch")
+    path = repository(tmp_path / "r", {"train.py": FIXABLE % 2})
+    limits = Limits(seconds=600)
+    settings = Settings("camp", "devfix/camp", smoke=examples, smoke_cmd="python train.py", limits=limits)
+    outcome = done(tmp_path, job_of(path, settings))
+    assert outcome.state == "verified", outcome
+    assert outcome.verified.startswith("`python train.py`: verified: cuda")
+    body = artefact(outcome, "body.md").decode()
+    assert ("The examples of reorder-to pass on cpu, cuda" in body) == examples
+    assert "Verified: cuda" in body
+
+
 def test_a_command_that_passes(tmp_path: Path) -> None:
     outcome = verified(tmp_path, "cat data/x.txt")
     assert (outcome.state, outcome.verified) == (

@@ -127,6 +127,17 @@ class RenameCommand(VisitorBasedCodemodCommand):
         return updated_node.with_changes(value=self.new * self.times)
 
 
+class RenameTooCommand(RenameCommand):
+    pass
+
+
+class TryCommand(CodemodCommand):
+    """Two hunks of which neither can be alone."""
+
+    def transform_module_impl(self, tree):
+        return cst.parse_module(tree.code.replace("try:", "if 1:").replace("except E:", "else:"))
+
+
 class WhereCommand(VisitorBasedCodemodCommand):
     """Writes what it knows of the file into it."""
 

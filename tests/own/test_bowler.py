@@ -90,7 +90,9 @@ def test_the_script_has_its_command_line(run: Run, write: Write) -> None:
     assert "+b = 1\n" in run("diff", *script, "p.py").out
     assert "+cc = 1\n" in run("diff", *script, "--codemod-arg", "args=src --to cc", "p.py").out
     done = run("diff", *script, "--codemod-arg", "args=--tu cc", "p.py")
-    assert done.code == 2 and "ended before any query: s.py: error: " in done.err and done.err.count("\n") == 1
+    assert (
+        done.code == 2 and "ended before any query: s.py: error: " in done.err and done.err.count("\n") == 1
+    )
     done = run("diff", *script, "--codemod-arg", "to=cc", "p.py")
     assert done.code == 2 and "has no argument 'to'" in done.err and "args='...'" in done.err
 

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from authors import LIBCST
 from conftest import Ran
-from devfix.config import ConfigError, make
-from devfix.own import known
 from devfix.own.text_codemod import hunks
 
 Run = Callable[..., Ran]
@@ -225,13 +223,22 @@ def test_every_layout(run: Run, write: Write, layout: str) -> None:
     assert program.read_bytes() == LAYOUTS[layout].replace(b"old(", b"fresh(")
 
 
-def test_a_hunk_that_needs_another_is_not_alone() -> None:
-    before = "if x:\n    a = 1\nb = 2\nwhile y:\n    c = 3\n"
-    after = "a = 1\nb = 2\nc = 3\n"
-    assert len(hunks(before, after)) == 2
-    known.load(RENAME)
-    with pytest.raises(ConfigError, match="required"):
-        make(known.Known()["libcst-rename"], {})
+def test_hunks_that_need_each_other_are_one_finding(run: Run, write: Write) -> None:
+    program = write("a.py", "try:\n    a()\n    b()\nexcept E:\n    pass\n")
+    done = run("check", "--codemod", command("TryCommand"), "a.py")
+    assert done.out.count("libcst-try") == 1 and "make its 2 changes, which need each other" in done.out
+    assert run("apply", "--unsafe", "--codemod", command("TryCommand"), "a.py").code == 1
+    assert program.read_text() == "if 1:\n    a()\n    b()\nelse:\n    pass\n"
+
+
+def test_of_two_that_are_in_each_others_way_one_goes_first(run: Run, write: Write) -> None:
+    """On line 1 the one would win, on line 4 the other; neither is made in part."""
+    program = write("a.py", "b = old(1)\nx = 2\nb = 3\nb = old(4)\n")
+    both = ("--codemod", RENAME, "--codemod", command("RenameTooCommand"))
+    options = ("libcst-rename.old=old", "libcst-rename-too.old=b", "libcst-rename-too.new=c")
+    done = run("apply", "--unsafe", *both, *(f"--option={option}" for option in options), "a.py")
+    assert done.code == 1 and not done.err.count("devfix:")
+    assert program.read_text() == "c = fresh(1)\nx = 2\nc = 3\nc = fresh(4)\n"
 
 
 @pytest.mark.parametrize(

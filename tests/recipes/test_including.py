@@ -99,3 +99,23 @@ def test_the_list_itself_is_included(tmp_path: Path) -> None:
     (finding,) = done.findings
     assert "`lin` is not under `modules:`" in finding.message and finding.fix is None
     assert not done.report.changed
+
+
+def test_files_that_include_each_other_come_to_an_end(tmp_path: Path) -> None:
+    """HyperPyYAML would not; here it must not take long either."""
+    again = "".join(f"m{n}: !include:models.yaml\n" for n in range(20))
+    yaml = recipe(f"{LIN}\n\nmodels: !include:parts/models.yaml")
+    done = checked(tmp_path, yaml, **{WHERE: MODELS + again})
+    assert done.after("train.yaml") == yaml + "    lin: !ref <lin>\n"
+
+
+def test_a_file_in_a_file(tmp_path: Path) -> None:
+    """Its place is looked for from the file that names it."""
+    outer = "inner: !include:deeper/models.yaml\n    size: !ref <width>\nwidth: 4\n"
+    files = {WHERE: outer, "recipes/hparams/parts/deeper/models.yaml": MODELS}
+    checked(tmp_path, recipe("models: !include:parts/models.yaml"), **files)
+    path = str(tmp_path / "recipes" / "hparams" / "train.yaml")
+    read = Recipe(path, recipe("models: !include:parts/models.yaml"), Files(path))
+    assert read.made("models[inner][head]") == "speechbrain.nnet.linear.Linear"
+    assert read.target("models[inner][size]") == "models[width]" and read.constant("models[inner][size]") == 4
+    assert set(read.references(read.nodes["models[inner][search]"])) == {"models[inner][head]"}

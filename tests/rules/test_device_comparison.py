@@ -63,7 +63,7 @@ FIXED = [
     ("a move that was never made", TENSOR, 'if x.device == "cpu": x = x.to(y.device)',
      'if x.device.type == "cpu": x = x.to(y.device)', SAFE),
     ("a move that was always made", TENSOR, 'if x.device != "cpu": x = x.cpu()',
-     'if x.device.type != "cpu": x = x.cpu()', SAFE),
+     'if x.device.type != "cpu": x = x.cpu()', UNSAFE),
     ("a move that needs a GPU", TENSOR, 'if x.device == "cpu": x = x.cuda()',
      'if x.device.type == "cpu": x = x.cuda()', UNSAFE),
     ("a move and more", TENSOR, 'if x.device == "cpu": x = x.to(y.device) + 1',

@@ -399,3 +399,22 @@ JOINED = "def f(x: torch.Tensor, n):\n    y = torch.zeros(n).cuda()\n    return 
 def test_what_goes_on_needing_cuda_is_not_mended_by_one_fix(text: str, safety: Safety) -> None:
     levels = [f.fix.safety for f in findings(RULE, HEAD + PORTABLE + text) if f.fix is not None]
     assert levels == [safety]
+
+
+BOOSTED = (
+    "def train(model, loader, booster, criterion, optimizer):\n    for images, labels in loader:\n"
+    "        images = images.cuda()\n        loss = criterion(model(images), labels)\n"
+    "        booster.backward(loss, optimizer)\n"
+)
+
+
+@pytest.mark.parametrize("declared", ["", ": Booster"])
+def test_an_engine_is_no_tensor_though_it_has_a_backward(declared: str) -> None:
+    text = HEAD + PORTABLE + BOOSTED.replace("booster,", f"booster{declared},")
+    assert "booster.device" not in fixed(RULE, text)
+
+
+def test_what_is_declared_to_be_no_tensor_has_no_device() -> None:
+    text = "def f(x{}, n):\n    y = torch.zeros(n).cuda()\n    return torch.matmul(x.view(-1), y)\n"
+    assert "x.device" in fixed(RULE, HEAD + PORTABLE + text.format(": torch.Tensor"))
+    assert "x.device" not in fixed(RULE, HEAD + PORTABLE + text.format(": Grid"))

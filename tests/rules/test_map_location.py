@@ -145,6 +145,12 @@ NO_MATTER = {
     "no such file": "def f(model, device):\n" + STATE.format("'model_%d.pth'") + "    model.to(device)\n",
     "a program for the CPU": "def f(model, p):\n" + STATE.format("p") + "if __name__ == '__main__':\n    f(1, 2)\n",
     "an object of an unknown kind": "def f(thing, p, device):\n    thing.load_state_dict(torch.load(p))\n",
+    "a scheduler": "def load_lr_scheduler(lr_scheduler, p, device):\n    state = torch.load(p)\n"
+    "    lr_scheduler.load_state_dict(state)\n",
+    "CUDA whatever there is": "def f(model, p, args, device):\n" + STATE.format("p") + "    model.cuda()\n"
+    "    model(args.gpus)\n",
+    "all tensors on CUDA": "torch.set_default_tensor_type('torch.cuda.FloatTensor')\ndef f(model, p, device):\n"
+    + STATE.format("p"),
     "an engine": "def f(model, trt_file, device):\n" + STATE.format("trt_file"),
     "a class that takes it in its own way": "class Norm(torch.nn.Module):\n    def set_extra_state(self, state):\n"
     "        self.mean = state\ndef f(model, p, device):\n" + STATE.format("p"),
@@ -157,6 +163,7 @@ MATTERS = {
     "        torch.save(model.state_dict(), p)\n    def back(self, model, p):\n    " + STATE.format("p"),
     "either": "def f(model, p):\n" + STATE.format("p") + "    if torch.cuda.is_available():\n"
     "        model.cuda()\n",
+    "one process per GPU": "def f(model, p, args):\n    model.cuda(args.gpu)\n" + STATE.format("p"),
     "an option": "def f(model, p, args):\n" + STATE.format("p") + "    model.to(args.device)\n",
     "weights that the caller has": "def net(pretrained=''):\n    model = Net()\n    if pretrained:\n    "
     + STATE.format("pretrained") + "    return model\n",

@@ -466,6 +466,12 @@ SILENT = {
         "def f(top: torch.Tensor, n, k):\n    flags = torch.zeros(n, k)\n    for i in range(n):\n"
         "        for j in range(k):\n            at = top[i][j] // k\n            flags[i][j] = flags[i][at]\n"
     ),
+    "a number under the name of a tensor": (
+        "def f(n, dim):\n    half = dim // 2\n    emb = math.log(10000) / (half - 1)\n"
+        "    emb = torch.exp(torch.arange(half, dtype=torch.float) * -emb)\n"
+        "    emb = torch.arange(n, dtype=torch.float).unsqueeze(1) * emb.unsqueeze(0)\n"
+        "    return torch.cat([torch.sin(emb), torch.cos(emb)], dim=1).view(n, -1)\n"
+    ),
     "numbers": "def f(x: int):\n    return x * torch.ones(3)\n",
 }
 

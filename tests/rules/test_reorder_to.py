@@ -279,6 +279,11 @@ UNSAFE = {
 }
 
 SILENT = {
+    "made of the weights that it takes over": (
+        "class Low(nn.Linear):\n    def __init__(self, size, weight):\n        super().__init__(size, size)\n"
+        "        self.weight = weight\n\n\nmodel.to(device)\n"
+        "model.head = Low(size=4, weight=model.head.weight)\nmodel(x)\n"
+    ),
     "moved after": "model.head = nn.Linear(4, 2)\nmodel.to(device)\nmodel(x)\n",
     "made here and never run": (
         "def f():\n    net = nn.Sequential(nn.Linear(4, 4))\n    if torch.cuda.is_available():\n        net.to('cuda')\n"

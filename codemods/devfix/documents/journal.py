@@ -90,7 +90,9 @@ def record(cache: str, units: Sequence[Unit]) -> str:
                 real = os.path.realpath(path)
                 entries.append({"path": real, "before": digest, "after": digest_of(after), "unit": number})
         manifest = json.dumps({"version": _VERSION, "home": identity(cache), "files": entries}, indent=1)
-        _write(os.path.join(folder, _MANIFEST), manifest.encode("utf-8", "surrogateescape"))
+        path = os.path.join(folder, _MANIFEST)
+        _write(f"{path}.new", manifest.encode("utf-8", "surrogateescape"))
+        os.rename(f"{path}.new", path)  # there is a whole manifest or none
         for one in (folder, top, cache, os.path.dirname(cache)):
             sync_folder(one)
         _prune(top)

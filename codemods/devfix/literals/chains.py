@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 
 from devfix.bindings import FunctionNode, function_around
 from devfix.flow import Flow, torch_api

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from devfix.report import Change, FileResult, Report
 
 _WIDTH = 72
-_MOST = 30  # findings that are left and named in a body
+_MOST = 10  # findings that are left and named in a body
 
 
 def subject(report: Report) -> str:
@@ -40,8 +40,8 @@ def commit(job: Job, head: Head, report: Report, verification: Verification) -> 
         lines = dict.fromkeys(_wrapped(_said(change), "- ") for change in _home(result))
         if lines:
             parts.append(f"{printable(result.path)}:\n" + "\n".join(lines) + "\n")
-    how = verification.words or f"{_default(report)} No program was run."
-    parts.append(_wrapped(f"Verified: {how}", "") + "\n")
+    how = verification.words or " ".join([_default(report), *_and_run(verification)])
+    parts.append(_wrapped(f"Verified: {how.rstrip('.')}.", "") + "\n")
     parts.append(
         _wrapped(f"Made by devfix {__version__} in the campaign {job.settings.campaign}.", "") + "\n"
     )
@@ -63,16 +63,15 @@ def _body(
     yield "### What is changed, and why"
     yield ""
     for result in report.changed:
-        for line in dict.fromkeys(_said(change, code=True) for change in _home(result)):
-            yield f"- {_code(result.path)}: {line}"
+        for change in _home(result):
+            yield f"- {_code(_place(result.path, change))}: {_said(change, code=True)}"
     yield ""
     yield "### How it was verified"
     yield ""
-    no = "" if verification.words or verification.notes else " No program was run."
-    yield f"- {_text(_default(report))}{no}"
+    yield f"- {_text(_default(report))}"
     if verification.words:
-        yield f"- {_text(verification.words)}"
-    for note in verification.notes:
+        yield f"- {_text(verification.words)}."
+    for note in _and_run(verification):
         yield f"- {_text(note)}"
     left = [
         (result.path, finding)
@@ -84,7 +83,9 @@ def _body(
         yield "### Found, and left to you"
         yield ""
         for path, finding in left[:_MOST]:
-            yield f"- {_code(f'{path}:{finding.place.line}')}: {finding.codemod}: {_text(finding.message)}"
+            at = finding.place
+            where = f"cell {at.cell}:{at.cell_line}" if at.cell else str(at.line)
+            yield f"- {_code(f'{path}:{where}')}: {finding.codemod}: {_text(finding.message)}"
         if len(left) > _MOST:
             yield f"- and {len(left) - _MOST} more"
     if notes:
@@ -105,6 +106,17 @@ def _default(report: Report) -> str:
     return f"by analysis: {what}; the changed files parse, and devfix finds nothing more to repair in them."
 
 
+def _and_run(verification: Verification) -> list[str]:
+    """Sentences on what was run besides."""
+    if not (verification.words or verification.notes):
+        return ["No program was run."]
+    return [f"{note[:1].upper()}{note[1:]}." for note in verification.notes]
+
+
+def _place(path: str, change: Change) -> str:
+    return path if path.endswith(".ipynb") or not change.lines else f"{path}:{change.lines[0][0] + 1}"
+
+
 def _home(result: FileResult) -> list[Change]:
     return [change for change in result.changes if change.home]
 
@@ -112,7 +124,8 @@ def _home(result: FileResult) -> list[Change]:
 def _said(change: Change, *, code: bool = False) -> str:
     show = _text if code else printable
     said = f"{change.codemod}: {show(change.message)}. Repair ({change.safety.label}): {show(change.title)}."
-    return f"{said} {show(change.verdict[:1].upper() + change.verdict[1:])}." if change.verdict else said
+    good = change.verdict.startswith("verified")  # why it was not run elsewhere is in the log
+    return f"{said} {show(change.verdict[:1].upper() + change.verdict[1:])}." if good else said
 
 
 def _wrapped(text: str, bullet: str) -> str:

@@ -175,11 +175,20 @@ def _smoked(job: Job, places: _Places, report: Report) -> Verification:
             verdicts = [change.verdict for result in report.changed for change in _home(result)]
             yes = sum(1 for verdict in verdicts if verdict.startswith("verified"))
             good = True if yes else None
-            how = "called with synthetic inputs before and after"
-            words = f"{yes} of {plural(len(verdicts), 'change')} {how}" if yes else ""
+            of = f"{yes} of {plural(len(verdicts), 'change')}"
+            words = f"{of} run with made-up inputs, before and after" if yes else ""
+            if not yes:
+                notes.append("no change could be run with made-up inputs; the log says why")
+    log = "\n".join(
+        f"{printable(result.path)}: {change.codemod}: {printable(change.verdict)}"
+        for result in report.changed
+        for change in _home(result)
+        if change.verdict
+    )
     if harm or good is False:
-        return Verification(report, False, "; ".join([*harm, words] if good is False else harm), tuple(notes))
-    return Verification(report, good, words, tuple(notes))
+        words = "; ".join([*harm, words] if good is False else harm)
+        return Verification(report, False, words, tuple(notes), log)
+    return Verification(report, good, words, tuple(notes), log)
 
 
 def _home(result: FileResult) -> list[Change]:

@@ -125,7 +125,7 @@ def is_frozen(case: Case, usage: Usage, recipe: Recipe) -> bool:
     freeze = any(
         key.value in ("freeze", "frozen") and recipe.value(value) is True for key, value in node.pairs
     )
-    uses = [use for use in usage.uses if recipe.target(use.name) == name]
+    uses = [use for use in usage.uses if name in (recipe.target(use.name), recipe.target(use.path))]
     by_script = name in usage.frozen or (bool(uses) and all(use.no_grad for use in uses))
     return freeze or by_script or name in _below(recipe, "loadables")
 
@@ -159,7 +159,8 @@ def _moved(case: Case, script: Script, judge: Judge) -> Plan | None:
     document = judge.files.document(script.path)
     if not isinstance(hparams, ast.Name) or document is None:
         return None
-    line = f'{hparams.id}["{case.entry}"].to({target}.device)'
+    keys = case.entry.replace("]", "").split("[")
+    line = hparams.id + "".join(f'["{key}"]' for key in keys) + f".to({target}.device)"
     edits: tuple[Edit, ...] = (InsertStatement(script.module.source.span(statement), line),)
     other = Elsewhere(_shown(script.path, judge.recipe), edits, document.digest)
     fix = Fix(f"move `{case.entry}` where the Brain is made", (), Safety.UNSAFE, (other,))

@@ -9,21 +9,22 @@ from devfix.documents.yaml import Node, YamlError, compose
 from devfix.recipes.files import Files
 
 INCLUDE = "!include:"
-_DEEPEST = 4  # files in files
+_MOST = 20  # files that one recipe includes, all counted
 _ROOT = re.compile(r"<([^<>\[\].\s]+)")
 
 
-def included(files: Files, path: str, name: str, node: Node, depth: int = 0) -> Node | None:
+def included(files: Files, path: str, name: str, node: Node, taken: list[str]) -> Node | None:
     """What `name: !include:file` stands for, or None where that is not in view.
 
     HyperPyYAML resolves an included file by itself, with what is below the tag in the place of its own
     entries. So a reference to its entry `x` becomes one to `name[x]`. All of it stands, as far as positions
-    go, where the file is named.
+    go, where the file is named. `taken` are the files that were included so far.
     """
     file = os.path.join(os.path.dirname(os.path.abspath(path)), *node.tag[len(INCLUDE) :].strip().split("/"))
-    document = files.document(os.path.normpath(file)) if depth < _DEEPEST else None
+    document = files.document(os.path.normpath(file)) if len(taken) < _MOST else None
     if document is None:
         return None
+    taken.append(document.path)
     try:
         root = compose(document.text)
     except YamlError:
@@ -36,7 +37,7 @@ def included(files: Files, path: str, name: str, node: Node, depth: int = 0) -> 
     for key, value in root.pairs:
         new = instead.get(key.value)
         if new is None and value.tag.startswith(INCLUDE):
-            new = included(files, document.path, f"{name}[{key.value}]", moved.node(value), depth + 1)
+            new = included(files, document.path, f"{name}[{key.value}]", moved.node(value), taken)
         pairs.append((moved.node(key), new if new is not None else moved.node(value)))
     return Node("mapping", "", node.start, node.end, pairs=tuple(pairs))
 

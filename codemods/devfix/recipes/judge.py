@@ -69,8 +69,10 @@ class Judge:
         found: set[str] = set()
         for name in self.recipe.nodes:
             case = self._held(name, usages, reached)
-            if usages and case is None and name in self.recipe.entries:
-                case = self._unlisted(name, usages) or self._unmoved(name, usages, reached)
+            if usages and case is None:
+                at_top = name in self.recipe.entries
+                case = self._unlisted(name, usages) if at_top else None
+                case = case or self._unmoved(name, usages, reached)
             if case is not None:
                 found.add(name)
                 yield case
@@ -90,8 +92,13 @@ class Judge:
         holders = self.holders.ways(recipe, name, reached)
         if not holders or any(found.moves(holder) for found in usages for holder in holders):
             return None
-        free = last_key(name) not in recipe.listed and last_key(name) not in recipe.entries
-        return Case(last_key(name) if free else name, name, holder=holders[0])
+        return Case(self._to_list(name), name, holder=holders[0])
+
+    def _to_list(self, name: str) -> str:
+        """How an entry is to be listed: by its last key, unless that means something else."""
+        last = last_key(name)
+        taken = last != name and (last in self.recipe.listed or last in self.recipe.entries)
+        return name if taken else last
 
     # --- self.modules.x, and no x there ---------------------------------------------------------
 
@@ -155,12 +162,17 @@ class Judge:
 
     def _unmoved(self, name: str, usages: tuple[Usage, ...], reached: frozenset[str]) -> Case | None:
         recipe = self.recipe
-        by_hand = recipe.entries[name].tag.startswith(APPLY) and any(name in f.doubtful for f in usages)
+        if name.startswith("modules["):
+            return None
+        by_hand = recipe.nodes[name].tag.startswith(APPLY) and any(name in f.doubtful for f in usages)
         if not (recipe.made(name) or by_hand) or name in recipe.listed or name in reached:
             return None
         case: Case | None = None
         for found in usages:
             if found.moves(name) or name in found.given:
+                return None
+            above = [one for one in recipe.nodes if name.startswith(f"{one}[")]
+            if any(found.moves(one, name) or one in found.given or one in found.doubtful for one in above):
                 return None
             mine = self._used(name, found)
             if mine is not None and case is None:
@@ -168,24 +180,26 @@ class Judge:
         return case
 
     def _used(self, name: str, found: Usage) -> Case | None:
-        uses = [use for use in found.uses if self.recipe.target(use.name) == name]
+        uses = [
+            use for use in found.uses if name in (self.recipe.target(use.name), self.recipe.target(use.path))
+        ]
         move = found.doubtful.get(name)
         if move is not None:
             # Who moves it by hand knows that it has something to move.
             if uses and self._device_may_be_none():
-                return Case(name, name, found, uses[0], move=move)
+                return Case(self._to_list(name), name, found, uses[0], move=move)
             return None
         weighted, raw = self._matters(name, uses)
         if uses and (weighted or raw):
-            return Case(name, name, found, uses[0], weighted=weighted)
+            return Case(self._to_list(name), name, found, uses[0], weighted=weighted)
         if uses and (like := self._listed_alike(name)):
-            return Case(name, name, found, uses[0], known=False, like=like)
+            return Case(self._to_list(name), name, found, uses[0], known=False, like=like)
         if not weighted:
             return None
-        used = {self.recipe.target(use.name): use for use in found.uses}
+        used = {self.recipe.target(use.path or use.name): use for use in found.uses}
         for holder in self.holders.ways(self.recipe, name, used):
             if not found.moves(holder, name):
-                return Case(name, name, found, used[holder], holder=holder)
+                return Case(self._to_list(name), name, found, used[holder], holder=holder)
         return None
 
     def _listed_alike(self, name: str) -> str:

@@ -61,11 +61,12 @@ class Recipe:
     def nodes(self) -> dict[str, Node]:
         """The entries by their names, with those of included files, and what mappings hold: `models[generator]`."""
         found: dict[str, Node] = {}
+        taken: list[str] = []
         todo = [(name, node, 0) for name, node in reversed(self.entries.items())]
         while todo:
             name, node, depth = todo.pop()
             if node.tag.startswith(INCLUDE) and depth == 0:
-                node = included(self.files, self.path, name, node) or node
+                node = included(self.files, self.path, name, node, taken) or node
             found[name] = node
             if node.kind == "mapping" and not node.tag and depth < _DEEPEST and len(found) < _MOST:
                 for key, value in reversed(node.pairs):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from devfix.recipes.constants import UNKNOWN, truth
@@ -23,6 +23,7 @@ class Use:
     """`self.hparams.x` or `self.modules.x` where it is run.
 
     `sure`: no condition is open. `idle`: with the values that stand in the recipe it is not reached.
+    `path`: the name with the keys behind it, `models[generator]`, where these are in view and in the recipe.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Use:
     sure: bool
     no_grad: bool
     idle: bool = False
+    path: str = ""
 
     @property
     def where(self) -> str:
@@ -156,7 +158,7 @@ class _Uses:
     def __init__(self, found: Usage, method: Method) -> None:
         self.found, self.method = found, method
         self.script = found.script
-        self.aliases: dict[str, tuple[str, ast.expr]] = {}
+        self.aliases: dict[str, tuple[str, ast.expr, str]] = {}
         self.idle = 0  # conditions around that do not hold for the values in the recipe
         self.no_grad = any(_without_gradients(item) for item in method.node.decorator_list)
 
@@ -203,7 +205,7 @@ class _Uses:
         inner = _container(value)
         key = self.script.key_of(inner)
         if key:
-            self.aliases[name] = key, inner
+            self.aliases[name] = key, inner, self._path(key, value)
         elif isinstance(inner, ast.Name) and inner.id in self.aliases:
             self.aliases[name] = self.aliases[inner.id]
         else:
@@ -244,16 +246,26 @@ class _Uses:
             return
         function: ast.expr = node.func
         for _ in range(2):  # x(...) and x.method(...)
-            function = _container(function)
+            outer, function = function, _container(function)
             key, where = self.script.key_of(function), function
+            path = self._path(key, outer)
             if isinstance(function, ast.Name) and function.id in self.aliases:
-                key, where = self.aliases[function.id]
+                key, where, path = self.aliases[function.id]
             if key:
-                self.found.uses.append(self._use(key, where, sure, no_grad))
+                self.found.uses.append(replace(self._use(key, where, sure, no_grad), path=path))
                 return
             if not isinstance(function, ast.Attribute) or function.attr in NEUTRAL:
                 return
             function = function.value
+
+    def _path(self, key: str, node: ast.expr) -> str:
+        """`models[generator]`, of `self.hparams.models["generator"]`; the key alone where that is not in view."""
+        found = ""
+        while isinstance(node, ast.Subscript) and not self.script.key_of(node):
+            if not isinstance(node.slice, ast.Constant) or not isinstance(node.slice.value, str):
+                return key
+            found, node = f"[{node.slice.value}]{found}", node.value
+        return f"{key}{found}" if f"{key}{found}" in self.found.recipe.nodes else key
 
     def _use(self, name: str, node: ast.expr, sure: bool, no_grad: bool) -> Use:
         return Use(name, node, self.method, sure, no_grad or self.no_grad, self.idle > 0)

@@ -42,8 +42,9 @@ class DeviceComparison(Codemod):
     ## Fix safety
     Unsafe as a rule, since code that never ran begins to run: read the branch. Safe where the comparison
     raised, where it is an assertion that could only fail, and where the branch does nothing but move
-    tensors to a device, which on the CPU changes nothing. Where an annotation or a use speaks for a
-    torch.device but a string is not ruled out, `torch.device(d).type` is written, which takes both.
+    tensors to a device, which on the CPU changes nothing; not where it has moved them to the CPU all along.
+    Where an annotation or a use speaks for a torch.device but a string is not ruled out,
+    `torch.device(d).type` is written, which takes both.
     """
 
     id: ClassVar[str] = "device-comparison"

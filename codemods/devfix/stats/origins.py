@@ -23,7 +23,8 @@ _CONFIGS = re.compile(
     re.IGNORECASE,
 )
 _CHOOSERS = re.compile(
-    r"(?:get|select|infer|choose|pick|find|default|best|auto|detect|try)\w*device", re.IGNORECASE
+    r"(?:get|init|setup|resolve|current|select|infer|choose|pick|find|default|best|auto|detect|try)\w*device",
+    re.IGNORECASE,
 )
 _TYPES = re.compile(r"(?:^|[._])(?:dtype|float\d*|half|bfloat16|double|long|u?int\d*|bool)$")
 _FRAMEWORK = re.compile(
@@ -136,6 +137,8 @@ class Origins:
         return Origin.AVAILABLE if _CHOOSERS.search(callee) else self._flowing(node)
 
     def _named(self, node: ast.expr, depth: int) -> Origin:
+        if isinstance(node, ast.Attribute) and node.attr in ("type", "index"):
+            return self.of(node.value, depth=depth + 1)  # of a device
         path = path_of(node)
         if isinstance(node, ast.Subscript) and not path:
             base = path_of(node.value)
