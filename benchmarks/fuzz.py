@@ -110,13 +110,16 @@ def main() -> int:
         return 0
     start = time.perf_counter()
     counts: collections.Counter[str] = collections.Counter()
-    for number, what, why in results(given.first, given.count, given.jobs, folders):
-        counts[what] += 1
-        if why:
-            print(f"{number}: {why}", flush=True)
+    try:
+        for number, what, why in results(given.first, given.count, given.jobs, folders):
+            counts[what] += 1
+            if why:
+                print(f"{number}: {why}", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted; this far:")
     seconds = time.perf_counter() - start
     parts = ", ".join(f"{counts[what]} {what}" for what in ("changed", "found", "silent", "refused", "wrong"))
-    print(f"{given.count} inputs in {seconds:.0f} s: {parts}")
+    print(f"{sum(counts.values())} inputs in {seconds:.0f} s: {parts}")
     return 1 if counts["wrong"] else 0
 
 

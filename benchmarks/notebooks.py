@@ -6,9 +6,10 @@ Every `.ipynb` below the folders is looked at with the default codemods; nothing
 
 - *as it is*: what is found, and what the repair changes;
 - *planted*: in a copy of each, one bug at a time, N of a kind at most: a cell at the end that replaces a layer after
-  the notebook's own `model.to(device)`; one that does so with names of its own; and, in the cells that are there,
-  the bugs of `mutation.py` that concern moves. "found": a finding that the notebook as it is has not; "fixed": the
-  repair changes something; "elsewhere": of those, it also changes a cell that the bug is not in.
+  the notebook's own `model.to(device)`; one that does so with names of its own; a cell that writes a recipe, and one
+  with the `Brain` that runs what the recipe does not list; and, in the cells that are there, the bugs of
+  `mutation.py` that concern moves. "found": a finding that the notebook as it is has not; "fixed": the repair changes
+  something; "elsewhere": of those, it also changes a cell that the bug is not in.
 
 After each repair these must hold, and are counted where they do not: every byte outside of the `source` of changed
 cells is the same, found by a reader of JSON that shares nothing with devfix; nbformat accepts the result, if it
@@ -51,6 +52,33 @@ planted_model = torch.nn.Linear(4, 8)
 planted_model.to(planted_device)
 planted_model.head = torch.nn.Linear(8, 2)
 print(planted_model(torch.ones(1, 4).to(planted_device)))"""
+RECIPE = """\
+%%writefile planted.yaml
+planted_enc: !new:torch.nn.Linear [4, 4]
+planted_lin: !new:torch.nn.Linear [4, 2]
+
+modules:
+    planted_enc: !ref <planted_enc>
+"""
+BRAIN = """\
+import torch
+from hyperpyyaml import load_hyperpyyaml
+
+
+class PlantedBase:
+    def __init__(self, modules, hparams):
+        self.hparams = hparams
+        self.modules = torch.nn.ModuleDict(modules).to("cuda")
+
+
+class PlantedBrain(PlantedBase):
+    def compute_forward(self, batch):
+        return self.hparams.planted_lin(self.modules.planted_enc(batch))
+
+
+with open("planted.yaml") as planted_file:
+    planted = load_hyperpyyaml(planted_file)
+planted_brain = PlantedBrain(planted["modules"], planted)"""
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
 
 
@@ -113,6 +141,9 @@ def parts(data: bytes) -> tuple[str, list[str]]:
 
 def planted(path: str, data: bytes, notebook: Notebook, most: int) -> Iterator[Planted]:
     yield appended("a cell of its own", data, OWN)
+    written = appended("a recipe and its Brain", data, RECIPE)
+    run = appended(written.kind, written.data, BRAIN)
+    yield Planted(run.kind, run.data, written.cells | run.cells)
     try:
         source = Source(notebook.text)
     except (SyntaxError, ValueError):

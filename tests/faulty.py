@@ -579,14 +579,14 @@ class Case:
 
 
 FAULTS: Sequence[Case] = (
-    Case("SIGKILL before each step of writing", killed_while_writing, 2, 10),
+    Case("SIGKILL before each step of writing", killed_while_writing, 1, 10),
     Case("SIGKILL before each step of recovering from a crash", killed_while_recovering, 1, 10),
-    Case("SIGKILL before each step of undoing", killed_while_undoing, 2, 10),
+    Case("SIGKILL before each step of undoing", killed_while_undoing, 1, 10),
     Case("an error of the disk at each step of writing", error_while_writing, 1, 9),
-    Case("SIGKILL of a process at a random moment", killed_at_random, 4, 300),
-    Case("SIGINT or SIGTERM at a random moment", interrupted_at_random, 4, 200),
-    Case("two devfix at once on one tree", two_at_once, 2, 100),
-    Case("a file changed, gone or replaced before it is written", changed_meanwhile, 3, 30),
+    Case("SIGKILL of a process at a random moment", killed_at_random, 2, 300),
+    Case("SIGINT or SIGTERM at a random moment", interrupted_at_random, 2, 200),
+    Case("two devfix at once on one tree", two_at_once, 1, 100),
+    Case("a file changed, gone or replaced before it is written", changed_meanwhile, 2, 30),
     Case("a file system that runs full", full_disk, 2, 40, can_mount),
 )
 

@@ -125,7 +125,10 @@ def change(repo: Path, chance: random.Random) -> None:
         path.write_text(chance.choice(VARIANTS[name]))
 
 
-@pytest.mark.parametrize("seed", range(4))
+SEEDS = (0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 40)))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_kept_or_found_out_anew_is_the_same(
     repo: Path, check: Check, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,14 +143,14 @@ def test_kept_or_found_out_anew_is_the_same(
     monkeypatch.setattr(Results, "known", counted)
     chance = random.Random(seed)
     seen = set()
-    for _ in range(20):
+    for _ in range(15):
         for _ in range(chance.randint(1, 2)):
             change(repo, chance)
         anew = check("--no-cache")
         assert check() == anew
         assert check() == anew
         seen.add(anew)
-    assert len(seen) > 5
+    assert len(seen) > 2
     assert 0 < sum(used[::2]) < sum(used[1::2])  # after a change, and without one
 
 

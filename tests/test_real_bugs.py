@@ -133,6 +133,8 @@ def test_patches(laid_out: Path, tmp_path: Path) -> None:
     none = score.score(case(), laid_out, adapters.Patches(tmp_path))
     assert none is not None and not none.found and none.silent
     (tmp_path / "A001.patch").write_text(PATCH)
+    changes = adapters.Patches(tmp_path).findings(laid_out / "A001" / "before", "A001")
+    assert [(one.path, one.line) for one in changes] == [("pkg/train.py", 6), ("pkg/train.py", 7)]
     good = score.score(case(), laid_out, adapters.Patches(tmp_path))
     assert good is not None and (good.found, good.fixed) == (True, True)
     far = score.score(

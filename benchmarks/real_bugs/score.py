@@ -146,6 +146,7 @@ def main() -> int:
     parser.add_argument("--command", default="", help="how the tool is called")
     parser.add_argument("--patches", type=Path)
     parser.add_argument("--only", default="", help="classes, such as A,B")
+    parser.add_argument("--name", default="", help="of the tool, in the JSON; with its version and settings")
     parser.add_argument("--json", type=Path, help="write every result, too")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--at-once", action="store_true", help="call the tool once, for all files together")
@@ -181,7 +182,7 @@ def main() -> int:
     if options.json:
         rows = [asdict(one) for one in results]
         data = {
-            "tool": options.tool,
+            "tool": options.name or options.tool,
             "cases": rows,
             "clean": {"files": len(answered), "loud": sum(map(bool, answered))},
         }

@@ -30,6 +30,7 @@ import types
 import typing
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from devfix.codemod import Codemod
@@ -354,6 +355,11 @@ def _convert(value: object, kind: Any, where: str) -> object:
             return int(value) if isinstance(value, str) else int("")
         except ValueError:
             raise ConfigError(f"{where} must be a whole number, not {_quoted(value)}") from None
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        named = {choice.name.lower(): choice for choice in kind}
+        if isinstance(value, kind) or (isinstance(value, str) and value.lower() in named):
+            return value if isinstance(value, kind) else named[str(value).lower()]
+        raise ConfigError(f"{where} must be one of {', '.join(named)}, not {_quoted(value)}")
     if isinstance(value, str):
         return value
     raise ConfigError(f"{where} must be text, not {_quoted(value)}")

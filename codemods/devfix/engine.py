@@ -66,7 +66,8 @@ def run_bytes(
 ) -> Report:
     """The report of one file that is not on disk; `path` only names it."""
     task = Task(tuple(codemods), level, repair, around and around.anew(), selection)
-    return _report(Discovered((path,)), [_Chunk.of([task.data(path, data)])], level)
+    report = _report(Discovered((path,)), [_Chunk.of([task.data(path, data)])], level)
+    return replace(report, levels=tuple(task.levels.items()))
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def run(
     report = _report(found, chunks, level)
     if repair and any(result.joint for result in report.results):
         report = _settled(found, report, task, may_change)
-    return replace(report, seconds=time.perf_counter() - start)
+    return replace(report, seconds=time.perf_counter() - start, levels=tuple(task.levels.items()))
 
 
 def _settled(found: Discovered, report: Report, task: Task, may_change: Callable[[str], bool]) -> Report:

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import typing
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from typing import Any
 
 from devfix.codemod import Codemod, Example
@@ -69,6 +70,8 @@ def _example(example: Example) -> Iterator[str]:
 def _type(kind: Any) -> str:
     if typing.get_origin(kind) is typing.Literal:
         return " | ".join(str(choice) for choice in typing.get_args(kind))
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return " | ".join(choice.name.lower() for choice in kind)
     return getattr(kind, "__name__", None) or str(kind)
 
 
@@ -77,6 +80,8 @@ def _value(default: object) -> str:
         return "..."
     if isinstance(default, bool):
         return str(default).lower()
+    if isinstance(default, Enum):
+        return default.name.lower()
     if isinstance(default, tuple):
         return ",".join(str(item) for item in default)
     return str(default)

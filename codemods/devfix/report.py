@@ -198,7 +198,9 @@ class FileResult:
 
     @property
     def noteworthy(self) -> bool:
-        return bool(self.findings or self.error or self.changed or self.skipped or self.unused or self.troubles)
+        return bool(
+            self.findings or self.error or self.changed or self.skipped or self.unused or self.troubles
+        )
 
 
 @dataclass(frozen=True)
@@ -211,6 +213,7 @@ class Report:
     files: int = 0
     files_read: int = 0
     level: Safety = Safety.SAFE
+    levels: tuple[tuple[str, Safety], ...] = ()  # of codemods that a recipe gives a level of their own
     written: tuple[str, ...] = ()
     interrupted: bool = False
     seconds: float = 0.0
@@ -228,14 +231,18 @@ class Report:
             results.append(replace(result, findings=found))
         return replace(self, results=tuple(result for result in results if result.noteworthy))
 
+    def level_of(self, codemod: str) -> Safety:
+        """From which safety the fixes of a codemod are applied."""
+        return dict(self.levels).get(codemod, self.level)
+
     @property
     def fixable(self) -> int:
-        """Findings whose fix is allowed at this run's level."""
+        """Findings whose fix is allowed at this run's levels."""
         return sum(
             1
             for result in self.results
             for finding in result.findings
-            if finding.fix is not None and finding.fix.safety >= self.level
+            if finding.fix is not None and finding.fix.safety >= self.level_of(finding.codemod)
         )
 
     @property

@@ -172,8 +172,8 @@ def codemods_index() -> str:
 def real_bugs_table() -> str:
     """The results of the benchmark that are kept in the repository, tool by tool."""
     lines = [
-        "| tool | cases | found | fixed | of one file | found | fixed | loud files |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| tool | cases | found | fixed | of one file | found | fixed | elsewhere | loud files |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for path in sorted(RESULTS.parent.glob("*.json")):
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -187,8 +187,9 @@ def real_bugs_table() -> str:
                 sum(case["fixed"] for case in cases),
             )
         ]
+        noise = sum(case["noise"] for case in data["cases"])
         clean = f"{data['clean']['loud']} of {data['clean']['files']}"
-        lines.append(f"| {data['tool']} | {' | '.join(map(str, numbers))} | {clean} |")
+        lines.append(f"| {data['tool']} | {' | '.join(map(str, numbers))} | {noise} | {clean} |")
     return "\n".join(lines)
 
 

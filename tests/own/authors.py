@@ -1,4 +1,14 @@
-"""Files as authors of codemods write them."""
+"""Files as authors of codemods write them, and what a run of devfix gives."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
 
 RULE = '''\
 import ast
@@ -37,6 +47,27 @@ class NoAlpha(Codemod):
                 yield self.finding(
                     span, "`alpha` is no name", title=f"use `{self.to}`", edits=(ReplaceExpression(span, self.to),)
                 )
+'''
+WHOLE = '''\
+from dataclasses import dataclass
+
+from devfix.api import NewText, Safety, TextCodemod
+
+
+@dataclass(frozen=True)
+class Shout(TextCodemod):
+    """It is said in capitals.
+
+    As the title says.
+    """
+
+    word: str = "alpha"
+
+    id = "shout"
+
+    def new_text(self, path, text):
+        remarks = ("nothing to shout",) if self.word not in text else ()
+        return NewText(text.replace(self.word, self.word.upper()), remarks)
 '''
 CRASHES = '''
 class Base(Codemod):

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from authors import Ran
 from devfix.cli import main
-from devfix.own import known, recipes
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
+from devfix.own import known
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +21,6 @@ def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     sys.path[:] = path
     known.forget()
-    recipes.read.cache_clear()
     known.installed.cache_clear()
 
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from authors import BOWLER
-from conftest import Ran
+from authors import BOWLER, Ran
 
 Run = Callable[..., Ran]
 Write = Callable[..., Path]
@@ -26,7 +25,10 @@ def script(write: Write) -> None:
 def test_findings_diff_apply_undo(run: Run, write: Write) -> None:
     program = write("a.py", "x = old(1)\ny = 2  # two\nz = old(3)\n")
     done = run("check", "--codemod", SCRIPT, "a.py")
-    assert done.code == 1 and done.out.count("bowler-rename-old The Bowler script rename_old.py") == 2
+    assert (
+        done.code == 1
+        and done.out.count("bowler-rename-old The Bowler script rename_old.py rewrites this\n") == 2
+    )
     assert "something for a terminal" not in done.out + done.err
     assert program.read_text().count("old") == 2  # .write() has not written
     done = run("diff", "--unsafe", "--codemod", SCRIPT, ".")
@@ -45,7 +47,8 @@ def test_what_its_grammar_cannot_parse_is_an_error(run: Run, write: Write) -> No
     write("w.py", "with (open('a') as a, open('b') as b):\n    old(1)\n")
     done = run("diff", "--unsafe", "--codemod", SCRIPT, ".")
     assert done.code == 2 and "a/a.py" in done.out and done.out.count("+++") == 1
-    for name, line in (("m", 2), ("e", 3), ("w", 1)):
+    new = [("m", 2), ("w", 1), *([("e", 3)] if sys.version_info >= (3, 11) else [])]
+    for name, line in new:
         said = f"{name}.py: codemod bowler-rename-old: Bowler's grammar cannot parse line {line}"
         assert said in done.err
     assert "own bug" not in done.err
@@ -100,6 +103,7 @@ def test_the_script_has_its_command_line(run: Run, write: Write) -> None:
 def test_filename_matchers_and_processors_count(run: Run, write: Write) -> None:
     write(
         "../rules/s.py",
+        '"""Only mine.\\n\\nAnd more."""\n'
         "from bowler import Query\n"
         "def mine(filename, hunk):\n"
         "    assert hunk[0].startswith('--- ') and hunk[2].startswith('@@ ')\n"
@@ -110,6 +114,7 @@ def test_filename_matchers_and_processors_count(run: Run, write: Write) -> None:
     far = "\n" * 20
     program = write("x_mine.py", f"a = 1\n{far}a = 2  # keep\n{far}a = 3\n")
     write("other.py", "a = 1\n")
+    assert "bowler-s Only mine\n" in run("check", "--codemod", "bowler:../rules/s.py", ".").out
     done = run("apply", "--unsafe", "--codemod", "bowler:../rules/s.py", ".")
     assert done.code == 1
     assert program.read_text() == f"b = 1\n{far}a = 2  # keep\n{far}b = 3\n"

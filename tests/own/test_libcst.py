@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from authors import LIBCST
-from conftest import Ran
+from authors import LIBCST, Ran
 from devfix.own.text_codemod import hunks
 
 Run = Callable[..., Ran]

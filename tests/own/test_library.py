@@ -11,8 +11,7 @@ from pathlib import Path
 
 import devfix
 import pytest
-from authors import LIBCST, RULE
-from conftest import Ran
+from authors import LIBCST, RULE, Ran
 from devfix.codemod import registry
 from devfix.own import known
 

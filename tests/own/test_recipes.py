@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from authors import BOWLER, LIBCST, RULE
-from conftest import Ran
+from authors import BOWLER, LIBCST, RULE, Ran
 from devfix import config
 from devfix.codemod import registry
 from devfix.config import Config
@@ -59,7 +58,9 @@ def test_portable(run: Run, write: Write) -> None:
     done = run("diff", "--recipe", "portable", "a.py")
     assert done.code == 1 and "torch.accelerator.current_accelerator()" in done.out
     assert '.to("cuda")' not in [line for line in done.out.splitlines() if line.startswith("+")]
+    assert "needs --unsafe" not in run("check", "--recipe", "portable", "a.py").out
     assert run("diff", "--recipe", "portable", "--safe", "a.py").code == 0  # the command line decides
+    assert "needs --unsafe" in run("check", "--recipe", "portable", "--safe", "a.py").out
     option = ("--option", "hard-coded-cuda.declare=cuda")
     assert "torch.accelerator" not in run("diff", "--recipe", "portable", *option, "a.py").out
     assert run("diff", "--recipe", "portable", "--exclude-codemod", "hard-coded-cuda", "a.py").code == 0
@@ -116,7 +117,6 @@ def test_a_level_is_that_of_one_codemod(run: Run, write: Write) -> None:
     ):
         level = f'level = "{one}"\n' if one else ""
         write("r.toml", f'level = "{whole}"\n[[codemods]]\nid = "../rules/mine.py"\n{level}')
-        recipes.read.cache_clear()
         assert run("diff", "--recipe", "r.toml", "a.py").code == code, (whole, one)
         assert run("diff", "--recipe", "r.toml", "--unsafe", "a.py").code == 1
         assert run("diff", "--recipe", "r.toml", "--safe", "a.py").code == 0

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from authors import CRASHES, RULE
-from conftest import Ran
+from authors import CRASHES, RULE, WHOLE, Ran
 from devfix import config
 from devfix.config import ConfigError, make
 from devfix.own import known
@@ -29,6 +28,22 @@ def test_a_file_is_a_codemod(run: Run, write: Write) -> None:
         assert "+gamma = 1\n" in done.out
     done = run("diff", "--codemod", "../rules/mine.py", "--codemod-arg", "to=delta", ".")
     assert "+delta = 1\n" in done.out
+
+
+def test_a_rule_that_rewrites_a_whole_text(run: Run, write: Write) -> None:
+    write("../rules/shout.py", WHOLE)
+    program = write("a.py", "alpha = 1\ny = 2\nx = alpha\n")
+    write("b.py", "y = 1\n")
+    shout = ("--codemod", "../rules/shout.py")
+    done = run("check", *shout, ".")
+    assert done.out.count("shout It is said in capitals\n") == 2
+    assert "b.py:1:1: shout nothing to shout" in done.out
+    assert run("apply", *shout, ".").code == 0
+    done = run("apply", *shout, "--option", "shout.safety=sure", ".")
+    assert done.code == 2 and "must be one of manual, unsafe, safe" in done.err
+    assert "shout.safety=unsafe  (manual | unsafe | safe)" in run("explain", "../rules/shout.py").out
+    assert run("apply", *shout, "--option", "shout.safety=safe", ".").code == 1
+    assert program.read_text() == "ALPHA = 1\ny = 2\nx = ALPHA\n"
 
 
 def test_it_is_applied_reviewed_ignored_and_undone(run: Run, write: Write) -> None:

@@ -12,8 +12,7 @@ from typing import Any
 
 import devfix.testing
 import pytest
-from authors import RULE
-from conftest import Ran
+from authors import RULE, Ran
 from devfix import api
 from devfix.codemod import registry
 from devfix.own import known

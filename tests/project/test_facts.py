@@ -403,3 +403,24 @@ def test_a_program_that_sets_the_default_device(tmp_path: Path, files: dict[str,
     made = report(tmp_path, project=".", codemods=["place-factory"])
     [finding] = [finding for result in made.results for finding in result.findings]
     assert finding.fix is not None and finding.fix.safety.label == level
+
+
+@pytest.mark.parametrize(
+    ("saving", "level"),
+    [
+        ("torch.save(model.state_dict(), path)", "safe"),
+        ("torch.save(model.cpu().state_dict(), path)", "unsafe"),
+        ("state = model.state_dict()\n    for k, v in state.items():\n        state[k] = v.cpu()\n"
+         "    torch.save(state, path)", "unsafe"),
+        ("torch.save({k: v.cpu() for k, v in model.state_dict().items()}, path)", "unsafe"),
+    ],
+)  # fmt: skip
+def test_a_project_that_saves_from_the_cpu(tmp_path: Path, saving: str, level: str) -> None:
+    loading = (
+        "import torch\n\n\ndef load(model, path, device):\n    model.load_state_dict(torch.load(path))\n"
+    )
+    saved = f"import torch\n\n\ndef save(model, path):\n    {saving}\n"
+    write(tmp_path, {"use/load.py": loading, "train/save.py": saved})
+    made = report(tmp_path, project=".", codemods=["map-location"])
+    [finding] = [finding for result in made.results for finding in result.findings]
+    assert finding.fix is not None and finding.fix.safety.label == level

@@ -151,6 +151,15 @@ NO_MATTER = {
     "    model(args.gpus)\n",
     "all tensors on CUDA": "torch.set_default_tensor_type('torch.cuda.FloatTensor')\ndef f(model, p, device):\n"
     + STATE.format("p"),
+    "a fixed device, though tensors are asked for theirs": "device = 'cuda'\ndef f(model, p, x):\n"
+    + STATE.format("p") + "    return model.to(device)(x.to(x.device))\n",
+    "published, where a function finds it": "def net(pretrained=False):\n    model = Net()\n    if pretrained:\n"
+    "        where = check_path('net')\n    " + STATE.format("where") + "    return model\n",
+    "fetched above": "def f(model, url, device):\n    p = load_file_from_url(url)\n" + STATE.format("p"),
+    "what a handler kept": "from ignite.handlers import Checkpoint\ndef f(model, folder, device):\n"
+    + STATE.format("folder + '/best.pt'"),
+    "what a trainer has done": "def f(model, p, device, trainer, loader):\n    trainer.run(loader, max_epochs=3)\n"
+    + STATE.format("p"),
     "an engine": "def f(model, trt_file, device):\n" + STATE.format("trt_file"),
     "a class that takes it in its own way": "class Norm(torch.nn.Module):\n    def set_extra_state(self, state):\n"
     "        self.mean = state\ndef f(model, p, device):\n" + STATE.format("p"),

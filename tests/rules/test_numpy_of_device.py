@@ -134,3 +134,12 @@ def test_a_tensor_beyond_doubt_is_safe() -> None:
 
 def test_tensors_of_other_libraries_copy_themselves() -> None:
     assert findings(RULE, "import paddle\n" + HEAD + "x.numpy()\n") == []
+
+
+def test_a_device_that_was_left_to_its_default() -> None:
+    text = (
+        "import torch\nfrom numpy.testing import assert_allclose\nfrom torch.nn.functional import mse_loss\n\n\n"
+        "def pair(n=2, device=None):\n    return torch.ones(n, device=device).log(), torch.zeros(n, device=device)\n\n\n"
+        "def check(metric):\n    a, b = pair()\n    wanted = mse_loss(a, b)\n    assert_allclose(metric, wanted)\n"
+    )
+    assert findings(RULE, text) == []

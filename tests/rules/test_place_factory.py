@@ -500,6 +500,8 @@ UNPROVEN = {
     "a constructor that refuses tensors with dimensions": "class M(nn.Module):\n"
     "    def forward(self, x: torch.Tensor):\n        rows = [one * 2 for one in x]\n"
     "        return x * torch.Tensor(rows)\n",
+    "a module of a test": PROVEN["a module runs it"]
+    + "\n\ndef test_it():\n    assert M()(torch.ones(3)) is not None\n",
     "a program for the CPU, with other moves": PROVEN["a module runs it"]
     + "\n\nM()(torch.ones(3).to(torch.float64)).sum().backward()\n",
     "a program for the CPU": PROVEN["a module runs it"] + "\n\nM()(torch.ones(3)).sum().backward()\n",

@@ -86,7 +86,7 @@ def apply(
             run.lines(text.repaired(result) for result in report.changed if result.path in written)
         for result in report.results:
             if not result.changed or result.path in written:
-                run.lines(text.findings(result.path, result.remaining, level=report.level))
+                run.lines(text.findings(result.path, result.remaining, level=report.level_of))
         run.summary(report, text.change_summary(report, "written"))
     if report.interrupted:
         left = [one.path for one in report.changed if one.path not in set(report.written)]

@@ -67,7 +67,7 @@ def check(
             run.lines(counts.lines(report))
         else:
             for result in report.results:
-                found = text.findings(result.path, result.findings, level=report.level, code=form == "text")
+                found = text.findings(result.path, result.findings, level=report.level_of, code=form == "text")
                 run.lines(found)
         if not run.quiet:
             for line in text.unused(report):

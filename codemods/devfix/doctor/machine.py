@@ -115,15 +115,21 @@ def lines(facts: Facts) -> Iterator[Line]:
     elif facts.gpus:
         yield Line("simulator", "not needed: there is a real GPU", Status.NOTE)
     else:
-        yield Line(
-            "simulator",
-            f"cannot be used: {facts.simulator}",
-            Status.PROBLEM,
-            "repairs are proven on the CPU only; docs/simulate.md says what the simulator needs",
-        )
+        yield _no_simulator(facts)
     yield Line(
         "limits of programs",
         f"Landlock, version {facts.landlock}" if facts.landlock else "the kernel has no Landlock",
         Status.OK if facts.landlock else Status.NOTE,
         "" if facts.landlock else "programs that are run may write outside of their copy",
     )
+
+
+def _no_simulator(facts: Facts) -> Line:
+    """Why there are no simulated devices, and whether anything can be done about it."""
+    said, name = f"cannot be used: {facts.simulator}", "simulator"
+    if not sys.platform.startswith("linux") or facts.others:
+        return Line(name, said, Status.NOTE, "repairs are proven on the CPU only")
+    advice = "docs/simulate.md says what it needs"
+    if facts.build != "the CPU":
+        advice = "without a GPU, install the CPU build: pip install torch --index-url https://download.pytorch.org/whl/cpu"
+    return Line(name, said, Status.PROBLEM, f"repairs are proven on the CPU only; {advice}")

@@ -28,6 +28,8 @@ _RUN = re.compile(
 )
 # Tensors that are promises: their device is "meta" until somebody asks for the numbers.
 _LAZY = re.compile(r"[Ll]azy(?!_?load)|[\"']meta[\"']|FakeTensor|is_meta\b")
+# What tests define for themselves runs where they say, mostly on the CPU.
+_TESTS = re.compile(r"^def test_", re.MULTILINE)
 
 
 class Proof:
@@ -36,7 +38,8 @@ class Proof:
     def __init__(self, follows: list[Follow]) -> None:
         self._given: dict[tuple[ast.AST, str], list[tuple[Follow, Anchor]]] = {}
         self._aware: dict[ast.AST, bool] = {}
-        self._host = bool(follows) and cpu_program(follows[0].source)
+        source = follows[0].source if follows else None
+        self._host = source is not None and (cpu_program(source) or _TESTS.search(source.text) is not None)
         for follow in follows:
             for callee, given in follow.passed:
                 for name, fact in given.items():

@@ -55,6 +55,11 @@ class Flow:
         outside = self._program.outside
         return outside.declared(dotted, attribute) if outside is not None else None
 
+    def saves_from_cpu(self) -> bool:
+        """Are the checkpoints of the project on the CPU, so that they load anywhere?"""
+        outside = self._program.outside
+        return outside is not None and outside.saves_from_cpu()
+
     def release(self) -> None:
         """Forget everything: it refers to itself in circles, which only a garbage collection would free."""
         for scope in self.scopes:

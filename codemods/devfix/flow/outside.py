@@ -123,3 +123,7 @@ class Outside(ABC):
     @abstractmethod
     def sets_default(self) -> bool:
         """Is the default device set by a program that the asking file seems to be a part of?"""
+
+    @abstractmethod
+    def saves_from_cpu(self) -> bool:
+        """Does the project copy its checkpoints to the CPU before it saves them?"""

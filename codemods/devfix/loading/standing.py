@@ -20,11 +20,11 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _TRAINS = re.compile(
     r"(?<![\w.])(?:(?:run_|do_)?train(?:ing)?(?:_\w+)?|fit|\w+_train)\((?!\))|"
     r"\.(?:fit|backward|train_model|train_epoch|run_training|train_one_epoch)\(|"
-    r"\boptim\w*\.step\(|stop\w*\.step\(|\b\w*trainer\w*\.train\("
+    r"\boptim\w*\.step\(|stop\w*\.step\(|\b\w*trainer\w*\.(?:train|run)\("
 )
 # What is published was mostly saved so that it loads anywhere.
 _FETCHED = re.compile(
-    r"(?:^|[^\w])(?:\w*download\w*|cached_path|urlretrieve|wget\w*|gdown\.\w+)\(", re.MULTILINE
+    r"(?:^|[^\w])(?:\w*download\w*|\w*from_url|cached_path|urlretrieve|wget\w*|gdown\.\w+)\(", re.MULTILINE
 )
 # A function that knows where published weights are, and fetches them if need be.
 _FETCHES = re.compile(
@@ -32,6 +32,9 @@ _FETCHES = re.compile(
 )
 _PRETRAINED = re.compile(r"\bpre_?train(?:ed)?\b|\bload_weights\b", re.IGNORECASE)
 _SCHEDULER = re.compile(r"sched", re.IGNORECASE)
+_OPTION = re.compile(
+    r"is_available\(|--device|--(?:no-|use-)?(?:cuda|gpu)|args\.(?:cuda|device)", re.IGNORECASE
+)
 _DEFAULT_CUDA = re.compile(
     r"set_default_tensor_type\(\s*(?:[\"']torch\.cuda|torch\.cuda)|set_default_device\(\s*[\"']cuda"
 )
@@ -66,7 +69,9 @@ def matters(source: Source, load: Load) -> bool:
         return False
     if _published(source, load, path) or _kept_best(source, load, path):
         return False
-    text = _FIXED.sub("", _without_comments(source.text))
+    text = _without_comments(source.text)
+    if _FIXED.search(text) and not _OPTION.search(text):
+        return False
     if _SAVED_FROM_CPU.search(text) or _trained_above(source, load) or _own_file(source, path):
         return False
     if _CHOICE.search(text):
@@ -104,7 +109,7 @@ def _published(source: Source, load: Load, path: ast.expr | None) -> bool:
         return False
     if any(isinstance(node, ast.Call) and _FETCHES.search(path_of(node.func)) for node in walk(path)):
         return True
-    if not isinstance(path, ast.Constant):
+    if not isinstance(path, ast.Constant) and not _found_out(load, path):
         return False
     up: ast.AST | None = load.call
     while up is not None and not isinstance(up, _FUNCTIONS):
@@ -114,9 +119,17 @@ def _published(source: Source, load: Load, path: ast.expr | None) -> bool:
     return False
 
 
+def _found_out(load: Load, path: ast.expr) -> bool:
+    """Is a path a name that the function itself binds, and nothing of its caller's?"""
+    if not isinstance(path, ast.Name) or load.function is None:
+        return False
+    arguments = load.function.args
+    return path.id not in {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+
+
 def _kept_best(source: Source, load: Load, path: ast.expr | None) -> bool:
     """Is it the best state of a run, in a file that keeps it as well?"""
-    if path is None or "torch.save" not in source.text:
+    if path is None or not re.search(r"torch\.save|\b(?:Model)?Checkpoint\b", source.text):
         return False
     texts = [load.function.name if load.function is not None else "", ast.unparse(path)]
     if isinstance(path, ast.Name):

@@ -12,6 +12,7 @@ import signal
 import threading
 import traceback
 from concurrent.futures import Future
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from queue import SimpleQueue
@@ -42,6 +43,7 @@ class LocalPool:
         self.uid = uid
         self.size = size
         children.end_strays(uid)  # of a run that was killed
+        resource_tracker.ensure_running()  # it is multiprocessing's own, and must not carry the mark
         os.environ[children.MARK] = uid  # for the processes to be found by
         self._queue: SimpleQueue[tuple[_Task, Future[Outcome]] | None] = SimpleQueue()
         self._workers = [_Worker(self._queue, limits) for _ in range(size)]

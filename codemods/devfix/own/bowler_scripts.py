@@ -7,6 +7,7 @@ a text is used; it reads and writes no file and asks nobody.
 
 from __future__ import annotations
 
+import ast
 import builtins
 import contextlib
 import io
@@ -38,10 +39,19 @@ def kinds(origin: Origin) -> Mapping[str, type[Codemod]]:
     content = {
         "id": id,
         "origin": origin,
-        "__doc__": f"The Bowler script {os.path.basename(origin.path)}.",
+        "__doc__": _about(origin),
         "__module__": __name__,
     }
     return {id: type("BowlerScript", (BowlerScript,), content)}
+
+
+def _about(origin: Origin) -> str:
+    """What a script says of itself, else that it is one."""
+    try:
+        said = ast.get_docstring(ast.parse(origin.code)) or ""
+    except (SyntaxError, ValueError):  # told when it is run
+        said = ""
+    return said or f"The Bowler script {os.path.basename(origin.path)} rewrites this."
 
 
 def _bowler() -> Any:

@@ -22,7 +22,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 from devfix.codemod import Codemod
 from devfix.config import Config, ConfigError, Option, find, make, suggest, user_file
@@ -121,7 +120,6 @@ def names(folder: str) -> dict[str, str]:
     return {os.path.splitext(n)[0]: os.path.join(folder, n) for n in found if n.endswith(SUFFIXES)}
 
 
-@cache
 def read(path: str) -> CodemodRecipe:
     """The recipe in a file; raises ConfigError, with the line of what is wrong."""
     return _Reader(path).recipe()

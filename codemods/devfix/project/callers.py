@@ -36,6 +36,10 @@ _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n\\]*(?:\\\r?\n[^\n\\]*)*)|import[ \t]+([^\n]*))",
     re.MULTILINE,
 )
+SAVED = "!saved"  # no name: files that copy what they save to the CPU
+_SAVING = re.compile(
+    rb"\.cpu\(\)\s*\.state_dict\(\)|\w\[\w+\]\s*=\s*\w+(?:\.data|\.detach\(\))?\.cpu\(\)|:\s*\w+(?:\.data|\.detach\(\))?\.cpu\(\)\s+for\b"
+)
 DEFAULT = "!default"  # no name: what the index calls files that set the default device
 _DEFAULT_CALLS = tuple(call.encode() for call in torch_api.DEFAULT_DEVICE_CALLS)
 _WORD = re.compile(rb"\w+|\*")
@@ -156,6 +160,10 @@ class Callers:
                     found[home] = there
         return sorted(found.items(), key=lambda item: item[0])
 
+    def saves_from_cpu(self) -> bool:
+        """Does the project copy its checkpoints to the CPU before it saves them?"""
+        return SAVED in self.index()
+
     # --- the index -----------------------------------------------------------------------
 
     def index(self) -> dict[str, list[str]]:
@@ -183,6 +191,8 @@ def _imported(path: str) -> set[str]:
         return found
     if any(call in data for call in _DEFAULT_CALLS):
         found.add(DEFAULT)
+    if b"torch.save(" in data and b".cpu()" in data and _SAVING.search(data):
+        found.add(SAVED)
     for module, names, modules in _statements(data):
         for word in _WORD.findall(names or modules):
             if word == b"*":

@@ -123,6 +123,9 @@ class View(Outside):
     def sets_default(self) -> bool:
         return self.project.callers.sets_default(self.path)
 
+    def saves_from_cpu(self) -> bool:
+        return self.project.callers.saves_from_cpu()
+
     # --- calls ---------------------------------------------------------------------------
 
     def call(

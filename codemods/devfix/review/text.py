@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import click
 
@@ -31,7 +31,7 @@ def _escape(character: str) -> str:
 
 
 def findings(
-    path: str, found: tuple[PlacedFinding, ...], *, level: Safety, code: bool = True
+    path: str, found: tuple[PlacedFinding, ...], *, level: Safety | Callable[[str], Safety], code: bool = True
 ) -> Iterator[str]:
     """The lines of one file's findings, each with its line of code unless told otherwise."""
     name = printable(path)
@@ -46,7 +46,8 @@ def findings(
             yield f"    {at}: {printable(other.message)}"
         if finding.fix is not None:
             safety = finding.fix.safety
-            hint = " [needs --unsafe]" if level > safety >= Safety.UNSAFE else ""
+            wanted = level if isinstance(level, Safety) else level(finding.codemod)
+            hint = " [needs --unsafe]" if wanted > safety >= Safety.UNSAFE else ""
             label = click.style(f"fix ({safety.label})", fg=_COLOURS[safety])
             others = dict.fromkeys(edit.path for edit in finding.fix.edits if edit.path)
             also = f", together with {', '.join(map(printable, others))}" if others else ""

@@ -10,7 +10,6 @@ from devfix.findings import Finding, TextEdit
 from devfix.rewrite.layout import NEWLINE, CannotRewrite, comments, in_order, is_line, rank
 from devfix.source import Source
 
-
 Fixing = tuple[Finding, tuple[TextEdit, ...]]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from devfix.findings import Span, TextEdit
-from devfix.source import Source
+from devfix.source import Source, children
 
 NEWLINE = re.compile(r"\r\n|\r|\n")
 _TAIL = re.compile(r"[ \t\f]*(?:;[ \t\f]*)?(#[^\r\n]*)?")
@@ -121,7 +121,21 @@ class Layout:
         line = self.line_at(start)
         if self.text[self.start(line) : start].strip(" \t\f"):
             return False
-        return not (line and self.content(line - 1).endswith("\\") and not self.is_comment(line - 1))
+        return not (
+            line and self.content(line - 1).endswith("\\") and not self._commented(statement, line - 1)
+        )
+
+    def _commented(self, statement: ast.stmt, line: int) -> bool:
+        """Whether the backslash that ends the line above a statement is in a comment, and so continues nothing."""
+        if self.is_comment(line):
+            return True
+        start, behind = self.source.span(statement).start, self.start(line)
+        for node in children(self.source.parents[statement]):  # what ends last before the statement
+            if isinstance(node, _PLACED) and node.end_lineno is not None and node.end_col_offset is not None:
+                end = self.source.offset(node.end_lineno, node.end_col_offset)
+                if end <= start:
+                    behind = max(behind, end)
+        return "#" in self.text[behind:start]
 
     def tail(self, statement: ast.stmt) -> tuple[int, int]:
         """Where the comment behind a statement begins and where its line ends; equal without one.

@@ -20,6 +20,7 @@ from devfix.source import Source
 from devfix.spotting import lines_with, on_lines
 
 # Libraries whose functions read their arguments as numpy arrays.
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _READERS = ("numpy.", "sklearn.metrics.", "scipy.", "seaborn.", "cv2.", "skimage.")
 # Functions of numpy that ask a tensor itself, or take sizes.
 _ASKS = re.compile(
@@ -289,6 +290,8 @@ class _Known:
         place = value.place
         if value.kind not in (Kind.TENSOR, Kind.ANY) or not place.on_device or place.guarded:
             return False
+        if place.where is Where.SYMBOL and self._of_another(value):
+            return False  # a parameter of the function that made it, which may have been left to its default
         if place.where is Where.SYMBOL and place.text and not _CHOSEN.search(place.text):
             return False  # `self.cpu_device`, `input_device`: may well be the CPU
         output = _OUTPUT.match(value.source)
@@ -301,6 +304,19 @@ class _Known:
             isinstance(node, ast.ClassDef) and node.name == name and ".cpu()" in self.flow.source.code(node)
             for node in self.flow.source.tree.body
         )
+
+    def _of_another(self, value: Value) -> bool:
+        """Is the device of a value a parameter, with a default, of a function that has returned it?"""
+        source, moved = self.flow.source, value.place.node
+        there = source.enclosing(moved, *_FUNCTIONS) if isinstance(moved, ast.expr) else None
+        if not isinstance(there, _FUNCTIONS) or value.node is None:
+            return False
+        here = source.enclosing(value.node, *_FUNCTIONS)
+        arguments = there.args
+        plain = [*arguments.posonlyargs, *arguments.args]
+        optional = {one.arg for one in plain[len(plain) - len(arguments.defaults) :]}
+        optional |= {a.arg for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d}
+        return here is not there and value.place.text in optional
 
     def tensor_on_device(self, node: ast.expr) -> bool:
         """Certainly a tensor as well: a model out of sight may return arrays, images or lists of them."""

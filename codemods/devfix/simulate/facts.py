@@ -24,7 +24,7 @@ def main() -> None:
     if not known["gpus"] and torch.version.cuda and said:
         # A CUDA build that finds its GPU unusable warns; without any driver there is nothing to mend.
         message = str(said[0].message).splitlines()[0]
-        if "no NVIDIA driver" not in message.replace("Found no", "no"):
+        if "Found no NVIDIA driver" not in message:
             known["gpu_trouble"] = message
     _tell(known)
     known["simulated"], known["simulator"] = _simulator()

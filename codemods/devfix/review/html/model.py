@@ -172,7 +172,7 @@ class Page:
     def allowed(self, item: Item) -> bool:
         """Whether the report's own level takes the fix."""
         fix = item.finding.fix
-        return fix is not None and fix.safety >= self.report.level and not item.why
+        return fix is not None and fix.safety >= self.report.level_of(item.finding.codemod) and not item.why
 
     def finding(self, item: Item) -> dict[str, Any]:
         """One finding as the page has it."""
