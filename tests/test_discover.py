@@ -119,6 +119,15 @@ def test_include_and_exclude(tmp_path: Path) -> None:
     assert discover(["."], None, relative).files == ("a/test_x.py", "b/x.py", "third/deep/x.py", "x.py")
 
 
+def test_what_is_below_a_match() -> None:
+    for base in ("/", "/repo"):
+        globs = Globs(base, ("old*", "!older.py"))
+        assert globs.below("/repo/old/a.py")
+        assert not globs.below("/repo/older.py")
+        assert not globs.below("/repo/new/a.py")
+        assert not globs.below(base)
+
+
 def test_gitignore(tmp_path: Path, git: Git) -> None:
     make(
         tmp_path, "a/keep.py", "a/drop.py", "a/gen/x.py", "gen/x.py", "a/sub/drop.py", "b/drop.py", "info.py"

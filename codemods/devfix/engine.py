@@ -13,7 +13,7 @@ from devfix.codemod import Codemod
 from devfix.discover import Discovered
 from devfix.documents import Document
 from devfix.findings import Safety
-from devfix.parallel import spread
+from devfix.parallel import TookTooLong, limited, spread
 from devfix.report import FileError, FileResult, Report, Skipped
 from devfix.selection import Selection
 from devfix.trouble import BUG
@@ -140,7 +140,11 @@ def _settled(found: Discovered, report: Report, task: Task, may_change: Callable
 
     def again(document: Document, begin: Begin) -> FileResult:
         around = task.around and task.around.anew()  # the texts that are read are others each time
-        return replace(task, around=around).document(document, begin)
+        try:
+            with limited(SECONDS):
+                return replace(task, around=around).document(document, begin)
+        except TookTooLong as error:
+            return _lost(document.path, str(error)).results[0]
 
     results = settle(report.results, task.applies, again, may_change)
     return _report(found, [_Chunk(results, report.files_read)], task.level)

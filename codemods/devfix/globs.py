@@ -47,7 +47,7 @@ class Globs:
     def below(self, path: str) -> bool:
         """True if the file, or else one of the folders it is in, is matched."""
         decided = self.decide(path, False)
-        while decided is None and path.startswith(self._prefix):
+        while decided is None and len(path) > len(self._prefix) and path.startswith(self._prefix):
             path = os.path.dirname(path)
             decided = self.decide(path, True)
         return bool(decided)

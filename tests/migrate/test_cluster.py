@@ -289,7 +289,7 @@ class Slow:
 
         def end() -> None:
             self.go.wait(20)
-            one = self.outcomes.pop(0)
+            one = self.outcomes.pop(0) if self.outcomes else StepError("more steps than there should be")
             future.set_exception(one) if isinstance(one, Exception) else future.set_result(one)
 
         threading.Thread(target=end, daemon=True).start()

@@ -19,6 +19,8 @@ The parts, and what passes between them:
   is "analysing" asks for the next step; any other state is final.
 - `local.py`: the pool of processes on this machine. Another kind of pool is another class like it.
 - `git.py`, `children.py`, `trees.py`: git as a hostile repository must meet it; see their docstrings.
+- `campaigns.py`: a campaign from its beginning; `schema.py`: its tables; `showing.py`: its state as lines;
+  `refreshing.py`: whose head has moved. `analysing.py`: from files to findings, verification, commit.
 - `sources.py`, `shards.py`: what `--repos` names; `commits.py`, `messages.py`: the commit and its words;
   `verifying.py`: the programs that the user asked to be run; `pushing.py`: branches and pull requests.
 """

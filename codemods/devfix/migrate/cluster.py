@@ -70,9 +70,11 @@ def _library() -> Any:
     try:
         import distributed
     except ImportError as error:
-        raise MigrateError(
-            "--cluster needs dask.distributed, which is not installed: pip install 'devfix[cluster]'"
-        ) from error
+        if error.name in ("distributed", "dask"):
+            why = "which is not installed: pip install 'devfix[cluster]'"
+        else:
+            why = f"which cannot be imported: {error}"
+        raise MigrateError(f"--cluster needs dask.distributed, {why}") from error
     return distributed
 
 
