@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -225,6 +228,25 @@ def test_result_does_not_depend_on_jobs(many: Path) -> None:
     assert (one.files, one.files_read, one.findings, one.fixable) == (60, 59, 20, 20)
     assert (two.files, two.files_read, two.findings, two.fixable) == (60, 59, 20, 20)
     assert [error.path for error in one.errors] == ["f07.py", "f08.py"]
+
+
+@pytest.mark.parametrize("method", sorted({*multiprocessing.get_all_start_methods()} - {"fork"}))
+def test_however_processes_start(tmp_path: Path, method: str) -> None:
+    """Python 3.14 starts them from a server; then their parent is not the main process."""
+    for n in range(60):
+        (tmp_path / f"f{n:02}.py").write_text("import torch\ntorch.load('x')\n" if n % 7 == 0 else "x = 1\n")
+    (tmp_path / "main.py").write_text(
+        "import multiprocessing\n"
+        "from devfix.cli import main\n"
+        "if __name__ == '__main__':\n"
+        f"    multiprocessing.set_start_method({method!r})\n"
+        "    print(main(['check', '--jobs', '2', '--no-cache', '.']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert "9 findings" in done.stderr, done
+    assert done.stdout.endswith("1\n")
 
 
 @pytest.mark.parametrize(

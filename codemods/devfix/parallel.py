@@ -115,7 +115,7 @@ class _Pool(Generic[Result]):
         from pebble import ProcessPool
 
         self.task, self.lost, self.seconds = task, lost, seconds
-        self.pool: Any = ProcessPool(max_workers=jobs, initializer=_start_worker, initargs=(os.getpid(),))
+        self.pool: Any = ProcessPool(max_workers=jobs, initializer=_start_worker)
 
     def __enter__(self) -> _Pool[Result]:
         return self
@@ -155,9 +155,10 @@ def _wait(future: Future[Result], seconds: float) -> Result | Lost:
         return Lost(f"the process that worked on it died (exit code {error.exitcode})")
 
 
-def _start_worker(parent: int) -> None:
+def _start_worker() -> None:
     signals.in_worker()
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    # The main process, or (Python 3.14) a server that ends with it.
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     with suppress(ImportError, OSError, ValueError):
         import resource  # not on Windows
 

@@ -72,10 +72,11 @@ SAME = "from llama_cpp import Llama\n\nllm = Llama('a.gguf', n_gpu_layers=20)\n"
         ({"app__llm": LLM.replace("-1", "settings.layers")}, 0),
         ({"app__service": SERVICE.replace("from app.llm import LLMComponent", "LLMComponent = None")}, 0),
         ({"app__service": SERVICE.replace("EmbeddingComponent", "Other")}, 0),
+        ({"app__service": SERVICE.replace("app.embedding", "elsewhere")}, 0),
     ],
     ids=[
         "in one file", "by position", "a device", "perhaps a device", "perhaps a device by position",
-        "the CPU", "a setting", "not together", "something else of the file",
+        "the CPU", "a setting", "not together", "something else of the file", "one of that name",
     ],
 )  # fmt: skip
 def test_both_must_be_in_view(changed: dict[str, str], count: int, tmp_path: Path) -> None:

@@ -140,7 +140,9 @@ class Notebook(Document):
     def with_source(self, number: int, source: str) -> bytes:
         """The notebook with another source in the cell of that number, whatever kind it is."""
         cell = next(cell for cell in self.everything if cell.number == number)
-        out = self.json_text[: cell.start] + _literal(self.json_text, cell, source) + self.json_text[cell.end :]
+        out = (
+            self.json_text[: cell.start] + _literal(self.json_text, cell, source) + self.json_text[cell.end :]
+        )
         return self.bom + out.encode(self.encoding)
 
     def _taken_apart(self, text: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -95,6 +94,8 @@ def _place(error: BaseException, origin: Origin) -> str:
     """` (file:line)` of the innermost code of the codemod's author, or of whatever raised."""
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return f" ({_shown(error.filename)}:{error.lineno})"
+    import traceback  # not for every run
+
     frames = traceback.extract_tb(error.__traceback__)
     inside = origin.folder + os.sep
     mine = [frame for frame in frames if origin.folder and frame.filename.startswith(inside)]

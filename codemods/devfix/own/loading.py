@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import os
 import sys
@@ -13,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 from devfix.config import ConfigError
-from devfix.documents import DocumentError, read_bytes
+from devfix.documents import DocumentError, digest_of, read_bytes
 from devfix.own.crashes import said
 
 if TYPE_CHECKING:
@@ -55,9 +54,9 @@ def of_file(spec: str, how: How, path: str, name: str = "") -> Origin:
         code = read_bytes(path)
     except DocumentError as error:
         raise ConfigError(f"codemod {spec}: {path}: {error}") from error
-    digest = hashlib.sha256(code).hexdigest()
+    digest = digest_of(code)
     stem = "".join(c if c.isalnum() else "_" for c in os.path.splitext(os.path.basename(path))[0])
-    module = f"{_PREFIX}{stem}_{hashlib.sha256(path.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+    module = f"{_PREFIX}{stem}_{digest_of(path.encode('utf-8', 'surrogatepass'))[:8]}"
     return Origin(spec, how, f"{module}_{digest[:8]}", path, code, name, digest)
 
 
@@ -140,6 +139,8 @@ def _importable(folder: str) -> Iterator[None]:
 
 def _digest(modules: set[str], code: bytes) -> str:
     """Of the files of some modules, and more bytes."""
+    import hashlib  # not for every run
+
     found = hashlib.sha256(code)
     for name in sorted(modules):
         path = getattr(sys.modules.get(name), "__file__", None)
