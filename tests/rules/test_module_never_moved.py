@@ -174,6 +174,13 @@ CHANGED = {
 }
 
 SILENT = {
+    "a layer without weights": "def run(x):\n    x = x.to(device)\n    pad = nn.ReplicationPad1d((1, 1))\n    return pad(x)\n",
+    "a class of such layers": (
+        "class Patches(nn.Module):\n    def __init__(self, size):\n        super().__init__()\n"
+        "        self.unfold = nn.Unfold(size)\n        self.bce = nn.BCEWithLogitsLoss(reduction='mean')\n"
+        "    def forward(self, a, b):\n        return self.bce(self.unfold(a), self.unfold(b))\n"
+        "def run(a, b):\n    patches = Patches(3)\n    return patches(a.to(device), b.to(device))\n"
+    ),
     "a function of the file moves its parameters": (
         "def place(net):\n    for p in net.parameters():\n        p.data = p.data.to(device)\n\n\n"
         "def run(x):\n    net = Net()\n    place(net)\n    return net(x.to(device))\n"

@@ -205,8 +205,6 @@ BARE_MODULES = frozenset(
         "LPPool1d",
         "LPPool2d",
         "LPPool3d",
-        "FractionalMaxPool2d",
-        "FractionalMaxPool3d",
         "MaxUnpool1d",
         "MaxUnpool2d",
         "MaxUnpool3d",

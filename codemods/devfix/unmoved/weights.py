@@ -72,7 +72,8 @@ def weighted(flow: Flow, made: ast.expr, path: str = "") -> bool:
         given += [flow.value(argument) for argument in call.args[:1]]
         return any(v.kind is Kind.TENSOR and v.form != "scalar" for v in given)
     if name.startswith("torch.nn."):
-        return last not in ("ModuleList", "ModuleDict") and not looks_like_loss(last) and "Loss" not in last
+        bare = name in torch_api.BARE_MODULES or last in ("ModuleList", "ModuleDict")
+        return not bare and not looks_like_loss(last) and "Loss" not in last
     owner = next(
         (d for d in flow.source.definitions if d.name == last and isinstance(d, ast.ClassDef)),
         None,
