@@ -79,6 +79,8 @@ class Names:
                 continue
             if source.span(binding.target).start >= at:
                 continue
+            if statement in around and binding.form in ("single", "unpack"):
+                continue  # bound by the statement that reads it: only afterwards
             if binding.form == "other" and any(
                 isinstance(a, _COMPREHENSIONS) for a in _ancestors(source, binding.target)
             ):

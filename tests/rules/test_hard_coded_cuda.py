@@ -418,3 +418,8 @@ def test_what_is_declared_to_be_no_tensor_has_no_device() -> None:
     text = "def f(x{}, n):\n    y = torch.zeros(n).cuda()\n    return torch.matmul(x.view(-1), y)\n"
     assert "x.device" in fixed(RULE, HEAD + PORTABLE + text.format(": torch.Tensor"))
     assert "x.device" not in fixed(RULE, HEAD + PORTABLE + text.format(": Grid"))
+
+
+def test_nothing_is_mended_where_the_default_device_is_set() -> None:
+    text = HEAD + PORTABLE + JOINED + "\n\ntorch.set_default_tensor_type('torch.cuda.FloatTensor')\n"
+    assert [f.fix.safety for f in findings(RULE, text) if f.fix is not None] == [Safety.UNSAFE]

@@ -127,6 +127,8 @@ NO_MATTER = {
     "if sys.argv:\n" + STATE.format("'best.pt'"),
     "the file of this run, in a function that is called below": "def evaluate(model, p):\n" + STATE.format("p")
     + "def main(model, loader, p):\n    train(model, loader)\n    evaluate(model, p)\n",
+    "the file of this run, under another name": "def f(model, p, device):\n    fit_model(model, device, 3)\n"
+    + STATE.format("p"),
     "an early stop": "class Stop:\n    def keep(self, model):\n        torch.save(model.state_dict(), self.path)\n"
     "    def back(self, model):\n    " + STATE.format("self.path"),
     "a file of its own": "def f(model):\n    path = 'm.pt'\n" + STATE.format("path")

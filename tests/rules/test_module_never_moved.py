@@ -175,6 +175,7 @@ CHANGED = {
 
 SILENT = {
     "a layer without weights": "def run(x):\n    x = x.to(device)\n    pad = nn.ReplicationPad1d((1, 1))\n    return pad(x)\n",
+    "a transform that is a function": "def run(x):\n    x = x.to(device)\n    return torchaudio.transforms.AmplitudeToDB()(x)\n",
     "a class of such layers": (
         "class Patches(nn.Module):\n    def __init__(self, size):\n        super().__init__()\n"
         "        self.unfold = nn.Unfold(size)\n        self.bce = nn.BCEWithLogitsLoss(reduction='mean')\n"

@@ -382,6 +382,20 @@ def test_silent_where_it_was_moved_or_is_to_fail(text: str) -> None:
     assert findings(MoveInputs(), text) == []
 
 
+@pytest.mark.parametrize("line", ["x, y = model(x), y", "x, y = loss = criterion(model(x), y)"])
+def test_names_that_the_statement_binds_anew(line: str) -> None:
+    """What is read there was bound before: by the loop."""
+    head = (
+        "import torch\nfrom torch import nn\n\n"
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+        "data = torch.utils.data.TensorDataset(torch.zeros(8, 4), torch.zeros(8))\n"
+        "model = nn.Linear(4, 2).to(device)\ncriterion = nn.CrossEntropyLoss()\n"
+        "for x, y in torch.utils.data.DataLoader(data):\n"
+    )
+    moved = "x, y = x.to(device), y.to(device)" if "criterion" in line else "x = x.to(device)"
+    assert fixed(MoveInputs(), head + f"    {line}\n") == head + f"    {moved}\n    {line}\n"
+
+
 def test_a_use_in_another_function_is_no_proof() -> None:
     """`x` is a tensor in the lambda; what the loop has may be a dict."""
     text = """\
@@ -408,3 +422,10 @@ def other(h):
     assert found
     for finding in found:
         assert finding.fix is None or finding.fix.safety is not Safety.SAFE
+
+
+@pytest.mark.parametrize(("method", "safety"), [("forward", Safety.SAFE), ("predict", Safety.UNSAFE)])
+def test_a_method_that_may_take_anything_is_not_safe(method: str, safety: Safety) -> None:
+    text = f"{HEAD}model = Net().to(device)\nfor x, y in DataLoader(TensorDataset(a, b)):\n    x.unsqueeze(0)\n    print(model.{method}(x))\n"
+    levels = [f.fix.safety for f in findings(RULE, text) if f.fix is not None]
+    assert levels == [safety]

@@ -20,6 +20,9 @@ _RUNS = re.compile(
     r"(?:forward|encode|decode|generate|predict|infer|embed|reconstruct|classify|translate|denoise|extract|"
     r"compute|loss|__call__)(?:_\w+)?$|inference|get_\w*(?:features?|embeddings?|logits|latents?|indices|codes)$"
 )
+_ANYTHING = re.compile(
+    r"(?:predict|infer|classify|translate|reconstruct|extract|embed|compute)(?:_\w+)?$|inference"
+)
 # Names of what is a tensor in about every program; a batch may hold lists of strings under others.
 _TENSOR_NAME = re.compile(
     r"(?:x|xb|data|inputs?|images?|imgs?|(?:batch_|b_)?[xX]|input_ids|pixel_values|features?)$"
@@ -116,6 +119,9 @@ def certain(flow: Flow, stray: Stray) -> bool:
     event, value = stray.event, stray.meeting.value
     if event.detail.startswith("passed to") or (not event.value.sure and event.value.kind is Kind.MODULE):
         return False
+    method = event.detail if event.value.kind is Kind.MODULE else event.path.rpartition(".")[2]
+    if _ANYTHING.match(method):
+        return False  # it may take arrays and images, and move what it makes of them
     if (value.sure and value.kind is Kind.TENSOR) or value.name == "BatchEncoding":
         return True
     path = path_of(stray.meeting.node)

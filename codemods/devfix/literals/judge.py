@@ -10,7 +10,7 @@ from functools import cached_property
 
 from devfix.bindings import function_around
 from devfix.findings import DeleteStatement, Edit, InsertStatement, ReplaceExpression, Safety, Span
-from devfix.flow import Flow
+from devfix.flow import Flow, torch_api
 from devfix.flow.evidence import looks_like_module
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
@@ -74,8 +74,12 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
         left.extend(judge.left)
         if judge.left or (_around(flow, function) and _LEGACY.search(flow.source.code(function))):
             bound.update(_around(flow, function) or (function,))
+    everywhere = any(call in text for call in torch_api.DEFAULT_DEVICE_CALLS) or (
+        any(verdict.safety is Safety.SAFE for _, found in judged for verdict in found)
+        and flow.default_is_set()
+    )
     for function, found in judged:
-        stuck = not bound.isdisjoint(_around(flow, function) or (function,))
+        stuck = everywhere or not bound.isdisjoint(_around(flow, function) or (function,))
         for verdict in found:
             if stuck and not verdict.told:
                 verdict = replace(verdict, safety=min(verdict.safety, Safety.UNSAFE))

@@ -18,7 +18,7 @@ from devfix.source import Source, walk
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # What trains, so that what is loaded below is of this run.
 _TRAINS = re.compile(
-    r"(?<![\w.])(?:(?:run_|do_)?train(?:ing)?(?:_\w+)?|fit|\w+_train)\((?!\))|"
+    r"(?<![\w.])(?:(?:run_|do_)?train(?:ing)?(?:_\w+)?|fit(?:_\w+)?|\w+_train)\((?!\))|"
     r"\.(?:fit|backward|train_model|train_epoch|run_training|train_one_epoch)\(|"
     r"\boptim\w*\.step\(|stop\w*\.step\(|\b\w*trainer\w*\.(?:train|run)\("
 )

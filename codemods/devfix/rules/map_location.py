@@ -106,7 +106,9 @@ class MapLocation(Codemod):
     def _report(self, flow: Flow, load: Load, uses: Uses, device: str, own: bool) -> Finding:
         source = flow.source
         value, safety = _choice(flow, load, uses, device)
-        if own or not (load.wrapper or (matters(source, load) and not flow.saves_from_cpu())):
+        if own or not (
+            load.wrapper or (matters(source, load) and not (flow.saves_from_cpu() or flow.default_is_set()))
+        ):
             safety = Safety.UNSAFE  # what is a part of one process may be bound to its device
         span = source.span(load.call)
         value = value.replace('"', _quote(source, load.call))

@@ -331,7 +331,9 @@ class _Known:
             and node.func.attr in _TORCH_ONLY
         ):
             return True
-        if value.sure and not _OUTPUT.match(value.source):
+        # What a module gives may be several things, numbers among them.
+        run = isinstance(value.node, ast.Call) and value.node in self._callees
+        if value.sure and not run and not _OUTPUT.match(value.source):
             return True
         made = value.node
         if isinstance(made, ast.Call) and (self.flow.source.qualified(made.func) or "").startswith("torch."):

@@ -24,6 +24,12 @@ _WEIGHTLESS = re.compile(
     r"Aug|Transform(?!er)|Normali[sz]e|Pipeline|Sampler|Scheduler|Processor|Tokenizer|Wrapper|SentenceTransformer|"
     r"CrossEncoder|YOLO|Policy|Agent|Trainer|Runner|Env$|Config|Session|Client|Accelerator"
 )
+# Transforms of torchaudio that are functions with options.
+_PLAIN_TRANSFORMS = frozenset(
+    {"AmplitudeToDB", "ComputeDeltas", "Fade", "FrequencyMasking", "Loudness", "MuLawDecoding", "MuLawEncoding",
+     "Preemphasis", "Deemphasis", "SlidingWindowCmn", "TimeMasking", "Vad",
+     "Vol", "AddNoise", "Convolve", "FFTConvolve", "SpecAugment"}
+)  # fmt: skip
 _MODEL = re.compile(r"(?:^|[._])(?:models?|nets?|networks?|encoder|decoder|backbone|modules?)$")
 # What is done with modules that have weights.
 _WEIGHTED_USES = (
@@ -82,7 +88,7 @@ def weighted(flow: Flow, made: ast.expr, path: str = "") -> bool:
         return _class_weighted(flow, owner, 0)
     if any(_MODEL.search(path_of(argument)) for argument in call.args):
         return False  # made around another module: it is where that is
-    if name.startswith(_ELSEWHERE) or _WEIGHTLESS.search(last):
+    if name.startswith(_ELSEWHERE) or _WEIGHTLESS.search(last) or _plain_transform(name):
         return False
     if looks_like_loss(last) or "Loss" in last or "Criterion" in last:
         return False
@@ -90,6 +96,11 @@ def weighted(flow: Flow, made: ast.expr, path: str = "") -> bool:
         return True
     text = flow.source.text
     return looks_like_network(last) or any(f"{path}.{use}" in text for use in _WEIGHTED_USES if path)
+
+
+def _plain_transform(name: str) -> bool:
+    package, _, last = name.rpartition(".")
+    return package == "torchaudio.transforms" and last in _PLAIN_TRANSFORMS
 
 
 def _given(flow: Flow, call: ast.Call, owner: ast.ClassDef) -> bool:
