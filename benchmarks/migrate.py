@@ -107,7 +107,7 @@ def generate(top: pathlib.Path, count: int, files: int = 8) -> pathlib.Path:
     """Copies of three repositories, one of which has something to repair."""
     originals = []
     chance = random.Random(count)
-    for kind in range(3):
+    for kind in range(min(3, count)):
         work = top / f"original-{kind}"
         work.mkdir(parents=True)
         for n in range(files):
@@ -138,7 +138,7 @@ def words(chance: random.Random) -> str:
 
 
 def git(folder: pathlib.Path, *arguments: str) -> None:
-    subprocess.run(["git", *arguments], cwd=folder, env=ENVIRONMENT, check=True)
+    subprocess.run(["git", "-c", "gc.auto=0", *arguments], cwd=folder, env=ENVIRONMENT, check=True)
 
 
 @dataclass(frozen=True)
@@ -400,6 +400,36 @@ def real(top: pathlib.Path, repos: pathlib.Path) -> None:
         print(f"{name:10}{statistics.median(values):10.2f}{sum(values):12.1f}")
 
 
+def shards(top: pathlib.Path, files: int) -> None:
+    """A monorepo: what `init` costs, in a process of its own, and one of its shards."""
+    repos = generate(top / f"mono-{files}", 1, files)
+    path = top / f"sharded-{files}"
+    command = [*DEVFIX, "migrate", "init", str(path), "--repos", str(repos), "--shard-by", "folder"]
+    command += ["--max-files", str(2 * files)]
+    program = (
+        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, capture_output=True);"
+    )
+    program += "u = resource.getrusage(resource.RUSAGE_CHILDREN); print(u.ru_utime + u.ru_stime, u.ru_maxrss)"
+    out = subprocess.run(
+        [sys.executable, "-c", program, *command], env=ENVIRONMENT, check=True, capture_output=True
+    )
+    seconds, memory = map(float, out.stdout.split())
+    folder = str(top / "scratch")
+    with campaigns.opened(str(path)) as store:
+        ids = store.waiting()
+        job = store.job(ids[-1])
+        start = cpu()
+        outcome = steps.clone(job, folder)
+        middle = cpu()
+        steps.analyse(job, folder, outcome.head)
+        after = cpu()
+    print(
+        f"monorepo of {files} files: init {seconds:.1f} CPU s, {memory / 1024:.0f} MiB, {len(ids)} shards,"
+        f" {disk(path) / files / 1024:.1f} KiB on disk a file; a shard of {len(job.source.files)} files:"
+        f" clone {1000 * (middle - start):.0f} CPU ms, analyse {1000 * (after - middle):.0f}"
+    )
+
+
 def disk(folder: pathlib.Path) -> int:
     return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*"))
 
@@ -411,7 +441,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", type=int, default=1000)
-    parser.add_argument("--only", choices=["compare", "driver", "memory", "scaling", "space"])
+    parser.add_argument("--only", choices=["compare", "driver", "memory", "scaling", "shards", "space"])
     parser.add_argument("--repos", type=pathlib.Path, help="real ones, to measure space and time of, too")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -427,6 +457,9 @@ def main() -> int:
         if arguments.only in (None, "driver"):
             for count in (1000, 10_000):
                 driver_alone(top / str(count), count)
+        if arguments.only in (None, "shards"):
+            for files in (5_000, 20_000):
+                shards(top, files)
         if arguments.only in (None, "memory"):
             for options in (("--jobs", "2"), ("--cluster", "local:2")):
                 memory(top, arguments.memory, *options)

@@ -426,6 +426,15 @@ def other(h):
 
 @pytest.mark.parametrize(("method", "safety"), [("forward", Safety.SAFE), ("predict", Safety.UNSAFE)])
 def test_a_method_that_may_take_anything_is_not_safe(method: str, safety: Safety) -> None:
-    text = f"{HEAD}model = Net().to(device)\nfor x, y in DataLoader(TensorDataset(a, b)):\n    x.unsqueeze(0)\n    print(model.{method}(x))\n"
-    levels = [f.fix.safety for f in findings(RULE, text) if f.fix is not None]
-    assert levels == [safety]
+    (finding,) = findings(RULE, f"{HEAD}for x, y in loader:\n    model.{method}(x)\n")
+    assert finding.fix is not None and finding.fix.safety is safety
+
+
+def test_the_output_of_a_tokenizer_moves_itself() -> None:
+    text = (
+        "import torch\nfrom transformers import AutoModel, AutoTokenizer\n\n\ndef run(device, text):\n"
+        "    model = AutoModel.from_pretrained('x').to(device)\n    tokenizer = AutoTokenizer.from_pretrained('x')\n"
+        "    words = tokenizer(text, return_tensors='pt')\n    {}\n    return model(**words)\n"
+    )
+    assert findings(RULE, text.format("words.to(device)")) == []
+    assert len(findings(RULE, text.format("print(words)"))) == 1

@@ -502,6 +502,10 @@ UNPROVEN = {
     "        return x * torch.Tensor(rows)\n",
     "a module of a test": PROVEN["a module runs it"]
     + "\n\ndef test_it():\n    assert M()(torch.ones(3)) is not None\n",
+    "what runs while a model is exported": "class M(nn.Module):\n    def forward(self, x: torch.Tensor):\n"
+    "        if is_jit_tracing():\n            x = x * torch.rand(3)\n        return x\n",
+    "a file that exports": PROVEN["a module runs it"]
+    + "\n\ndef save(x, device):\n    torch.onnx.export(M(), x, 'm.onnx')\n",
     "a program for the CPU, with other moves": PROVEN["a module runs it"]
     + "\n\nM()(torch.ones(3).to(torch.float64)).sum().backward()\n",
     "a program for the CPU": PROVEN["a module runs it"] + "\n\nM()(torch.ones(3)).sum().backward()\n",

@@ -29,6 +29,7 @@ _RUN = re.compile(
 # Tensors that are promises: their device is "meta" until somebody asks for the numbers.
 _LAZY = re.compile(r"[Ll]azy(?!_?load)|[\"']meta[\"']|FakeTensor|is_meta\b")
 # What tests define for themselves runs where they say, mostly on the CPU.
+_EXPORTING = re.compile(r"tracing\(|is_in_onnx_export\(|is_exporting\(|onnx_(?:export|trace)|exporting")
 _TESTS = re.compile(r"^def test_", re.MULTILINE)
 
 
@@ -39,7 +40,9 @@ class Proof:
         self._given: dict[tuple[ast.AST, str], list[tuple[Follow, Anchor]]] = {}
         self._aware: dict[ast.AST, bool] = {}
         source = follows[0].source if follows else None
-        self._host = source is not None and (cpu_program(source) or _TESTS.search(source.text) is not None)
+        self._host = source is not None and (
+            cpu_program(source) or _TESTS.search(source.text) is not None or "onnx.export(" in source.text
+        )
         for follow in follows:
             for callee, given in follow.passed:
                 for name, fact in given.items():
@@ -94,6 +97,16 @@ class Proof:
     def _lazy(self, follow: Follow) -> bool:
         node = follow.owner.node if follow.owner is not None else follow.scope
         return _LAZY.search(follow.source.code(node)) is not None
+
+
+def exported(source: Source, node: ast.AST) -> bool:
+    """Does a node run only while a model is exported, which is done on the CPU?"""
+    up = source.parents.get(node)
+    while up is not None and not isinstance(up, FUNCTIONS):
+        if isinstance(up, (ast.If, ast.IfExp)) and _EXPORTING.search(ast.unparse(up.test)):
+            return True
+        up = source.parents.get(up)
+    return False
 
 
 def _reads_host(scope: ast.AST) -> bool:

@@ -226,7 +226,10 @@ class Methods(Owners):
             if base.place.where is Where.OWNED:
                 return base
             self.emit(What.MOVE, node, base, path, place=place, detail="dropped" if dropped else "tensor")
-            return replace(base.at(place), node=base.node)
+            moved = replace(base.at(place), node=base.node)
+            if base.name == "BatchEncoding" and path:
+                self.state.put(path, moved)  # it moves itself, as a module does
+            return moved
         return Value(Kind.ANY, place, 0, node, sure=False)
 
     def _gives_device(self, node: ast.expr) -> bool:

@@ -13,7 +13,7 @@ from devfix.factories.follow import Follow
 from devfix.factories.meetings import Meeting
 from devfix.factories.moved import moved_later
 from devfix.factories.operations import LASTS
-from devfix.factories.proof import Proof
+from devfix.factories.proof import Proof, exported
 from devfix.factories.scopes import Scopes
 from devfix.factories.values import Fact, Origin
 from devfix.findings import Edit, Finding, Related, Safety, Span
@@ -311,7 +311,7 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
                         if other is not origin and other not in seen and other.call not in taken
                     )
             clear = sure and meeting.certain and not joined & follow.doubted
-            safe = clear and proof.holds(follow, meeting.anchor)
+            safe = clear and proof.holds(follow, meeting.anchor) and not exported(source, meeting.node)
             if origin in follow.hosted:
                 if not clear:
                     continue
