@@ -80,15 +80,17 @@ def _recorded(
 
 def units(changed: Sequence[FileResult]) -> list[list[FileResult]]:
     """The files that have to be written together, in the order of the first of each."""
-    unit_of: dict[str, list[FileResult]] = {}
+    leader: dict[str, str] = {}  # of a path, another one of its unit; the last one leads itself
+
+    def first(path: str) -> str:
+        while leader.setdefault(path, path) != path:
+            path = leader[path]
+        return path
+
     for result in changed:
-        paths = [os.path.abspath(result.path)]
-        paths += [os.path.abspath(path) for change in result.changes for path in change.also]
-        joined = [result]
-        for unit in {id(unit_of[path]): unit_of[path] for path in paths if path in unit_of}.values():
-            joined = unit + joined
-        for member in joined:
-            unit_of[os.path.abspath(member.path)] = joined
-        for path in paths:
-            unit_of[path] = joined
-    return list({id(unit): unit for unit in unit_of.values()}.values())
+        for other in (path for change in result.changes for path in change.also):
+            leader[first(os.path.abspath(other))] = first(os.path.abspath(result.path))
+    found: dict[str, list[FileResult]] = {}
+    for result in changed:
+        found.setdefault(first(os.path.abspath(result.path)), []).append(result)
+    return list(found.values())

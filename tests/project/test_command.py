@@ -41,6 +41,8 @@ def test_json_names_the_other_file(repo: Path, capsys: pytest.CaptureFixture[str
 
 def test_the_root_is_in_the_settings(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(repo, {"a/pyproject.toml": '[tool.devfix]\nproject-root = ".."\n'})
+    assert check(capsys, "a/train.py")[0] == 2  # out of all that is known to belong together
+    (repo / ".git").mkdir()
     assert check(capsys, "a/train.py")[0] == 1
     write(repo, {"a/pyproject.toml": '[tool.devfix]\nproject-root = ".."\nproject = false\n'})
     assert check(capsys, "a/train.py")[0] == 0
