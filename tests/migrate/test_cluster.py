@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import random
 import signal
 import sqlite3
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from devfix.migrate import cluster as clusters
 from devfix.migrate import onworker
 from devfix.migrate.driver import Lost
 from devfix.migrate.local import StepError
-from devfix.migrate.model import Head, Job, Outcome, Settings, Source
+from devfix.migrate.model import Head, Job, MigrateError, Outcome, Settings, Source
 from killing import DEVFIX, devfix, ends, final, run_and_kill
 from making import ENVIRONMENT, FIXABLE, KINDS, Made, manifest, many, repository
 
@@ -33,6 +34,9 @@ pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks f
 DASK = (sys.executable, "-m", "dask")
 CRASH = "kill -SEGV $PPID"  # the process that has started the shell
 POISON = "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat)"  # its parent, the dask worker
+JOB = Job("a", "a", Source("https://example.org/a"), Settings("camp", "b"))
+CLONED = Outcome("clone", "analysing", head=Head("c" * 40))
+ENDED = Outcome("analyse", "nothing-to-do")
 REASONS = ("the process that worked on it died", "the worker that worked on it died")
 
 
@@ -271,6 +275,158 @@ def test_what_a_worker_must_have(tmp_path: Path) -> None:
     assert f"has devfix {order.versions.devfix}, the driver 9" in onworker._wrong(late)
 
 
+def test_a_cluster_of_one_worker(campaign: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = devfix("migrate", "run", campaign, "--cluster", "local:4", cwd=Path(campaign).parent)
+    assert said.returncode == 1, said.stderr
+    assert "[1/1] changed" in said.stdout and "Traceback" not in said.stderr
+    assert not list(Path(campaign, "work").iterdir())
+
+
+# --- the driver's side -------------------------------------------------------------------------------
+
+
+class Client:
+    """A client of dask, as far as the pool asks for one; tasks end when the test says so."""
+
+    def __init__(self) -> None:
+        self.status = "running"
+        self.threads: dict[str, int] | OSError = {"a": 2, "b": 1}
+        self.tasks: list[Task] = []
+        self.cancelled: list[Task] = []
+
+    def nthreads(self) -> dict[str, int]:
+        if isinstance(self.threads, OSError):
+            raise self.threads
+        return self.threads
+
+    def subscribe_topic(self, topic: str, handler: Callable[..., None]) -> None:
+        self.tell = handler
+
+    def submit(self, function: object, order: bytes, topic: str, **_: object) -> Task:
+        self.tasks.append(Task(pickle.loads(order)))
+        return self.tasks[-1]
+
+    def cancel(self, tasks: list[Task]) -> None:
+        self.cancelled += tasks
+
+    def run(self, *_: object, **__: object) -> None: ...
+
+    def close(self, timeout: float) -> None:
+        self.status = "closed"
+
+
+class Task:
+    def __init__(self, order: onworker.Order) -> None:
+        self.order = order
+        self.status = "pending"
+        self.released = False
+
+    def add_done_callback(self, function: Callable[[Task], None]) -> None:
+        self.done = function
+
+    def end(self, value: onworker.Said | BaseException | None) -> None:
+        self.value = value
+        self.status = (
+            "cancelled" if value is None else "error" if isinstance(value, BaseException) else "finished"
+        )
+        self.done(self)
+
+    def result(self) -> bytes:
+        return pickle.dumps(self.value)
+
+    def exception(self) -> object:
+        return self.value
+
+    def release(self) -> None:
+        self.released = True
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client()
+
+
+@pytest.fixture
+def pool(client: Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[clusters.ClusterPool]:
+    monkeypatch.setattr(clusters, "_LOOK", 0.02)
+    made = clusters.ClusterPool(client, None, "tcp://h:1", "uid", "unused")
+    yield made
+    made.close()
+    assert made._works == {} or client.cancelled
+    assert client.status == "closed"
+
+
+def test_the_end_of_a_clone_comes_before_the_result(client: Client, pool: clusters.ClusterPool) -> None:
+    assert pool.size == 3
+    clone = pool.submit("clone", JOB, None)
+    (task,) = client.tasks
+    assert task.order.needs == () and not clone.done()
+    event = {"token": task.order.token, "outcome": pickle.dumps(CLONED)}
+    client.tell((0.0, event))
+    client.tell((0.0, event))  # its worker has died, and another has done it again
+    client.tell((0.0, {**event, "token": "of another run"}))
+    assert clone.result(0) == CLONED
+    analysis = pool.submit("analyse", JOB, CLONED.head)
+    assert not analysis.done()
+    task.end(onworker.Said((CLONED, ENDED)))
+    assert analysis.result(0) == ENDED
+    assert task.released and pool._works == {} and pool._analysing == {}
+
+
+def test_a_result_without_an_event(client: Client, pool: clusters.ClusterPool) -> None:
+    clone = pool.submit("clone", JOB, None)
+    client.tasks[0].end(onworker.Said((CLONED, ENDED)))
+    assert clone.result(0) == CLONED and pool.submit("analyse", JOB, CLONED.head).result(0) == ENDED
+    skipped = Outcome("clone", "skipped", "has no commits")
+    clone = pool.submit("clone", JOB, None)
+    client.tasks[1].end(onworker.Said((skipped,)))
+    assert clone.result(0) == skipped and pool._analysing == {} and pool._works == {}
+
+
+@pytest.mark.parametrize(
+    ("ended", "kind", "words"),
+    [
+        (onworker.Said(lost="it died", killed=True), Lost, "it died"),
+        (onworker.Said(late=True), TimeoutError, ""),
+        (onworker.Said(bug="a traceback"), StepError, "a traceback"),
+        (onworker.Said(wrong="worker w: has devfix 9"), MigrateError, "worker w: has devfix 9"),
+        (None, Lost, "the cluster dropped it"),
+        (ValueError("odd"), ValueError, "odd"),
+    ],
+)
+@pytest.mark.parametrize("cloned", [False, True])
+def test_how_a_task_may_end(
+    ended: onworker.Said | ValueError | None,
+    kind: type[Exception],
+    words: str,
+    cloned: bool,
+    client: Client,
+    pool: clusters.ClusterPool,
+) -> None:
+    future = pool.submit("clone", JOB, None)
+    if cloned:
+        client.tell((0.0, {"token": client.tasks[0].order.token, "outcome": pickle.dumps(CLONED)}))
+        future = pool.submit("analyse", JOB, future.result(0).head)
+    client.tasks[0].end(ended)
+    error = future.exception(0)
+    assert type(error) is kind and str(error) == words
+    assert pool._works == {} and pool._analysing == {}
+
+
+@pytest.mark.parametrize("kind", ["no worker", "no scheduler"])
+def test_nobody_is_left(
+    kind: str, client: Client, pool: clusters.ClusterPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = pool.submit("clone", JOB, None)
+    monkeypatch.setattr(clusters, "_PATIENCE", 0.1)
+    client.threads = {} if kind == "no worker" else OSError("closed")
+    client.status = "running" if kind == "no worker" else "closed"
+    words = "has had no worker for" if kind == "no worker" else "the scheduler at tcp://h:1 is gone"
+    assert words in str(running.exception(10)) and isinstance(running.exception(), MigrateError)
+    with pytest.raises(MigrateError, match=words):
+        pool.submit("clone", replace(JOB, id="b"), None)
+
+
 # --- on a worker -------------------------------------------------------------------------------------
 
 
@@ -300,11 +456,6 @@ class Slow:
 
     def close(self) -> None:
         pass
-
-
-JOB = Job("a", "a", Source("https://example.org/a"), Settings("camp", "b"))
-CLONED = Outcome("clone", "analysing", head=Head("c" * 40))
-ENDED = Outcome("analyse", "nothing-to-do")
 
 
 def site_of(pool: Slow, monkeypatch: pytest.MonkeyPatch) -> onworker._Site:
