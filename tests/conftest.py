@@ -6,12 +6,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-TESTS = Path(__file__).parent
+from ran import TESTS, Ran
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -39,17 +37,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 gpu = torch.cuda.is_available()
             if not gpu:
                 item.add_marker(pytest.mark.skip(reason="no CUDA GPU"))
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: bytes
-    err: str
-
-    @property
-    def text(self) -> str:
-        return self.out.decode()
 
 
 @pytest.fixture

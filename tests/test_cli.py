@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import TESTS, Ran
+from ran import TESTS, Ran
 
 Devfix = Callable[..., Ran]
 PYTHON = sys.executable

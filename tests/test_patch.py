@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Ran
 from devfix.report import FileResult, Report
 from devfix.review import patch
+from ran import Ran
 
 Devfix = Callable[..., Ran]
 Git = Callable[..., str]

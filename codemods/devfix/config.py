@@ -184,7 +184,7 @@ def parse(table: object, path: str, trusted: bool = False) -> Config:
         file=path,
     )
     try:
-        choose(config)
+        choose(config, defaults=False)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
     return config
@@ -239,8 +239,13 @@ def parse_option(text: str) -> Option:
 # --- codemods ------------------------------------------------------------------------------
 
 
-def choose(config: Config, known: Mapping[str, type[Codemod]] | None = None) -> tuple[Codemod, ...]:
-    """The codemods of a run, with their options set; raises ConfigError."""
+def choose(
+    config: Config, known: Mapping[str, type[Codemod]] | None = None, *, defaults: bool = True
+) -> tuple[Codemod, ...]:
+    """The codemods of a run, with their options set; raises ConfigError.
+
+    Without the `defaults` only those that are named: whoever looks for mistakes need not import all of them.
+    """
     if known is None:
         from devfix.own.known import Known
 
@@ -248,7 +253,9 @@ def choose(config: Config, known: Mapping[str, type[Codemod]] | None = None) -> 
     for codemod in (*config.codemods, *config.exclude_codemods, *(o.codemod for o in config.options)):
         if codemod not in known:
             find(codemod, known)  # says what is near
-    wanted = set(config.codemods) or set(by_default(known, config.exclude_codemods))
+    wanted = set(config.codemods)
+    if not wanted and defaults:
+        wanted = set(by_default(known, config.exclude_codemods))
     wanted -= set(config.exclude_codemods)
     chosen = []
     for id in known:

@@ -134,6 +134,16 @@ def run(
     return replace(report, seconds=time.perf_counter() - start, levels=tuple(task.levels.items()))
 
 
+def all_kept(found: Discovered, kept: Results, level: Safety = Safety.SAFE) -> Report | None:
+    """The report of a run whose results are all kept, the same as that of `run`; None: some are not."""
+    start = time.perf_counter()
+    known = kept.known(found.files)
+    if len(known) < len(found.files):
+        return None
+    report = _report(found, [_Chunk.of([known[path] for path in found.files])], level)
+    return replace(report, seconds=time.perf_counter() - start)
+
+
 def _settled(found: Discovered, report: Report, task: Task, may_change: Callable[[str], bool]) -> Report:
     """The report with the fixes made that span files."""
     from devfix.joint import settle

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import typing
 from collections.abc import Iterator, Mapping
 from enum import Enum
@@ -11,6 +12,7 @@ from typing import Any
 
 from devfix.codemod import Codemod, Example
 from devfix.config import option_types
+from devfix.findings import Safety
 from devfix.review.patch import hunk_lines
 
 
@@ -20,8 +22,13 @@ def title(kind: type[Codemod]) -> str:
 
 
 def safeties(kind: type[Codemod]) -> tuple[str, ...]:
-    """The safety levels that the codemod's examples show, the safest first."""
+    """The safety levels that the codemod's fixes may have, the safest first.
+
+    Those that its examples show, and those that its documentation has under *Fix safety*.
+    """
     shown = {example.safety for example in kind.examples if example.after is not None}
+    about = (inspect.getdoc(kind) or "").partition("## Fix safety")[2].partition("\n## ")[0]
+    shown |= {one for one in (Safety.SAFE, Safety.UNSAFE) if re.search(rf"\b{one.label}\b", about, re.I)}
     return tuple(safety.label for safety in sorted(shown, reverse=True))
 
 

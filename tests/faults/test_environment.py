@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import TESTS
 from devfix.cli import main
 from devfix.documents import DocumentError, beside, digest_of, journal, replace_files
 from devfix.documents.cache import NAME
 from faulty import Pairs, analysed, ended, left_over, look, started_and_ready, tree
+from ran import TESTS
 from test_documents import as_nobody, open_to_all
 from test_odd_inputs import BUG, MOVED
 

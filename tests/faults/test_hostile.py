@@ -14,7 +14,6 @@ import xml.dom.minidom
 from pathlib import Path
 
 import pytest
-from conftest import Ran
 from devfix import config
 from devfix.cli import main
 from devfix.discover import discover
@@ -22,6 +21,7 @@ from devfix.documents import journal
 from devfix.documents.cache import identity, write_own
 from devfix.engine import run
 from devfix.rules.reorder_to import ReorderTo
+from ran import Ran
 from test_odd_inputs import BUG, MOVED
 
 

@@ -7,6 +7,7 @@ import os
 import pickle
 import random
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -22,9 +23,10 @@ import pytest
 from devfix.cli import main
 from devfix.migrate import cluster as clusters
 from devfix.migrate import onworker
-from devfix.migrate.driver import Lost
+from devfix.migrate.driver import Lost, drive
 from devfix.migrate.local import StepError
 from devfix.migrate.model import Head, Job, MigrateError, Outcome, Settings, Source
+from devfix.migrate.state import Store
 from killing import DEVFIX, devfix, ends, final, run_and_kill
 from making import ENVIRONMENT, FIXABLE, KINDS, Made, manifest, many, repository
 
@@ -249,6 +251,16 @@ def test_nobody_there(
     assert "no dask scheduler answers at tcp://127.0.0.1:9" in capsys.readouterr().err
 
 
+def test_somebody_else_there(
+    campaign: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(clusters, "_CONNECT", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        assert main(["migrate", "run", campaign, "--cluster", address]) == 2
+    assert f"no dask scheduler answers at {address}" in capsys.readouterr().err
+
+
 def test_other_versions(
     campaign: str, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -425,6 +437,21 @@ def test_nobody_is_left(
     assert words in str(running.exception(10)) and isinstance(running.exception(), MigrateError)
     with pytest.raises(MigrateError, match=words):
         pool.submit("clone", replace(JOB, id="b"), None)
+
+
+def test_a_run_that_cannot_go_on_leaves_what_it_had_begun_to_the_next(
+    campaign: str, client: Client, pool: clusters.ClusterPool
+) -> None:
+    def submit(function: object, order: bytes, topic: str, **_: object) -> Task:
+        task = Task(pickle.loads(order))
+        threading.Timer(0.1, lambda: task.end(onworker.Said(wrong="worker w: has devfix 9"))).start()
+        return task
+
+    client.submit = submit  # type: ignore[method-assign]
+    with Store(f"{campaign}/campaign.db") as store:
+        with pytest.raises(MigrateError, match="worker w: has devfix 9"):
+            drive(campaign, store, pool)
+        assert store.recover() == 1 and store.counts() == {"pending": 1}
 
 
 # --- on a worker -------------------------------------------------------------------------------------

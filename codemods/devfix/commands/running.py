@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from devfix.around import Around
     from devfix.codemod import Codemod
     from devfix.config import Config
+    from devfix.findings import Safety
     from devfix.keeping import Results
     from devfix.own.recipes import CodemodRecipe
     from devfix.report import Report
@@ -103,7 +105,7 @@ class Run:
         if self.color is None and os.environ.get("NO_COLOR"):
             self.color = False
         self.stdin: bytes | None = None
-        self.task: Task | None = None  # of the last analysis
+        self.begun: Callable[[], Task] | None = None  # the task of the last analysis; see `task`
         self.recipe: CodemodRecipe | None = None
         self.broken: dict[str, str] = {}  # codemods of installed packages that cannot be loaded, and why
         self.may_change: Callable[[str], bool] = lambda path: True  # what is not excluded
@@ -121,6 +123,11 @@ class Run:
     @property
     def from_stdin(self) -> bool:
         return self.paths == (STDIN,)
+
+    @cached_property
+    def task(self) -> Task | None:
+        """That of the last analysis. One that finds all results kept needs none, and imports no codemod for it."""
+        return self.begun() if self.begun is not None else None
 
     def selection(self, baseline: str | None, diff_only: str | None) -> Selection | None:
         """The findings that a baseline and the changed lines leave over; None: all."""
@@ -157,12 +164,11 @@ class Run:
         return with_broken(self._analysed(repair, selection), self.broken)
 
     def _analysed(self, repair: bool, selection: Selection | None) -> Report:
-        from devfix import config, engine
+        from devfix import config
         from devfix.around import Around
         from devfix.discover import discover
         from devfix.findings import Safety
         from devfix.globs import Globs
-        from devfix.work import Task
 
         name = self.options["stdin_filename"]
         try:
@@ -172,28 +178,36 @@ class Run:
         try:
             start = name if self.from_stdin else self.paths[0]
             settings = self._settings(config.load(start, self.options["config"] or ""))
-            codemods = self._codemods(settings)
+            level = Safety.UNSAFE if settings.unsafe else Safety.SAFE
+            around = Around(settings.project_root) if settings.project else None
+            chosen = cache(lambda: self._codemods(settings))  # imports all of them
+            kept = None if self.from_stdin else self._kept(settings, chosen, around, repair)
+            if kept is None:
+                chosen()  # a mistake in the settings comes before anything else
         except config.ConfigError as error:
             raise click.UsageError(str(error)) from error
-        level = Safety.UNSAFE if settings.unsafe else Safety.SAFE
-        around = Around(settings.project_root) if settings.project else None
-        self.task = Task(tuple(codemods), level, repair, around)
+        self.begun = lambda: _task(chosen(), level, repair, around)
         if self.from_stdin:
             if sys.stdin is None:
                 raise click.UsageError("stdin is closed, so nothing can be read from it")
             self.stdin = sys.stdin.buffer.read()
+            from devfix import engine
+
             return engine.run_bytes(
-                name, self.stdin, codemods, level, repair=repair, around=around, selection=selection
+                name, self.stdin, chosen(), level, repair=repair, around=around, selection=selection
             )
         include = Globs(here if self.options["include"] else settings.base, settings.include)
         exclude = Globs(here if self.options["exclude"] else settings.base, settings.exclude)
         found = discover(self.paths, include, exclude)
-
         self.may_change = lambda path: not exclude.below(os.path.realpath(path))
+        from devfix import engine
+
+        if kept is not None and (report := engine.all_kept(found, kept, level)):
+            return report
         with self._counted(len(found.files)) as progress:
             return engine.run(
                 found,
-                codemods,
+                chosen(),
                 level,
                 repair=repair,
                 jobs=settings.jobs,
@@ -201,17 +215,27 @@ class Run:
                 around=around,
                 selection=selection,
                 progress=progress,
-                kept=self._kept(settings, codemods, around, repair),
+                kept=kept,
             )
 
     def _kept(
-        self, settings: Config, codemods: Sequence[Codemod], around: Around | None, repair: bool
+        self,
+        settings: Config,
+        chosen: Callable[[], Sequence[Codemod]],
+        around: Around | None,
+        repair: bool,
     ) -> Results | None:
         if not settings.cache:
             return None
-        from devfix.keeping import kept_results
+        from devfix.keeping import asked_before, kept_results
+        from devfix.own.known import Known
 
-        return kept_results(self.paths, codemods, around, repair=repair)
+        asked = ""
+        if self.recipe is None and Known().only_own:
+            asked = repr((settings.codemods, settings.exclude_codemods, settings.options))
+            if kept := asked_before(self.paths, around, repair=repair, asked=asked):
+                return kept
+        return kept_results(self.paths, chosen(), around, repair=repair, asked=asked)
 
     @contextmanager
     def _counted(self, files: int) -> Iterator[Callable[[int], None]]:
@@ -327,6 +351,12 @@ class Run:
 
             data = coloured_patch(data)
         write_out(data)
+
+
+def _task(codemods: Sequence[Codemod], level: Safety, repair: bool, around: Around | None) -> Task:
+    from devfix.work import Task
+
+    return Task(tuple(codemods), level, repair, around)
 
 
 def write_out(data: bytes) -> None:

@@ -5,6 +5,6 @@ only where all of that is as it was. Nothing of it is ever written into a file: 
 repair, the file is analysed anew. Whatever is damaged, foreign or not understood is as good as not there.
 """
 
-from devfix.keeping.results import Results, kept_results
+from devfix.keeping.results import Results, asked_before, kept_results
 
-__all__ = ["Results", "kept_results"]
+__all__ = ["Results", "asked_before", "kept_results"]

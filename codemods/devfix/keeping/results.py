@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from devfix import __version__, depends
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _FORMAT = "1"
 _OWN = "devfix.rules."  # whoever changes other codemods need not change their names
 _MOST = 20_000  # needs of one result; who has more is analysed anew
+_SETTLED = 2_000_000_000  # nanoseconds; some file systems know no less
 
 
 class _Folder:
@@ -132,45 +134,108 @@ class Results:
 
 
 def kept_results(
-    paths: Sequence[str], codemods: Sequence[Codemod], around: Around | None, *, repair: bool
+    paths: Sequence[str],
+    codemods: Sequence[Codemod],
+    around: Around | None,
+    *,
+    repair: bool,
+    asked: str = "",
 ) -> Results | None:
-    """The results that may be used for, and come from, a run over these paths; None where none may."""
-    folder = user_folder()
-    if not folder or not all(type(codemod).__module__.startswith(_OWN) for codemod in codemods):
+    """The results that may be used for, and come from, a run over these paths; None where none may.
+
+    What was `asked` for, if it says all there is to say about these codemods, leads `asked_before` to the same.
+    """
+    kept = _usable(paths)
+    if kept is None or not all(type(codemod).__module__.startswith(_OWN) for codemod in codemods):
         return None
-    kept = Kept(folder)
-    if not kept.usable([root_of(os.path.join(path, "file")) for path in paths]):
-        return None
+    installed = Installed.now()
     settings = (
-        _FORMAT,
-        __version__,
-        sys.version,
-        str(sys.flags.optimize),
-        _sources(),
-        os.getcwd(),
-        "alone" if around is None else f"among {os.path.realpath(around.root) if around.root else ''}",
+        *_around(around),
+        _sources(installed),
         *sorted(
             f"{type(codemod).__qualname__} {codemod!r} {codemod.level!r} {codemod.once!r}"
             for codemod in codemods
         ),
     )
-    return Results(kept, depends.digest("\0".join(settings).encode("utf-8", "surrogateescape")), repair)
+    name = _digest(settings)
+    if asked and installed.settled:
+        kept.write(_digest((*_around(around), installed.state, asked)), name.encode())
+    return Results(kept, name, repair)
 
 
-def _sources() -> str:
-    """All of devfix itself, and the version of what writes its edits: another one may find something else."""
-    import devfix
+def asked_before(paths: Sequence[str], around: Around | None, *, repair: bool, asked: str) -> Results | None:
+    """The same, if the same was asked for before: no codemod need be imported for it, and no source read."""
+    kept = _usable(paths)
+    if kept is None or not asked:
+        return None
+    name = kept.read(_digest((*_around(around), Installed.now().state, asked)))
+    return Results(kept, name.decode("ascii", "replace"), repair) if name else None
 
-    todo, found = [os.path.dirname(os.path.abspath(devfix.__file__))], []
-    while todo:
-        with os.scandir(todo.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    todo.append(entry.path)
-                elif entry.name.endswith(".py"):
-                    found.append(entry.path)
-    found.sort()
-    return depends.digest(b"\0".join([*(_content(path) for path in found), _content(_libcst())]))
+
+def _usable(paths: Sequence[str]) -> Kept | None:
+    folder = user_folder()
+    if not folder:
+        return None
+    kept = Kept(folder)
+    return kept if kept.usable([root_of(os.path.join(path, "file")) for path in paths]) else None
+
+
+def _around(around: Around | None) -> tuple[str, ...]:
+    """What the results of a run depend on, besides its codemods and devfix itself."""
+    return (
+        _FORMAT,
+        __version__,
+        sys.version,
+        str(sys.flags.optimize),
+        os.getcwd(),
+        "alone" if around is None else f"among {os.path.realpath(around.root) if around.root else ''}",
+    )
+
+
+def _digest(parts: Sequence[str]) -> str:
+    return depends.digest("\0".join(parts).encode("utf-8", "surrogateescape"))
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The source of devfix, and the version of what writes its edits: another one may find something else.
+
+    `state` is another one whenever one of these files is written or replaced: looking at their sizes and times
+    takes a tenth of the time of reading them.
+    """
+
+    files: tuple[str, ...]
+    state: str
+    settled: bool  # none of them is so new that it may still change within the same tick of the clock
+
+    @classmethod
+    def now(cls) -> Installed:
+        import devfix
+
+        todo, found = [os.path.dirname(os.path.abspath(devfix.__file__))], []
+        while todo:
+            with os.scandir(todo.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        if entry.name != "__pycache__":
+                            todo.append(entry.path)
+                    elif entry.name.endswith(".py"):
+                        found.append(entry.path)
+        found = [*sorted(found), _libcst()]
+        states, newest = [], 0
+        for path in found:
+            try:
+                one = os.stat(path)
+            except OSError:
+                states.append(f"{path} is gone")
+                continue
+            states.append(f"{path} {one.st_size} {one.st_ino} {one.st_mtime_ns} {one.st_ctime_ns}")
+            newest = max(newest, one.st_mtime_ns, one.st_ctime_ns)
+        return cls(tuple(found), _digest(states), newest < time.time_ns() - _SETTLED)
+
+
+def _sources(installed: Installed) -> str:
+    return depends.digest(b"\0".join(_content(path) for path in installed.files))
 
 
 def _libcst() -> str:

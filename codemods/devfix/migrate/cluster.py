@@ -17,7 +17,8 @@ import pickle
 import re
 import threading
 import time
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -33,6 +34,7 @@ _FIRST = 60.0  # until there is a worker at the start
 _PATIENCE = 300.0  # without any worker, or without an answer of the scheduler
 _LOOK = 2.0
 _TIMEOUTS = (OSError, TimeoutError, asyncio.TimeoutError)
+_GONE = (*_TIMEOUTS, RuntimeError, CancelledError, asyncio.CancelledError)  # of a client that is closed
 
 
 _versions = onworker.versions
@@ -43,16 +45,14 @@ def connected(address: str, campaign: str, settings: Settings, most: int) -> Clu
     local = re.fullmatch(r"local:([1-9]\d{0,3})", address)
     if not local and not re.fullmatch(r"(?:tcp|tls)://(?:[\w.-]+|\[[0-9a-fA-F:]+\]):\d{1,5}", address):
         raise MigrateError(f"--cluster is tcp://HOST:PORT, tls://HOST:PORT or local:N, not {address!r}")
-    distributed = _library()
+    _library()
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is said by this pool
     scratch = os.path.join(os.path.realpath(campaign), "work", "dask")
     cluster = _local(min(int(local[1]), most), scratch) if local else None
     client: Any = None
     try:
-        client = distributed.Client(
-            cluster or address, timeout=_CONNECT, set_as_default=False, name="devfix-migrate"
-        )
+        client = _client(cluster or address)
         client.wait_for_workers(1, timeout=_FIRST)
         _check(client, address)
     except (*_TIMEOUTS, MigrateError) as error:
@@ -76,6 +76,24 @@ def _library() -> Any:
             why = f"which cannot be imported: {error}"
         raise MigrateError(f"--cluster needs dask.distributed, {why}") from error
     return distributed
+
+
+def _client(address: Any) -> Any:
+    """In a thread: a server that is no scheduler, and says nothing, is waited for without end."""
+    found: Future[Any] = Future()
+
+    def connect() -> None:
+        try:
+            found.set_result(
+                _library().Client(address, timeout=_CONNECT, set_as_default=False, name="devfix-migrate")
+            )
+        except _GONE as error:
+            found.set_exception(error)
+
+    threading.Thread(target=connect, name="devfix-connect", daemon=True).start()
+    if not wait([found], 2 * _CONNECT).done:
+        raise TimeoutError("what is there does not speak dask")
+    return found.result()
 
 
 def _local(count: int, scratch: str) -> Any:
@@ -120,10 +138,8 @@ def _check(client: Any, address: str) -> None:
 def _close(client: Any, cluster: Any) -> None:
     for one in (client, cluster):
         if one is not None:
-            try:
+            with suppress(*_GONE):
                 one.close(timeout=10)
-            except (*_TIMEOUTS, CancelledError):
-                pass
 
 
 @dataclass
@@ -179,7 +195,7 @@ class ClusterPool:
             work.task = self._client.submit(
                 onworker.work, order, self._topic, key=f"devfix-{token}", pure=False, retries=0
             )
-        except (*_TIMEOUTS, RuntimeError, CancelledError) as error:  # the client is closed
+        except _GONE as error:
             raise MigrateError(self._gone()) from error
         clone = work.steps["clone"]
         work.task.add_done_callback(lambda task: self._ended(token, work, task))
@@ -192,13 +208,11 @@ class ClusterPool:
         self._closing.set()
         with self._lock:
             tasks = [work.task for work in self._works.values() if work.task is not None]
-        try:
+        with suppress(*_GONE):
             if tasks:
                 self._client.cancel(tasks)
             if self._client.status == "running":
                 self._client.run(onworker.leave, self._uid, on_error="ignore")
-        except (*_TIMEOUTS, RuntimeError, CancelledError):
-            pass
         _close(self._client, self._cluster)
         if self._cluster is not None:
             folders.remove(self._scratch)
@@ -269,7 +283,7 @@ class ClusterPool:
         while not self._closing.wait(_LOOK):
             try:
                 self._threads = sum(self._client.nthreads().values())
-            except (*_TIMEOUTS, RuntimeError, CancelledError):
+            except _GONE:
                 self._threads = 0
             if self._threads:
                 seen = time.monotonic()

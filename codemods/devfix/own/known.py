@@ -77,6 +77,11 @@ class Known(Mapping[str, type[Codemod]]):
         self._installed = {id: origin for id, origin in installed().items() if id not in self._own}
         self.broken: dict[str, str] = {}
 
+    @property
+    def only_own(self) -> bool:
+        """Are there no others than devfix's own?"""
+        return not self._installed and not _loaded
+
     def __getitem__(self, id: str) -> type[Codemod]:
         if id in self._own:
             return self._own[id]
