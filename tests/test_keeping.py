@@ -18,12 +18,13 @@ from devfix import depends, parsed
 from devfix.around import Around
 from devfix.cli import main
 from devfix.codemod import registry
+from devfix.commands.running import Run
 from devfix.documents import kept as kept_module
 from devfix.documents.kept import Kept
 from devfix.findings import Safety
-from devfix.keeping import kept_results
+from devfix.keeping import kept_results, results
 from devfix.keeping.data import Damaged, keepable, plain, result_of
-from devfix.keeping.results import Results
+from devfix.keeping.results import Installed, Results
 from devfix.report import FileResult, Place, PlacedEdit, PlacedFinding, PlacedFix, PlacedRelated
 from devfix.work import Task
 
@@ -103,6 +104,15 @@ def check(capsys: pytest.CaptureFixture[str]) -> Check:
 
 
 def shards(cache: Path) -> list[Path]:
+    """The files with results; beside them are those that say which settings were asked for (`requests`)."""
+    return [path for path in files(cache) if b"\n[" in path.read_bytes()]
+
+
+def requests(cache: Path) -> list[Path]:
+    return [path for path in files(cache) if path not in shards(cache)]
+
+
+def files(cache: Path) -> list[Path]:
     return [path for path in cache.rglob("*") if path.is_file() and path.name != "pruned"]
 
 
@@ -261,6 +271,68 @@ def test_settings_are_kept_apart(repo: Path, check: Check) -> None:
     assert check("--no-project") == check("--no-cache", "--no-project")
 
 
+def test_no_codemod_is_imported_where_all_results_are_kept(
+    repo: Path, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("codemods were asked for")
+
+    monkeypatch.setattr(results, "_SETTLED", 0)  # somebody may be writing at devfix just now
+    first = check()
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "_codemods", never)
+        assert check() == first
+        with pytest.raises(AssertionError):
+            Run.plain((".",), exclude_codemods=("reorder-to",)).analyse(repair=False)  # was not asked for
+        (repo / "train.py").write_text(PROGRAMS[1])
+        with pytest.raises(AssertionError):
+            Run.plain((".",)).analyse(repair=False)
+        patched.setattr(Installed, "now", lambda: Installed((), "another", True))
+        (repo / "train.py").write_text(PROGRAMS[0])
+        with pytest.raises(AssertionError):
+            Run.plain((".",)).analyse(repair=False)
+    assert check() == first
+
+
+def test_another_devfix_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rules").mkdir()
+    file = tmp_path / "rules" / "a.py"
+    for path in (file, tmp_path / "__init__.py"):
+        path.write_text("a = 1\n")
+    monkeypatch.setattr("devfix.__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(results, "_SETTLED", 10**12)
+    known = [Installed.now()]
+    assert known[0] == Installed.now()
+    assert not known[0].settled
+    before = file.stat()
+    for change in (
+        lambda: file.write_text("a = 2\n"),
+        lambda: os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns)),  # as old as it was
+        lambda: shutil.copy2(file, tmp_path / "rules" / "b.py"),
+        lambda: (tmp_path / "rules" / "b.py").replace(file),
+        file.unlink,
+    ):
+        time.sleep(0.02)  # more than a tick of the clock of files
+        change()
+        known.append(Installed.now())
+    assert len({one.state for one in known}) == len(known)
+
+
+def test_a_damaged_request_is_not_there(
+    repo: Path, check: Check, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "_SETTLED", 0)
+    anew = check()
+    (request,) = requests(cache)
+    good = request.read_bytes()
+    for body in (b"", b"0" * 40, b"\xff\n"):
+        request.write_bytes(kept_module._checksum(body) + b"\n" + body)
+        assert check() == anew
+    request.write_bytes(good[:-1])
+    assert check() == anew
+    assert request.read_bytes() == good
+
+
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "text", "types", "numbers", "deep"])
 def test_what_is_damaged_is_not_there(repo: Path, check: Check, cache: Path, damage: str) -> None:
     anew = check()
@@ -392,7 +464,7 @@ def test_two_at_once(tmp_path: Path) -> None:
     while any(one.poll() is None for one in both):
         assert Kept(folder).read("name") in (b"a" * 50_000, b"b" * 50_000)
     assert [one.returncode for one in both] == [0, 0]
-    assert len(shards(tmp_path / "results")) == 1
+    assert len(files(tmp_path / "results")) == 1
 
 
 @pytest.fixture

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 from devfix import depends
 from devfix.around import Around
-from devfix.codemod import Codemod
 from devfix.discover import Discovered
-from devfix.documents import Document
 from devfix.findings import Safety
-from devfix.parallel import TookTooLong, limited, spread
+from devfix.parallel import TookTooLong, limited, no_gc, spread
 from devfix.report import FileError, FileResult, Report, Skipped
-from devfix.selection import Selection
 from devfix.trouble import BUG
-from devfix.work import Task
 
 if TYPE_CHECKING:
+    from devfix.codemod import Codemod
+    from devfix.documents import Document
     from devfix.joint import Begin
     from devfix.keeping import Results
+    from devfix.selection import Selection
+    from devfix.work import Task
 
 SECONDS = 60.0  # for one file
 
@@ -39,7 +39,7 @@ def process(
     Writes nothing and raises nothing: whatever goes wrong is the result's `error`, and then the
     result changes nothing.
     """
-    return Task(tuple(codemods), level, repair, around).document(document)
+    return _task(codemods, level, repair, around).document(document)
 
 
 def process_file(
@@ -51,7 +51,7 @@ def process_file(
     around: Around | None = None,
 ) -> FileResult:
     """`process` of a file that is still to be read."""
-    return Task(tuple(codemods), level, repair, around).file(path)
+    return _task(codemods, level, repair, around).file(path)
 
 
 def run_bytes(
@@ -65,9 +65,21 @@ def run_bytes(
     selection: Selection | None = None,
 ) -> Report:
     """The report of one file that is not on disk; `path` only names it."""
-    task = Task(tuple(codemods), level, repair, around and around.anew(), selection)
+    task = _task(codemods, level, repair, around and around.anew(), selection)
     report = _report(Discovered((path,)), [_Chunk.of([task.data(path, data)])], level)
     return replace(report, levels=tuple(task.levels.items()))
+
+
+def _task(
+    codemods: Sequence[Codemod],
+    level: Safety,
+    repair: bool,
+    around: Around | None,
+    selection: Selection | None = None,
+) -> Task:
+    from devfix.work import Task  # not for what is kept
+
+    return Task(tuple(codemods), level, repair, around, selection)
 
 
 @dataclass(frozen=True)
@@ -88,7 +100,7 @@ class _Chunk:
 
 def run(
     found: Discovered,
-    codemods: Sequence[Codemod],
+    codemods: Sequence[Codemod] | Callable[[], Sequence[Codemod]],
     level: Safety = Safety.SAFE,
     *,
     repair: bool = True,
@@ -106,14 +118,24 @@ def run(
     `selection` only its findings are repaired (a report always has all of them). `progress` is told
     how many more files are done. What is `kept` of earlier runs and still holds is not found out again.
     A fix that reaches into other files is made only where `may_change` allows each of them.
+    `codemods` may be a function: it is called only if there is something to analyse (so that codemods with a
+    level of their own are no case for it), since importing them takes longer than looking up what is kept.
 
     A file that takes longer than `seconds`, or kills its worker process, becomes an error of the
     report. Few files, or `jobs=1`, are done in this process, without the time limit.
     """
     start = time.perf_counter()
-    task = Task(tuple(codemods), level, repair, around and around.anew(), selection)
-    known = kept.known(found.files) if kept is not None else {}
+    known = {}
+    if kept is not None:
+        with no_gc():
+            known = kept.known(found.files)
     progress(len(known))
+    if callable(codemods):
+        if len(known) == len(found.files):
+            report = _report(found, [_Chunk.of([known[path] for path in found.files])], level)
+            return replace(report, seconds=time.perf_counter() - start)
+        codemods = codemods()
+    task = _task(codemods, level, repair, around and around.anew(), selection)
     chunks = []
     todo = [path for path in found.files if path not in known] if known else found.files
     try:
@@ -132,16 +154,6 @@ def run(
     if repair and any(result.joint for result in report.results):
         report = _settled(found, report, task, may_change)
     return replace(report, seconds=time.perf_counter() - start, levels=tuple(task.levels.items()))
-
-
-def all_kept(found: Discovered, kept: Results, level: Safety = Safety.SAFE) -> Report | None:
-    """The report of a run whose results are all kept, the same as that of `run`; None: some are not."""
-    start = time.perf_counter()
-    known = kept.known(found.files)
-    if len(known) < len(found.files):
-        return None
-    report = _report(found, [_Chunk.of([known[path] for path in found.files])], level)
-    return replace(report, seconds=time.perf_counter() - start)
 
 
 def _settled(found: Discovered, report: Report, task: Task, may_change: Callable[[str], bool]) -> Report:

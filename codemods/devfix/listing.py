@@ -17,14 +17,23 @@ _INIT = "__init__.py"
 _SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "env", "build", "dist"})
 
 
-def root_of(path: str) -> str:
+def is_marked(folder: str) -> bool:
+    """Does a folder look like the top of a project?"""
+    return any(os.path.exists(os.path.join(folder, mark)) for mark in _MARKS)
+
+
+def root_of(
+    path: str,
+    marked: Callable[[str], bool] = is_marked,
+    real: Callable[[str], str] = os.path.realpath,
+) -> str:
     """The project that a file belongs to: the nearest folder above it that looks like one.
 
     Where none does: the folder above its outermost package.
     """
-    folder = home = os.path.dirname(os.path.realpath(path))
+    folder = home = os.path.dirname(real(path))
     while True:
-        if any(os.path.exists(os.path.join(folder, mark)) for mark in _MARKS):
+        if marked(folder):
             return folder
         parent = os.path.dirname(folder)
         if parent == folder:
@@ -57,8 +66,11 @@ def kind_inside(path: str, inside: str) -> str:
     return "" if kind == "file" and not os.path.realpath(path).startswith(inside) else kind
 
 
-def python_files(root: str, is_file: Callable[[str], bool]) -> list[str]:
-    """Every Python file of a project, but no more than are worth it."""
+def python_files(root: str, is_file: Callable[[str], bool], plain: bool = False) -> list[str]:
+    """Every Python file of a project, but no more than are worth it.
+
+    With `plain`, what is a file and no link needs no further look.
+    """
     found: list[str] = []
     todo = [root]
     while todo and len(found) <= FILES:
@@ -71,7 +83,7 @@ def python_files(root: str, is_file: Callable[[str], bool]) -> list[str]:
             continue
         for entry in listed:
             if entry.name.endswith(".py"):
-                if is_file(entry.path):
+                if (plain and entry.is_file(follow_symlinks=False)) or is_file(entry.path):
                     found.append(entry.path)
             elif not entry.name.startswith(".") and entry.name not in _SKIPPED:
                 if entry.is_dir(follow_symlinks=False):

@@ -57,7 +57,7 @@ def spread(
         with _Pool(task, lost, jobs, seconds) as pool:
             yield from pool.results(chunks)
         return
-    with _no_gc():
+    with no_gc():
         for path in paths:
             if _is_big(path):
                 with _Pool(task, lost, 1, seconds) as pool:
@@ -200,7 +200,7 @@ def _tidy() -> None:
 
 
 @contextmanager
-def _no_gc() -> Iterator[None]:
+def no_gc() -> Iterator[None]:
     """No garbage collection while trees are built: it takes a third of the time of `ast.parse`."""
     was = gc.isenabled()
     gc.disable()

@@ -44,9 +44,9 @@ SAFE = {
         "def f(x, n):\n    y = torch.zeros(n)\n    y = y.to(x.device)\n    return y\n",
     ),
     "device.type": (
-        "def f(x, n):\n    y = torch.zeros(n)\n    if x.device.type == 'cuda':\n"
+        "def f(x):\n    y = torch.zeros(x.size(0))\n    if x.device.type == 'cuda':\n"
         "        y = y.pin_memory().cuda()\n",
-        "def f(x, n):\n    y = torch.zeros(n)\n    if x.device.type == 'cuda':\n"
+        "def f(x):\n    y = torch.zeros(x.size(0))\n    if x.device.type == 'cuda':\n"
         "        y = y.pin_memory().to(x.device)\n",
     ),
     "round trip": (
@@ -111,6 +111,24 @@ UNSAFE = {
         "class T:\n    def __init__(self, model, device):\n        self.model = model.to(device)\n"
         "        self.device = device\n\n    def step(self, rows):\n        rows = rows.to(self.device)\n"
         "        return self.model(rows)\n",
+    ),
+    "the device of what may be no tensor": (
+        "def f(task, n):\n    y = torch.zeros(n)\n    if task.device.type == 'cuda':\n"
+        "        y = y.pin_memory().cuda()\n    return y\n",
+        "def f(task, n):\n    y = torch.zeros(n)\n    if task.device.type == 'cuda':\n"
+        "        y = y.pin_memory().to(task.device)\n    return y\n",
+    ),
+    "a helper of a script that uses the current GPU": (
+        "def f(y, n):\n    new = torch.eye(n)[y.tolist()]\n    if y.is_cuda:\n        return new.cuda()\n"
+        "    return new\nif __name__ == '__main__':\n    f(load().cuda(), 3)\n",
+        "def f(y, n):\n    new = torch.eye(n)[y.tolist()]\n    if y.is_cuda:\n        return new.to(y.device)\n"
+        "    return new\nif __name__ == '__main__':\n    f(load().cuda(), 3)\n",
+    ),
+    "other functions need CUDA": (
+        "def g(n):\n    return torch.zeros(n, device='cuda')\n"
+        "def f(x: torch.Tensor):\n    y = torch.zeros(x.size(0), device='cuda')\n    return torch.cat([x, y])\n",
+        "def g(n):\n    return torch.zeros(n, device='cuda')\n"
+        "def f(x: torch.Tensor):\n    y = torch.zeros(x.size(0), device=x.device)\n    return torch.cat([x, y])\n",
     ),
     "a parameter of the function": (
         "def f(rows, device):\n    y = torch.tensor(rows).cuda()\n    z = load(rows).to(device)\n"
@@ -243,6 +261,10 @@ SILENT = {
     "a device chosen on purpose": "device = 'cuda'\nmodel = nn.Linear(2, 2).to(device)\n",
     "a default of a class": (
         "class A:\n    def __init__(self, device='cuda'):\n        self.x = torch.ones(3, device=device)\n"
+    ),
+    "the type of the device that the program has declared": (
+        "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        "def f(net):\n    if device.type == 'cuda':\n        net = nn.DataParallel(net).cuda()\n    return net\n"
     ),
     "something on the host": (
         "def f(n):\n    a = torch.zeros(n)\n    b = torch.ones(n).cuda()\n"

@@ -14,20 +14,20 @@ RULE = MapLocation()
 # (name, the call as it was, the call as it becomes, safety, the program with `LOAD` for the call)
 FIXED = [
     ("feeds a model", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.SAFE,
-     "def f(model, path):\n    model.load_state_dict(LOAD)\n"),
+     "def f(model, path, device):\n    model.load_state_dict(LOAD)\n"),
     ("device in scope makes no difference to that", "torch.load(path)",
      'torch.load(path, map_location="cpu")', Safety.SAFE,
      "def f(model, path, device):\n    model.to(device)\n    state = LOAD\n"
      "    model.load_state_dict(state['net'])\n"),
     ("renamed on the way", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.SAFE,
-     "def f(net, path):\n    old = LOAD['state_dict']\n    new = {}\n    for k, v in old.items():\n"
+     "def f(net, path, device):\n    old = LOAD['state_dict']\n    new = {}\n    for k, v in old.items():\n"
      "        new[k[7:]] = v\n    net.load_state_dict(new)\n"),
     ("through a function of the file",
      "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.SAFE,
-     "def restore(net, state):\n    net.load_state_dict(state)\ndef f(net, path):\n    restore(net, LOAD)\n"),
+     "def restore(net, state):\n    net.load_state_dict(state)\ndef f(net, path, device):\n    restore(net, LOAD)\n"),
     ("other options stay", "torch.load(path, weights_only=True)",
      'torch.load(path, weights_only=True, map_location="cpu")', Safety.SAFE,
-     "def f(model, path):\n    model.load_state_dict(LOAD)\n"),
+     "def f(model, path, device):\n    model.load_state_dict(LOAD)\n"),
     ("an object of its own keeps what it gets", "torch.load(path)", 'torch.load(path, map_location="cpu")',
      Safety.UNSAFE, "def f(ema, path):\n    ema.load_state_dict(LOAD)\n"),
     ("entries of a checkpoint", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
@@ -36,9 +36,9 @@ FIXED = [
     ("not copied", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
      "def f(model, path):\n    model.load_state_dict(LOAD, assign=True)\n"),
     ("the best of some run", "torch.load(best_path)", 'torch.load(best_path, map_location="cpu")', Safety.SAFE,
-     "def f(model, best_path):\n    model.load_state_dict(LOAD)\n"),
+     "def f(model, best_path, device):\n    model.load_state_dict(LOAD)\n"),
     ("saved by another function", "torch.load(p)", 'torch.load(p, map_location="cpu")', Safety.SAFE,
-     "def g(model, p):\n    torch.save(model.state_dict(), p)\n\n\ndef f(model, p):\n"
+     "def g(model, p):\n    torch.save(model.state_dict(), p)\n\n\ndef f(model, p, device):\n"
      "    model.load_state_dict(LOAD)\n"),
     ("something else is kept as well", "torch.load(path)", 'torch.load(path, map_location="cpu")',
      Safety.UNSAFE,
@@ -59,7 +59,7 @@ FIXED = [
      "def f(path, x):\n    model = LOAD\n    return model(x.cuda())\n"),
     ("an optimizer of torch", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.SAFE,
      "def make(kind, p):\n    if kind:\n        return torch.optim.SGD(p, 0.1)\n"
-     "    return torch.optim.Adam(p)\ndef f(kind, p, path):\n    optimizer = make(kind, p)\n"
+     "    return torch.optim.Adam(p)\ndef f(kind, p, path, device):\n    optimizer = make(kind, p)\n"
      "    optimizer.load_state_dict(LOAD)\n"),
     ("an optimizer of some class", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
      "from mine import get_optimizer\ndef f(kind, p, path):\n    optimizer = get_optimizer(kind, p)\n"
@@ -71,7 +71,7 @@ FIXED = [
     ("a class of the file that copies it", "torch.load(path)", 'torch.load(path, map_location="cpu")',
      Safety.SAFE,
      "class Both:\n    def load_state_dict(self, state):\n        self.net.load_state_dict(state['a'])\n"
-     "def f(path):\n    both = Both()\n    both.load_state_dict(LOAD)\n    return both\n"),
+     "def f(path, device):\n    both = Both()\n    both.load_state_dict(LOAD)\n    return both\n"),
     ("a function that makes parameters of it", "torch.load(path)", 'torch.load(path, map_location="cpu")',
      Safety.UNSAFE,
      "def load_weights_into(net, w):\n    net.head = torch.nn.Parameter(w['head'])\n"
@@ -166,19 +166,36 @@ NO_MATTER = {
     "a class that takes it in its own way": "class Norm(torch.nn.Module):\n    def set_extra_state(self, state):\n"
     "        self.mean = state\ndef f(model, p, device):\n" + STATE.format("p"),
 }  # fmt: skip
+NO_MATTER |= {
+    "a file that says nothing of devices": "def f(model, p):\n" + STATE.format("p"),
+    "copied to the CPU a line above": "def keep(model, p, device):\n    model.cpu()\n"
+    "    torch.save(model.state_dict(), p)\n    model.to(device)\ndef f(model, p):\n" + STATE.format("p"),
+    "follows its inputs, and needs CUDA": "def f(model, p):\n" + STATE.format("p") + "def warp(x, flow):\n"
+    "    grid = torch.ones(3)\n    if x.is_cuda:\n        grid = grid.cuda()\n"
+    "    return grid * torch.ones(3).cuda() * flow\n",
+    "one file, by its name": "import os\ndef net(device):\n    pretrained = os.path.join('models', 'tiny.pt')\n"
+    "    return start(Net(), pretrained)\ndef start(model, pretrained=''):\n    if os.path.isfile(pretrained):\n    "
+    + STATE.format("pretrained") + "    return model\n",
+    "one of a folder of published ones": "import os\ndef f(model, settings, device):\n"
+    "    p = os.path.join(settings.env.pretrained_networks, 'mask_rcnn.pkl')\n" + STATE.format("p"),
+}  # fmt: skip
 # ... and in which it does, each a little different from one of those.
 MATTERS = {
     "resumed before the training": "def f(model, loader, p, device):\n" + STATE.format("p")
     + "    train(model, loader)\n",
-    "a path that is given": "class Trainer:\n    def keep(self, model, p):\n"
+    "a path that is given": "class Trainer:\n    def keep(self, model, device, p):\n"
     "        torch.save(model.state_dict(), p)\n    def back(self, model, p):\n    " + STATE.format("p"),
     "either": "def f(model, p):\n" + STATE.format("p") + "    if torch.cuda.is_available():\n"
     "        model.cuda()\n",
     "one process per GPU": "def f(model, p, args):\n    model.cuda(args.gpu)\n" + STATE.format("p"),
     "an option": "def f(model, p, args):\n" + STATE.format("p") + "    model.to(args.device)\n",
-    "weights that the caller has": "def net(pretrained=''):\n    model = Net()\n    if pretrained:\n    "
+    "weights that the caller has": "def net(pretrained='', device='cpu'):\n    model = Net()\n    if pretrained:\n    "
     + STATE.format("pretrained") + "    return model\n",
     "the best of another program": "def f(model, device, folder):\n" + STATE.format("folder + '/best.pth'"),
+    "follows its inputs": "def f(model, p):\n" + STATE.format("p") + "def warp(x):\n"
+    "    grid = torch.ones(3)\n    if x.is_cuda:\n        grid = grid.cuda()\n    return grid * x\n",
+    "one of a folder": "import os\ndef f(model, run, device):\n"
+    "    p = os.path.join(run.folder, 'mask_rcnn.pkl')\n" + STATE.format("p"),
     "set to training": "def f(model, p, device):\n    model.train()\n" + STATE.format("p"),
 }  # fmt: skip
 

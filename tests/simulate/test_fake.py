@@ -130,7 +130,7 @@ def test_examples_and_calls_without_simulated_devices(tmp_path: Path, forced: bo
     )
     (site / "sitecustomize.py").write_text("" if forced else OTHER_LAYOUT)
     done = subprocess.run(
-        [sys.executable, "-m", "devfix", "smoke", "--codemod", "place-factory", "net.py"],
+        [sys.executable, "-m", "devfix", "smoke", "--unsafe", "--codemod", "place-factory", "net.py"],
         cwd=repository,
         env={**os.environ, "PYTHONPATH": str(site), **({"DEVFIX_SIMULATE": "fake"} if forced else {})},
         capture_output=True,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -105,7 +105,7 @@ class Run:
         if self.color is None and os.environ.get("NO_COLOR"):
             self.color = False
         self.stdin: bytes | None = None
-        self.begun: Callable[[], Task] | None = None  # the task of the last analysis; see `task`
+        self.begun: Callable[[], tuple[tuple[Codemod, ...], Safety, bool, Around | None]] | None = None
         self.recipe: CodemodRecipe | None = None
         self.broken: dict[str, str] = {}  # codemods of installed packages that cannot be loaded, and why
         self.may_change: Callable[[str], bool] = lambda path: True  # what is not excluded
@@ -124,10 +124,12 @@ class Run:
     def from_stdin(self) -> bool:
         return self.paths == (STDIN,)
 
-    @cached_property
+    @functools.cached_property
     def task(self) -> Task | None:
         """That of the last analysis. One that finds all results kept needs none, and imports no codemod for it."""
-        return self.begun() if self.begun is not None else None
+        from devfix.work import Task
+
+        return Task(*self.begun()) if self.begun is not None else None
 
     def selection(self, baseline: str | None, diff_only: str | None) -> Selection | None:
         """The findings that a baseline and the changed lines leave over; None: all."""
@@ -180,13 +182,13 @@ class Run:
             settings = self._settings(config.load(start, self.options["config"] or ""))
             level = Safety.UNSAFE if settings.unsafe else Safety.SAFE
             around = Around(settings.project_root) if settings.project else None
-            chosen = cache(lambda: self._codemods(settings))  # imports all of them
+            chosen = functools.cache(lambda: self._codemods(settings))  # imports all of them
             kept = None if self.from_stdin else self._kept(settings, chosen, around, repair)
             if kept is None:
                 chosen()  # a mistake in the settings comes before anything else
         except config.ConfigError as error:
             raise click.UsageError(str(error)) from error
-        self.begun = lambda: _task(chosen(), level, repair, around)
+        self.begun = lambda: (tuple(chosen()), level, repair, around)
         if self.from_stdin:
             if sys.stdin is None:
                 raise click.UsageError("stdin is closed, so nothing can be read from it")
@@ -202,12 +204,10 @@ class Run:
         self.may_change = lambda path: not exclude.below(os.path.realpath(path))
         from devfix import engine
 
-        if kept is not None and (report := engine.all_kept(found, kept, level)):
-            return report
         with self._counted(len(found.files)) as progress:
             return engine.run(
                 found,
-                chosen(),
+                chosen if self.recipe is None else chosen(),
                 level,
                 repair=repair,
                 jobs=settings.jobs,
@@ -353,12 +353,6 @@ class Run:
         write_out(data)
 
 
-def _task(codemods: Sequence[Codemod], level: Safety, repair: bool, around: Around | None) -> Task:
-    from devfix.work import Task
-
-    return Task(tuple(codemods), level, repair, around)
-
-
 def write_out(data: bytes) -> None:
     """Bytes as they are, on stdout."""
     if sys.stdout is None:
@@ -371,17 +365,20 @@ def write_out(data: bytes) -> None:
 def recovered(paths: Iterable[str], *, writes: bool) -> None:
     """Put right what a killed apply left half done around these paths; without `writes` only say so."""
     from devfix.documents.cache import cache_folder, cache_of
-    from devfix.documents.journal import abandoned, recover
-    from devfix.review.text import printable
 
     here = os.getcwd()
-    for cache in dict.fromkeys([cache_folder(here), *(cache_of(path, here) for path in paths)]):
-        if not os.path.isdir(cache) or not abandoned(cache):
+    for folder in dict.fromkeys([cache_folder(here), *(cache_of(path, here) for path in paths)]):
+        if not os.path.isdir(folder):
+            continue
+        from devfix.documents.journal import abandoned, recover
+        from devfix.review.text import printable
+
+        if not abandoned(folder):
             continue
         if not writes:
             complain("an earlier run was killed while it wrote; `devfix apply` or `devfix undo` tidies up")
             continue
-        found = recover(cache)
+        found = recover(folder)
         for path in found.restored:
             complain(f"{printable(os.path.relpath(path))}: put back, since an earlier run was killed over it")
         for path, why in found.refused:

@@ -129,7 +129,7 @@ def _bytes(path: str, stage: str) -> bytes:
     try:
         # O_NONBLOCK: opening a FIFO without a writer must not hang.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with open(descriptor, "rb") as file:
+        with open(descriptor, "rb", buffering=0) as file:  # read at once: a buffer would only cost
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise DocumentError(stage, "is not a regular file; name a Python file or a folder")
             return file.read()

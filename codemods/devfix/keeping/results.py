@@ -40,6 +40,7 @@ class _Folder:
         self.needs: list[tuple[str, str]] = []
         self.files: dict[str, tuple[list[int], object]] = {}
         self.new: dict[str, tuple[Mapping[str, str], object]] = {}
+        self.held: dict[int, bool] = {}  # which needs are as they were, as far as it was looked at
         if body:
             try:
                 self._read(json.loads(body))
@@ -53,15 +54,18 @@ class _Folder:
         if not isinstance(needs, list) or not isinstance(files, dict):
             raise Damaged
         for one in needs:
-            if not isinstance(one, list) or len(one) != 2 or not all(isinstance(text, str) for text in one):
+            if type(one) is not list or len(one) != 2 or type(one[0]) is not str or type(one[1]) is not str:
                 raise Damaged
             self.needs.append((one[0], one[1]))
         for name, entry in files.items():
-            if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], list):
+            if type(entry) is not list or len(entry) != 2 or type(entry[0]) is not list:
                 raise Damaged
-            if not all(type(number) is int and 0 <= number < len(self.needs) for number in entry[0]):
+            numbers = entry[0]
+            if not set(map(type, numbers)) <= {int}:
                 raise Damaged
-            self.files[name] = entry[0], entry[1]
+            if numbers and not 0 <= min(numbers) <= max(numbers) < len(self.needs):
+                raise Damaged
+            self.files[name] = numbers, entry[1]
 
     def body(self, folder: str) -> bytes:
         """All of it with what is new, without what is gone."""
@@ -85,26 +89,35 @@ class Results:
         self._repair = repair
         self._present = Present()
         self._folders: dict[str, _Folder] = {}
-        self._reals: dict[str, str] = {}
 
     def known(self, paths: Sequence[str]) -> dict[str, FileResult]:
         """The results that still hold."""
         found: dict[str, FileResult] = {}
         for path in paths:
-            folder, name = os.path.split(path)
-            needed, data = self._folder(folder).files.get(name, (None, None))
+            place, name = os.path.split(path)
+            folder = self._folder(place)
+            needed, data = folder.files.get(name, (None, None))
             if needed is None or (self._repair and isinstance(data, list) and data[:1] != [[]]):
                 continue
-            needs = self._folder(folder).needs
             own = f"={os.path.abspath(path)}"
-            if own not in (needs[one][0] for one in needed) or os.path.islink(path):
+            if own not in (folder.needs[one][0] for one in needed) or os.path.islink(path):
                 continue
-            if all(self._present.holds(*needs[one]) for one in needed):
+            if self._holds(folder, needed):
                 try:
                     found[path] = result_of(path, data)
                 except Damaged:
                     continue
         return found
+
+    def _holds(self, folder: _Folder, needed: list[int]) -> bool:
+        held = folder.held
+        for one in needed:
+            found = held.get(one)
+            if found is None:
+                found = held[one] = self._present.holds(*folder.needs[one])
+            if not found:
+                return False
+        return True
 
     def keep(self, result: FileResult, states: Mapping[str, str]) -> None:
         """Note what came of a file, and what that was made of; written by `save`."""
@@ -127,7 +140,7 @@ class Results:
     def _folder(self, folder: str) -> _Folder:
         known = self._folders.get(folder)
         if known is None:
-            key = "\0".join((self._settings, folder, os.path.realpath(folder)))
+            key = "\0".join((self._settings, folder, self._present.real(folder)))
             name = depends.digest(key.encode("utf-8", "surrogateescape"))
             known = self._folders[folder] = _Folder(name, self._kept.read(name))
         return known

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 
 from devfix import depends
 from devfix.documents import DocumentError, read_bytes
-from devfix.listing import kind_inside, kind_of, python_files, root_of, state_of_all
+from devfix.listing import is_marked, kind_inside, kind_of, python_files, root_of, state_of_all
 
 _LARGE = 1_000_000  # bytes, as in `devfix.project.files`
 
@@ -16,6 +17,20 @@ class Present:
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
+        self._marked = cache(is_marked)  # many folders lie in the same ones
+        self._reals: dict[str, str] = {}
+
+    def real(self, folder: str) -> str:
+        """`os.path.realpath`, with one look at each folder on the way."""
+        known = self._reals.get(folder)
+        if known is None:
+            parent, name = os.path.split(folder)
+            if name in ("", os.curdir, os.pardir) or os.path.islink(folder):
+                known = os.path.realpath(folder)
+            else:
+                known = os.path.join(self.real(parent), name)
+            self._reals[folder] = known
+        return known
 
     def holds(self, key: str, state: str) -> bool:
         if state == depends.LARGE and key.startswith("="):
@@ -42,10 +57,11 @@ class Present:
 
             return installed(path)
         if what == "^":
-            return root_of(os.path.join(path, "file"))
+            return root_of(os.path.join(path, "file"), self._marked, self.real)
         if what == "*":
             inside = path.rstrip(os.sep) + os.sep
-            files = python_files(path, lambda file: kind_inside(file, inside) == "file")
+            real = os.path.realpath(path) + os.sep == inside  # so that only links may lead out of it
+            files = python_files(path, lambda file: kind_inside(file, inside) == "file", plain=real)
             return state_of_all(files, self._of_content)
         return "nothing"
 

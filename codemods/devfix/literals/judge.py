@@ -19,6 +19,7 @@ from devfix.literals.guards import Guard, Told, guard_of, kept, moves_alone
 from devfix.literals.owner import owned
 from devfix.literals.partners import FunctionNode, Partner, Partners
 from devfix.literals.scope import Devices
+from devfix.literals.shown import current_only, of_a_value, runs
 from devfix.literals.sites import Site, edits_for, moved, sites_of
 from devfix.literals.verdict import Verdict
 
@@ -78,8 +79,14 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
         any(verdict.safety is Safety.SAFE for _, found in judged for verdict in found)
         and flow.default_is_set()
     )
+    # Where other functions need CUDA, and no device is known at all, what they give each other is on CUDA.
+    cuda = bool(left) and not _AGNOSTIC.search(text)
     for function, found in judged:
-        stuck = everywhere or not bound.isdisjoint(_around(flow, function) or (function,))
+        stuck = (
+            everywhere
+            or (cuda and not runs(flow, function))
+            or not bound.isdisjoint(_around(flow, function) or (function,))
+        )
         for verdict in found:
             if stuck and not verdict.told:
                 verdict = replace(verdict, safety=min(verdict.safety, Safety.UNSAFE))
@@ -214,15 +221,20 @@ class _Judge:
             return
         other = guard.path if guard.path == "self.device" else guard.path.removesuffix(".device")
         why = f"is meant to join `{other}`, but goes to the current GPU, which may be another one"
+        known = self.devices.at(sites[0])
+        if known is not None and known.sure and known.text == guard.device:
+            return  # `device = "cuda" if is_available() else "cpu"`: that is the current GPU
+        sure = of_a_value(self.flow, self.partners, guard) and not current_only(self.source, self.function)
         whole = self._whole(guard, sites, guard.device)
         if whole is not None:
             span, edits = whole
             code = self.source.code(sites[0].node)
-            safety = Safety.SAFE if all(self._has_to(site) for site in sites) else Safety.UNSAFE
+            safety = Safety.SAFE if sure and all(self._has_to(site) for site in sites) else Safety.UNSAFE
             yield Verdict(span, code, guard.device, why, edits, safety, told=True)
             return
         for site in sites:
-            yield replace(self._verdict(site, guard.device, why, Safety.SAFE), told=True)
+            safety = Safety.SAFE if sure else Safety.UNSAFE
+            yield replace(self._verdict(site, guard.device, why, safety), told=True)
 
     def _has_to(self, site: Site) -> bool:
         """Is what is moved a tensor or module beyond doubt? Other things may have `cuda()` and no `to()`."""

@@ -159,6 +159,10 @@ class Partners:
         """Does this very function use a path as only a tensor can be used?"""
         return not _WITNESSES.isdisjoint(self._uses.get(path, ()))
 
+    def shaped(self, path: str) -> bool:
+        """Does this very function use a path as something with a size?"""
+        return not _SHAPED.isdisjoint(self._uses.get(path, ()))
+
     def _tensor(self, site: Site, meet: Meet, operand: ast.expr) -> Partner | None:
         value = self.flow.value(operand)
         place = value.place
@@ -196,7 +200,7 @@ class Partners:
         declared = value.sure and value.kind is Kind.TENSOR
         if not declared and not self.is_tensor(path):
             return None
-        shaped = not _SHAPED.isdisjoint(self._uses.get(path, ()))
+        shaped = self.shaped(path)
         sure = (
             not rebinds
             and (declared or ((value.kind is Kind.TENSOR or indexed) and self.is_tensor(path)))

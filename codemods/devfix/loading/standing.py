@@ -31,6 +31,7 @@ _FETCHES = re.compile(
     r"(?:^|\.)(?:get|fetch|download|cached?|ensure|resolve)_?\w*(?:file|path|model|weight|ckpt|checkpoint)\w*$"
 )
 _PRETRAINED = re.compile(r"\bpre_?train(?:ed)?\b|\bload_weights\b", re.IGNORECASE)
+_PRETRAINED_FOLDER = re.compile(r"(?:^|[^a-z])pre_?trained?(?:[^a-z]|$)", re.IGNORECASE)
 _SCHEDULER = re.compile(r"sched", re.IGNORECASE)
 _OPTION = re.compile(
     r"is_available\(|--device|--(?:no-|use-)?(?:cuda|gpu)|args\.(?:cuda|device)", re.IGNORECASE
@@ -39,21 +40,26 @@ _DEFAULT_CUDA = re.compile(
     r"set_default_tensor_type\(\s*(?:[\"']torch\.cuda|torch\.cuda)|set_default_device\(\s*[\"']cuda"
 )
 _BEST = re.compile(r"best|early_?stop", re.IGNORECASE)
-_SAVED_FROM_CPU = re.compile(r"\.cpu\(\)\s*\.state_dict\(\)|\.to\([\"']cpu[\"']\)\s*\.state_dict\(\)")
+_SAVED_FROM_CPU = re.compile(
+    r"\.cpu\(\)\s*\.state_dict\(\)|\.to\([\"']cpu[\"']\)\s*\.state_dict\(\)|"
+    r"^[ \t]*(\w+(?:\.\w+)*)\.cpu\(\)[ \t]*\n(?:[^\n]*\n){0,2}?[^\n]*\bsave\([^\n]*\b\1(?:\.module)?\.state_dict\(\)",
+    re.MULTILINE,
+)
 _NO_FORMAT = re.compile(r"%[ds]|%\.\d")
 # The program has a choice of devices ...
 _CHOICE = re.compile(
-    r"(?<!assert torch\.cuda\.)is_available\(|\.device\b(?!\()|[\"']--device\b|\bdef [^\n]*\bdevice\b|"
+    r"(?<!assert torch\.cuda\.)is_available\(|[\"']--device\b|\bdef [^\n]*\bdevice\b|"
     r"^[ \t]+device\b[^\n=]*[,:=]|\b(?:use_|no_|args\.|opt\.|opts\.)(?:cuda|gpu|gpus|gpu_ids?)\b|"
-    r"--(?:no-|use-)?(?:cuda|gpu)|accelerat|\bis_cuda\b|type_as\(|map_location",
+    r"\b(?:args|opts?|cfg|config|params|hparams|options|self|accelerator|fabric|training_args)\.device\b|"
+    r"--(?:no-|use-)?(?:cuda|gpu)|accelerat|map_location",
     re.IGNORECASE | re.MULTILINE,
 )
+# ... or follows its inputs, which is a choice unless something goes to CUDA whatever there is ...
+_FOLLOWS = re.compile(r"\.device\b(?!\()|\bis_cuda\b|type_as\(")
 # ... or none: one that is written down.
 _FIXED = re.compile(r"\bdevice\s*=\s*(?:torch\.device\(\s*)?[\"']cuda[^\"'\n]*[\"']\s*\)?")
-_CUDA = re.compile(r"\.cuda\(|[\"']cuda")
 # TensorRT has engines in its modules, no tensors, and runs on CUDA only.
 _ENGINE = re.compile(r"trt|tensorrt", re.IGNORECASE)
-_PROGRAM = re.compile(r"__main__|^(?:for|while|with)\b|^[\w., ]+\.(?:backward|eval)\(", re.MULTILINE)
 
 
 def matters(source: Source, load: Load) -> bool:
@@ -76,7 +82,8 @@ def matters(source: Source, load: Load) -> bool:
         return False
     if _CHOICE.search(text):
         return True
-    return not _CUDA.search(source.text) and not _PROGRAM.search(text)
+    # A file without any sign of devices says nothing of where its checkpoints come from.
+    return bool(_FOLLOWS.search(text)) and not _goes_to_cuda(source, source.tree)
 
 
 def _numbers(load: Load, source: Source) -> bool:
@@ -92,7 +99,12 @@ def _cuda_throughout(source: Source, load: Load) -> bool:
     """Does the same function move things to CUDA whatever there is? Or the program make all of them there?"""
     if _DEFAULT_CUDA.search(_without_comments(source.text)):
         return True
-    for node in source.walk(load.function or source.tree):
+    return _goes_to_cuda(source, load.function or source.tree)
+
+
+def _goes_to_cuda(source: Source, scope: ast.AST) -> bool:
+    """Is there a `.cuda()` under no condition about devices?"""
+    for node in source.walk(scope):
         if not isinstance(node, ast.Call) or node.args or node.keywords:
             continue
         if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda":
@@ -109,7 +121,13 @@ def _published(source: Source, load: Load, path: ast.expr | None) -> bool:
         return False
     if any(isinstance(node, ast.Call) and _FETCHES.search(path_of(node.func)) for node in walk(path)):
         return True
-    if not isinstance(path, ast.Constant) and not _found_out(load, path):
+    if _filed(source, load, path):
+        return True
+    if (
+        not isinstance(path, ast.Constant)
+        and not _found_out(load, path)
+        and not _given_a_file(source, load, path)
+    ):
         return False
     up: ast.AST | None = load.call
     while up is not None and not isinstance(up, _FUNCTIONS):
@@ -127,18 +145,59 @@ def _found_out(load: Load, path: ast.expr) -> bool:
     return path.id not in {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
 
 
+def _filed(source: Source, load: Load, path: ast.expr) -> bool:
+    """`join(settings.pretrained_networks, "resnet50.pth")`: a file by its own name among pretrained ones."""
+    return any(
+        isinstance(value, ast.Call)
+        and value.args
+        and isinstance(value.args[-1], ast.Constant)
+        and any(_PRETRAINED_FOLDER.search(ast.unparse(part)) for part in value.args[:-1])
+        for value in (path, *_values(source, load.function or source.tree, path))
+    )
+
+
+def _given_a_file(source: Source, load: Load, path: ast.expr) -> bool:
+    """Is a path a parameter, and do all calls of the file pass the name of one file for it?"""
+    function = load.function
+    if function is None or not isinstance(path, ast.Name):
+        return False
+    names = [one.arg for one in function.args.args]
+    if path.id not in names:
+        return False
+    at = names.index(path.id)
+    found: list[ast.expr] = []
+    for call in source.calls:
+        if path_of(call.func) == function.name:
+            given = [word.value for word in call.keywords if word.arg == path.id] or call.args[at : at + 1]
+            scope = function_around(source, call) or source.tree
+            found.extend(value for one in given for value in (_values(source, scope, one) or [one]))
+    return bool(found) and all(_ends_in_constant(value) for value in found)
+
+
+def _ends_in_constant(node: ast.expr) -> bool:
+    """`"yolo.pt"`, `join(dirname(__file__), "yolo.pt")`"""
+    if isinstance(node, ast.Call) and path_of(node.func).endswith("join") and node.args:
+        node = node.args[-1]
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _values(source: Source, scope: ast.AST, path: ast.expr) -> list[ast.expr]:
+    """What a scope binds to a name."""
+    if not isinstance(path, ast.Name):
+        return []
+    return [
+        node.value
+        for node in source.walk(scope)
+        if isinstance(node, ast.Assign) and any(path_of(target) == path.id for target in node.targets)
+    ]
+
+
 def _kept_best(source: Source, load: Load, path: ast.expr | None) -> bool:
     """Is it the best state of a run, in a file that keeps it as well?"""
     if path is None or not re.search(r"torch\.save|\b(?:Model)?Checkpoint\b", source.text):
         return False
     texts = [load.function.name if load.function is not None else "", ast.unparse(path)]
-    if isinstance(path, ast.Name):
-        scope = load.function or source.tree
-        texts += [
-            ast.unparse(node.value)
-            for node in source.walk(scope)
-            if isinstance(node, ast.Assign) and any(path_of(target) == path.id for target in node.targets)
-        ]
+    texts += [ast.unparse(value) for value in _values(source, load.function or source.tree, path)]
     return any(_BEST.search(text) for text in texts)
 
 
@@ -192,11 +251,7 @@ def _of_its_own(source: Source, path: ast.expr) -> bool:
     if isinstance(path, ast.Constant):
         return True
     if isinstance(path, ast.Name):
-        bound = [
-            node.value
-            for node in source.walk(function_around(source, path) or source.tree)
-            if isinstance(node, ast.Assign) and any(path_of(target) == path.id for target in node.targets)
-        ]
+        bound = _values(source, function_around(source, path) or source.tree, path)
         return bool(bound) and all(isinstance(value, ast.Constant) for value in bound)
     dotted = path_of(path)
     return dotted.startswith("self.") and dotted.count(".") == 1

@@ -108,6 +108,7 @@ def _local(count: int, scratch: str) -> Any:
             processes=True,
             memory_limit=0,  # the children, which have limits, do the work
             dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # its web server, on any free port
             host="127.0.0.1",
             local_directory=scratch,
             silence_logs=logging.CRITICAL,

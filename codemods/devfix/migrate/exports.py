@@ -121,7 +121,7 @@ def as_markdown(store: Store, summary: Summary) -> bytes:
 def _head(summary: Summary) -> Iterator[str]:
     yield f"## devfix: {as_text(summary.settings.campaign)}"
     yield ""
-    share = f" ({100 * summary.done // summary.total} %)" if summary.total else ""
+    share = f" ({100 * summary.done / summary.total:.0f} %)" if summary.total else ""
     yield (
         f"**{summary.done} of {summary.total}**{share} have nothing left to repair at the head that devfix"
         f" {__version__} has last seen. {moment(summary.made_at)}"

@@ -7,11 +7,14 @@ import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 from devfix import codemod
 from devfix.codemod import Codemod
 from devfix.config import ConfigError
-from devfix.own.loading import Origin, classes, of_file
+
+if TYPE_CHECKING:
+    from devfix.own.loading import Origin
 
 GROUP = "devfix.codemods"
 _FILE = re.compile(r"(?P<path>.+\.py)(?::(?P<name>[\w-]+))?\Z", re.DOTALL)
@@ -31,6 +34,8 @@ def load(spec: str, folder: str = "") -> tuple[str, ...]:
 
     Its code is run: the text must come from whoever runs devfix.
     """
+    from devfix.own.loading import classes
+
     found = classes(_origin(spec, folder))
     for id, kind in found.items():
         taken = _loaded.get(id)
@@ -48,6 +53,8 @@ def forget() -> None:
 
 
 def _origin(spec: str, folder: str) -> Origin:
+    from devfix.own.loading import Origin, of_file
+
     tool, colon, rest = spec.partition(":")
     how = tool if colon and f"{tool}:" in _TOOLS else "rule"
     text = rest if how != "rule" else spec
@@ -90,6 +97,8 @@ class Known(Mapping[str, type[Codemod]]):
         return self._load(id)
 
     def _load(self, id: str) -> type[Codemod]:
+        from devfix.own.loading import classes
+
         origin = self._installed[id]
         found = classes(origin)
         if id not in found:
@@ -140,6 +149,8 @@ def installed() -> dict[str, Origin]:
     if not has_group(folders, GROUP):
         return {}
     from importlib.metadata import distributions
+
+    from devfix.own.loading import Origin
 
     found: dict[str, Origin] = {}
     for distribution in distributions(path=folders):

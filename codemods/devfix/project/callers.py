@@ -38,7 +38,8 @@ _IMPORT = re.compile(
 )
 SAVED = "!saved"  # no name: files that copy what they save to the CPU
 _SAVING = re.compile(
-    rb"\.cpu\(\)\s*\.state_dict\(\)|\w\[\w+\]\s*=\s*\w+(?:\.data|\.detach\(\))?\.cpu\(\)|:\s*\w+(?:\.data|\.detach\(\))?\.cpu\(\)\s+for\b"
+    rb"\.cpu\(\)\s*\.state_dict\(\)|\w\[\w+\]\s*=\s*\w+(?:\.data|\.detach\(\))?\.cpu\(\)|:\s*\w+(?:\.data|\.detach\(\))?\.cpu\(\)\s+for\b|"
+    rb"\b(\w+(?:\.\w+)*)\.cpu\(\)[ \t]*\r?\n(?:[^\n]*\n){0,2}?[^\n]*\bsave\([^\n]*\b\1(?:\.module)?\.state_dict\(\)"
 )
 DEFAULT = "!default"  # no name: what the index calls files that set the default device
 _DEFAULT_CALLS = tuple(call.encode() for call in torch_api.DEFAULT_DEVICE_CALLS)
