@@ -377,7 +377,7 @@ def test_a_baseline_only_leaves_out(hostile: Path) -> None:
 
 
 def test_a_library_behind_a_link_is_not_read(hostile: Path, outside: Path) -> None:
-    from devfix.recipes.files import installed
+    from devfix.recipes.files import _installed, installed
 
     (outside / "speechbrain").mkdir()
     (outside / "speechbrain" / "core.py").write_text("secret = 1\n")
@@ -387,8 +387,8 @@ def test_a_library_behind_a_link_is_not_read(hostile: Path, outside: Path) -> No
     assert not installed(str(hostile)).startswith(str(hostile))
     (packages / "speechbrain").unlink()
     shutil.copytree(outside / "speechbrain", packages / "speechbrain")
-    if not os.environ.get("VIRTUAL_ENV"):
-        assert "hostile" in installed(str(hostile)) or installed(str(hostile))
+    _installed.cache_clear()
+    assert installed(str(hostile))  # here, or where devfix runs
 
 
 def test_poisoned_results(
