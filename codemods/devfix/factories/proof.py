@@ -14,13 +14,14 @@ from devfix.factories.follow import Follow
 from devfix.factories.owners import FUNCTIONS, Owner
 from devfix.factories.values import Anchor, Fact, Form
 from devfix.flow.evidence import cpu_program
+from devfix.placing import about_devices, guards_of
 from devfix.source import Source, walk
 
 _DEPTH = 3  # of functions that call each other
 # What asks for the device of something, or goes to one.
 _ASKS = frozenset({"device", "is_cuda", "get_device", "type_as", "cuda", "get_device_of"})
 # Wanted on the CPU by packed sequences and loops, and mostly made from lists there.
-_COUNTS = re.compile(r"(?:^|_)\w*(?:len|lens|lengths?)$|^n_\w+s$|^num_")
+_COUNTS = re.compile(r"(?:^|_)\w*(?:len|lens|lengths?)$|^n_\w+s$|^num_|(?:^|_)(?:sz|sizes?|shapes?)$")
 # Methods that a module has for its work.
 _RUN = re.compile(
     r"forward|encode|decode|generate|sample|predict|inference|loss|step|attention|attend|embed|score|compute|"
@@ -87,9 +88,11 @@ class Proof:
         """Does a function ask where something is, or move something?"""
         found = self._aware.get(scope)
         if found is None:
+            # A device that the caller names is that of the result, and tells nothing of the other inputs.
+            named = {"get_device_of"} if "device" in _arguments(scope) else {"device", "get_device_of"}
             found = self._aware[scope] = any(
                 (isinstance(node, ast.Attribute) and node.attr in _ASKS)
-                or (isinstance(node, ast.Name) and node.id in ("device", "get_device_of"))
+                or (isinstance(node, ast.Name) and node.id in named)
                 for node in walk(scope)
             )
         return found
@@ -107,6 +110,53 @@ def exported(source: Source, node: ast.AST) -> bool:
             return True
         up = source.parents.get(up)
     return False
+
+
+def apart(source: Source, made: ast.expr, meeting: ast.expr) -> bool:
+    """Does a condition keep a new tensor from its meeting, or both of them on the CPU?
+
+    `y = f(x) if self.extra else torch.zeros(1)`, and `total += y` under `if self.extra:`; and the `else`
+    of `if use_gpu:`, which moves things.
+    """
+    child: ast.AST = made
+    up = source.parents.get(made)
+    while up is not None and not isinstance(up, FUNCTIONS):
+        if isinstance(up, ast.IfExp) and child is up.orelse:
+            wanted = ast.unparse(up.test)
+            if any(
+                wanted in _parts(one.test)
+                for one in guards_of(source, meeting)
+                if _within(source, meeting, one)
+            ):
+                return True
+        if isinstance(up, ast.If) and child in up.orelse and about_devices(up.test):
+            arm = [source.code(statement) for statement in up.body]
+            inside = any(
+                source.span(one).start <= source.span(meeting).start < source.span(one).end
+                for one in up.orelse
+            )
+            if inside and any(".cuda(" in code for code in arm):
+                return True
+        child, up = up, source.parents.get(up)
+    return False
+
+
+def _parts(test: ast.expr) -> list[str]:
+    """What all has to hold for a condition."""
+    both = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
+    return [ast.unparse(part) for part in (test.values if both and isinstance(test, ast.BoolOp) else [test])]
+
+
+def _within(source: Source, node: ast.AST, statement: ast.If) -> bool:
+    """Is a node in the body of an `if`, and not in its `else`?"""
+    start = source.span(node).start
+    return source.span(statement.body[0]).start <= start < source.span(statement.body[-1]).end
+
+
+def _arguments(scope: ast.AST) -> set[str]:
+    if not isinstance(scope, FUNCTIONS):
+        return set()
+    return {one.arg for one in (*scope.args.posonlyargs, *scope.args.args, *scope.args.kwonlyargs)}
 
 
 def _reads_host(scope: ast.AST) -> bool:

@@ -27,6 +27,8 @@ _ANYTHING = re.compile(
 _TENSOR_NAME = re.compile(
     r"(?:x|xb|data|inputs?|images?|imgs?|(?:batch_|b_)?[xX]|input_ids|pixel_values|features?)$"
 )
+# What only code says that has to do with devices.
+_ASKS = re.compile(r"\bdevice\b|\bis_cuda\b|\.cuda\(|\btype_as\(|\.to\(")
 
 
 @dataclass(eq=False)
@@ -119,6 +121,8 @@ def certain(flow: Flow, stray: Stray) -> bool:
     event, value = stray.event, stray.meeting.value
     if event.detail.startswith("passed to") or (not event.value.sure and event.value.kind is Kind.MODULE):
         return False
+    if event.place is not None and event.place.where is Where.OF and not _aware(flow, event):
+        return False  # what meets it may be on the CPU wherever the function is called
     method = event.detail if event.value.kind is Kind.MODULE else event.path.rpartition(".")[2]
     if _ANYTHING.match(method):
         return False  # it may take arrays and images, and move what it makes of them
@@ -131,6 +135,17 @@ def certain(flow: Flow, stray: Stray) -> bool:
     if isinstance(loader, ast.Call) and value.kind is Kind.TENSOR:
         return value.source.endswith("DataLoader") and all(k.arg != "collate_fn" for k in loader.keywords)
     return False
+
+
+def _aware(flow: Flow, event: Event) -> bool:
+    """Does a function ask where things are, or belong to what is run on a device?"""
+    source, scope = flow.source, event.scope.node
+    owner = source.enclosing(scope, ast.ClassDef)
+    if isinstance(owner, ast.ClassDef) and any(
+        isinstance(item, ast.FunctionDef) and item.name == "forward" for item in owner.body
+    ):
+        return True
+    return _ASKS.search(source.code(scope)) is not None
 
 
 def _used_there(flow: Flow, stray: Stray, path: str) -> bool:

@@ -78,6 +78,7 @@ class NumpyOfDevice(Codemod):
 
     ## Fix safety
     Safe: on the CPU `.cpu()` returns the tensor itself, so that the array still shares its memory.
+    Unsafe where another function has moved it to a device that it was given, which may be the CPU.
     Nothing is said of a tensor that is moved on some paths only, such as `if args.cuda:`, and for
     functions other than `x.numpy()`, of what a model out of sight returns, which may be an array
     or a list of images. A tensor that requires grad needs `.detach()` as well, on the CPU too:
@@ -222,9 +223,19 @@ print(host.numpy(), x.to("cpu").numpy(), np.mean(x.tolist()), np.sqrt(x[1].item(
             f"`{text}` {verb} {at}{since}, and `{read.reader}` reads the CPU only",
             title=f"copy `{text}` to the CPU for `{read.reader}`",
             edits=edits,
-            safety=Safety.SAFE,
+            safety=Safety.UNSAFE if _handed(source, value) else Safety.SAFE,
             related=related,
         )
+
+
+def _handed(source: Source, value: Value) -> bool:
+    """Was it moved in another function, to a device that its caller hands over? That may be the CPU."""
+    moved = value.place.node
+    there = source.enclosing(moved, *_FUNCTIONS) if isinstance(moved, ast.expr) else None
+    if not isinstance(there, _FUNCTIONS) or value.node is None:
+        return False
+    names = {one.arg for one in (*there.args.posonlyargs, *there.args.args, *there.args.kwonlyargs)}
+    return value.place.text in names and source.enclosing(value.node, *_FUNCTIONS) is not there
 
 
 def _chosen(source: Source, node: ast.AST) -> bool:

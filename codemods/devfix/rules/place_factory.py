@@ -13,7 +13,7 @@ from devfix.factories.follow import Follow
 from devfix.factories.meetings import Meeting
 from devfix.factories.moved import moved_later
 from devfix.factories.operations import LASTS
-from devfix.factories.proof import Proof, exported
+from devfix.factories.proof import Proof, apart, exported
 from devfix.factories.scopes import Scopes
 from devfix.factories.values import Fact, Origin
 from devfix.findings import Edit, Finding, Related, Safety, Span
@@ -282,6 +282,8 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
                 if meeting.anchor.text in follow.cpu or moved_later(follow, meeting):
                     continue
                 if meeting.anchor.weak and not _sized(origin, meeting):
+                    continue
+                if apart(source, origin.call, meeting.node):
                     continue
                 if origin.call in taken or (follow.scope, meeting.anchor.text) in host:
                     continue

@@ -9,6 +9,7 @@ from devfix.flow import Flow, torch_api
 from devfix.flow.evidence import looks_like_loss, looks_like_network
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
+from devfix.source import Source
 
 # Libraries whose modules mostly have no weights, or find their device themselves.
 _ELSEWHERE = (
@@ -165,3 +166,14 @@ def in_view(flow: Flow, made: ast.expr) -> bool:
             elif not qualified.startswith("torch.") and qualified not in classes:
                 return False  # a base out of sight may place what it makes
     return bool(line)
+
+
+def shared(source: Source, scope: ast.AST, name: str) -> bool:
+    """Does another object get weights of a module: `loss.weight = layer.weight`? It may move them for both."""
+    return any(
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Attribute)
+        and path_of(node.value.value) == name
+        and any(isinstance(target, ast.Attribute) for target in node.targets)
+        for node in source.walk(scope)
+    )
