@@ -230,6 +230,22 @@ def test_result_does_not_depend_on_jobs(many: Path) -> None:
     assert [error.path for error in one.errors] == ["f07.py", "f08.py"]
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_results_are_told_in_order_while_others_are_to_come(many: Path, jobs: int) -> None:
+    told: list[FileResult] = []
+    seen: list[int] = []
+    found = discover([str(many)])
+    codemods = [Rename()]
+    report = run(
+        found, codemods, repair=False, jobs=jobs, each=told.append, progress=lambda _: seen.append(len(told))
+    )
+    assert told == list(report.results)
+    assert 0 < seen[1] < len(told)
+    told.clear()
+    assert run(found, codemods, jobs=jobs, each=told.append).changed
+    assert not told  # what is repaired may still be changed by fixes of other files
+
+
 @pytest.mark.parametrize("method", sorted({*multiprocessing.get_all_start_methods()} - {"fork"}))
 def test_however_processes_start(tmp_path: Path, method: str) -> None:
     """Python 3.14 starts them from a server; then their parent is not the main process."""

@@ -277,7 +277,7 @@ def test_no_codemod_is_imported_where_all_results_are_kept(
     def never(*_: object) -> None:
         raise AssertionError("codemods were asked for")
 
-    monkeypatch.setattr(results, "_SETTLED", 0)  # somebody may be writing at devfix just now
+    monkeypatch.setattr(Installed, "now", lambda: Installed((), "one", True))
     first = check()
     with monkeypatch.context() as patched:
         patched.setattr(Run, "_codemods", never)
@@ -292,6 +292,21 @@ def test_no_codemod_is_imported_where_all_results_are_kept(
         with pytest.raises(AssertionError):
             Run.plain((".",)).analyse(repair=False)
     assert check() == first
+
+
+@pytest.mark.parametrize("gone", ["again.py", "train.py"])
+def test_findings_are_listed_in_order_whether_kept_or_not(
+    repo: Path, check: Check, capsys: pytest.CaptureFixture[str], gone: str
+) -> None:
+    def listed(*more: str) -> str:
+        main(["check", *more, "."])
+        return capsys.readouterr().out
+
+    anew = listed("--no-cache")
+    assert "train.py" in anew and "again.py" in anew
+    assert listed() == anew == listed()
+    (repo / gone).write_text((repo / gone).read_text() + "# changed\n")
+    assert listed() == anew == listed("--no-cache")
 
 
 def test_another_devfix_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +336,7 @@ def test_another_devfix_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_damaged_request_is_not_there(
     repo: Path, check: Check, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(results, "_SETTLED", 0)
+    monkeypatch.setattr(Installed, "now", lambda: Installed((), "one", True))
     anew = check()
     (request,) = requests(cache)
     good = request.read_bytes()

@@ -111,12 +111,15 @@ def run(
     selection: Selection | None = None,
     progress: Callable[[int], None] = lambda files: None,
     kept: Results | None = None,
+    each: Callable[[FileResult], None] | None = None,
 ) -> Report:
     """Process every file; the report is the same whatever `jobs` is (0: one per core).
 
     With `around` each file's flow sees the files that it imports, analysed themselves or not. With a
     `selection` only its findings are repaired (a report always has all of them). `progress` is told
     how many more files are done. What is `kept` of earlier runs and still holds is not found out again.
+    Without `repair`, `each` is told the results of the report in their order, each as soon as those before it are
+    there. It need not be told of the last ones, nor of any.
     A fix that reaches into other files is made only where `may_change` allows each of them.
     `codemods` may be a function: it is called only if there is something to analyse (so that codemods with a
     level of their own are no case for it), since importing them takes longer than looking up what is kept.
@@ -137,10 +140,13 @@ def run(
         codemods = codemods()
     task = _task(codemods, level, repair, around and around.anew(), selection)
     chunks = []
+    early = _Early(found.files, known, each) if each is not None and not repair else None
     todo = [path for path in found.files if path not in known] if known else found.files
     try:
         for chunk in spread(_Chunks(task, kept is not None), todo, _lost, jobs=jobs, seconds=seconds):
             chunks.append(chunk)
+            if early is not None:
+                early.tell(chunk)
             progress(chunk.files)
             if kept is not None:
                 for result, states in chunk.made_of:
@@ -170,6 +176,32 @@ def _settled(found: Discovered, report: Report, task: Task, may_change: Callable
 
     results = settle(report.results, task.applies, again, may_change)
     return _report(found, [_Chunk(results, report.files_read)], task.level)
+
+
+class _Early:
+    """Tells of results in the order of the paths, while later ones are still to come."""
+
+    def __init__(
+        self, paths: Sequence[str], known: Mapping[str, FileResult], each: Callable[[FileResult], None]
+    ) -> None:
+        self.paths, self.known, self.each = paths, known, each
+        self.at = 0
+
+    def tell(self, chunk: _Chunk) -> None:
+        """Of what has become final by the next chunk of those that were not known."""
+        results = {result.path: result for result in chunk.results}
+        left = chunk.files
+        while self.at < len(self.paths):
+            path = self.paths[self.at]
+            result = self.known.get(path)
+            if result is None:
+                if not left:
+                    break
+                left -= 1
+                result = results.get(path)
+            self.at += 1
+            if result is not None and result.noteworthy:
+                self.each(result)
 
 
 def _in_order(paths: Sequence[str], chunks: Sequence[_Chunk]) -> list[_Chunk]:

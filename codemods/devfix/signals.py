@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import types
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ _ENDED = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: 143}
 _last: int = signal.SIGINT
 _waiting: list[int] | None = None  # while they are held back
 _before: dict[int, Any] = {}  # the handlers that ours stand in for
+_swallowed = False  # raised where Python lets no exception out of, such as a callback of its own
 
 
 def exit_code() -> int:
@@ -26,11 +28,12 @@ def exit_code() -> int:
 @contextmanager
 def handled() -> Iterator[None]:
     """While it lasts both signals raise KeyboardInterrupt; outside of the main thread nothing changes."""
-    global _last
+    global _last, _swallowed
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    _last = signal.SIGINT
+    _last, _swallowed = signal.SIGINT, False
+    unraisable, sys.unraisablehook = sys.unraisablehook, _unraisable
     try:
         for number in _ENDED:
             # What starts devfix may have asked that it ignores a signal (nohup, a shell's `&`).
@@ -39,6 +42,16 @@ def handled() -> Iterator[None]:
         yield
     finally:
         _restore()
+        sys.unraisablehook = unraisable
+
+
+def _unraisable(what: sys.UnraisableHookArgs) -> None:
+    """A signal that came in the wrong moment is made up for by the next `held`."""
+    global _swallowed
+    if isinstance(what.exc_value, KeyboardInterrupt):
+        _swallowed = True
+    else:
+        sys.__unraisablehook__(what)
 
 
 def _restore() -> None:
@@ -64,7 +77,7 @@ def _arrived(number: int, frame: types.FrameType | None) -> None:
 @contextmanager
 def held() -> Iterator[None]:
     """While it lasts nothing is interrupted; a signal that came meanwhile raises KeyboardInterrupt at the end."""
-    global _waiting
+    global _waiting, _swallowed
     if _waiting is not None or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -73,7 +86,8 @@ def held() -> Iterator[None]:
         yield
     finally:
         arrived, _waiting = _waiting, None
-    if arrived:
+    if _swallowed or arrived:
+        _swallowed = False
         raise KeyboardInterrupt
 
 

@@ -351,6 +351,24 @@ def _gone(group: int) -> None:
     pytest.fail("processes are left")
 
 
+def test_a_signal_that_python_swallows_counts_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is raised in a callback of Python's own ends there; so it is raised once more."""
+    from devfix.signals import handled, held
+
+    class Callback:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with handled():
+        callback = Callback()
+        del callback
+        with pytest.raises(KeyboardInterrupt), held():
+            pass
+        with held():  # once
+            pass
+    assert capsys.readouterr().err == ""
+
+
 def test_ignored_signals_stay_ignored(folder: Path) -> None:
     """nohup and a shell's background jobs have asked for that."""
     from devfix.signals import handled

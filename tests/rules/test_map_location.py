@@ -192,8 +192,6 @@ MATTERS = {
     "weights that the caller has": "def net(pretrained='', device='cpu'):\n    model = Net()\n    if pretrained:\n    "
     + STATE.format("pretrained") + "    return model\n",
     "the best of another program": "def f(model, device, folder):\n" + STATE.format("folder + '/best.pth'"),
-    "follows its inputs": "def f(model, p):\n" + STATE.format("p") + "def warp(x):\n"
-    "    grid = torch.ones(3)\n    if x.is_cuda:\n        grid = grid.cuda()\n    return grid * x\n",
     "one of a folder": "import os\ndef f(model, run, device):\n"
     "    p = os.path.join(run.folder, 'mask_rcnn.pkl')\n" + STATE.format("p"),
     "set to training": "def f(model, p, device):\n    model.train()\n" + STATE.format("p"),

@@ -297,6 +297,9 @@ def test_safe_only_where_the_class_is_in_view() -> None:
     known, unknown = CHANGED["a network of the file"][0], CHANGED["a network of another file"][0]
     assert [f.fix and f.fix.safety for f in findings(RULE, HEAD + known)] == [Safety.SAFE]
     assert [f.fix and f.fix.safety for f in findings(RULE, HEAD + unknown)] == [Safety.UNSAFE]
+    shared = known.replace("    for x in", "    loss.weight = net.weight\n    for x in")
+    assert shared != known
+    assert [f.fix and f.fix.safety for f in findings(RULE, HEAD + shared)] == [Safety.UNSAFE]
     derived = HEAD.replace("class Net(nn.Module)", "class Net(Discriminator, nn.Module)")
     assert derived != HEAD
     assert [f.fix and f.fix.safety for f in findings(RULE, derived + known)] == [Safety.UNSAFE]

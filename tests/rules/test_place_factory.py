@@ -262,6 +262,13 @@ CHANGED = {
 }
 
 SILENT = {
+    "a fallback that the same condition keeps from its meeting": "class M(nn.Module):\n"
+    "    def forward(self, x: torch.Tensor):\n        loss = x.mean()\n"
+    "        stop = self.stop(x) if self.c.stopnet else torch.zeros(1)\n"
+    "        if not self.c.apart and self.c.stopnet:\n            loss += stop\n        return loss, stop\n",
+    "the CPU arm of a choice": "def f(x: torch.Tensor, use_gpu=True):\n    if use_gpu:\n"
+    "        mask = torch.arange(3).cuda() <= x.cuda().unsqueeze(-1)\n    else:\n"
+    "        mask = torch.arange(3) <= x.unsqueeze(-1)\n    return mask\n",
     "moved later in the chain": "def f(x: torch.Tensor):\n    return x + torch.ones(3).to(x.device)\n",
     "moved on the next line": "def f(x: torch.Tensor):\n    t = torch.ones(3)\n    t = t.to(x)\n    return x + t\n",
     "moved under a condition about devices": (
@@ -493,6 +500,9 @@ UNPROVEN = {
     "a caller that knows as little": WIDEN + "def g(x: torch.Tensor):\n    return widen(x)\n",
     "lengths": "class M(nn.Module):\n    def forward(self, x_lens: torch.Tensor):\n"
     "        return x_lens * torch.rand(3)\n",
+    "sizes": "class M(nn.Module):\n    def forward(self, sz: torch.Tensor):\n        return sz * torch.rand(3)\n",
+    "a device that the caller names for the result": "def f(x: torch.Tensor, device='cpu'):\n"
+    "    y = x * torch.rand(3)\n    return y.to(device)\n",
     "a tensor that may be a promise": "class C:\n    def f(self, x: torch.Tensor):\n        print(x.device)\n"
     "        y = x * torch.rand(3)\n        return LazyTensor(y) if self.lazy else y\n",
     "a function that reads arrays": "def f(x: torch.Tensor, y):\n    print(x.device, y.detach().numpy())\n"

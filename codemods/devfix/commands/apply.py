@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devfix.commands.running import Run, arguments, code, complain, recovered, write_out
+from devfix.commands.recovering import recovered
+from devfix.commands.running import Run, arguments, code, complain, write_out
 from devfix.documents.cache import cache_folder
 from devfix.selection import Selection, posix
 from devfix.signals import exit_code

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devfix.commands.running import Run, arguments, code, recovered
+from devfix.commands.recovering import recovered
+from devfix.commands.running import Run, arguments, code
 
 if TYPE_CHECKING:
-    from devfix.report import Report
+    from devfix.report import FileResult, Report
 
 
 @click.command()
@@ -43,7 +44,18 @@ def check(
     selection = run.selection(baseline, diff_only)
     if not run.from_stdin:
         recovered(run.paths, writes=add_ignores)
-    report = run.analyse(repair=False)
+    shown = 0
+    listed = form in ("text", "concise") and not statistics
+
+    def show(result: FileResult) -> None:
+        nonlocal shown
+        from devfix.review import text
+
+        run.lines(text.findings(result.path, result.findings, level=run.level_of, code=form == "text"))
+        shown += 1
+
+    early = listed and selection is None and write_baseline is None and not add_ignores
+    report = run.analyse(repair=False, each=show if early else None)
     run.errors(report)
     if write_baseline is not None:
         return _write_baseline(run, report, write_baseline)
@@ -63,12 +75,10 @@ def check(
         from devfix.review import statistics as counts
         from devfix.review import text
 
-        if statistics:
+        if not listed:
             run.lines(counts.lines(report))
-        else:
-            for result in report.results:
-                found = text.findings(result.path, result.findings, level=report.level_of, code=form == "text")
-                run.lines(found)
+        for result in report.results[shown:] if listed else ():
+            show(result)
         if not run.quiet:
             for line in text.unused(report):
                 run.note(line)

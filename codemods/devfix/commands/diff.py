@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from devfix.commands import page
-from devfix.commands.running import Run, arguments, code, recovered
+from devfix.commands.recovering import recovered
+from devfix.commands.running import Run, arguments, code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

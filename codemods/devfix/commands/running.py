@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from devfix.findings import Safety
     from devfix.keeping import Results
     from devfix.own.recipes import CodemodRecipe
-    from devfix.report import Report
+    from devfix.report import FileResult, Report
     from devfix.selection import Selection
     from devfix.series import By, Step
     from devfix.work import Task
@@ -104,8 +104,10 @@ class Run:
         self.color = {"always": True, "never": False}.get(options["color"])
         if self.color is None and os.environ.get("NO_COLOR"):
             self.color = False
+        self.bar = False  # is progress shown?
         self.stdin: bytes | None = None
         self.begun: Callable[[], tuple[tuple[Codemod, ...], Safety, bool, Around | None]] | None = None
+        self.level_of: Callable[[str], Safety]  # from which safety the fixes of a codemod would be applied
         self.recipe: CodemodRecipe | None = None
         self.broken: dict[str, str] = {}  # codemods of installed packages that cannot be loaded, and why
         self.may_change: Callable[[str], bool] = lambda path: True  # what is not excluded
@@ -159,13 +161,24 @@ class Run:
             raise click.UsageError("what comes from stdin has no files to make several patches of")
         return list(series.steps(report, self.task, by, self.may_change))
 
-    def analyse(self, *, repair: bool, selection: Selection | None = None) -> Report:
-        """Read the settings and process every file; raises click.UsageError for bad settings."""
+    def analyse(
+        self,
+        *,
+        repair: bool,
+        selection: Selection | None = None,
+        each: Callable[[FileResult], None] | None = None,
+    ) -> Report:
+        """Read the settings and process every file; raises click.UsageError for bad settings.
+
+        `each` is as in `engine.run`: it may never be called.
+        """
         from devfix.own.command_line import with_broken
 
-        return with_broken(self._analysed(repair, selection), self.broken)
+        return with_broken(self._analysed(repair, selection, each), self.broken)
 
-    def _analysed(self, repair: bool, selection: Selection | None) -> Report:
+    def _analysed(
+        self, repair: bool, selection: Selection | None, each: Callable[[FileResult], None] | None
+    ) -> Report:
         from devfix import config
         from devfix.around import Around
         from devfix.discover import discover
@@ -189,6 +202,10 @@ class Run:
         except config.ConfigError as error:
             raise click.UsageError(str(error)) from error
         self.begun = lambda: (tuple(chosen()), level, repair, around)
+        levels = (
+            {} if self.recipe is None else {one.id: one.level for one in chosen() if one.level is not None}
+        )
+        self.level_of = lambda codemod: levels.get(codemod, level)
         if self.from_stdin:
             if sys.stdin is None:
                 raise click.UsageError("stdin is closed, so nothing can be read from it")
@@ -216,6 +233,7 @@ class Run:
                 selection=selection,
                 progress=progress,
                 kept=kept,
+                each=each,
             )
 
     def _kept(
@@ -261,7 +279,9 @@ class Run:
             yield lambda done: None
             return
         with click.progressbar(length=files, label="devfix", file=sys.stderr, show_pos=True) as bar:
+            self.bar = True
             yield bar.update
+            self.bar = False
 
     def _codemods(self, settings: Config) -> tuple[Codemod, ...]:
         from devfix import config
@@ -306,6 +326,8 @@ class Run:
     # --- output ----------------------------------------------------------------------------
 
     def lines(self, lines: Iterable[str]) -> None:
+        if self.bar:  # out of the way; it is drawn again when there is progress
+            click.echo("\r\x1b[K", nl=False, err=True)
         for line in lines:
             click.echo(line, color=self.color)
 
@@ -360,29 +382,6 @@ def write_out(data: bytes) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
-
-
-def recovered(paths: Iterable[str], *, writes: bool) -> None:
-    """Put right what a killed apply left half done around these paths; without `writes` only say so."""
-    from devfix.documents.cache import cache_folder, cache_of
-
-    here = os.getcwd()
-    for folder in dict.fromkeys([cache_folder(here), *(cache_of(path, here) for path in paths)]):
-        if not os.path.isdir(folder):
-            continue
-        from devfix.documents.journal import abandoned, recover
-        from devfix.review.text import printable
-
-        if not abandoned(folder):
-            continue
-        if not writes:
-            complain("an earlier run was killed while it wrote; `devfix apply` or `devfix undo` tidies up")
-            continue
-        found = recover(folder)
-        for path in found.restored:
-            complain(f"{printable(os.path.relpath(path))}: put back, since an earlier run was killed over it")
-        for path, why in found.refused:
-            complain(f"{printable(os.path.relpath(path))}: an earlier run was killed over it; {why}")
 
 
 def code(report: Report, what: int) -> int:

@@ -14,7 +14,7 @@ def undo() -> int:
     Files that changed since are left alone and named. Run again, it takes back the apply before that.
     Exit code: 1 if files were restored, 0 if there is nothing to undo, 2 if a file could not be.
     """
-    from devfix.commands.running import recovered
+    from devfix.commands.recovering import recovered
     from devfix.documents import DocumentError
     from devfix.documents.cache import cache_folder
     from devfix.documents.journal import last

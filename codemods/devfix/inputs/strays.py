@@ -27,6 +27,7 @@ _ANYTHING = re.compile(
 _TENSOR_NAME = re.compile(
     r"(?:x|xb|data|inputs?|images?|imgs?|(?:batch_|b_)?[xX]|input_ids|pixel_values|features?)$"
 )
+_MOVES = re.compile(r"\.to\(|\.cuda\(|\bdevice=|\btype_as\(")
 # What only code says that has to do with devices.
 _ASKS = re.compile(r"\bdevice\b|\bis_cuda\b|\.cuda\(|\btype_as\(|\.to\(")
 
@@ -124,6 +125,10 @@ def certain(flow: Flow, stray: Stray) -> bool:
     if event.place is not None and event.place.where is Where.OF and not _aware(flow, event):
         return False  # what meets it may be on the CPU wherever the function is called
     method = event.detail if event.value.kind is Kind.MODULE else event.path.rpartition(".")[2]
+    if event.value.kind is Kind.PART and not event.value.name:
+        return False  # a part of some class: it may move what it needs
+    if not _as_given(flow, event, method):
+        return False
     if _ANYTHING.match(method):
         return False  # it may take arrays and images, and move what it makes of them
     if (value.sure and value.kind is Kind.TENSOR) or value.name == "BatchEncoding":
@@ -135,6 +140,18 @@ def certain(flow: Flow, stray: Stray) -> bool:
     if isinstance(loader, ast.Call) and value.kind is Kind.TENSOR:
         return value.source.endswith("DataLoader") and all(k.arg != "collate_fn" for k in loader.keywords)
     return False
+
+
+def _as_given(flow: Flow, event: Event, method: str) -> bool:
+    """Does a method use its inputs where they are? One of its own, out of sight, may move them itself."""
+    if event.value.kind is not Kind.MODULE or method in ("module", "called", "forward", "__call__"):
+        return True
+    for node in flow.source.definitions:
+        if isinstance(node, ast.ClassDef) and node.name == event.value.name:
+            for item in node.body:
+                if isinstance(item, ast.FunctionDef) and item.name == method:
+                    return _MOVES.search(flow.source.code(item)) is None
+    return event.value.name.startswith(("transformers.", "torch."))
 
 
 def _aware(flow: Flow, event: Event) -> bool:

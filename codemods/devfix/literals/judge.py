@@ -44,6 +44,8 @@ _EXTENSION = re.compile(r"\w_cuda$|(?:^|\.)cuda_\w+$|_cuda_ext$", re.IGNORECASE)
 _OWN_WORD = re.compile(r"cuda|gpu|triton|kernel|bench|profile", re.IGNORECASE)
 # A constructor of CUDA tensors, under another name.
 _LEGACY = re.compile(r"\btorch\.cuda\.\w*Tensor\b(?!\s+if\b)")
+# Refuses what is not on CUDA.
+_INSISTS = re.compile(r"isinstance\([^)\n]*\bcuda\.\w*Tensor\)")
 # Used in code that runs on CUDA only.
 _CUDA_ONLY = re.compile(
     r"\bcuda\.(?:synchronize|Event|Stream|CUDAGraph|graph|current_stream|stream|max_memory\w*|memory_\w+|"
@@ -81,6 +83,7 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
     )
     # Where other functions need CUDA, and no device is known at all, what they give each other is on CUDA.
     cuda = bool(left) and not _AGNOSTIC.search(text)
+    everywhere = everywhere or _INSISTS.search(text) is not None
     for function, found in judged:
         stuck = (
             everywhere

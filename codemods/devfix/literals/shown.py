@@ -13,7 +13,9 @@ from devfix.literals.partners import FunctionNode, Partners
 from devfix.source import Source, walk
 
 # What goes, or may go, to another GPU than the current one.
-_OTHER_GPU = re.compile(r"\.device\b|\.to\(|[\"']cuda:|\bdevice\s*=|\.cuda\([^)]")
+_OTHER_GPU = re.compile(
+    r"[\"']cuda:(?!0)|\.cuda\([^)]|--device\b|\b(?:args|opts?)\.device\b|local_rank|set_device|device_ids|gpu_id"
+)
 
 
 def runs(flow: Flow, function: FunctionNode | ast.Module) -> bool:

@@ -54,8 +54,12 @@ _CHOICE = re.compile(
     r"--(?:no-|use-)?(?:cuda|gpu)|accelerat|map_location",
     re.IGNORECASE | re.MULTILINE,
 )
-# ... or follows its inputs, which is a choice unless something goes to CUDA whatever there is ...
-_FOLLOWS = re.compile(r"\.device\b(?!\()|\bis_cuda\b|type_as\(")
+# A GPU that is insisted on is no choice.
+_INSISTS = re.compile(
+    r"^([ \t]*)if (?:\w+\.)*cuda\.is_available\(\)[^\n]*:\n(?:\1[ \t]+[^\n]*\n|[ \t]*\n)+\1else:[^\n]*\n\s*raise\b|"
+    r"if not (?:\w+\.)*cuda\.is_available\(\):\s*(?:raise|(?:sys\.)?exit)\b",
+    re.MULTILINE,
+)
 # ... or none: one that is written down.
 _FIXED = re.compile(r"\bdevice\s*=\s*(?:torch\.device\(\s*)?[\"']cuda[^\"'\n]*[\"']\s*\)?")
 # TensorRT has engines in its modules, no tensors, and runs on CUDA only.
@@ -80,10 +84,18 @@ def matters(source: Source, load: Load) -> bool:
         return False
     if _SAVED_FROM_CPU.search(text) or _trained_above(source, load) or _own_file(source, path):
         return False
-    if _CHOICE.search(text):
-        return True
-    # A file without any sign of devices says nothing of where its checkpoints come from.
-    return bool(_FOLLOWS.search(text)) and not _goes_to_cuda(source, source.tree)
+    # A file without any sign of a choice says nothing of where its checkpoints come from.
+    return bool(_CHOICE.search(_INSISTS.sub("", text)))
+
+
+def of_replicas(source: Source, receivers: tuple[str, ...]) -> bool:
+    """Does only a `net.module` get it, which there is on CUDA alone: `if args.cuda: net = DataParallel(net)`?"""
+    if not receivers or not all(receiver.endswith(".module") for receiver in receivers):
+        return False
+    made = [call for call in source.calls if path_of(call.func).rpartition(".")[2] == "DataParallel"]
+    return bool(made) and all(
+        any(about_devices(one.test) for one in guards_of(source, call)) for call in made
+    )
 
 
 def _numbers(load: Load, source: Source) -> bool:
@@ -99,12 +111,7 @@ def _cuda_throughout(source: Source, load: Load) -> bool:
     """Does the same function move things to CUDA whatever there is? Or the program make all of them there?"""
     if _DEFAULT_CUDA.search(_without_comments(source.text)):
         return True
-    return _goes_to_cuda(source, load.function or source.tree)
-
-
-def _goes_to_cuda(source: Source, scope: ast.AST) -> bool:
-    """Is there a `.cuda()` under no condition about devices?"""
-    for node in source.walk(scope):
+    for node in source.walk(load.function or source.tree):
         if not isinstance(node, ast.Call) or node.args or node.keywords:
             continue
         if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda":

@@ -173,8 +173,8 @@ class ModuleClass:
         return {node.attr for node in self._own_nodes.get(method, ()) if node.attr in self.methods}
 
     @cached_property
-    def _ways(self) -> str | None:
-        """The text of the methods by which the class, or a base, decides itself what moves; None for all."""
+    def _ways(self) -> frozenset[str] | None:
+        """The words of the methods by which the class, or a base, decides itself what moves; None for all."""
         texts = [
             self.source.code(method)
             for owner in self.lineage
@@ -183,11 +183,11 @@ class ModuleClass:
         ]
         if any("super()" not in text or _ANYTHING.search(text) for text in texts):
             return None
-        return "\n".join(texts)
+        return frozenset(word for text in texts for word in re.findall(r"\w+", text))
 
     def handles(self, name: str) -> bool:
         """May the class move, or count as registered, an attribute by that name in a way of its own?"""
-        return self._ways is None or re.search(rf"\b{name}\b", self._ways) is not None
+        return self._ways is None or name in self._ways
 
     @cached_property
     def is_container(self) -> bool:

@@ -59,8 +59,15 @@ def inner_statements(method: Method) -> Iterator[ast.stmt]:
         node = todo.pop()
         if isinstance(node, ast.stmt):
             yield node
-        for field in BLOCKS:
-            todo.extend(getattr(node, field, ()))
+        kind = node.__class__
+        fields = _BLOCKS_OF.get(kind)
+        if fields is None:
+            fields = _BLOCKS_OF[kind] = tuple(field for field in BLOCKS if field in kind._fields)
+        for field in fields:
+            todo.extend(getattr(node, field))
+
+
+_BLOCKS_OF: dict[type[ast.AST], tuple[str, ...]] = {}  # those that nodes of a class have
 
 
 def assigned(function: Method) -> set[str]:

@@ -15,7 +15,7 @@ from devfix.flow import Flow
 from devfix.loading.calls import ARGUMENT, Load, Loads
 from devfix.loading.devices import DevicesInScope
 from devfix.loading.examples import EXAMPLES
-from devfix.loading.standing import matters
+from devfix.loading.standing import matters, of_replicas
 from devfix.loading.uses import Follower, Use, Uses
 from devfix.source import Source, walk
 
@@ -35,6 +35,7 @@ _DATA = re.compile(
     re.IGNORECASE,
 )
 _ENTRY = r"(?:\w*state_?dict|model|optimizer|params_ema|module|generator|weights)"
+_QUOTED = re.compile(rf"[\"']{_ENTRY}[\"']")
 _STATE_NAME = re.compile(r"state_?dict|(?:^|_)sd$")
 # Numbers and texts about a checkpoint, not its tensors.
 _NO_TENSORS = re.compile(r"metadata|manifest|kwargs|^args|config", re.IGNORECASE)
@@ -107,7 +108,11 @@ class MapLocation(Codemod):
         source = flow.source
         value, safety = _choice(flow, load, uses, device)
         if own or not (
-            load.wrapper or (matters(source, load) and not (flow.saves_from_cpu() or flow.default_is_set()))
+            load.wrapper
+            or (
+                (matters(source, load) and not of_replicas(source, tuple(uses.receivers)))
+                and not (flow.saves_from_cpu() or flow.default_is_set())
+            )
         ):
             safety = Safety.UNSAFE  # what is a part of one process may be bound to its device
         span = source.span(load.call)
@@ -162,6 +167,8 @@ def _is_checkpoint(flow: Flow, load: Load, uses: Uses, device: str, host: bool) 
 def _has_entries(flow: Flow, load: Load, uses: Uses) -> bool:
     """Is it asked for what only a checkpoint has: `loaded["state_dict"]`, `"model" in loaded`?"""
     text = flow.source.text if load.function is None else flow.source.code(load.function)
+    if not _QUOTED.search(text):  # most of the time; the patterns below are compiled for each name
+        return False
     for name in {name for name in uses.names[:3] if name.isidentifier()}:
         if re.search(rf"(?<![\w.]){name}\s*(?:\[|\.(?:get|pop)\()\s*[\"']{_ENTRY}[\"']", text):
             return True

@@ -18,7 +18,7 @@ from devfix.placing import expects_error
 from devfix.unmoved.entries import Entry, entries
 from devfix.unmoved.others import handed_over, made_per_call, one_armed
 from devfix.unmoved.plan import Made, Move, given_device, inherits, made_at, move_for, received
-from devfix.unmoved.weights import in_view, shared, weighted
+from devfix.unmoved.weights import filled, in_view, shared, weighted
 
 # Ways to run a module; other methods may take tensors for other ends.
 _RUNS = re.compile(
@@ -324,6 +324,7 @@ print(round((model(x) + layer(x)).sum().item(), 4))
             and not stray.place.guarded
             and all(in_view(flow, value) for value in made.values)
             and not shared(source, made.scope, name)
+            and not any(filled(source, value) for value in made.values)
         )
         device = move.device if move else stray.place.text
         where = f"`{device}`" if device else "a device"

@@ -177,3 +177,16 @@ def shared(source: Source, scope: ast.AST, name: str) -> bool:
         and any(isinstance(target, ast.Attribute) for target in node.targets)
         for node in source.walk(scope)
     )
+
+
+# `cell.weight_hh.data = gru.weight_hh_l0.data`, `layer.weight = other.weight`
+_TAKES = re.compile(r"\.(?:data|weight\w*|bias\w*)\s*=\s*\w+\.[\w.]*(?:data|weight|bias)")
+
+
+def filled(source: Source, made: ast.expr) -> bool:
+    """Is a module made by a function of the file that gives it the weights of another one, where those are?"""
+    name = path_of(made.func).rpartition(".")[2] if isinstance(made, ast.Call) else ""
+    return any(
+        isinstance(node, ast.FunctionDef) and node.name == name and _TAKES.search(source.code(node))
+        for node in source.definitions
+    )

@@ -1,0 +1,31 @@
+"""What a killed `devfix apply` left half done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from devfix.commands.running import complain
+
+
+def recovered(paths: Iterable[str], *, writes: bool) -> None:
+    """Put right what a killed apply left half done around these paths; without `writes` only say so."""
+    from devfix.documents.cache import cache_folder, cache_of
+
+    here = os.getcwd()
+    for folder in dict.fromkeys([cache_folder(here), *(cache_of(path, here) for path in paths)]):
+        if not os.path.isdir(folder):
+            continue
+        from devfix.documents.journal import abandoned, recover
+        from devfix.review.text import printable
+
+        if not abandoned(folder):
+            continue
+        if not writes:
+            complain("an earlier run was killed while it wrote; `devfix apply` or `devfix undo` tidies up")
+            continue
+        found = recover(folder)
+        for path in found.restored:
+            complain(f"{printable(os.path.relpath(path))}: put back, since an earlier run was killed over it")
+        for path, why in found.refused:
+            complain(f"{printable(os.path.relpath(path))}: an earlier run was killed over it; {why}")
