@@ -413,6 +413,10 @@ def test_a_program_that_sets_the_default_device(tmp_path: Path, files: dict[str,
         ("state = model.state_dict()\n    for k, v in state.items():\n        state[k] = v.cpu()\n"
          "    torch.save(state, path)", "unsafe"),
         ("torch.save({k: v.cpu() for k, v in model.state_dict().items()}, path)", "unsafe"),
+        ("model.cpu()\n    print(path)\n    torch.save(model.state_dict(), path)", "unsafe"),
+        ("other.cpu()\n    torch.save(model.state_dict(), path)", "safe"),
+        ("state = model.state_dict()\n    for k in state:\n        state[k] = state[k].to(torch.device('cpu'))\n"
+         "    torch.save(state, path)", "unsafe"),
     ],
 )  # fmt: skip
 def test_a_project_that_saves_from_the_cpu(tmp_path: Path, saving: str, level: str) -> None:

@@ -124,6 +124,14 @@ UNSAFE = {
         "def f(y, n):\n    new = torch.eye(n)[y.tolist()]\n    if y.is_cuda:\n        return new.to(y.device)\n"
         "    return new\nif __name__ == '__main__':\n    f(load().cuda(), 3)\n",
     ),
+    "a file that refuses what is not on CUDA": (
+        "class A(nn.Module):\n    def g(self, y):\n        assert isinstance(y, torch.cuda.LongTensor)\n"
+        "        return y.device\n\n"
+        "    def f(self, x: torch.Tensor):\n        return torch.cat([x, torch.zeros(x.size(0), device='cuda')])\n",
+        "class A(nn.Module):\n    def g(self, y):\n        assert isinstance(y, torch.cuda.LongTensor)\n"
+        "        return y.device\n\n"
+        "    def f(self, x: torch.Tensor):\n        return torch.cat([x, torch.zeros(x.size(0), device=x.device)])\n",
+    ),
     "other functions need CUDA": (
         "def g(n):\n    return torch.zeros(n, device='cuda')\n"
         "def f(x: torch.Tensor):\n    y = torch.zeros(x.size(0), device='cuda')\n    return torch.cat([x, y])\n",

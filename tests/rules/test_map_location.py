@@ -169,10 +169,16 @@ NO_MATTER = {
 NO_MATTER |= {
     "a file that says nothing of devices": "def f(model, p):\n" + STATE.format("p"),
     "copied to the CPU a line above": "def keep(model, p, device):\n    model.cpu()\n"
-    "    torch.save(model.state_dict(), p)\n    model.to(device)\ndef f(model, p):\n" + STATE.format("p"),
+    "    print('saved')\n    torch.save(model.state_dict(), p)\n    model.to(device)\ndef f(model, p):\n" + STATE.format("p"),
     "follows its inputs, and needs CUDA": "def f(model, p):\n" + STATE.format("p") + "def warp(x, flow):\n"
     "    grid = torch.ones(3)\n    if x.is_cuda:\n        grid = grid.cuda()\n"
     "    return grid * torch.ones(3).cuda() * flow\n",
+    "follows its inputs": "def f(model, p):\n" + STATE.format("p")
+    + "def g(x):\n    return x + torch.ones(3, device=x.device)\n",
+    "a GPU that is insisted on": "def f(model, p):\n    if torch.cuda.is_available():\n        where = 'cuda'\n"
+    "    else:\n        raise RuntimeError('no GPU')\n" + STATE.format("p") + "    model.to(where)\n",
+    "what is there on CUDA only": "def f(model, p, args):\n    if args.cuda:\n"
+    "        model = torch.nn.DataParallel(model).cuda()\n" + STATE.format("p").replace("model.", "model.module."),
     "one file, by its name": "import os\ndef net(device):\n    pretrained = os.path.join('models', 'tiny.pt')\n"
     "    return start(Net(), pretrained)\ndef start(model, pretrained=''):\n    if os.path.isfile(pretrained):\n    "
     + STATE.format("pretrained") + "    return model\n",

@@ -300,6 +300,14 @@ def test_safe_only_where_the_class_is_in_view() -> None:
     shared = known.replace("    for x in", "    loss.weight = net.weight\n    for x in")
     assert shared != known
     assert [f.fix and f.fix.safety for f in findings(RULE, HEAD + shared)] == [Safety.UNSAFE]
+    filled = known.replace("Net()", "cell(gru)")
+    head = (
+        HEAD
+        + "def cell(gru):\n    made = Net()\n    made.fc.weight.data = gru.weight_hh_l0.data\n    return made\n\n\n"
+    )
+    assert [f.fix and f.fix.safety for f in findings(RULE, head + filled)] in ([], [Safety.UNSAFE])
+    plain = head.replace("    made.fc.weight.data = gru.weight_hh_l0.data\n", "")
+    assert [f.fix and f.fix.safety for f in findings(RULE, plain + filled)] == [Safety.SAFE]
     derived = HEAD.replace("class Net(nn.Module)", "class Net(Discriminator, nn.Module)")
     assert derived != HEAD
     assert [f.fix and f.fix.safety for f in findings(RULE, derived + known)] == [Safety.UNSAFE]

@@ -450,3 +450,19 @@ def test_a_parameter_of_a_function_that_knows_no_devices_may_be_on_the_cpu(asks:
     )
     (finding,) = findings(RULE, text)
     assert finding.fix is not None and finding.fix.safety is safety
+
+
+@pytest.mark.parametrize(
+    ("moves", "safety"), [("x", Safety.SAFE), ("x.to(self.fc.weight.device)", Safety.UNSAFE)]
+)
+def test_a_method_that_moves_its_inputs_is_not_safe(moves: str, safety: Safety) -> None:
+    text = (
+        "import torch\nfrom torch import nn\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n\n\n"
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.fc = nn.Linear(4, 2)\n\n"
+        f"    def generate(self, x):\n        return self.fc({moves})\n\n\n"
+        "def run(rows):\n    net = Net().to(device)\n    x = torch.tensor(rows)\n    return net.generate(x)\n"
+    )
+    found = findings(RULE, text)
+    assert found or safety is Safety.UNSAFE
+    for finding in found:
+        assert finding.fix is not None and finding.fix.safety is safety

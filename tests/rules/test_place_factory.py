@@ -266,6 +266,9 @@ SILENT = {
     "    def forward(self, x: torch.Tensor):\n        loss = x.mean()\n"
     "        stop = self.stop(x) if self.c.stopnet else torch.zeros(1)\n"
     "        if not self.c.apart and self.c.stopnet:\n            loss += stop\n        return loss, stop\n",
+    "the CPU arm of a question about a tensor": "def f(x: torch.Tensor, n):\n    parts = [x]\n    if x.is_cuda:\n"
+    "        parts.append(torch.zeros(1, n).cuda())\n    else:\n        parts.append(torch.zeros(1, n))\n"
+    "    return torch.cat(parts, 0)\n",
     "the CPU arm of a choice": "def f(x: torch.Tensor, use_gpu=True):\n    if use_gpu:\n"
     "        mask = torch.arange(3).cuda() <= x.cuda().unsqueeze(-1)\n    else:\n"
     "        mask = torch.arange(3) <= x.unsqueeze(-1)\n    return mask\n",

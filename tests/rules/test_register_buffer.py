@@ -388,6 +388,11 @@ def test_before_the_base_is_initialised_there_is_no_fix() -> None:
     assert finding.fix is None
 
 
+def test_an_empty_placeholder_is_not_safe() -> None:
+    (finding,) = findings(RULE, program("self.pe = torch.tensor([])"))
+    assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
+
+
 def test_casts_make_it_unsafe() -> None:
     text = program("self.pe = torch.ones(4)")
     assert findings(RULE, text)[0].fix.safety is Safety.SAFE

@@ -130,12 +130,7 @@ def apart(source: Source, made: ast.expr, meeting: ast.expr) -> bool:
             ):
                 return True
         if isinstance(up, ast.If) and child in up.orelse and about_devices(up.test):
-            arm = [source.code(statement) for statement in up.body]
-            inside = any(
-                source.span(one).start <= source.span(meeting).start < source.span(one).end
-                for one in up.orelse
-            )
-            if inside and any(".cuda(" in code for code in arm):
+            if any(".cuda(" in source.code(statement) for statement in up.body):
                 return True
         child, up = up, source.parents.get(up)
     return False

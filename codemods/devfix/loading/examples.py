@@ -24,10 +24,11 @@ def resume(model, path):
     return checkpoint["epoch"]
 
 
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 path = pathlib.Path(tempfile.mkdtemp()) / "checkpoint.pt"
 write(path)
-model = nn.Linear(4, 2)
-print(resume(model, path), round(model(torch.ones(1, 4)).sum().item(), 4))
+model = nn.Linear(4, 2).to(device)
+print(resume(model, path), round(model(torch.ones(1, 4, device=device)).sum().item(), 4))
 """
 _ITSELF = """\
 import pathlib

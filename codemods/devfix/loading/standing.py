@@ -42,7 +42,7 @@ _DEFAULT_CUDA = re.compile(
 _BEST = re.compile(r"best|early_?stop", re.IGNORECASE)
 _SAVED_FROM_CPU = re.compile(
     r"\.cpu\(\)\s*\.state_dict\(\)|\.to\([\"']cpu[\"']\)\s*\.state_dict\(\)|"
-    r"^[ \t]*(\w+(?:\.\w+)*)\.cpu\(\)[ \t]*\n(?:[^\n]*\n){0,2}?[^\n]*\bsave\([^\n]*\b\1(?:\.module)?\.state_dict\(\)",
+    r"^[ \t]*(\w+(?:\.\w+)*)\.cpu\(\)[ \t]*\n(?:[^\n]*\n){0,6}?[^\n]*\bsave\([^\n]*\b\1(?:\.module)?\.state_dict\(\)",
     re.MULTILINE,
 )
 _NO_FORMAT = re.compile(r"%[ds]|%\.\d")

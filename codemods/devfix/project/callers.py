@@ -39,7 +39,8 @@ _IMPORT = re.compile(
 SAVED = "!saved"  # no name: files that copy what they save to the CPU
 _SAVING = re.compile(
     rb"\.cpu\(\)\s*\.state_dict\(\)|\w\[\w+\]\s*=\s*\w+(?:\.data|\.detach\(\))?\.cpu\(\)|:\s*\w+(?:\.data|\.detach\(\))?\.cpu\(\)\s+for\b|"
-    rb"\b(\w+(?:\.\w+)*)\.cpu\(\)[ \t]*\r?\n(?:[^\n]*\n){0,2}?[^\n]*\bsave\([^\n]*\b\1(?:\.module)?\.state_dict\(\)"
+    rb"\w\[\w+\]\s*=\s*\w+(?:\[\w+\])?\.to\((?:torch\.device\()?[\"']cpu[\"']\)|"
+    rb"\b(\w+(?:\.\w+)*)\.cpu\(\)[ \t]*\r?\n(?:[^\n]*\n){0,6}?[^\n]*\bsave\([^\n]*\b\1(?:\.module)?\.state_dict\(\)"
 )
 DEFAULT = "!default"  # no name: what the index calls files that set the default device
 _DEFAULT_CALLS = tuple(call.encode() for call in torch_api.DEFAULT_DEVICE_CALLS)
@@ -192,7 +193,7 @@ def _imported(path: str) -> set[str]:
         return found
     if any(call in data for call in _DEFAULT_CALLS):
         found.add(DEFAULT)
-    if b"torch.save(" in data and b".cpu()" in data and _SAVING.search(data):
+    if b"torch.save(" in data and b"cpu" in data and _SAVING.search(data):
         found.add(SAVED)
     for module, names, modules in _statements(data):
         for word in _WORD.findall(names or modules):

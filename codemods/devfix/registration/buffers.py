@@ -26,6 +26,8 @@ _TENSOR_METHODS = frozenset(
 )
 # Libraries whose programs run on the default device: torch.set_default_device(...).
 _DEFAULT_DEVICE = frozenset({"pyro"})
+# A placeholder, which the other arm of a choice replaces.
+_EMPTY = re.compile(r"torch\.(?:tensor\(\[\]|empty\(0|Tensor\(|zeros\(0)\s*\)")
 _CASTS = re.compile(r"\.half\(|\.double\(|\.bfloat16\(|float16|float64")
 
 
@@ -235,6 +237,7 @@ def safe(source: Source, candidate: Candidate) -> bool:
     )
     if (
         candidate.later
+        or any(_EMPTY.fullmatch(source.code(store.value)) for store in candidate.stores if store.value)
         or not (owner.certain and direct)
         or candidate.made.shared
         or candidate.made.guess
