@@ -466,3 +466,13 @@ def test_a_method_that_moves_its_inputs_is_not_safe(moves: str, safety: Safety) 
     assert found or safety is Safety.UNSAFE
     for finding in found:
         assert finding.fix is not None and finding.fix.safety is safety
+
+
+@pytest.mark.parametrize(("where", "number"), [("x.device", 0), ("device", 1)])
+def test_what_was_put_beside_an_input_is_where_that_is(where: str, number: int) -> None:
+    text = (
+        "import numpy as np\nimport torch\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n\n\n"
+        "def f(rows):\n    for row in rows:\n        x = torch.from_numpy(row).long()\n"
+        f"        one = torch.FloatTensor(x.size(0), 3).to({where})\n        one.scatter_(1, x.unsqueeze(1), 1)\n"
+    )
+    assert len(findings(RULE, text)) == number

@@ -64,7 +64,7 @@ def groups_of(flow: Flow, names: Names, scope: Scope, handled: set[str]) -> Iter
             base = base_of(meeting.node)
             if not _is_input(event, meeting) or (base is not None and base.id in handled):
                 continue
-            if expects_error(flow.source, meeting.node):
+            if expects_error(flow.source, meeting.node) or _followed(event, meeting):
                 continue
             binding = names.binding(base) if base is not None else None
             whole = isinstance(meeting.node, ast.Name)
@@ -90,6 +90,14 @@ def groups_of(flow: Flow, names: Names, scope: Scope, handled: set[str]) -> Iter
             group.strays.append(stray)
             group.binding = binding
     yield from groups.values()
+
+
+def _followed(event: Event, meeting: Meeting) -> bool:
+    """Was what it meets put where it is itself: `zeros.to(x.device).scatter_(1, x, 1)`?"""
+    owner = event.place.text.removesuffix(".device") if event.place is not None else ""
+    return bool(owner) and any(
+        path_of(node) == owner for node in walk(meeting.node) if isinstance(node, ast.expr)
+    )
 
 
 def _device(flow: Flow, event: Event, meeting: Meeting) -> tuple[str, bool]:
