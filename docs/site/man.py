@@ -16,6 +16,7 @@ from devfix import __version__, commands
 from devfix.cli import group
 
 PAGE = Path(__file__).resolve().parent.parent / "man" / "devfix.1"
+HELP = group.context_settings["help_option_names"]  # as where it is run
 
 
 def page() -> str:
@@ -59,7 +60,7 @@ def _page() -> Iterator[str]:
 
 
 def _command(path: str, command: click.Command) -> Iterator[str]:
-    context = click.Context(command, info_name=path)
+    context = click.Context(command, info_name=path, help_option_names=HELP)
     usage = " ".join(command.collect_usage_pieces(context))
     yield from (f".SS {path}", f"\\fB{path}\\fR {_escaped(usage)}", ".PP")
     yield from _prose(inspect.cleandoc(command.help or ""))

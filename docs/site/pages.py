@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCE = "https://github.com/devfix/devfix/blob/main/"
 RESULTS = ROOT / "benchmarks" / "real_bugs" / "results" / "devfix.json"
 SAID = Path(__file__).resolve().parent / "torch_says.json"
+HELP = group.context_settings["help_option_names"]  # as where it is run
 _SHOWN = 4  # examples of each sort that are open; the others are folded
 _LINK = re.compile(r"(?<=\()(https?://[^\s()]+)(?=\))")
 
@@ -215,7 +216,9 @@ def command_reference() -> str:
 
 
 def _command(command: click.Command, path: str, level: str) -> list[str]:
-    context = click.Context(command, info_name=path, max_content_width=100, terminal_width=100)
+    context = click.Context(
+        command, info_name=path, max_content_width=100, terminal_width=100, help_option_names=HELP
+    )
     lines = [f"{level}{path}", "", "```text", *command.get_help(context).split("\n"), "```", ""]
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
