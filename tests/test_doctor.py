@@ -108,9 +108,9 @@ def test_wrong_settings_are_a_failure(
 
 def test_the_home_folder_is_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    assert named(settings.files("."), "cache").value.startswith("~/work/.devfix_cache")
+    (tmp_path / "recipes").mkdir()
+    monkeypatch.chdir(tmp_path / "recipes")
+    assert named(settings.files("."), "cache").value.startswith("~/recipes/.devfix_cache")
 
 
 def test_a_link_in_place_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from callers import ENGINE, MAIN
 from devfix import depends, parsed
 from devfix.around import Around
 from devfix.cli import main
@@ -164,33 +165,6 @@ def test_kept_or_found_out_anew_is_the_same(
     assert 0 < sum(used[::2]) < sum(used[1::2])  # after a change, and without one
 
 
-ENGINE = """
-import torch
-
-
-def train(model, loader):
-    for x, y in loader:
-        model(x)
-
-
-def evaluate(model, loader, device):
-    for x, y in loader:
-        model(x.to(device))
-"""
-MAIN = """
-import torch
-from torch import nn
-from torch.utils.data import DataLoader
-from engine import train, evaluate
-
-
-def main():
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = nn.Linear(4, 2).to(device)
-    loader = DataLoader([1])
-    train(model, loader)
-    evaluate(model, loader, device)
-"""
 HEADS = "from torch import nn\n\n\ndef attach(model):\n    model.head = nn.Linear(2, 2)\n"
 WRAP = "from heads import attach\n\n\ndef finish(model):\n    attach(model)\n"
 USER = (

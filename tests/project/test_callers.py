@@ -5,35 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from callers import ENGINE, MAIN
 from repositories import found, report, write
 
-ENGINE = """
-import torch
-
-
-def train(model, loader):
-    for x, y in loader:
-        model(x)
-
-
-def evaluate(model, loader, device):
-    for x, y in loader:
-        model(x.to(device))
-"""
-MAIN = """
-import torch
-from torch import nn
-from torch.utils.data import DataLoader
-from engine import train, evaluate
-
-
-def main():
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = nn.Linear(4, 2).to(device)
-    loader = DataLoader([1])
-    train(model, loader)
-    evaluate(model, loader, device)
-"""
 ON_CPU = MAIN.replace(".to(device)", "").replace("device = ", "device = 'cpu'  # ")
 CALLERS: dict[str, tuple[dict[str, str], list[str]]] = {
     "one": ({"main.py": MAIN}, ["engine.py:6 move-inputs"]),

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 
 from devfix.doctor.health import Line, Status
 
@@ -68,7 +69,7 @@ def told(output: str, errors: str, code: int) -> Facts:
 
     So a simulator that crashes leaves what is known of torch.
     """
-    known: dict[str, object] = {}
+    known: dict[str, Any] = {}
     for line in output.splitlines():
         if line.startswith("{"):
             try:
@@ -84,7 +85,7 @@ def told(output: str, errors: str, code: int) -> Facts:
     for name in ("gpus", "others"):
         value = known.get(name)
         known[name] = tuple(value) if isinstance(value, list) else ()
-    return Facts(True, **known)  # type: ignore[arg-type]
+    return Facts(True, **known)
 
 
 def lines(facts: Facts) -> Iterator[Line]:

@@ -43,7 +43,7 @@ def keep_beside(target: str, data: bytes) -> str:
     try:
         os.link(target, name)
         return name
-    except (OSError, NotImplementedError, AttributeError):
+    except (OSError, AttributeError):  # the file system, or the system, has no such links
         return write_beside(target, data)
 
 

@@ -54,7 +54,8 @@ class Follow(Expressions):
         self.looping = 0
 
     def run(self) -> None:
-        self.block(self.scope.body)  # type: ignore[attr-defined]
+        assert isinstance(self.scope, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef))
+        self.block(self.scope.body)
         self.meetings += returned(self.source, self.scope, self.names, self.returns)
         for origin, anchor, node, how in self.kept:
             if origin not in self.settled:

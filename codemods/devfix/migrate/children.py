@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import IO
 
 from devfix.migrate.model import MigrateError
 
@@ -106,7 +107,7 @@ def _talk(
                 looked = now
                 watch()
             for key, _ in selector.select(min(_LOOK, deadline - now)):
-                if key.fileobj is process.stdin:
+                if process.stdin is not None and key.fileobj is process.stdin:
                     rest = _feed(process.stdin, rest)
                     if not rest:
                         selector.unregister(process.stdin)
@@ -132,9 +133,9 @@ def _talk(
     return bytes(out), bytes(err)
 
 
-def _feed(pipe: object, rest: memoryview) -> memoryview:
+def _feed(pipe: IO[bytes], rest: memoryview) -> memoryview:
     try:
-        return rest[os.write(pipe.fileno(), rest[: 1 << 16]) :]  # type: ignore[attr-defined]
+        return rest[os.write(pipe.fileno(), rest[: 1 << 16]) :]
     except BlockingIOError:
         return rest
     except OSError:  # it does not want to read on

@@ -199,7 +199,8 @@ def _site(worker: Any, settings: Settings) -> _Site:
                 _sites.pop(old).close()  # of a campaign whose driver was killed
             # A worker that a nanny has started is a daemon, to which Python refuses children. These end by
             # themselves when the worker has gone, however it went.
-            multiprocessing.current_process()._config.pop("daemon", None)  # type: ignore[attr-defined]
+            process: Any = multiprocessing.current_process()
+            process._config.pop("daemon", None)
             folder = os.path.join(worker.local_directory, f"devfix-{settings.uid}")
             _sites[key] = _Site(folder, settings, max(1, worker.state.nthreads))
         return _sites[key]

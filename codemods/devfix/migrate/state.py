@@ -17,9 +17,10 @@ import os
 import sqlite3
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from devfix.migrate.model import (
     UNFINISHED,
@@ -329,8 +330,8 @@ def _compared(outcome: Outcome, commit: str, pushed: str, head: str) -> Outcome:
 
 
 def _row(values: Sequence[object]) -> Row:
-    fields: Mapping[str, object] = dict(zip(Row.__dataclass_fields__, values, strict=True))
-    return Row(**{**fields, "notes": tuple(json.loads(str(fields["notes"])))})  # type: ignore[arg-type]
+    fields: dict[str, Any] = dict(zip(Row.__dataclass_fields__, values, strict=True))
+    return Row(**{**fields, "notes": tuple(json.loads(fields["notes"]))})
 
 
 def _set(db: sqlite3.Connection, id: str, **values: object) -> None:

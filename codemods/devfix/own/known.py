@@ -53,10 +53,12 @@ def forget() -> None:
 
 
 def _origin(spec: str, folder: str) -> Origin:
-    from devfix.own.loading import Origin, of_file
+    from devfix.own.loading import How, Origin, of_file
 
     tool, colon, rest = spec.partition(":")
-    how = tool if colon and f"{tool}:" in _TOOLS else "rule"
+    how: How = "rule"
+    if colon and f"{tool}:" in _TOOLS:
+        how = "libcst" if tool == "libcst" else "bowler"
     text = rest if how != "rule" else spec
     file = _FILE.match(text)
     if file:
@@ -65,7 +67,7 @@ def _origin(spec: str, folder: str) -> Origin:
             raise ConfigError(f"codemod {spec}: a Bowler script is run whole; write bowler:{file['path']}")
         if how == "libcst" and not file["name"]:
             raise ConfigError(f"codemod {spec} must name the class, too: libcst:{file['path']}:CLASS")
-        return of_file(spec, how, path, file["name"] or "")  # type: ignore[arg-type]
+        return of_file(spec, how, path, file["name"] or "")
     if how == "bowler":
         raise ConfigError(f"codemod {spec} must name a script: bowler:path/to/script.py")
     module = _MODULE.match(text)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from inspect import getattr_static
 
 from devfix.codemod import Codemod
 from devfix.config import Config, ConfigError, Option, find, make, suggest, user_file
@@ -183,7 +184,7 @@ class _Reader:
         kind = find(id, self.known)
         for name in values:  # one after the other, so that the line of a wrong one is known
             try:
-                if kind.from_options.__func__ is Codemod.from_options.__func__:  # type: ignore[attr-defined]
+                if getattr_static(kind, "from_options") is getattr_static(Codemod, "from_options"):
                     make(kind, {name: values[name]})
             except ConfigError as error:
                 raise self.wrong(str(error), tree.line_of(name)) from error

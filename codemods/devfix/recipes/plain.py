@@ -130,9 +130,9 @@ class _Body:
             return False
         if function.attr == "values":
             return self._bound(loop.target)
-        target = loop.target
-        pair = isinstance(target, ast.Tuple) and len(target.elts) == 2
-        return function.attr == "items" and pair and self._bound(target.elts[1])  # type: ignore[attr-defined]
+        if function.attr != "items" or not isinstance(loop.target, ast.Tuple) or len(loop.target.elts) != 2:
+            return False
+        return self._bound(loop.target.elts[1])
 
     def _item(self, node: ast.expr) -> bool:
         """A place where an item of the dict is read: only a setting of it may go on."""

@@ -83,9 +83,10 @@ def _devices(count: int) -> None:
     for name in ("init_gpu_context", "init_cuda_context"):
         if hasattr(fake_tensor, name):
             setattr(fake_tensor, name, lambda *args: None)
-    setattr(torch.nn.Module, "_apply", _apply)  # noqa: B010
-    setattr(torch.autograd.Function, "apply", classmethod(_no_function))  # noqa: B010
-    setattr(torch.autocast, "__enter__", _autocast)  # noqa: B010
+    module: Any = torch.nn.Module
+    function: Any = torch.autograd.Function
+    autocast: Any = torch.autocast
+    module._apply, function.apply, autocast.__enter__ = _apply, classmethod(_no_function), _autocast
 
 
 def _apply(module: Any, function: Callable[[Any], Any], recurse: bool = True) -> Any:

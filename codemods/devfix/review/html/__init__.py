@@ -7,35 +7,20 @@ is data: JSON that the scripts make text nodes of, never markup.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import importlib.util
 import inspect
 import json
-import pkgutil
 from typing import TYPE_CHECKING, Any
 
-from devfix import __version__
 from devfix.documents import read_bytes
 from devfix.report import Report
+from devfix.review.html.frame import MissingLibraries, asset, made, need_libraries
 
 if TYPE_CHECKING:
     from devfix.review.html.texts import Read
 
+__all__ = ["MissingLibraries", "need_libraries", "render"]
+
 _SCRIPTS = ("state.js", "filters.js", "diff.js", "cards.js", "list.js", "decide.js", "start.js")
-
-
-class MissingLibraries(Exception):
-    """jinja2 or pygments is not installed; the message says how to get them."""
-
-
-def need_libraries() -> None:
-    """Raise MissingLibraries if the page cannot be made."""
-    for name in ("jinja2", "pygments"):
-        if importlib.util.find_spec(name) is None:
-            raise MissingLibraries(
-                f"--format html needs {name}, which is not installed: pip install 'devfix[html]'"
-            )
 
 
 def render(
@@ -53,8 +38,7 @@ def render(
     of the repository's folder. Raises MissingLibraries.
     """
     need_libraries()
-    import jinja2
-    from markupsafe import Markup, escape
+    from markupsafe import Markup
 
     from devfix.review.html import charts
     from devfix.review.html.model import Page
@@ -72,22 +56,17 @@ def render(
         "findings": found,
         "codemods": _codemods(sorted({one["codemod"] for one in found})),
     }
-    style = _asset("page.css")
-    script = "'use strict';\n(() => {\n" + "\n".join(map(_asset, _SCRIPTS)) + "\n})();\n"
+    script = "'use strict';\n(() => {\n" + "\n".join(map(asset, _SCRIPTS)) + "\n})();\n"
     folders = []
     for item, one in zip(page.items, found, strict=True):
         folder = item.path.rpartition("/")[0]
         folders.append(
             (f"{printable(folder)}/" if folder else "", printable(folder) or "(top)", one["safety"])
         )
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["breakable"] = lambda label: escape(label).replace("/", Markup("/<wbr>"))
-    text = environment.from_string(_asset("page.html")).render(
-        version=__version__,
-        style=Markup(style),
-        script=Markup(script),
-        style_hash=_hash(style),
-        script_hash=_hash(script),
+    return made(
+        "page.html",
+        ["page.css"],
+        script,
         index=Markup(_json(index)),
         bodies=[Markup(body) for body in bodies],
         report=report,
@@ -107,17 +86,6 @@ def render(
         paths=printable(paths),
         name=printable(name),
     )
-    return text.encode("utf-8", "replace")
-
-
-def _asset(name: str) -> str:
-    data = pkgutil.get_data(__name__, name)
-    assert data is not None
-    return data.decode("utf-8").replace("\r\n", "\n")
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _json(value: Any) -> str:

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from devfix import __version__
 from devfix.migrate.exports import is_link, moment
 from devfix.migrate.model import STATES, State
-from devfix.review.html import _asset, _hash, need_libraries
+from devfix.review.html.frame import made, need_libraries
 from devfix.review.text import printable
 
 if TYPE_CHECKING:
@@ -76,17 +75,11 @@ class _Listed:
 def render(summary: Summary, results: str, look: Look) -> bytes:
     """The page, UTF-8; `results` is the way from it to the folder of the results. Raises MissingLibraries."""
     need_libraries()
-    import jinja2
-    from markupsafe import Markup
-
-    style = _asset("page.css") + _asset("campaign.css")
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     counts = dict(summary.counts)
     most = max([*counts.values(), 1])
-    text = environment.from_string(_asset("campaign.html")).render(
-        version=__version__,
-        style=Markup(style),
-        style_hash=_hash(style),
+    return made(
+        "campaign.html",
+        ["page.css", "campaign.css"],
         name=printable(summary.settings.campaign),
         summary=summary,
         at=_shown(summary.made_at),
@@ -115,7 +108,6 @@ def render(summary: Summary, results: str, look: Look) -> bytes:
             if of == state and state != "failed"
         ],
     )  # fmt: skip
-    return text.encode("utf-8", "replace")
 
 
 def _shown(at: float) -> str:

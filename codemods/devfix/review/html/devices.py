@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from devfix import __version__
-from devfix.review.html import _asset, _hash, need_libraries
+from devfix.review.html.frame import made, need_libraries
 from devfix.review.text import printable
 from devfix.stats import Repository
 from devfix.stats.kinds import KINDS, MEANING, Origin, kind_of
@@ -43,15 +42,9 @@ class BarRow:
 def render(repository: Repository, tables: Tables, name: str) -> bytes:
     """The page, UTF-8. Raises MissingLibraries."""
     need_libraries()
-    import jinja2
-    from markupsafe import Markup
-
-    style = _asset("page.css") + _asset("devices.css")
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    text = environment.from_string(_asset("devices.html")).render(
-        version=__version__,
-        style=Markup(style),
-        style_hash=_hash(style),
+    return made(
+        "devices.html",
+        ["page.css", "devices.css"],
         name=printable(name),
         repository=repository,
         tables=tables,
@@ -71,7 +64,6 @@ def render(repository: Repository, tables: Tables, name: str) -> bytes:
         errors=[(printable(error.path), printable(error.error)) for error in repository.errors],
         legend=[(_COLOURS[kind], _WORDS[kind]) for kind in KINDS],
     )
-    return text.encode("utf-8", "replace")
 
 
 def _origins(tables: Tables) -> list[BarRow]:
