@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import socket
 import subprocess
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -40,6 +45,49 @@ def branch(path: Path, name: str = "devfix/camp") -> str:
         capture_output=True,
     )
     return done.stdout.decode().strip()
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[str]:
+    """A real `git daemon` on loopback that serves what is in `tmp_path`, for pushes, too; its URL."""
+    if not (Path(git(tmp_path, "--exec-path").decode().strip()) / "git-daemon").exists():
+        pytest.skip("this git has no daemon")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = ["git", "daemon", "--listen=127.0.0.1", f"--port={port}", f"--base-path={tmp_path}"]
+    command += ["--export-all", "--enable=receive-pack", "--reuseaddr", str(tmp_path)]
+    process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        for _ in range(200):
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            time.sleep(0.05)
+        yield f"git://127.0.0.1:{port}"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.mark.parametrize("scheme", ["git", "file"])
+def test_over_a_url(tmp_path: Path, migrate: Migrate, daemon: str, scheme: str) -> None:
+    """Fetched from, and pushed to, a server: one of git's own on loopback, and `file://`."""
+    path = repository(tmp_path / "r.git", {"train.py": FIXABLE % 2})
+    url = f"{daemon}/r.git" if scheme == "git" else f"{path.as_uri()}"
+    assert migrate("init", "--repos", url) == 0
+    assert migrate("run") == 1 and row().state == "changed"
+    assert migrate("push") == 1 and row().state == "pushed"
+    assert branch(path) == row().commit != ""
+    assert b"+    model.to(device)" in git(path, "show", "--format=", branch(path))
+
+
+def test_a_server_that_is_not_there(tmp_path: Path, migrate: Migrate) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        assert migrate("init", "--repos", f"git://127.0.0.1:{taken.getsockname()[1]}/r.git") == 0
+        assert migrate("run") == 2
+    assert row().state == "failed" and "unable to connect" in row().reason
 
 
 def test_from_init_to_merged(tmp_path: Path, migrate: Migrate) -> None:
