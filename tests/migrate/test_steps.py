@@ -109,6 +109,17 @@ def test_limits(tmp_path: Path, limits: Limits, said: str) -> None:
     assert (outcome.step, outcome.state, outcome.reason) == ("clone", "failed", said)
 
 
+@pytest.mark.parametrize("look", [0.0, 60.0])
+def test_the_same_words_whenever_the_size_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: float
+) -> None:
+    """While the fetch runs, or after it: which of them it is depends on the machine's load."""
+    monkeypatch.setattr(children, "_LOOK", look)
+    path = repository(tmp_path / "r", {f"{n}.bin": os.urandom(2_000_000) for n in range(4)})
+    outcome = done(tmp_path, job_of(path, Settings("camp", "devfix/camp", limits=Limits(size=1 << 20))))
+    assert outcome.reason == "is larger than 1 MiB; --max-size sets the limit"
+
+
 def test_what_unpacks_to_much_is_not_unpacked(tmp_path: Path) -> None:
     """A small pack can hold large files, and one folder very often."""
     path = repository(tmp_path / "r", {f"{n}.py": b"#" * (3 << 20) for n in range(3)})

@@ -33,6 +33,10 @@ class TooMuch(MigrateError):
     """A limit of size was reached."""
 
 
+class TooMuchOutput(TooMuch):
+    """A program printed more than is read of it."""
+
+
 @dataclass(frozen=True)
 class Done:
     code: int  # negative: the signal that ended it
@@ -54,7 +58,7 @@ def run(
 ) -> Done:
     """Run a program to its end, and end all that it has started.
 
-    `deadline` is on the monotonic clock. More than `most` bytes of output are TooMuch, or with `tail`
+    `deadline` is on the monotonic clock. More than `most` bytes of output are TooMuchOutput, or with `tail`
     only the last are kept. `watch` is called every now and then, and may raise. `before` runs in the child.
     """
     process = subprocess.Popen(
@@ -120,7 +124,7 @@ def _talk(
                 key.data.extend(data)
                 if len(key.data) > most:
                     if key.data is out and not tail:
-                        raise TooMuch(f"more than {most >> 20} MiB of output")
+                        raise TooMuchOutput(f"more than {most >> 20} MiB of output")
                     del key.data[: len(key.data) - most // 2]
             if process.poll() is not None and not selector.select(0):
                 break  # what it has left in the background may keep the pipes open

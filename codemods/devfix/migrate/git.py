@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from devfix.migrate import folders
-from devfix.migrate.children import MARK, Done, TooLong, TooMuch, run
+from devfix.migrate.children import MARK, Done, TooLong, TooMuch, TooMuchOutput, run
 from devfix.migrate.model import Limits, MigrateError
 from devfix.review.text import printable
 
@@ -185,8 +185,8 @@ class Git:
             raise TooLong(
                 f"git {what} was not done after {self.limits.seconds:g} s; --seconds sets the limit"
             ) from error
-        except TooMuch as error:
-            raise TooMuch(f"git {what}: {error}") from error
+        except TooMuchOutput as error:
+            raise TooMuchOutput(f"git {what}: {error}") from error
 
     def _failed(self, arguments: Sequence[str | bytes], done: Done) -> GitFailed:
         said = _SECRET.sub("", done.err.decode("utf-8", "replace")).replace("\0", "").strip()
