@@ -42,8 +42,12 @@ class Killed:
     code: int = 0
 
 
-def run_and_kill(campaign: Path, kills: int, seed: int, *arguments: str, most: float = 2.5) -> Killed:
-    """Run until everything is done, with up to so many SIGKILLs of the driver or of a worker."""
+def run_and_kill(campaign: Path, kills: int, seed: int, *arguments: str, quiet: float) -> Killed:
+    """Run until everything is done, with up to so many SIGKILLs of the driver or of a worker.
+
+    `quiet`: seconds that it takes undisturbed on this machine, so that the kills fall into the work.
+    """
+    most = 1.15 * quiet / kills
     chance = random.Random(seed)
     done = Killed()
     while True:
@@ -57,7 +61,7 @@ def run_and_kill(campaign: Path, kills: int, seed: int, *arguments: str, most: f
         done.runs += 1
         while process.poll() is None and done.drivers + done.workers < kills:
             with suppress(subprocess.TimeoutExpired):
-                process.wait(chance.uniform(0.5, most))
+                process.wait(chance.uniform(0.05 * most, most))
             if process.poll() is not None:
                 break
             workers = _workers(process.pid)

@@ -48,9 +48,10 @@ def test_a_killed_campaign_ends_as_an_undisturbed_one(tmp_path: Path, count: int
     assert states == wanted
 
     start = time.monotonic()
-    killed = run_and_kill(campaigns[1], kills, count, "--jobs", "2", most=2.5 if kills > 3 else 1.5)
+    killed = run_and_kill(campaigns[1], kills, count, "--jobs", "2", quiet=quiet)
     loud = time.monotonic() - start
-    assert killed.drivers + killed.workers == kills, killed
+    # Where the machine has become faster meanwhile, it is done before all of them.
+    assert kills // 3 <= killed.drivers + killed.workers <= kills, killed
     print(f"\n{count} repositories: {quiet:.1f} s; with {killed}: {loud:.1f} s; {Counter(states.values())}")
     assert final(campaigns[1]) == expected
     assert set(ends(campaigns[0]).values()) == set(ends(campaigns[1]).values()) == {1}

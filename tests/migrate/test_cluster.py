@@ -210,8 +210,10 @@ def test_killed_at_fifty_moments(tmp_path: Path, cluster: Cluster) -> None:
 def test_a_cluster_of_its_own(tmp_path: Path) -> None:
     made = many(tmp_path, len(KINDS))
     alone, campaign = (made_campaign(tmp_path / name, tmp_path / "repos") for name in ("one", "two"))
+    start = time.monotonic()
     assert devfix("migrate", "run", str(alone), "--jobs", "2", "-q", cwd=tmp_path).returncode == 2
-    run_and_kill(campaign, 4, int(time.time()), "--cluster", "local:3")
+    quiet = time.monotonic() - start
+    run_and_kill(campaign, 4, int(time.time()), "--cluster", "local:3", quiet=quiet)
     assert final(campaign) == final(alone) and set(ends(campaign).values()) == {1}
     assert {Path(name).name: row["state"] for name, row in final(campaign).items()} == states(made)
     assert not list((campaign / "work").iterdir())
