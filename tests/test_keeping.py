@@ -223,6 +223,42 @@ def test_other_files_alone_change_what_is_found(repo: Path, check: Check, cache:
     second = check()
     assert second == check("--no-cache")
     assert json.loads(second)["findings"] != json.loads(first)["findings"]
+    for path in after.keys() - before.keys():
+        (repo / path).unlink()
+    write(before)
+    assert check() == first
+
+
+def test_a_file_that_nobody_asks_about_changes_no_other_result(
+    repo: Path, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who calls a function depends on those who import it, not on every file of the project."""
+    shutil.rmtree(repo / "pkg")
+    for path in (repo / "recipe.yaml", repo / "again.py", repo / "train.py"):
+        path.unlink()
+    (repo / "engine.py").write_text(ENGINE)
+    (repo / "main.py").write_text(MAIN)
+    other = repo / "other.py"
+    analysed: list[str] = []
+    before = Task.file
+
+    def counted(self: Task, path: str) -> FileResult:
+        analysed.append(path)
+        return before(self, path)
+
+    monkeypatch.setattr(Task, "file", counted)
+    for number in range(3):
+        other.write_text(f"import torch\n\nx = torch.ones({number})\n")
+        analysed.clear()
+        anew = check("--no-cache")
+        assert "engine.py" in analysed
+        analysed.clear()
+        assert check() == anew
+        assert not number or analysed == ["other.py"]
+    other.write_text("from engine import train\n")
+    analysed.clear()
+    check()
+    assert sorted(analysed) == ["engine.py", "other.py"]
 
 
 def test_what_a_recipe_is_made_of(repo: Path) -> None:

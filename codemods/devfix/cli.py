@@ -6,7 +6,9 @@ not be done, whatever else was; 130 interrupted, 143 terminated, 141 the output'
 
 from __future__ import annotations
 
+import atexit
 import errno
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -22,6 +24,8 @@ from devfix.signals import exit_code, handled
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run devfix; returns the exit code. What went wrong is on stderr, a line each."""
+    if arguments is None:
+        atexit.register(gc.freeze)  # nobody needs a last collection of all that the analysis has left
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8

@@ -1,4 +1,4 @@
-"""What a result depends on besides its settings: the files that were read for it, and the places looked at.
+r"""What a result depends on besides its settings: the files that were read for it, and the places looked at.
 
 Whoever keeps a result notes meanwhile what it was made of (`recording`). What is remembered within a run
 and used for several results brings what it was made of along (`remembered`, `add`). Nobody recording,
@@ -11,7 +11,8 @@ A *need* is a key and the state that was found there:
 - `^FOLDER`: the root of the project that its files belong to;
 - `%FOLDER`: the names in a folder, and which of them are folders;
 - `+ROOT`: where the library is installed that recipes are made for;
-- `*ROOT`: of all Python files of a project, for what depends on who imports something.
+- `@ROOT\0NAME`: which files of a project import a name: the state of all its Python files, and, after a space,
+  of the list of those that do. All files as they were, it is the same list; else it may still be.
 
 Too many needs cost a second analysis at worst, a missing one a wrong result: in doubt, note it.
 """

@@ -53,9 +53,8 @@ def spread(
     """
     jobs = jobs or cores()
     if jobs > 1 and len(paths) >= SERIAL:
-        chunks = [tuple(paths[at : at + CHUNK]) for at in range(0, len(paths), CHUNK)]
         with _Pool(task, lost, jobs, seconds) as pool:
-            yield from pool.results(chunks)
+            yield from pool.results(list(_chunks(paths, jobs)))
         return
     with no_gc():
         for path in paths:
@@ -70,6 +69,15 @@ def spread(
                 done = lost(path, str(error))
             yield done
             _tidy()
+
+
+def _chunks(paths: Sequence[str], jobs: int) -> Iterator[tuple[str, ...]]:
+    """Small ones first, so that the first results are there soon."""
+    at = number = 0
+    while at < len(paths):
+        size = min(CHUNK, 1 << number // jobs)
+        yield tuple(paths[at : at + size])
+        at, number = at + size, number + 1
 
 
 def _is_big(path: str) -> bool:

@@ -87,7 +87,7 @@ class Results:
         self._kept = kept
         self._settings = settings
         self._repair = repair
-        self._present = Present()
+        self._present = Present(kept, settings)
         self._folders: dict[str, _Folder] = {}
 
     def known(self, paths: Sequence[str]) -> dict[str, FileResult]:

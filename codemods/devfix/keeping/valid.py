@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from typing import TYPE_CHECKING
 
 from devfix import depends
 from devfix.documents import DocumentError, read_bytes
 from devfix.listing import is_marked, kind_inside, kind_of, python_files, root_of, state_of_all
+
+if TYPE_CHECKING:
+    from devfix.documents.kept import Kept
+    from devfix.keeping.importers import Importers
 
 _LARGE = 1_000_000  # bytes, as in `devfix.project.files`
 
@@ -15,10 +20,13 @@ _LARGE = 1_000_000  # bytes, as in `devfix.project.files`
 class Present:
     """How things are now."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: Kept, settings: str) -> None:
+        self._kept, self._settings = kept, settings
+        self._importers: dict[str, Importers] = {}
         self._known: dict[str, str] = {}
         self._marked = cache(is_marked)  # many folders lie in the same ones
         self._reals: dict[str, str] = {}
+        self._listed: dict[str, list[str]] = {}
 
     def real(self, folder: str) -> str:
         """`os.path.realpath`, with one look at each folder on the way."""
@@ -38,10 +46,42 @@ class Present:
                 return os.stat(key[1:]).st_size > _LARGE
             except (OSError, ValueError):
                 return False
+        if key.startswith("@"):
+            return self._importing(key[1:], state)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._state(key[:1], key[1:])
         return found == state
+
+    def _importing(self, key: str, state: str) -> bool:
+        """Do the same files import a name? Where no file has changed, there is nothing to find out."""
+        root, _, name = key.partition("\0")
+        all_files, _, those = state.partition(" ")
+        if self._all(root) == all_files:
+            return True
+        known = self._importers.get(root)
+        if known is None:
+            from devfix.keeping.importers import Importers
+
+            known = self._importers[root] = Importers(self._kept, self._settings, root)
+            known.look(self._python_files(root), self._of_content)
+        return known.state(name) == those
+
+    def _all(self, root: str) -> str:
+        """The state of all Python files of a project."""
+        key = f"*{root}"
+        if key not in self._known:
+            self._known[key] = state_of_all(self._python_files(root), self._of_content)
+        return self._known[key]
+
+    def _python_files(self, root: str) -> list[str]:
+        if root not in self._listed:
+            inside = root.rstrip(os.sep) + os.sep
+            plain = os.path.realpath(root) + os.sep == inside  # so that only links may lead out of it
+            self._listed[root] = python_files(
+                root, lambda file: kind_inside(file, inside) == "file", plain=plain
+            )
+        return self._listed[root]
 
     def _state(self, what: str, path: str) -> str:
         if not os.path.isabs(path):
@@ -58,11 +98,6 @@ class Present:
             return installed(path)
         if what == "^":
             return root_of(os.path.join(path, "file"), self._marked, self.real)
-        if what == "*":
-            inside = path.rstrip(os.sep) + os.sep
-            real = os.path.realpath(path) + os.sep == inside  # so that only links may lead out of it
-            files = python_files(path, lambda file: kind_inside(file, inside) == "file", plain=real)
-            return state_of_all(files, self._of_content)
         return "nothing"
 
     def _of_content(self, path: str) -> str:

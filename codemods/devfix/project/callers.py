@@ -9,20 +9,18 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from devfix import depends
 from devfix.documents import DocumentError, read_bytes
-from devfix.flow import torch_api
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import UNKNOWN, Value
 from devfix.flow.outside import Elsewhere
 from devfix.flow.passing import FunctionInfo
 from devfix.listing import FILES, python_files, state_of_all
 from devfix.project.border import Border
-from devfix.project.files import SIZE
 from devfix.project.foreign import ForeignProgram
+from devfix.project.importing import DEFAULT, SAVED, importers_state, index_of, names_in
 from devfix.project.names import Definition, NameOf
 from devfix.source import Source
 
@@ -32,19 +30,6 @@ if TYPE_CHECKING:
 CALLERS = 24  # files
 READ = 16  # files whose names are kept
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_IMPORT = re.compile(
-    rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n\\]*(?:\\\r?\n[^\n\\]*)*)|import[ \t]+([^\n]*))",
-    re.MULTILINE,
-)
-SAVED = "!saved"  # no name: files that copy what they save to the CPU
-_SAVING = re.compile(
-    rb"\.cpu\(\)\s*\.state_dict\(\)|\w\[\w+\]\s*=\s*\w+(?:\.data|\.detach\(\))?\.cpu\(\)|:\s*\w+(?:\.data|\.detach\(\))?\.cpu\(\)\s+for\b|"
-    rb"\w\[\w+\]\s*=\s*\w+(?:\[\w+\])?\.to\((?:torch\.device\()?[\"']cpu[\"']\)|"
-    rb"\b(\w+(?:\.\w+)*)\.cpu\(\)[ \t]*\r?\n(?:[^\n]*\n){0,6}?[^\n]*\bsave\([^\n]*\b\1(?:\.module)?\.state_dict\(\)"
-)
-DEFAULT = "!default"  # no name: what the index calls files that set the default device
-_DEFAULT_CALLS = tuple(call.encode() for call in torch_api.DEFAULT_DEVICE_CALLS)
-_WORD = re.compile(rb"\w+|\*")
 
 
 class Callers:
@@ -68,10 +53,9 @@ class Callers:
 
     def _importers(self, function: Definition) -> list[str]:
         """The files whose imports and text have the function's name."""
-        index = self.index()
         folder, name = os.path.split(function.path)
         stem = os.path.basename(folder) if name == "__init__.py" else name.removesuffix(".py")
-        paths = {path for key in (function.name, stem, f"*{stem}") for path in index.get(key, ())}
+        paths = {path for key in (function.name, stem, f"*{stem}") for path in self.importing(key)}
         word = re.compile(rf"\b{re.escape(function.name)}\b")
         found = []
         for path in sorted(paths - {function.path}):
@@ -141,15 +125,15 @@ class Callers:
 
     def sets_default(self, path: str) -> bool:
         """Does a file beside another one, or in a folder that it is in, set the default device?"""
-        folders = {os.path.dirname(setter) for setter in self.index().get(DEFAULT, ())}
+        folders = {os.path.dirname(setter) for setter in self.importing(DEFAULT)}
         return any(path.startswith(f"{folder}{os.sep}" if folder else "") for folder in folders)
 
     def beside(self, path: str, source: Source, word: str) -> list[tuple[str, Source]]:
         """The files with a word from which a file imports something that also imports from `path`, sorted."""
-        index, files = self.index(), self.project.files
+        files = self.project.files
         names = [node.name for node in source.tree.body if isinstance(node, (*FUNCTIONS, ast.ClassDef))]
         found: dict[str, Source] = {}
-        importers = sorted({other for name in names for other in index.get(name, ())} - {path})
+        importers = sorted({other for name in names for other in self.importing(name)} - {path})
         for importer in importers if len(importers) <= CALLERS else []:
             other = files.source(importer)
             homes = set()
@@ -164,58 +148,28 @@ class Callers:
 
     def saves_from_cpu(self) -> bool:
         """Does the project copy its checkpoints to the CPU before it saves them?"""
-        return SAVED in self.index()
+        return bool(self.importing(SAVED))
 
     # --- the index -----------------------------------------------------------------------
 
-    def index(self) -> dict[str, list[str]]:
-        """Imported name -> the files that import it; `*module` for `from module import *`."""
+    def importing(self, name: str) -> list[str]:
+        """The files that import a name, sorted; `*module` for `from module import *`."""
         if self._index is None:
-            self._index = {}
             with depends.aside() as needs:
                 paths = python_files(self.project.files.root, self.project.files.is_file)
-                for path in paths if len(paths) <= FILES else []:
-                    for name in _imported(path):
-                        self._index.setdefault(name, []).append(path)
+                known = paths if len(paths) <= FILES else []
+                self._index = index_of((path, _names(path)) for path in known)
             self._state = state_of_all(paths, lambda path: needs.states.get(f"={path}", depends.CHANGED))
-        depends.note(f"*{self.project.files.root}", self._state)
-        return self._index
+        found = self._index.get(name, [])
+        depends.note(f"@{self.project.files.root}\0{name}", f"{self._state} {importers_state(found)}")
+        return found
 
 
-def _imported(path: str) -> set[str]:
-    """The names in the import statements of a file, and perhaps some more."""
+def _names(path: str) -> set[str]:
     try:
-        data = read_bytes(path)
+        return names_in(read_bytes(path))
     except DocumentError:
         return set()
-    found: set[str] = set()
-    if len(data) > SIZE:
-        return found
-    if any(call in data for call in _DEFAULT_CALLS):
-        found.add(DEFAULT)
-    if b"torch.save(" in data and b"cpu" in data and _SAVING.search(data):
-        found.add(SAVED)
-    for module, names, modules in _statements(data):
-        for word in _WORD.findall(names or modules):
-            if word == b"*":
-                found.add("*" + module.rpartition(b".")[2].decode())
-            else:
-                found.add(word.decode("utf-8", "replace"))
-    return found
-
-
-def _statements(data: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """The import statements of a file; only lines with the word are looked at."""
-    end = 0
-    at = data.find(b"import")
-    while at >= 0:
-        start = data.rfind(b"\n", 0, at) + 1
-        match = _IMPORT.match(data, start) if start >= end else None
-        if match is not None:
-            module, names, modules = match.groups(b"")
-            yield module, names, modules
-            end = match.end()
-        at = data.find(b"import", max(at + 6, end))
 
 
 def _over_the_border(
