@@ -7,7 +7,9 @@ cannot be read or parsed is as good as not there.
 from __future__ import annotations
 
 import os
+import re
 import sys
+import unicodedata
 import warnings
 from collections import OrderedDict
 
@@ -23,6 +25,15 @@ SOURCES = 48  # parsed files that are kept
 # Never looked for in a project: flow knows them by tables of its own.
 _LIBRARIES = frozenset({"torch", "torchvision", "torchaudio", "numpy", "__future__"})
 _INIT = "__init__.py"
+_STAR = "\n*\n"
+_STAR_IMPORT = re.compile(r"\bimport[\s\\]*\*")
+_BODY = re.compile(
+    r"^([ \t]*)(?:async[ \t]+def|def|class)[ \t]+(\w+).*\n?(?:(?:\1(?:[ \t]|[)\]}]).*|[ \t\f]*)(?:\n|\Z))*",
+    re.MULTILINE,
+)
+_COMMENT = re.compile(r"#.*")
+_WORD = re.compile(r"\w+")
+_APART = {code: " " for code in range(128) if not chr(code).isalnum() and chr(code) != "_"}
 __all__ = ["SIZE", "Files", "root_of"]
 
 
@@ -34,6 +45,7 @@ class Files:
         self._inside = root.rstrip(os.sep) + os.sep
         self._kinds: dict[str, str] = {}
         self._read: dict[str, Needs] = {}
+        self._words: dict[str, str] = {}
         self._sources: OrderedDict[str, Source | None] = OrderedDict()
         self._tops: dict[tuple[str, str], tuple[bool, Needs]] = {}
         self._bases: dict[str, tuple[tuple[str, ...], Needs]] = {}
@@ -90,9 +102,13 @@ class Files:
                 depends.note_read(path, text.encode("utf-8", "surrogatepass"))
 
     def may_have(self, path: str, name: str) -> bool:
-        """May a file bind a name, as far as its text shows?"""
-        text = self.text(path)
-        return name in text or "*" in text or not text.isascii()
+        """May a file bind a name, itself or by `from x import *`, as far as its text shows?"""
+        words = self._words.get(path)
+        if words is None:
+            words = self._words[path] = _words(self.text(path))
+        else:
+            self.saw(path)
+        return f"\n{name}\n" in words or _STAR in words
 
     def source(self, path: str) -> Source | None:
         """A file, parsed; None if that cannot be done."""
@@ -198,3 +214,18 @@ class Files:
         """The name of something in a file, from the root on; one for each file and name."""
         relative = os.path.relpath(path, self.root).removesuffix(".py")
         return f"{relative.removesuffix(os.sep + '__init__').replace(os.sep, '.')}.{name}"
+
+
+def _words(text: str) -> str:
+    """What may be a name in a file, each on a line of its own; and `*` if it imports everything from somewhere.
+
+    That is every word outside of comments and of what is indented below a `def` or `class`.
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)  # as names are compared
+    words = {header.group(2) for header in _BODY.finditer(text)}
+    rest = _COMMENT.sub("", _BODY.sub("", text))
+    words.update(rest.translate(_APART).split() if rest.isascii() else _WORD.findall(rest))
+    if _STAR_IMPORT.search(rest):
+        words.add("*")
+    return "\n".join(("", *words, ""))
