@@ -189,6 +189,10 @@ CHANGES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"app/a.py": USER.format("heads", "attach", "attach"), "heads.py": HEADS},
         {"app/heads.py": "def attach(model):\n    pass\n"},
     ),
+    "a package in a module's place": (
+        {"heads.py": HEADS, "a.py": USER.format("heads", "attach", "attach")},
+        {"heads/__init__.py": "def attach(model):\n    pass\n"},
+    ),
     "where the project begins": (
         {"app/a.py": USER.format("heads", "attach", "attach"), "heads.py": HEADS},
         {"app/setup.py": ""},

@@ -6,18 +6,18 @@ says what it is made of.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from devfix import __version__, depends
 from devfix.documents import DocumentError, read_bytes
 from devfix.documents.kept import Kept, user_folder
 from devfix.keeping.data import Damaged, keepable, plain, result_of
+from devfix.keeping.folder import Folder
 from devfix.keeping.valid import Present
 from devfix.listing import root_of
 
@@ -26,58 +26,10 @@ if TYPE_CHECKING:
     from devfix.codemod import Codemod
     from devfix.report import FileResult
 
-_FORMAT = "1"
+_FORMAT = "2"
 _OWN = "devfix.rules."  # whoever changes other codemods need not change their names
 _MOST = 20_000  # needs of one result; who has more is analysed anew
 _SETTLED = 2_000_000_000  # nanoseconds; some file systems know no less
-
-
-class _Folder:
-    """The results of the files of one folder."""
-
-    def __init__(self, name: str, body: bytes) -> None:
-        self.name = name
-        self.needs: list[tuple[str, str]] = []
-        self.files: dict[str, tuple[list[int], object]] = {}
-        self.new: dict[str, tuple[Mapping[str, str], object]] = {}
-        self.held: dict[int, bool] = {}  # which needs are as they were, as far as it was looked at
-        if body:
-            try:
-                self._read(json.loads(body))
-            except (ValueError, RecursionError, Damaged):
-                self.needs, self.files = [], {}
-
-    def _read(self, data: object) -> None:
-        if not isinstance(data, list) or len(data) != 2:
-            raise Damaged
-        needs, files = data
-        if not isinstance(needs, list) or not isinstance(files, dict):
-            raise Damaged
-        for one in needs:
-            if type(one) is not list or len(one) != 2 or type(one[0]) is not str or type(one[1]) is not str:
-                raise Damaged
-            self.needs.append((one[0], one[1]))
-        for name, entry in files.items():
-            if type(entry) is not list or len(entry) != 2 or type(entry[0]) is not list:
-                raise Damaged
-            numbers = entry[0]
-            if not set(map(type, numbers)) <= {int}:
-                raise Damaged
-            if numbers and not 0 <= min(numbers) <= max(numbers) < len(self.needs):
-                raise Damaged
-            self.files[name] = numbers, entry[1]
-
-    def body(self, folder: str) -> bytes:
-        """All of it with what is new, without what is gone."""
-        numbers: dict[tuple[str, str], int] = {}
-        files: dict[str, list[Any]] = {}
-        for name, (needed, result) in self.files.items():
-            if name not in self.new and os.path.lexists(os.path.join(folder, name)):
-                known = [numbers.setdefault(self.needs[one], len(numbers)) for one in needed]
-                files[name] = [known, result]
-        for name, (states, result) in self.new.items():
-            files[name] = [[numbers.setdefault(one, len(numbers)) for one in states.items()], result]
-        return json.dumps([list(numbers), files], separators=(",", ":")).encode()
 
 
 class Results:
@@ -88,36 +40,29 @@ class Results:
         self._settings = settings
         self._repair = repair
         self._present = Present(kept, settings)
-        self._folders: dict[str, _Folder] = {}
+        self._folders: dict[str, Folder] = {}
 
     def known(self, paths: Sequence[str]) -> dict[str, FileResult]:
         """The results that still hold."""
         found: dict[str, FileResult] = {}
-        for path in paths:
-            place, name = os.path.split(path)
+        for place, names in _by_folder(paths).items():
             folder = self._folder(place)
-            needed, data = folder.files.get(name, (None, None))
-            if needed is None or (self._repair and isinstance(data, list) and data[:1] != [[]]):
-                continue
-            own = f"={os.path.abspath(path)}"
-            if own not in (folder.needs[one][0] for one in needed) or os.path.islink(path):
-                continue
-            if self._holds(folder, needed):
-                try:
-                    found[path] = result_of(path, data)
-                except Damaged:
+            own = folder.own(os.path.abspath(place))
+            most = len(names) * 2 > len(folder.files)
+            all_hold = most and folder.all_hold(self._present)
+            for name in names:
+                path = os.path.join(place, name)
+                needed, data = folder.files.get(name, (None, None))
+                if needed is None or (self._repair and isinstance(data, list) and data[:1] != [[]]):
                     continue
+                if own.get(name) not in needed or os.path.islink(path):
+                    continue
+                if all_hold or folder.hold(needed, self._present):
+                    try:
+                        found[path] = result_of(path, data)
+                    except Damaged:
+                        continue
         return found
-
-    def _holds(self, folder: _Folder, needed: list[int]) -> bool:
-        held = folder.held
-        for one in needed:
-            found = held.get(one)
-            if found is None:
-                found = held[one] = self._present.holds(*folder.needs[one])
-            if not found:
-                return False
-        return True
 
     def keep(self, result: FileResult, states: Mapping[str, str]) -> None:
         """Note what came of a file, and what that was made of; written by `save`."""
@@ -137,13 +82,21 @@ class Results:
         if changed:
             self._kept.prune()
 
-    def _folder(self, folder: str) -> _Folder:
+    def _folder(self, folder: str) -> Folder:
         known = self._folders.get(folder)
         if known is None:
             key = "\0".join((self._settings, folder, self._present.real(folder)))
             name = depends.digest(key.encode("utf-8", "surrogateescape"))
-            known = self._folders[folder] = _Folder(name, self._kept.read(name))
+            known = self._folders[folder] = Folder(name, self._kept.read(name))
         return known
+
+
+def _by_folder(paths: Sequence[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        place, name = os.path.split(path)
+        found.setdefault(place, []).append(name)
+    return found
 
 
 def kept_results(

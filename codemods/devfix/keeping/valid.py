@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 _LARGE = 1_000_000  # bytes, as in `devfix.project.files`
 
+# Elsewhere a name may stand for a file that is written in other letters.
+_LISTED = sys.platform.startswith("linux")
+
 
 class Present:
     """How things are now."""
@@ -26,6 +30,7 @@ class Present:
         self._known: dict[str, str] = {}
         self._marked = cache(is_marked)  # many folders lie in the same ones
         self._reals: dict[str, str] = {}
+        self._folders: dict[str, dict[str, str] | None] = {}
         self._listed: dict[str, list[str]] = {}
 
     def real(self, folder: str) -> str:
@@ -52,6 +57,64 @@ class Present:
         if found is None:
             found = self._known[key] = self._state(key[:1], key[1:])
         return found == state
+
+    def have(self, folder: str, names: list[str], states: list[str]) -> bool:
+        """Have all these files of a folder those contents?"""
+        known, before = self._known, f"={folder}{os.sep}"
+        for name, state in zip(names, states, strict=True):
+            key = before + name
+            if known.get(key, "") != state and not self.holds(key, state):
+                return False
+        return True
+
+    def are(self, folder: str, names: list[str], kind: str) -> bool:
+        """Are all these names of a folder of that kind, as `kind_of` has them?"""
+        kinds = self._folders.get(folder)
+        if kinds is None:
+            folder = folder or os.sep
+            kinds = self._kinds(folder) if os.path.isabs(folder) else None
+            if kinds is None:
+                return all(self.holds(f"?{os.path.join(folder, name)}", kind) for name in names)
+        if not kind and kinds.keys().isdisjoint(names):
+            return True
+        return all(kinds.get(name, "") == kind for name in names)
+
+    def no_packages(self, folder: str, names: list[str]) -> bool:
+        """Is none of these names of a folder a package, with an `__init__.py`?"""
+        kinds = self._folders.get(folder)
+        if kinds is None:
+            folder = folder or os.sep
+            kinds = self._kinds(folder) if os.path.isabs(folder) else None
+        for name in names:
+            if kinds is None or kinds.get(name) == "folder":
+                if not self.holds(f"?{os.path.join(folder, name, '__init__.py')}", ""):
+                    return False
+        return True
+
+    def _kind(self, path: str) -> str:
+        folder, name = os.path.split(path)
+        kinds = self._kinds(folder) if _LISTED and name else None
+        return kind_of(path) if kinds is None else kinds.get(name, "")
+
+    def _kinds(self, folder: str) -> dict[str, str] | None:
+        """What a folder has, listed once; None where it cannot be listed."""
+        if folder in self._folders:
+            return self._folders[folder]
+        parent, name = os.path.split(folder)
+        above = self._kinds(parent) if _LISTED and name and name != os.pardir else None
+        found: dict[str, str] | None = {}
+        if not _LISTED:
+            found = None
+        elif above is None or above.get(name) == "folder":
+            try:
+                with os.scandir(folder or os.curdir) as entries:
+                    found = {entry.name: _kind_of(entry) for entry in entries}
+            except (FileNotFoundError, NotADirectoryError):
+                pass
+            except (OSError, ValueError):
+                found = None
+        self._folders[folder] = found
+        return found
 
     def _importing(self, key: str, state: str) -> bool:
         """Do the same files import a name? Where no file has changed, there is nothing to find out."""
@@ -89,7 +152,7 @@ class Present:
         if what == "=":
             return self._content(path)
         if what == "?":
-            return kind_of(path)
+            return self._kind(path)
         if what == "%":
             return depends.listing(path)
         if what == "+":
@@ -111,3 +174,10 @@ class Present:
             return depends.digest(read_bytes(path))
         except DocumentError:
             return depends.unreadable(path)
+
+
+def _kind_of(entry: os.DirEntry[str]) -> str:
+    """As `kind_of`, with no look at what is no link."""
+    if entry.is_symlink():
+        return kind_of(entry.path)
+    return "folder" if entry.is_dir(follow_symlinks=False) else "file" if entry.is_file() else ""
