@@ -190,8 +190,8 @@ CHANGES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"app/heads.py": "def attach(model):\n    pass\n"},
     ),
     "a package in a module's place": (
-        {"heads.py": HEADS, "a.py": USER.format("heads", "attach", "attach")},
-        {"heads/__init__.py": "def attach(model):\n    pass\n"},
+        {"pkg/__init__.py": "", "pkg/heads.py": HEADS, "a.py": USER.format("pkg.heads", "attach", "attach")},
+        {"pkg/heads/__init__.py": "def attach(model):\n    pass\n"},
     ),
     "where the project begins": (
         {"app/a.py": USER.format("heads", "attach", "attach"), "heads.py": HEADS},
@@ -216,7 +216,7 @@ def test_other_files_alone_change_what_is_found(repo: Path, check: Check, cache:
 
     def write(files: dict[str, str]) -> None:
         for name, text in files.items():
-            (repo / name).parent.mkdir(exist_ok=True)
+            (repo / name).parent.mkdir(exist_ok=True, parents=True)
             (repo / name).write_text(text)
 
     before, after = CHANGES[name]
