@@ -33,6 +33,7 @@ class Names:
 
     def __init__(self, source: Source, scope: Scope) -> None:
         self.source = source
+        self.scope = scope
         self.bindings: dict[str, list[Binding]] = {}
         self.reads: dict[str, list[ast.Name]] = {}
         if not isinstance(scope, ast.Module):

@@ -424,7 +424,8 @@ def test_a_project_that_saves_from_the_cpu(tmp_path: Path, saving: str, level: s
         "import torch\n\n\ndef load(model, path, device):\n    model.load_state_dict(torch.load(path))\n"
     )
     saved = f"import torch\n\n\ndef save(model, path):\n    {saving}\n"
-    write(tmp_path, {"use/load.py": loading, "train/save.py": saved})
+    calling = "from load import load\n\nload(1, 2, 3)\n"
+    write(tmp_path, {"use/load.py": loading, "use/main.py": calling, "train/save.py": saved})
     made = report(tmp_path, project=".", codemods=["map-location"])
     [finding] = [finding for result in made.results for finding in result.findings]
     assert finding.fix is not None and finding.fix.safety.label == level

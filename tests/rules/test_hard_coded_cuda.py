@@ -12,6 +12,9 @@ HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
 # Elsewhere in the file, devices are told apart: then a literal is an oversight.
 PORTABLE = "def pad(a, b):\n    return F.pad(a, (0, len(b))).to(b.device)\n\n\n"
 
+# The file shows that its tensors may be on any GPU, or on the CPU.
+ANYWHERE = 'def place(net, rank):\n    return net.to(f"cuda:{rank}" if rank >= 0 else "cpu")\n\n\n'
+
 # name: (before, after)
 SAFE = {
     "is_cuda, a statement": (
@@ -288,7 +291,7 @@ SILENT = {
 @pytest.mark.parametrize("name", SAFE)
 def test_safe(name: str) -> None:
     before, after = SAFE[name]
-    assert fixed(RULE, HEAD + before, Safety.SAFE) == HEAD + after
+    assert fixed(RULE, HEAD + ANYWHERE + before, Safety.SAFE) == HEAD + ANYWHERE + after
 
 
 @pytest.mark.parametrize("name", UNSAFE)
@@ -327,7 +330,7 @@ def test_legacy_constructor_of_an_unknown_thing_has_no_fix() -> None:
 
 
 def test_comments_keep_a_condition() -> None:
-    text = HEAD + (
+    text = HEAD + ANYWHERE + (
         "def f(x, n):\n    y = torch.zeros(n)\n    if x.is_cuda:\n        # to the GPU\n"
         "        y = y.cuda()\n"
     )
@@ -335,7 +338,7 @@ def test_comments_keep_a_condition() -> None:
 
 
 def test_elif_stays() -> None:
-    text = HEAD + (
+    text = HEAD + ANYWHERE + (
         "def f(x, n):\n    y = torch.zeros(n)\n    if n == 0:\n        return y\n    elif x.is_cuda:\n"
         "        y = y.cuda()\n"
         "    return y\n"
@@ -427,7 +430,7 @@ JOINED = "def f(x: torch.Tensor, n):\n    y = torch.zeros(n).cuda()\n    return 
     ],
 )  # fmt: skip
 def test_what_goes_on_needing_cuda_is_not_mended_by_one_fix(text: str, safety: Safety) -> None:
-    levels = [f.fix.safety for f in findings(RULE, HEAD + PORTABLE + text) if f.fix is not None]
+    levels = [f.fix.safety for f in findings(RULE, HEAD + PORTABLE + ANYWHERE + text) if f.fix is not None]
     assert levels == [safety]
 
 

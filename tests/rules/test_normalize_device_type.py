@@ -538,6 +538,54 @@ SILENT = [
         device, count = pick()
         c = torch.autocast(device)
         """),
+    silent("a property of a base class that gives a type", """\
+        class Base:
+            @property
+            def device(self):
+                return "cuda" if torch.cuda.is_available() else "cpu"
+        class Middle(Base):
+            pass
+        class Trainer(Middle):
+            def step(self, x):
+                with torch.autocast(self.device, enabled=self.amp):
+                    return self.net(x)
+            def test(self, x):
+                device = self.device
+                with torch.autocast(f"{self.device}"), torch.autocast(device):
+                    return self.net(x)
+        """),
+    silent("an attribute that a base class sets to a type", """\
+        class Base:
+            def __init__(self, gpu):
+                self.device = "cuda" if gpu else "cpu"
+        class Trainer(Base):
+            def step(self, x):
+                with torch.autocast(self.device):
+                    return self.net(x)
+        """),
+    silent("only types go on", """\
+        def f(device, x):
+            if device not in ("cuda", "cpu"):
+                raise ValueError(device)
+            with torch.autocast(device):
+                return x @ x
+        """),
+    silent("made a type where it is no text", """\
+        class Trainer:
+            def __init__(self, device):
+                if isinstance(device, torch.device):
+                    device = device.type
+                self.device = device
+            def step(self, x):
+                with torch.autocast(self.device):
+                    return self.net(x)
+        """),
+    silent("a text that is no device", """\
+        def f(x, device="auto"):
+            kind = "cuda" if "cuda" in device else "cpu"
+            with torch.autocast(kind):
+                return x @ x
+        """),
     silent("a device that is bound later", """\
         def f(model, batch):
             with torch.autocast("cuda"):

@@ -213,6 +213,47 @@ CHANGED = {
         "if use_cuda:\n    model.cuda()\nopt = torch.optim.Adam(model.parameters())\nif resume:\n"
         "    opt.load_state_dict(state)\nmodel(x)\n",
     ),
+    "wrapped in an arm, moved behind it": (
+        "if many:\n    model = nn.parallel.DistributedDataParallel(model)\nmodel.to(device)\nmodel(x)\n",
+        "model.to(device)\nif many:\n    model = nn.parallel.DistributedDataParallel(model)\nmodel(x)\n",
+    ),
+    "wrapped in one arm or the other": (
+        "if many:\n    model = nn.parallel.DistributedDataParallel(model)\nelif some:\n"
+        "    model = nn.DataParallel(model)\nmodel.cuda()\nmodel(x)\n",
+        "model.cuda()\nif many:\n    model = nn.parallel.DistributedDataParallel(model)\nelif some:\n"
+        "    model = nn.DataParallel(model)\nmodel(x)\n",
+    ),
+    "wrapped in an arm, moved under a condition": (
+        "if many:\n    wrapped = nn.parallel.DistributedDataParallel(model)\nif gpu:\n    model.cuda()\nmodel(x)\n",
+        "if gpu:\n    model.cuda()\nif many:\n    wrapped = nn.parallel.DistributedDataParallel(model)\nmodel(x)\n",
+    ),
+    "wrapped in an arm that chooses the GPU": (
+        "if many:\n    torch.cuda.set_device(1)\n"
+        "    model = nn.parallel.DistributedDataParallel(model)\nmodel.cuda()\nmodel(x)\n",
+        "if many:\n    torch.cuda.set_device(1)\n    model.cuda()\n"
+        "    model = nn.parallel.DistributedDataParallel(model)\nmodel.cuda()\nmodel(x)\n",
+    ),
+    "another module in the other arm": (
+        "if many:\n    net = nn.parallel.DistributedDataParallel(model, device_ids=[0])\nelse:\n"
+        "    net = nn.Linear(4, 4)\nnet.cuda()\nnet(x)\n",
+        "if many:\n    model.cuda()\n    net = nn.parallel.DistributedDataParallel(model, device_ids=[0])\nelse:\n"
+        "    net = nn.Linear(4, 4)\nnet.cuda()\nnet(x)\n",
+    ),
+    "run in an arm before the move": (
+        "if probe:\n    print(model(x))\nmodel.to(device)\nmodel(x)\n",
+        "model.to(device)\nif probe:\n    print(model(x))\nmodel(x)\n",
+    ),
+    "changed and run in an arm": (
+        "model.to(device)\nif tune:\n    model.head = nn.Linear(4, 2)\n    model(x)\nelse:\n    model(x)\n",
+        "model.to(device)\nif tune:\n    model.head = nn.Linear(4, 2)\n    model.to(device)\n    model(x)\nelse:\n"
+        "    model(x)\n",
+    ),
+    "left before it is changed": (
+        "for i in steps:\n    model.to(device)\n    if i > 1:\n        break\n    model.head = nn.Linear(4, 2)\n"
+        "    model(x)\n",
+        "for i in steps:\n    model.to(device)\n    if i > 1:\n        break\n    model.head = nn.Linear(4, 2)\n"
+        "    model.to(device)\n    model(x)\n",
+    ),
     "a probe in __init__, with layers to come": (
         "class Net(nn.Module):\n    def __init__(self, device):\n        super().__init__()\n"
         "        self.conv = nn.Conv2d(1, 4, 3)\n"
@@ -358,6 +399,18 @@ SILENT = {
     "a branch about devices": "if torch.cuda.is_available():\n    model.to(device)\nmodel(x)\n",
     "a branch about something that is not there": "if model is not None:\n    model.to(device)\nmodel(x)\n",
     "DataParallel before the move": "model = nn.DataParallel(model)\nmodel.to(device)\nmodel(x)\n",
+    "moved in one go with its making, then wrapped in an arm": (
+        "net = nn.Linear(4, 4).to(device)\nif many:\n    net = nn.parallel.DistributedDataParallel(net)\n"
+        "net.to(device)\nnet(x)\n"
+    ),
+    "of a class out of sight, moved in one go with its making": (
+        "net = make(4).to(device)\nif many:\n    net = nn.parallel.DistributedDataParallel(net)\n"
+        "net.to(device)\nnet(x)\n"
+    ),
+    "moved in one go with its making, then its optimizer restored": (
+        "net = nn.Linear(4, 4).to(device)\nopt = torch.optim.Adam(net.parameters())\n"
+        "opt.load_state_dict(state)\nnet.to(device)\nnet(x)\n"
+    ),
     "an optimizer without state, before the move": (
         "opt = torch.optim.Adam(model.parameters())\n"
         "model.load_state_dict(state)\nmodel.to(device)\nmodel(x)\n"
@@ -414,6 +467,28 @@ def test_a_finding_without_a_place_for_a_fix() -> None:
     run = "def run(m, x):\n    return m(x)\nmodel.to(device)\n"
     (finding,) = findings(RULE, HEAD + run + "run(model, setattr(model, 'h', nn.Linear(2, 2)))\n")
     assert finding.fix is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for m in data:\n    model(x)\n    with torch.cuda.device(m):\n        model.to(device)\n",
+        "try:\n    y = nn.parallel.DistributedDataParallel(model)\nfinally:\n    model.to(device)\n",
+        "if many:\n    model(x)\nfor i in many:\n    model.to(device)\n",
+        "if vectors:\n    model.to(device)\n    check(model)\nmodel(x)\n",
+        "def f():\n    model = nn.Linear(4, 4)\n    if vectors:\n        model.to(device)\n        return model\n"
+        "    return model(x)\n",
+    ],
+    ids=["another context", "the last part of a try", "a loop", "needed in the branch", "left in the branch"],
+)
+def test_a_move_that_cannot_go_elsewhere(text: str) -> None:
+    assert [f.fix for f in findings(RULE, HEAD + text) if f.fix is not None] == []
+
+
+def test_what_needs_it_where_it_was_makes_it_unsafe() -> None:
+    text = "opt = torch.optim.Adam(model.parameters())\nopt.load_state_dict(state)\n"
+    text += "model(torch.ones(1, 4))\nmodel.to(device)\nmodel(x)\n"
+    assert level(HEAD + text) == [Safety.UNSAFE]
 
 
 def test_fixes_of_two_models_go_together() -> None:

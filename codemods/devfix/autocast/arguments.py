@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from devfix.autocast.calls import Api, AutocastCall, names_a_type
 from devfix.autocast.file import File
+from devfix.autocast.inherited import inherited
 from devfix.device_forms import OPEN, STRINGS, Form, Forms, leading_text
 from devfix.findings import AppendCall, Edit, Finding, Related, ReplaceExpression, Safety, WrapExpression
 from devfix.flow.evidence import looks_like_device
@@ -35,12 +36,25 @@ class Arguments:
             yield from self._type_of(call, node)
         else:
             device = self._cut_down(node) or node
-            forms = self.file.forms.of(device)
+            forms = self._forms(device)
             if device is node and not self._may_be_wrong(node, forms, call):
                 return
             if device is not node and not self._cut_wrongly(node, device, forms):
                 return
             yield self._normalized(call, node, device, forms)
+
+    def _forms(self, node: ast.expr) -> Forms:
+        """The forms of a device; of an attribute that this class does not set, by the base that does."""
+        forms = self.file.forms.of(node)
+        if forms != OPEN:
+            return forms
+        bindings = self.file.forms.bindings.of(path_of(node), node)
+        named = [binding.value for binding in bindings if not binding.parameter]
+        found: Forms = frozenset()
+        for one in named if len(named) == len(bindings) and named else [node]:
+            given = inherited(self.file.flow, one) if one is not None else OPEN
+            found |= given or OPEN
+        return found
 
     def _may_be_wrong(self, node: ast.expr, forms: Forms, call: AutocastCall) -> bool:
         if call.api is Api.SCALER:  # takes anything, and keeps it: only what is certainly no type counts
@@ -173,7 +187,7 @@ class Arguments:
         if isinstance(node, ast.JoinedStr) and len(node.values) == 1:
             head = node.values[0]
             if isinstance(head, ast.FormattedValue):
-                forms = self.file.forms.of(head.value)
+                forms = self._forms(head.value)
                 if self._may_be_wrong(head.value, forms, call):
                     yield self._normalized(call, node, head.value, forms)
                 return
@@ -204,7 +218,7 @@ class Arguments:
                     edits=(ReplaceExpression(self.file.source.span(device), near.text),),
                 )  # fmt: skip
             return
-        forms = self.file.forms.of(device)
+        forms = self._forms(device)
         if forms and forms <= {Form.TYPE, Form.INDEXED} and isinstance(device, (ast.Name, ast.Attribute)):
             if isinstance(device, ast.Attribute) and device.attr == "type":
                 return
@@ -234,12 +248,14 @@ class Arguments:
             path = path_of(device)
             if not looks_like_device(_plain(path)) or not self._decides(node, wanted):
                 continue
-            forms = self.file.forms.of(device)
+            forms = self._forms(device)
             if (
                 (forms and forms <= STRINGS - {Form.DECLARED})
                 or self._used_as_string(path)
                 or self.file.told_apart(node, path)
             ):
+                continue
+            if self._is_no_device(path, device):
                 continue
             exact = forms == {Form.OBJECT}
             code = self.file.source.code(device)
@@ -254,6 +270,17 @@ class Arguments:
                        *(() if exact else self.file.imports)),
                 related=self._origin(device),
             )  # fmt: skip
+
+    def _is_no_device(self, path: str, node: ast.expr) -> bool:
+        """Can it be "auto", "" or a list, of which torch.device makes nothing?"""
+        for binding in self.file.forms.bindings.of(path, node):
+            value = binding.value
+            if isinstance(value, (ast.List, ast.Tuple, ast.Set, ast.Dict)):
+                return True
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                if not device_literal(value.value):
+                    return True
+        return False
 
     def _decides(self, node: ast.Compare, wanted: set[str]) -> bool:
         """Does the answer choose between types that reach an autocast?"""

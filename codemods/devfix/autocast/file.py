@@ -10,7 +10,10 @@ from devfix.autocast.nearby import NearbyDevices
 from devfix.device_forms import DeviceForms
 from devfix.findings import Edit, EnsureImport, Finding, Fix, Related, Safety, Span
 from devfix.flow import Flow
+from devfix.flow.frame import path_of
 from devfix.source import Source
+
+_DISPLAYS = (ast.List, ast.Tuple, ast.Set)
 
 
 class File:
@@ -18,6 +21,7 @@ class File:
 
     def __init__(self, codemod: str, flow: Flow) -> None:
         self.codemod = codemod
+        self.flow = flow
         self.source: Source = flow.source
         self.forms = DeviceForms(flow)
         self.nearby = NearbyDevices(self.forms)
@@ -42,7 +46,12 @@ class File:
         return Finding(self.codemod, span, message, fix, related)
 
     def told_apart(self, node: ast.AST, path: str) -> bool:
-        """Does `isinstance(device, ...)` or `":" in device` decide whether `node` is reached?"""
+        """Does `isinstance(device, ...)` or `":" in device` decide whether `node` is reached, or what it is?"""
+        for binding in self.forms.bindings.of(path, node):
+            if isinstance(binding.value, ast.Name) and self._asked(binding.value, binding.value.id):
+                return True
+        if self._asked(node, path, only_types=True):
+            return True
         up: ast.AST | None = node
         while up is not None:
             if isinstance(up, (ast.If, ast.IfExp)) and up.test is not node:
@@ -51,3 +60,26 @@ class File:
                     return True
             up = self.source.parents.get(up)
         return False
+
+    def _asked(self, node: ast.AST, path: str, only_types: bool = False) -> bool:
+        """Does the function around ask whether the device is one of some types, or whether it is a string?"""
+        around = self.source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
+        for one in self.source.walk(around) if around is not None else ():
+            if isinstance(one, ast.Compare) and path_of(one.left) == path and len(one.ops) == 1:
+                among = one.comparators[0]
+                if (
+                    isinstance(one.ops[0], (ast.In, ast.NotIn))
+                    and isinstance(among, _DISPLAYS)
+                    and among.elts
+                ):
+                    if all(_is_type(element) for element in among.elts):
+                        return True
+            elif (
+                isinstance(one, ast.If) and not only_types and f"isinstance({path}," in ast.unparse(one.test)
+            ):
+                return True
+        return False
+
+
+def _is_type(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and ":" not in node.value

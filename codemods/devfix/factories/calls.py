@@ -137,7 +137,7 @@ class Calls(Making):
         if any(fact.form is Form.TENSOR for _, fact in others):
             if method in ("index_put_", "index_put"):
                 return base
-            if method.rstrip("_") not in JOINING:
+            if method.rstrip("_") not in JOINING or any(k == "device" for _, _, k in facts):  # none takes one
                 return self._result(facts)
             return self.combine(node, [(func.value, base), *others], strict)
         if method in REDUCTIONS:

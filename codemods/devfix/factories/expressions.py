@@ -139,6 +139,9 @@ class Expressions(Calls):
             kept = any(isinstance(p, ast.Slice) or _new_axis(p) for p in parts)
             flat = False if kept else base.flat if index.form is Form.TENSOR else None
             return replace(base, flat=flat, basic=all(self._number(part) for part in parts))
+        if base.form in (Form.UNKNOWN, Form.MAYBE, Form.OTHER) and base != MAPPING:
+            # What it is an index of may be a tensor or an array of the CPU, which want it there.
+            self.doubted |= {o for part in parts if (at := self.ev(part)).flat is False for o in at.origins}
         if base.form is Form.OTHER:
             return replace(OTHER, anchor=base.anchor)
         if base == MAPPING and path:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from devfix.factories.expressions import Expressions
 from devfix.factories.helpers import enter
-from devfix.factories.meetings import Facts, Meeting
+from devfix.factories.meetings import Facts, Meeting, Passed
 from devfix.factories.owners import Owner
+from devfix.factories.placeholders import replaced
 from devfix.factories.returns import returned
 from devfix.factories.scopes import Scopes
 from devfix.factories.values import OTHER, UNKNOWN, Anchor, Fact, Form, Origin, element, join, listed
@@ -49,7 +51,7 @@ class Follow(Expressions):
         self._origins: dict[ast.Call, Origin] = {}
         self.terms: dict[str, Anchor] | None = None  # of a function that is called: devices of the caller
         self.nested: list[tuple[ast.AST, dict[str, Fact]]] = []
-        self.passed: list[tuple[ast.AST, dict[str, Fact]]] = []  # what functions of the file are given
+        self.passed: list[Passed] = []  # what functions of the file are given
         self.depth = 0
         self.looping = 0
 
@@ -161,9 +163,16 @@ class Follow(Expressions):
                     value = Fact(Form.TENSOR, anchor=Anchor(f"{path}.device", False, weak))
             if value.form in (Form.UNKNOWN, Form.MAYBE) and path == "device":
                 value = Fact(Form.DEVICE, anchor=Anchor(path))
+            stray = value.form is Form.LIST and any(item.stray for item in value.items)
+            if stray and path in self._placeholders:
+                value = listed(tuple(item for item in value.items if not item.stray))
             self.names[path] = value
             if path.startswith("self.") and self.module and value.flat is False:
                 self._keep(value)
+
+    @cached_property
+    def _placeholders(self) -> frozenset[str]:
+        return replaced(self.source, self.scope)
 
     def _keep(self, value: Fact) -> None:
         """State of a module that has its size from a tensor."""

@@ -6,8 +6,9 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from devfix.factories.meetings import Facts
+from devfix.factories.meetings import Facts, Passed
 from devfix.factories.values import HERE, MAYBE, UNKNOWN, Anchor, Fact, Form, Origin, join, listed
+from devfix.flow.frame import path_of
 from devfix.placing import about_devices
 
 if TYPE_CHECKING:
@@ -28,10 +29,12 @@ def enter(follow: Follow, node: ast.Call, path: str, facts: Facts) -> Fact | Non
     if method and not any(getattr(d, "id", "") == "staticmethod" for d in callee.decorator_list):
         plain = plain[1:]
     given: dict[str, Fact] = {}
-    for at, (_, fact, keyword) in enumerate(facts):
+    written: dict[str, str] = {}
+    for at, (argument, fact, keyword) in enumerate(facts):
         if keyword or at < len(plain):
             given[keyword or plain[at]] = fact
-    follow.passed.append((callee, given))
+            written[keyword or plain[at]] = path_of(argument)
+    follow.passed.append(Passed(callee, given, written, node))
     makes = callee in follow.scopes.makers
     if follow.depth >= _DEPTH or not (makes or any(f.form is Form.TENSOR for f in given.values())):
         return None

@@ -7,12 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from devfix.factories.operations import names_device
+from devfix.factories.operations import is_operation, names_device, torch_name
 from devfix.factories.owners import Owner
 from devfix.factories.uses import Uses
 from devfix.factories.values import UNKNOWN, Anchor, Fact, Form, Origin
 from devfix.flow.frame import path_of
-from devfix.source import Source
+from devfix.source import Source, walk
 
 # Of a call: each argument with its value and its keyword, "" where it is positional.
 Facts = list[tuple[ast.expr, Fact, str]]
@@ -28,6 +28,16 @@ class Meeting:
     other: str  # how the other one is written
     how: str = "meets"
     certain: bool = True
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A call of a function of the file: what its parameters are given, and how that is written."""
+
+    callee: ast.AST
+    given: dict[str, Fact]
+    written: dict[str, str]
+    node: ast.Call
 
 
 class Meetings(ABC):
@@ -113,26 +123,59 @@ class Meetings(ABC):
         how: str = "meets",
         certain: bool = True,
     ) -> None:
-        if placed.anchor is not None and not self._moved_then(node):
+        if placed.anchor is not None and not self.moved_then(node):
+            certain = certain and not self.moved_then(node, named=True)
             self.meetings.append(
                 Meeting(stray.origins, node, placed.anchor, self.source.code(other), how, certain)
             )
 
-    def _moved_then(self, node: ast.expr) -> bool:
-        """`torch.cat((new, x)).to(device)`: then x is on the CPU as well."""
-        up = self.source.parents.get(node)
-        while isinstance(up, ast.Attribute):
-            call = self.source.parents.get(up)
-            if not isinstance(call, ast.Call):
-                return False
-            if up.attr == "cuda":
-                return True
-            if up.attr == "to" and call.args and not isinstance(call.args[0], ast.Constant):
-                code = self.source.code(call.args[0])
-                if names_device(code) or self.ev(call.args[0]).form is Form.DEVICE:
+    def moved_then(self, node: ast.expr, named: bool = False) -> bool:
+        """`torch.cat((new, x)).to(device)`, `torch.abs(new - x).to(device)`: then x is on the CPU as well.
+
+        If `named`, also where the result has a name, and the next that is done with that is to move it.
+        """
+        up: ast.AST | None = node
+        while isinstance(up, ast.expr):
+            inner, up = up, self.source.parents.get(up)
+            if isinstance(up, ast.Attribute):
+                call = self.source.parents.get(up)
+                if not isinstance(call, ast.Call) or call.func is not up:
+                    return False
+                if self._moves(call, up.attr):
                     return True
-            up = self.source.parents.get(call)
+                up = call
+            elif isinstance(up, ast.Call):
+                name = torch_name(self.source.qualified(up.func))
+                if inner is up.func or not (is_operation(name) or name == "torch.autograd.Variable"):
+                    return False
+            elif not isinstance(up, (ast.BinOp, ast.UnaryOp, ast.Subscript)):
+                break
+        return named and isinstance(up, ast.Assign) and self._moved_below(up)
+
+    def _moves(self, call: ast.Call, method: str) -> bool:
+        """Is a method of a tensor one that moves it to a device?"""
+        if method != "to" or not call.args or isinstance(call.args[0], ast.Constant):
+            return method == "cuda"
+        return names_device(self.source.code(call.args[0])) or self.ev(call.args[0]).form is Form.DEVICE
+
+    def _moved_below(self, statement: ast.Assign) -> bool:
+        target = statement.targets[0]
+        block = self.source.block(statement)
+        if not isinstance(target, ast.Name):
+            return False
+        for later in block[block.index(statement) + 1 :]:
+            found = [n for n in walk(later) if isinstance(n, ast.Name) and n.id == target.id]
+            reads = [name for name in found if isinstance(name.ctx, ast.Load)]
+            if found:
+                return bool(reads) and all(self._moved_at(read) for read in reads)
         return False
+
+    def _moved_at(self, read: ast.Name) -> bool:
+        up = self.source.parents.get(read)
+        call = self.source.parents.get(up) if isinstance(up, ast.Attribute) else None
+        if not isinstance(up, ast.Attribute) or not isinstance(call, ast.Call) or call.func is not up:
+            return False
+        return self._moves(call, up.attr)
 
     def on_host(self, value: Fact) -> None:
         """numpy takes it as it is, so it is on the CPU, and what it was made from."""

@@ -10,7 +10,7 @@ from devfix.factories.meetings import Meeting
 from devfix.source import walk
 
 _PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-_TO = r"(?:to\((?:device=)?(?:(?:self\.)?(?:\w+\.)?device\w*\b(?!\.type)|f?[\"'](?!cpu))|cuda\()"
+_TO = r"(?:to\((?:device=)?(?:(?:self\.)?(?:\w+\.)?device\w*\b(?!\.type)|\w+\.get_device\(|f?[\"'](?!cpu))|cuda\()"
 # What moves a thing, after its name: `.to(device)`, `["x"].to(device)`, `.apply(lambda x: x.to(device))`,
 # and before it: `move_to_device(`, `v.to(device) for k, v in`.
 _MOVED = rf"(?:\[[^\]\n]*\])?\.(?:{_TO}|apply\([^\n]*\.{_TO})"
@@ -21,22 +21,27 @@ _MOVING = re.compile(r"\.(?:to|cuda)\(|_device\(|to_cuda|to_gpu|move_to|send_to"
 
 def moved_later(follow: Follow, meeting: Meeting) -> bool:
     """`x = x.to(device)` below the meeting, or what x is part of: up to there x is on the CPU."""
+    return moved_after(follow, meeting.node, meeting.anchor.text.removesuffix(".device"))
+
+
+def moved_after(follow: Follow, node: ast.AST, path: str) -> bool:
+    """Is what a path names moved below a node?"""
     source = follow.source
     end = len(source.text) if isinstance(follow.scope, ast.Module) else source.span(follow.scope).end
-    after = source.text[source.span(meeting.node).end : end]
+    after = source.text[source.span(node).end : end]
     return bool(_MOVING.search(after)) and any(
         re.search(
             rf"(?<![\w.]){re.escape(whole)}{_MOVED}|{_HANDED}{re.escape(whole)}\s*,|{_PARTS}{re.escape(whole)}\.",
             after,
         )
-        for whole in _wholes(follow, meeting)
+        for whole in _wholes(follow, path)
     )
 
 
-def _wholes(follow: Follow, meeting: Meeting) -> set[str]:
+def _wholes(follow: Follow, text: str) -> set[str]:
     """What is met, and what it is part of: `data.x` and `data`, also under another name."""
     found: set[str] = set()
-    todo = [meeting.anchor.text.removesuffix(".device")]
+    todo = [text]
     while todo:
         path = _PATH.match(todo.pop())
         parts = path.group(0).split(".") if path is not None else []

@@ -14,7 +14,7 @@ from devfix.factories.follow import Follow
 from devfix.factories.owners import FUNCTIONS, Owner
 from devfix.factories.values import Anchor, Fact, Form
 from devfix.flow.evidence import cpu_program
-from devfix.placing import about_devices, guards_of
+from devfix.inputs.arms import on_host, opposed
 from devfix.source import Source, walk
 
 _DEPTH = 3  # of functions that call each other
@@ -45,10 +45,10 @@ class Proof:
             cpu_program(source) or _TESTS.search(source.text) is not None or "onnx.export(" in source.text
         )
         for follow in follows:
-            for callee, given in follow.passed:
-                for name, fact in given.items():
+            for one in follow.passed:
+                for name, fact in one.given.items():
                     for anchor in _anchors(fact):
-                        self._given.setdefault((callee, name), []).append((follow, anchor))
+                        self._given.setdefault((one.callee, name), []).append((follow, anchor))
 
     def holds(self, follow: Follow, anchor: Anchor, depth: int = 0) -> bool:
         """May what an anchor names be on an accelerator, as the text shows?"""
@@ -118,34 +118,7 @@ def apart(source: Source, made: ast.expr, meeting: ast.expr) -> bool:
     `y = f(x) if self.extra else torch.zeros(1)`, and `total += y` under `if self.extra:`; and the `else`
     of `if use_gpu:`, which moves things.
     """
-    child: ast.AST = made
-    up = source.parents.get(made)
-    while up is not None and not isinstance(up, FUNCTIONS):
-        if isinstance(up, ast.IfExp) and child is up.orelse:
-            wanted = ast.unparse(up.test)
-            if any(
-                wanted in _parts(one.test)
-                for one in guards_of(source, meeting)
-                if _within(source, meeting, one)
-            ):
-                return True
-        if isinstance(up, ast.If) and child in up.orelse and about_devices(up.test):
-            if any(".cuda(" in source.code(statement) for statement in up.body):
-                return True
-        child, up = up, source.parents.get(up)
-    return False
-
-
-def _parts(test: ast.expr) -> list[str]:
-    """What all has to hold for a condition."""
-    both = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
-    return [ast.unparse(part) for part in (test.values if both and isinstance(test, ast.BoolOp) else [test])]
-
-
-def _within(source: Source, node: ast.AST, statement: ast.If) -> bool:
-    """Is a node in the body of an `if`, and not in its `else`?"""
-    start = source.span(node).start
-    return source.span(statement.body[0]).start <= start < source.span(statement.body[-1]).end
+    return opposed(source, made, meeting) or on_host(source, made)
 
 
 def _arguments(scope: ast.AST) -> set[str]:

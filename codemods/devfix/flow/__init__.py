@@ -55,10 +55,68 @@ class Flow:
         outside = self._program.outside
         return outside.declared(dotted, attribute) if outside is not None else None
 
+    def written(self, name: str, path: str = "") -> tuple[str, Source, ast.ClassDef] | None:
+        """A class of another file of the project: see `Outside.written`."""
+        outside = self._program.outside
+        return outside.written(name, path) if outside is not None else None
+
     def saves_from_cpu(self) -> bool:
         """Are the checkpoints of the project on the CPU, so that they load anywhere?"""
         outside = self._program.outside
         return outside is not None and outside.saves_from_cpu()
+
+    def chooses(self) -> bool | None:
+        """Does any file of the project show a choice between CUDA and something else? None: not known."""
+        outside = self._program.outside
+        return outside.chooses() if outside is not None else None
+
+    def needs_cuda(self) -> bool | None:
+        """Does this file, what it imports, or all who import it run on CUDA only? None: not known."""
+        outside = self._program.outside
+        return outside.needs_cuda() if outside is not None else None
+
+    def other_gpu(self) -> bool | None:
+        """Does any file of the project show a GPU besides the current one? None: not known."""
+        outside = self._program.outside
+        return outside.other_gpu() if outside is not None else None
+
+    def runs_without_cuda(self, name: str, itself: bool) -> bool | None:
+        """See `Outside.runs_without_cuda`; None without a project."""
+        outside = self._program.outside
+        return outside.runs_without_cuda(name, itself) if outside is not None else None
+
+    def runs_elsewhere(self, name: str) -> bool | None:
+        """See `Outside.runs_elsewhere`; None without a project."""
+        outside = self._program.outside
+        return outside.runs_elsewhere(name) if outside is not None else None
+
+    def goes_to_cuda(self, names: Sequence[str]) -> bool | None:
+        """Does this file, or what it uses of others, go to CUDA without asking? None: not known.
+
+        `names`: of the function that asks, and its class, besides what runs as the file is loaded.
+        """
+        outside = self._program.outside
+        return outside.goes_to_cuda(names) if outside is not None else None
+
+    def saved_without_cuda(self, name: str) -> bool:
+        """Is a file of that name written by scripts that say nothing of CUDA, and by nobody else?"""
+        outside = self._program.outside
+        return outside is not None and outside.saved_without_cuda(name)
+
+    def writes(self) -> bool | None:
+        """Does any file of the project write checkpoints? None: not known."""
+        outside = self._program.outside
+        return outside.writes() if outside is not None else None
+
+    def runs_moved(self, name: str) -> bool | None:
+        """See `Outside.runs_moved`; None without a project."""
+        outside = self._program.outside
+        return outside.runs_moved(name) if outside is not None else None
+
+    def used(self, name: str) -> bool | None:
+        """Is a function or method of this file mentioned anywhere but in its `def`? None: not known."""
+        outside = self._program.outside
+        return outside.used(name) if outside is not None else None
 
     def release(self) -> None:
         """Forget everything: it refers to itself in circles, which only a garbage collection would free."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from devfix.flow import frameworks, torch_api
 from devfix.flow.events import What
@@ -28,6 +29,7 @@ from devfix.flow.lattice import (
 from devfix.flow.meetings import may_be_module
 from devfix.flow.owners import Owners
 
+_CUDA_TYPE = re.compile(r"\bcuda\.\w+Tensor\b")
 MOVES = frozenset({"to", "cuda", "cpu", "xpu", "npu", "hpu", "ipu"})
 _READING_METHODS = (torch_api.MODULE_ONLY | torch_api.STATEFUL) - {"forward", "apply"} | frozenset(
     [
@@ -291,7 +293,11 @@ class Methods(Owners):
         name = kind.value if isinstance(kind, ast.Constant) else self.source.qualified(kind)
         if name in torch_api.LEGACY_CUDA:
             return Place(Where.ACCELERATOR, '"cuda"', 0, node)
-        return Place(Where.CPU, '"cpu"', 0, node) if name in torch_api.LEGACY else None
+        if name in torch_api.LEGACY:
+            return Place(Where.CPU, '"cpu"', 0, node)
+        # `dtype = torch.cuda.FloatTensor if x.is_cuda else torch.FloatTensor`
+        given = isinstance(kind, (ast.Name, ast.Attribute)) and not name.startswith("torch.")
+        return UNPLACED if given and _CUDA_TYPE.search(self.source.text) else None
 
     def _module_method(self, node: ast.Call, func: ast.Attribute, base: Value, arguments: Arguments) -> Value:
         method = func.attr

@@ -120,6 +120,13 @@ class Outside(ABC):
         """What a class of another file, or one that it derives from, annotates an attribute with, and the file."""
         return None
 
+    def written(self, name: str, path: str = "") -> tuple[str, Source, ast.ClassDef] | None:
+        """A class of the project, its file and that file's source, by its name as `Value.name` or imports give it.
+
+        `path` is the file that imports it, the asking one where it is empty.
+        """
+        return None
+
     @abstractmethod
     def sets_default(self) -> bool:
         """Is the default device set by a program that the asking file seems to be a part of?"""
@@ -127,3 +134,50 @@ class Outside(ABC):
     @abstractmethod
     def saves_from_cpu(self) -> bool:
         """Does the project copy its checkpoints to the CPU before it saves them?"""
+
+    def chooses(self) -> bool | None:
+        """Does any file of the project show a choice between CUDA and something else? None: not known."""
+        return None
+
+    def needs_cuda(self) -> bool | None:
+        """Does the asking file, what it imports, or all who import it run on CUDA only? None: not known."""
+        return None
+
+    def other_gpu(self) -> bool | None:
+        """Does any file of the project show a GPU besides the current one? None: not known."""
+        return None
+
+    def runs_without_cuda(self, name: str, itself: bool) -> bool | None:
+        """Does a program of the project that can do without CUDA get to a function or class of the asking file?
+
+        An empty name stands for what is done as the file is loaded. `itself`: the asking file counts if it is
+        a program. None: not known.
+        """
+        return None
+
+    def runs_elsewhere(self, name: str) -> bool | None:
+        """Does a program whose tensors are on another GPU than the current one get to a function or class?"""
+        return None
+
+    def goes_to_cuda(self, names: Sequence[str]) -> bool | None:
+        """Does the asking file, or what it uses of others, go to CUDA without asking? None: not known.
+
+        `names`: of the function that asks, and its class, besides what runs as the file is loaded.
+        """
+        return None
+
+    def saved_without_cuda(self, name: str) -> bool:
+        """Is a file of that name written by scripts that say nothing of CUDA, and by nobody else?"""
+        return False
+
+    def writes(self) -> bool | None:
+        """Does any file of the project write checkpoints? None: not known."""
+        return None
+
+    def runs_moved(self, name: str) -> bool | None:
+        """Does what gets to a function or class of the asking file move anything at all? None: not known."""
+        return None
+
+    def used(self, name: str) -> bool | None:
+        """Is a function or method of the asking file mentioned anywhere but in its `def`? None: not known."""
+        return None

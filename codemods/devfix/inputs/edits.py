@@ -28,12 +28,27 @@ class Mover:
 
     def plan(self, group: Group) -> tuple[tuple[Edit, ...], Span, bool]:
         """The edits for a group, where they take effect, and whether they are sure to be right."""
+        apart = [stray for stray in group.strays if len(group.strays) > 1 and self._stays(stray)]
+        if apart:
+            rest = [stray for stray in group.strays if stray not in apart]
+            moves = tuple(self._inline(stray) for stray in apart)
+            if not rest:
+                return moves, self.flow.source.span(apart[0].meeting.node), True
+            base = base_of(rest[0].meeting.node)
+            bound = self.names.binding(base) if base is not None else None
+            edits, span, certain = self.plan(Group(rest, bound))
+            if edits:
+                return (*edits, *moves), span, certain
         source, first, binding = self.flow.source, group.strays[0], group.binding
         node = first.meeting.node
         if binding is not None and binding.statement is not None and not isinstance(node, ast.Subscript):
             alone = len(group.strays) == 1
             inline = alone and (
-                binding.form == "other" or _single_use(self.names, binding) or _host_use(self.names, binding)
+                binding.form == "other"
+                or _single_use(self.names, binding)
+                or _host_use(self.names, binding)
+                or self._stays(first)
+                or _shared(self.names, binding)
             )
             if binding.form in ("loop", "unpack") and not inline:
                 edits, sure = self._statement(group, binding)
@@ -45,8 +60,67 @@ class Mover:
                     return (AppendCall(span, self._to(first.device)),), span, True
         if any(_unpacked(stray) for stray in group.strays):
             return (), source.span(node), False
-        edits = tuple(AppendCall(source.span(s.meeting.node), self._to(s.device)) for s in group.strays)
+        edits = tuple(self._inline(stray) for stray in group.strays)
         return edits, source.span(node), True
+
+    def _inline(self, stray: Stray) -> Edit:
+        return AppendCall(self.flow.source.span(stray.meeting.node), self._to(stray.device))
+
+    def _stays(self, stray: Stray) -> bool:
+        """Is it needed on the CPU as well, so that only the module gets it moved?
+
+        It is read as an array, here or in a function below that sees it; it is an index of a tensor of the CPU;
+        it meets what was copied there, `pred.cpu() == y`, or is kept beside such results.
+        """
+        node = stray.meeting.node
+        if not isinstance(node, ast.Name):
+            return False
+        source = self.names.source
+        for read in source.walk(self.names.scope):
+            if not isinstance(read, ast.Name) or read.id != node.id or not isinstance(read.ctx, ast.Load):
+                continue
+            up = source.parents.get(read)
+            if read is node or up is None:
+                continue
+            if isinstance(up, ast.Attribute) and up.attr in ("numpy", "__array__"):
+                return True
+            if isinstance(up, ast.Subscript) and up.slice is read and self._on_cpu(up.value):
+                return True
+            if isinstance(up, ast.Call) and source.qualified(up.func).startswith(_HOST_ROOTS):
+                return True
+            if isinstance(up, ast.Call) and isinstance(up.func, ast.Attribute):
+                if up.func.attr == "append" and any(_keeps(other) for other in self._appends()):
+                    return True
+            if self._meets_copy(read, stray.event.node):
+                return True
+        return False
+
+    def _on_cpu(self, node: ast.expr) -> bool:
+        value = self.flow.value(node)
+        return value.kind is Kind.TENSOR and value.sure and value.place.on_host
+
+    def _meets_copy(self, read: ast.Name, run: ast.expr) -> bool:
+        """Is a name read in one expression with what was copied to the CPU?"""
+        up = self.names.source.parents.get(read)
+        while isinstance(up, (ast.BinOp, ast.Compare, ast.UnaryOp)) or (
+            isinstance(up, ast.Call) and up is not run
+        ):
+            copied = [part for part in walk(up) if isinstance(part, ast.Call) and _keeps(part)]
+            if any(read not in walk(part) for part in copied):
+                return True
+            up = self.names.source.parents.get(up)
+        return False
+
+    def _appends(self) -> list[ast.expr]:
+        """What the scope keeps in lists."""
+        return [
+            call.args[0]
+            for call in self.names.source.walk(self.names.scope)
+            if isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr in ("append", "extend")
+            and len(call.args) == 1
+        ]
 
     def _to(self, device: str) -> str:
         return f".to({device}{self.suffix})"
@@ -127,6 +201,46 @@ def _host_use(names: Names, binding: Binding) -> bool:
         if isinstance(parent, ast.Call) and parent.func is not read:
             if names.source.qualified(parent.func).startswith(_HOST_ROOTS):
                 return True
+    return False
+
+
+def _keeps(node: ast.expr) -> bool:
+    """`x.cpu()`: it is copied to the CPU."""
+    return any(
+        isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr == "cpu"
+        for part in walk(node)
+    )
+
+
+def _shared(names: Names, binding: Binding) -> bool:
+    """Is what it was made of written to below: `x = torch.from_numpy(buffer)`, and `buffer[:] = frame`?
+
+    A copy made here would not see that.
+    """
+    source, value = names.source, binding.value
+    if value is None:
+        return False
+    of = {part.id for part in walk(value) if isinstance(part, ast.Name)}
+    for node in source.walk(names.scope):
+        if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            written = base_of(node)
+        elif isinstance(node, ast.AugAssign):
+            written = base_of(node.target)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            last = node.func.attr
+            changes = (last.endswith("_") and not last.endswith("__")) or last in (
+                "fill",
+                "sort",
+                "put",
+                "resize",
+            )
+            written = base_of(node.func.value) if changes else None
+            if last in ("copyto", "readinto") and node.args:
+                written = base_of(node.args[0])
+        else:
+            continue
+        if written is not None and written.id in of and source.span(node).start > source.span(value).end:
+            return True
     return False
 
 

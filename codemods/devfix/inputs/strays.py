@@ -11,6 +11,9 @@ from devfix.flow import Flow, torch_api
 from devfix.flow.events import Event, Meeting, Scope, What
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import CARRIERS, Kind, Where
+from devfix.flow.outside import Elsewhere
+from devfix.inputs.arms import on_host, opposed
+from devfix.inputs.wanted import Wanted, wanted
 from devfix.names import Binding, Names
 from devfix.placing import expects_error
 from devfix.source import walk
@@ -66,6 +69,11 @@ def groups_of(flow: Flow, names: Names, scope: Scope, handled: set[str]) -> Iter
                 continue
             if expects_error(flow.source, meeting.node) or _followed(event, meeting):
                 continue
+            if _elsewhere(flow, event, meeting):
+                continue
+            need = wanted(flow, event, meeting)
+            if need is Wanted.NEVER:
+                continue
             binding = names.binding(base) if base is not None else None
             whole = isinstance(meeting.node, ast.Name)
             key = (
@@ -76,7 +84,7 @@ def groups_of(flow: Flow, names: Names, scope: Scope, handled: set[str]) -> Iter
                 continue
             seen.add(key)
             device, safe = _device(flow, event, meeting)
-            stray = Stray(event, meeting, device, safe)
+            stray = Stray(event, meeting, device, safe and need is not Wanted.DOUBTED)
             run = event.value.kind in (Kind.MODULE, Kind.PART)
             doubtful = (
                 run and not certain(flow, stray) and not _TENSOR_NAME.match(base.id if whole and base else "")
@@ -92,12 +100,46 @@ def groups_of(flow: Flow, names: Names, scope: Scope, handled: set[str]) -> Iter
     yield from groups.values()
 
 
+def inputs_of(flow: Flow) -> set[ast.AST]:
+    """What makes the inputs that are moved, or left alone on purpose."""
+    found: set[ast.AST | None] = set()
+    for scope in flow.scopes:
+        meetings = [event for event in scope.events if event.what is What.MEET and event.strays]
+        if scope.host or scope.owned or not meetings:
+            continue
+        for group in groups_of(flow, Names(flow.source, scope.node), scope, set()):
+            found.update(stray.meeting.value.node for stray in group.strays)
+        for event in meetings:
+            found.update(
+                meeting.value.node
+                for meeting in event.strays
+                if _is_input(event, meeting)
+                and (_elsewhere(flow, event, meeting) or wanted(flow, event, meeting) is Wanted.NEVER)
+            )
+    return {node for node in found if node is not None}
+
+
 def _followed(event: Event, meeting: Meeting) -> bool:
     """Was what it meets put where it is itself: `zeros.to(x.device).scatter_(1, x, 1)`?"""
     owner = event.place.text.removesuffix(".device") if event.place is not None else ""
     return bool(owner) and any(
         path_of(node) == owner for node in walk(meeting.node) if isinstance(node, ast.expr)
     )
+
+
+def _elsewhere(flow: Flow, event: Event, meeting: Meeting) -> bool:
+    """Does a condition keep it from the module that was moved: `else: out = model(x)` of `if use_gpu:`?"""
+    source, moved = flow.source, event.place.node if event.place is not None else None
+    path = path_of(meeting.node)
+    inner: Event | None = event
+    while inner is not None and not isinstance(inner.node, Elsewhere):
+        if isinstance(moved, ast.expr) and not isinstance(moved, Elsewhere):
+            if opposed(source, moved, inner.node):
+                return True
+        if inner is event and path and on_host(source, inner.node, path):
+            return True
+        inner = inner.inner
+    return False
 
 
 def _device(flow: Flow, event: Event, meeting: Meeting) -> tuple[str, bool]:

@@ -101,6 +101,12 @@ def _is_on_cuda(source: Source, test: ast.expr) -> tuple[str, str]:
     return "", ""
 
 
+def implied(source: Source, test: ast.expr, path: str) -> bool:
+    """Does a condition hold wherever the value at `path` is on CUDA?"""
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) else [test]
+    return any(_is_available(source, part) or _is_on_cuda(source, part)[1] == path for part in parts)
+
+
 def _first_parameter(source: Source, node: ast.expr) -> bool:
     """`next(model.parameters())`"""
     if not (isinstance(node, ast.Call) and dotted(node.func) == "next" and len(node.args) == 1):

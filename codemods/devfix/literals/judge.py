@@ -19,9 +19,10 @@ from devfix.literals.guards import Guard, Told, guard_of, kept, moves_alone
 from devfix.literals.owner import owned
 from devfix.literals.partners import FunctionNode, Partner, Partners
 from devfix.literals.scope import Devices
-from devfix.literals.shown import current_only, of_a_value, runs
+from devfix.literals.shown import current_only, moved_above, of_a_value, runs
 from devfix.literals.sites import Site, edits_for, moved, sites_of
-from devfix.literals.verdict import Verdict
+from devfix.literals.verdict import Cure, Verdict
+from devfix.literals.worth import Worth
 
 # Code that tells devices apart somewhere: then a literal next to it is an oversight.
 _AGNOSTIC = re.compile(
@@ -84,6 +85,7 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
     # Where other functions need CUDA, and no device is known at all, what they give each other is on CUDA.
     cuda = bool(left) and not _AGNOSTIC.search(text)
     everywhere = everywhere or _INSISTS.search(text) is not None
+    settled: list[tuple[FunctionNode | ast.Module, Verdict]] = []
     for function, found in judged:
         stuck = (
             everywhere
@@ -93,7 +95,13 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
         for verdict in found:
             if stuck and not verdict.told:
                 verdict = replace(verdict, safety=min(verdict.safety, Safety.UNSAFE))
-            yield verdict
+            settled.append((function, verdict))
+    safe = [verdict for _, verdict in settled if verdict.safety is Safety.SAFE]
+    worth = Worth(flow, {site for verdict in safe for site in verdict.sites})
+    for function, verdict in settled:
+        if verdict.safety is Safety.SAFE and not worth.of(verdict, function):
+            verdict = replace(verdict, safety=Safety.UNSAFE)
+        yield verdict
     if module:
         one = owned(flow, sorted(left, key=_place), module, "cuda" if declare == "no" else declare)
         if one is not None:
@@ -190,6 +198,8 @@ class _Judge:
                 if found is None:
                     self.left.append(site)
             if found is not None:
+                under = self._under(guard) if guard.told is Told.AVAILABLE else [site]
+                found = replace(found, sites=tuple(one.node for one in under))
                 yield found
 
     @cached_property
@@ -227,17 +237,21 @@ class _Judge:
         known = self.devices.at(sites[0])
         if known is not None and known.sure and known.text == guard.device:
             return  # `device = "cuda" if is_available() else "cpu"`: that is the current GPU
+        above = moved_above(self.flow, self.function, guard)
+        if above:
+            return
         sure = of_a_value(self.flow, self.partners, guard) and not current_only(self.source, self.function)
+        sure = sure and above is not None
         whole = self._whole(guard, sites, guard.device)
         if whole is not None:
             span, edits = whole
             code = self.source.code(sites[0].node)
             safety = Safety.SAFE if sure and all(self._has_to(site) for site in sites) else Safety.UNSAFE
-            yield Verdict(span, code, guard.device, why, edits, safety, told=True)
+            yield Verdict(span, code, guard.device, why, edits, safety, told=True, cure=Cure.OTHER)
             return
         for site in sites:
             safety = Safety.SAFE if sure else Safety.UNSAFE
-            yield replace(self._verdict(site, guard.device, why, safety), told=True)
+            yield replace(self._verdict(site, guard.device, why, safety), told=True, cure=Cure.OTHER)
 
     def _has_to(self, site: Site) -> bool:
         """Is what is moved a tensor or module beyond doubt? Other things may have `cuda()` and no `to()`."""
@@ -314,7 +328,7 @@ class _Judge:
         whole = self.source.code(site.node)
         text = whole[: whole.rindex(".cuda")].rstrip()
         why = f"is moved on at once, to where `{self.source.code(target)}` says"
-        return Verdict(span, whole, "", why, (ReplaceExpression(span, text),), Safety.SAFE, told=True)
+        return Verdict(span, whole, "", why, (ReplaceExpression(span, text),), Safety.SAFE)
 
     def _back(self, site: Site) -> Verdict | None:
         """`x.cpu().op().cuda()`: a round trip that ends where x has been."""
@@ -349,7 +363,8 @@ class _Judge:
         if partner is None or not (partner.sure or self.agnostic):
             return None
         safety = Safety.SAFE if partner.sure else Safety.UNSAFE
-        return self._verdict(site, partner.device, self._meets(partner), safety, partner.node)
+        found = self._verdict(site, partner.device, self._meets(partner), safety, partner.node)
+        return replace(found, cure=Cure.ABSENT | Cure.OTHER)
 
     def _script(self, site: Site) -> Verdict | None:
         """In a script only the variable that it declares for the purpose counts."""

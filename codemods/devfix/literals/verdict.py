@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from enum import Flag, auto
 
 from devfix.findings import Edit, Elsewhere, Safety, Span
+
+
+class Cure(Flag):
+    """Which runs a fix is for: those without CUDA, and those of values on another GPU than the current one."""
+
+    ABSENT = auto()
+    OTHER = auto()
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,6 +24,8 @@ class Verdict:
     - `device` is the expression that belongs there, empty where the fix has another form.
     - `elsewhere` is what the fix does in other files.
     - `told`: a condition, or a move that follows at once, says where it goes.
+    - `cure` counts for what is safe: a safe fix has to cure something.
+    - `sites` are the places without a condition that it mends, or under that of there being CUDA.
     - `node` is the other side: what the value meets, or where the device comes from.
     """
 
@@ -29,3 +39,5 @@ class Verdict:
     title: str = ""
     elsewhere: tuple[Elsewhere, ...] = ()
     told: bool = False
+    cure: Cure = Cure.ABSENT
+    sites: tuple[ast.expr, ...] = ()

@@ -13,6 +13,7 @@ from devfix.bindings import FunctionNode, function_around
 from devfix.flow.frame import path_of
 from devfix.loading.calls import Load
 from devfix.placing import about_devices, guards_of
+from devfix.project.saving import saves_from_cpu
 from devfix.source import Source, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -32,6 +33,11 @@ _FETCHES = re.compile(
 )
 _PRETRAINED = re.compile(r"\bpre_?train(?:ed)?\b|\bload_weights\b", re.IGNORECASE)
 _PRETRAINED_FOLDER = re.compile(r"(?:^|[^a-z])pre_?trained?(?:[^a-z]|$)", re.IGNORECASE)
+# What a run begins with was mostly converted from elsewhere.
+_INITIAL = re.compile(
+    r"(?:^|[^a-z])init_?(?:model|net|weights?|ckpt|checkpoint)|imagenet_?(?:model|weights?|ckpt)",
+    re.IGNORECASE,
+)
 _SCHEDULER = re.compile(r"sched", re.IGNORECASE)
 _OPTION = re.compile(
     r"is_available\(|--device|--(?:no-|use-)?(?:cuda|gpu)|args\.(?:cuda|device)", re.IGNORECASE
@@ -40,11 +46,6 @@ _DEFAULT_CUDA = re.compile(
     r"set_default_tensor_type\(\s*(?:[\"']torch\.cuda|torch\.cuda)|set_default_device\(\s*[\"']cuda"
 )
 _BEST = re.compile(r"best|early_?stop", re.IGNORECASE)
-_SAVED_FROM_CPU = re.compile(
-    r"\.cpu\(\)\s*\.state_dict\(\)|\.to\([\"']cpu[\"']\)\s*\.state_dict\(\)|"
-    r"^[ \t]*(\w+(?:\.\w+)*)\.cpu\(\)[ \t]*\n(?:[^\n]*\n){0,6}?[^\n]*\bsave\([^\n]*\b\1(?:\.module)?\.state_dict\(\)",
-    re.MULTILINE,
-)
 _NO_FORMAT = re.compile(r"%[ds]|%\.\d")
 # The program has a choice of devices ...
 _CHOICE = re.compile(
@@ -56,7 +57,8 @@ _CHOICE = re.compile(
 )
 # A GPU that is insisted on is no choice.
 _INSISTS = re.compile(
-    r"^([ \t]*)if (?:\w+\.)*cuda\.is_available\(\)[^\n]*:\n(?:\1[ \t]+[^\n]*\n|[ \t]*\n)+\1else:[^\n]*\n\s*raise\b|"
+    r"^([ \t]*)if (?:\w+\.)*cuda\.is_available\(\)[^\n]*:\n"
+    r"(?:\1[ \t]+[^\s][^\n]*\n|[ \t]*\n)+\1else:[^\n]*\n\s*raise\b|"
     r"if not (?:\w+\.)*cuda\.is_available\(\):\s*(?:raise|(?:sys\.)?exit)\b",
     re.MULTILINE,
 )
@@ -73,7 +75,7 @@ def matters(source: Source, load: Load) -> bool:
     path = load.call.args[0] if load.call.args else None
     if isinstance(path, ast.Constant) and isinstance(path.value, str) and _NO_FORMAT.search(path.value):
         return False  # there is no such file
-    if path is not None and _ENGINE.search(source.code(path)):
+    if path is not None and (_ENGINE.search(source.code(path)) or _INITIAL.search(source.code(path))):
         return False
     if _numbers(load, source) or _cuda_throughout(source, load):
         return False
@@ -82,7 +84,11 @@ def matters(source: Source, load: Load) -> bool:
     text = _without_comments(source.text)
     if _FIXED.search(text) and not _OPTION.search(text):
         return False
-    if _SAVED_FROM_CPU.search(text) or _trained_above(source, load) or _own_file(source, path):
+    if (
+        saves_from_cpu(text.encode("utf-8", "replace"))
+        or _trained_above(source, load)
+        or _own_file(source, path)
+    ):
         return False
     # A file without any sign of a choice says nothing of where its checkpoints come from.
     return bool(_CHOICE.search(_INSISTS.sub("", text)))

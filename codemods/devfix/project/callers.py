@@ -40,6 +40,7 @@ class Callers:
         self._read: dict[str, tuple[Source, dict[str, list[tuple[ast.expr, ast.Call | None]]]]] = {}
         self._index: dict[str, list[str]] | None = None
         self._state = ""  # of the files that it is made of
+        self.complete = False  # was it made, and of all files?
 
     def given(self, function: Definition, parameters: list[ast.arg]) -> list[tuple[Value, ...]]:
         """What each call in another file passes for the parameters; nothing if not all calls are known."""
@@ -157,7 +158,8 @@ class Callers:
         if self._index is None:
             with depends.aside() as needs:
                 paths = python_files(self.project.files.root, self.project.files.is_file)
-                known = paths if len(paths) <= FILES else []
+                self.complete = len(paths) <= FILES
+                known = paths if self.complete else []
                 self._index = index_of((path, _names(path)) for path in known)
             self._state = state_of_all(paths, lambda path: needs.states.get(f"={path}", depends.CHANGED))
         found = self._index.get(name, [])

@@ -8,17 +8,14 @@ from collections.abc import Iterable, Iterator
 from devfix import depends
 from devfix.flow import torch_api
 from devfix.project.files import SIZE
+from devfix.project.marks import WRITES, marks_in, writes
+from devfix.project.saving import saves_from_cpu
 
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n\\]*(?:\\\r?\n[^\n\\]*)*)|import[ \t]+([^\n]*))",
     re.MULTILINE,
 )
 SAVED = "!saved"  # no name: files that copy what they save to the CPU
-_SAVING = re.compile(
-    rb"\.cpu\(\)\s*\.state_dict\(\)|\w\[\w+\]\s*=\s*\w+(?:\.data|\.detach\(\))?\.cpu\(\)|:\s*\w+(?:\.data|\.detach\(\))?\.cpu\(\)\s+for\b|"
-    rb"\w\[\w+\]\s*=\s*\w+(?:\[\w+\])?\.to\((?:torch\.device\()?[\"']cpu[\"']\)|"
-    rb"\b(\w+(?:\.\w+)*)\.cpu\(\)[ \t]*\r?\n(?:[^\n]*\n){0,6}?[^\n]*\bsave\([^\n]*\b\1(?:\.module)?\.state_dict\(\)"
-)
 DEFAULT = "!default"  # no name: files that set the default device
 _DEFAULT_CALLS = tuple(call.encode() for call in torch_api.DEFAULT_DEVICE_CALLS)
 _WORD = re.compile(rb"\w+|\*")
@@ -29,11 +26,15 @@ def names_in(data: bytes) -> set[str]:
     found: set[str] = set()
     if len(data) > SIZE:
         return found
-    if any(call in data for call in _DEFAULT_CALLS):
+    if b"set_default_" in data and any(call in data for call in _DEFAULT_CALLS):
         found.add(DEFAULT)
-    if b"torch.save(" in data and b"cpu" in data and _SAVING.search(data):
-        found.add(SAVED)
-    for module, names, modules in _statements(data):
+    if writes(data):
+        found.add(WRITES)
+        if saves_from_cpu(data):
+            found.add(SAVED)
+    statements = list(statements_in(data))
+    found |= marks_in(data, statements)
+    for module, names, modules, _ in statements:
         for word in _WORD.findall(names or modules):
             if word == b"*":
                 found.add("*" + module.rpartition(b".")[2].decode())
@@ -42,8 +43,11 @@ def names_in(data: bytes) -> set[str]:
     return found
 
 
-def _statements(data: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """The import statements of a file; only lines with the word are looked at."""
+def statements_in(data: bytes) -> Iterator[tuple[bytes, bytes, bytes, bool]]:
+    """The import statements of a file: module and names, or modules, and whether it stands at the left.
+
+    Only lines with the word are looked at.
+    """
     end = 0
     at = data.find(b"import")
     while at >= 0:
@@ -51,7 +55,7 @@ def _statements(data: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
         match = _IMPORT.match(data, start) if start >= end else None
         if match is not None:
             module, names, modules = match.groups(b"")
-            yield module, names, modules
+            yield module, names, modules, data[start] not in b" \t"
             end = match.end()
         at = data.find(b"import", max(at + 6, end))
 

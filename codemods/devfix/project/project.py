@@ -19,10 +19,12 @@ from devfix.flow.evidence import declared
 from devfix.flow.lattice import Kind, fresh_identity
 from devfix.flow.outside import Bases, Outside, judged
 from devfix.project.callers import Callers
+from devfix.project.facts import Facts
 from devfix.project.files import Files, root_of
 from devfix.project.foreign import ForeignProgram
 from devfix.project.names import PREFIX, Definition
 from devfix.project.outline import ClassOutline, Outline, is_plain, outline_of
+from devfix.project.runs import Runs
 from devfix.source import Source
 
 DEPTH = 2
@@ -40,6 +42,8 @@ class Project:
     def __init__(self, root: str) -> None:
         self.files = Files(root)
         self.callers = Callers(self)
+        self.facts = Facts(self)
+        self.runs = Runs(self)
         self._outlines: OrderedDict[str, Outline | None] = OrderedDict()
         self._programs: OrderedDict[tuple[str, int], tuple[ForeignProgram | None, Needs]] = OrderedDict()
         self._definitions: dict[tuple[str, str], tuple[Definition | None, Needs]] = {}
@@ -246,6 +250,15 @@ class Project:
                     if found:
                         return source, found
         return None
+
+    def written(self, path: str, name: str) -> tuple[str, Source, ast.ClassDef] | None:
+        """See `Outside.written`: the last class of that name at the top of its file."""
+        definition = self.known.get(name) or self.lookup(path, name)
+        source = self.files.source(definition.path) if definition is not None else None
+        if definition is None or source is None:
+            return None
+        found = [n for n in source.tree.body if isinstance(n, ast.ClassDef) and n.name == definition.name]
+        return (definition.path, source, found[-1]) if found else None
 
     def name(self, definition: Definition) -> str:
         """The project's name of a function or class, under which it is known from now on."""

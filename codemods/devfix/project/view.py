@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import replace
 
 from devfix.flow import torch_api
@@ -120,11 +121,44 @@ class View(Outside):
     def declared(self, dotted: str, attribute: str) -> tuple[Source, tuple[ast.expr, ...]] | None:
         return self.project.declared(self.path, dotted, attribute)
 
+    def written(self, name: str, path: str = "") -> tuple[str, Source, ast.ClassDef] | None:
+        return self.project.written(path or self.path, name)
+
     def sets_default(self) -> bool:
         return self.project.callers.sets_default(self.path)
 
     def saves_from_cpu(self) -> bool:
         return self.project.callers.saves_from_cpu()
+
+    def chooses(self) -> bool | None:
+        return self.project.facts.chooses()
+
+    def needs_cuda(self) -> bool | None:
+        return self.project.facts.needs_cuda(self.path)
+
+    def other_gpu(self) -> bool | None:
+        return self.project.facts.other_gpu()
+
+    def goes_to_cuda(self, names: Sequence[str]) -> bool | None:
+        return self.project.facts.goes_to_cuda(self.path, self.source, names)
+
+    def saved_without_cuda(self, name: str) -> bool:
+        return self.project.facts.saved_without_cuda(name)
+
+    def writes(self) -> bool | None:
+        return self.project.facts.writes()
+
+    def runs_without_cuda(self, name: str, itself: bool) -> bool | None:
+        return self.project.runs.without_cuda(self.path, self.source.text, name, itself)
+
+    def runs_elsewhere(self, name: str) -> bool | None:
+        return self.project.runs.elsewhere(self.path, self.source.text, name)
+
+    def runs_moved(self, name: str) -> bool | None:
+        return self.project.runs.moved(self.path, self.source.text, name)
+
+    def used(self, name: str) -> bool | None:
+        return self.project.facts.used(self.path, self.source, name)
 
     # --- calls ---------------------------------------------------------------------------
 

@@ -47,11 +47,13 @@ class HardCodedCuda(Codemod):
 
     ## Fix safety
     Safe under `if x.is_cuda:`; where the value certainly meets `x`, since anything but `x.device`
-    raises there; and where the device in scope is `"cuda" if torch.cuda.is_available() else "cpu"`.
-    Then the only change is that an error becomes a run. Unsafe for a device variable that its user
-    may set to something else, where the meeting is not on every path, where the same function or class
-    goes on needing CUDA elsewhere, and for buffers. Changed
-    defaults are shown, never applied.
+    raises there; and where the device in scope is `"cuda" if torch.cuda.is_available() else "cpu"` -
+    provided that the project shows a run that fails as the code stands: a program that chooses its
+    device and needs CUDA nowhere else, or, under `if x.is_cuda:`, one whose tensors are on another GPU
+    than the current one. Then the only change is that an error becomes a run. Unsafe for a device
+    variable that its user may set to something else, where the meeting is not on every path, where the
+    same function or class goes on needing CUDA elsewhere, where no program shows such a run, and for
+    buffers. Changed defaults are shown, never applied.
 
     ## Options
     - `all` (default false): report also what has no device to go to.

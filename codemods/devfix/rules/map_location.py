@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
@@ -13,6 +13,7 @@ from devfix.device_forms import DeviceForms
 from devfix.findings import Edit, EnsureImport, Finding, Safety, SetArgument
 from devfix.flow import Flow
 from devfix.loading.calls import ARGUMENT, Load, Loads
+from devfix.loading.cure import cures
 from devfix.loading.devices import DevicesInScope
 from devfix.loading.examples import EXAMPLES
 from devfix.loading.standing import matters, of_replicas
@@ -68,7 +69,8 @@ class MapLocation(Codemod):
     Safe where everything loaded goes into `load_state_dict`, which copies it to where the model is, in a
     program that has a choice of devices, and where a wrapper passes on what it was asked for. Unsafe where
     it may make no difference: the same run has written the file, it was downloaded or saved from the CPU,
-    the program runs on CUDA only or on the CPU only. Unsafe, too, where more is done with it: what is
+    the program, or what it imports, runs on CUDA only or on the CPU only, nobody calls the function, or
+    another load beside it fails as before. Unsafe, too, where more is done with it: what is
     loaded from a GPU's checkpoint now arrives on the named device, and code that has relied on the old one
     may need a move. So may optimizers and other objects of classes out of sight, which can keep what they
     are given, and what one process of many has saved for itself.
@@ -98,25 +100,30 @@ class MapLocation(Codemod):
         forms = DeviceForms(flow)
         devices, follower = DevicesInScope(forms), Follower(forms)
         hosts = {scope.node for scope in flow.scopes if scope.host}
+        found: list[_Found] = []
         for load in loads:
             uses = follower.uses(load.call)
             device = devices.at(load.call)
             if _is_checkpoint(flow, load, uses, device, load.function in hosts):
-                yield self._report(flow, load, uses, device, follower.of_one_rank(load.call))
+                value, safety = _choice(flow, load, uses, device)
+                here = load.wrapper or (
+                    matters(flow.source, load) and not of_replicas(flow.source, tuple(uses.receivers))
+                )
+                if not here or follower.of_one_rank(load.call):
+                    safety = Safety.UNSAFE  # what is a part of one process may be bound to its device
+                found.append(_Found(load, uses, value, safety, here))
+        stay = [
+            one.load for one in found if one.safety is Safety.UNSAFE and one.here and not one.load.wrapper
+        ]
+        for one in found:
+            if one.safety is Safety.SAFE and not cures(flow, one.load, stay):
+                one = replace(one, safety=Safety.UNSAFE)
+            yield self._report(flow, one)
 
-    def _report(self, flow: Flow, load: Load, uses: Uses, device: str, own: bool) -> Finding:
-        source = flow.source
-        value, safety = _choice(flow, load, uses, device)
-        if own or not (
-            load.wrapper
-            or (
-                (matters(source, load) and not of_replicas(source, tuple(uses.receivers)))
-                and not (flow.saves_from_cpu() or flow.default_is_set())
-            )
-        ):
-            safety = Safety.UNSAFE  # what is a part of one process may be bound to its device
+    def _report(self, flow: Flow, found: _Found) -> Finding:
+        source, load, uses = flow.source, found.load, found.uses
         span = source.span(load.call)
-        value = value.replace('"', _quote(source, load.call))
+        value = found.value.replace('"', _quote(source, load.call))
         edits: tuple[Edit, ...] = (SetArgument(span, ARGUMENT, value),)
         if "torch.cuda" in value and "torch" not in source.imports.values():
             edits = (*edits, EnsureImport("torch"))
@@ -131,8 +138,19 @@ class MapLocation(Codemod):
             message,
             title=f"load with `{ARGUMENT}={value}`",
             edits=edits,
-            safety=safety,
+            safety=found.safety,
         )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A load that wants a place; `here`: may it fail without one, as far as its own file shows?"""
+
+    load: Load
+    uses: Uses
+    value: str
+    safety: Safety
+    here: bool
 
 
 def _is_checkpoint(flow: Flow, load: Load, uses: Uses, device: str, host: bool) -> bool:

@@ -46,10 +46,12 @@ class MoveInputs(Codemod):
 
     ## Fix safety
     Safe where the module's place and the input's are both in view: on the CPU the move does
-    nothing. Unsafe where only a name says that something is a loader or a model, where a batch
-    may hold other things than tensors, or where the model is run out of sight. Nothing is said
-    in datasets, collate functions and workers, where a framework places batches (accelerate,
-    Lightning, Trainer, DataParallel), or of a model that is never moved.
+    nothing. Where the code of the module is in sight as well, it has to show that the input meets
+    what the module has; what it only counts, or does not use in this call, is left alone. Unsafe
+    where only a name says that something is a loader or a model, where a batch may hold other
+    things than tensors, or where the model is run out of sight. Nothing is said in datasets,
+    collate functions and workers, where a framework places batches (accelerate, Lightning,
+    Trainer, DataParallel), or of a model that is never moved.
 
     ## Options
     - `non_blocking` (default false): write `.to(device, non_blocking=True)`, which overlaps the copy

@@ -11,15 +11,14 @@ from devfix.codemod import Codemod, Example
 from devfix.factories.edits import device_for, edit_for
 from devfix.factories.follow import Follow
 from devfix.factories.meetings import Meeting
-from devfix.factories.moved import moved_later
+from devfix.factories.moved import moved_after, moved_later
 from devfix.factories.operations import LASTS
 from devfix.factories.proof import Proof, apart, exported
 from devfix.factories.scopes import Scopes
 from devfix.factories.values import Fact, Origin
 from devfix.findings import Edit, Finding, Related, Safety, Span
 from devfix.flow import Flow, torch_api
-from devfix.inputs.strays import groups_of
-from devfix.names import Names
+from devfix.inputs.strays import inputs_of
 from devfix.source import Source, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -256,7 +255,7 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
         others = [follow for scope in callers for follow in _followed(scopes, scope, around)]
         host = _on_host([*follows, *others])
         proof = Proof([*follows, *others])
-        taken = _inputs(flow)
+        taken = inputs_of(flow)
         known: set[Span] = set()
         for follow in follows:
             if scopes.hosted(follow.scope):
@@ -354,9 +353,13 @@ def _on_host(follows: list[Follow]) -> set[tuple[ast.AST, str]]:
     host: set[tuple[ast.AST, str]] = set()
     others: set[tuple[ast.AST, str]] = set()
     for follow in follows:
-        for callee, given in follow.passed:
-            for name, fact in given.items():
-                (host if fact.stray else others).add((callee, f"{name}.device"))
+        for one in follow.passed:
+            for name, fact in one.given.items():
+                path = one.written[name]
+                told = fact.placed and fact.anchor is not None and fact.anchor.text != f"{path}.device"
+                moved = follow.moved_then(one.node, named=True) or moved_after(follow, one.node, path)
+                here = fact.stray or (not told and moved)
+                (host if here else others).add((one.callee, f"{name}.device"))
     return host - others
 
 
@@ -378,16 +381,6 @@ def _followed(scopes: Scopes, scope: ast.AST, names: dict[str, Fact]) -> Iterato
     if isinstance(scope, _FUNCTIONS):
         for node, around in follow.nested:
             yield from _followed(scopes, node, around)
-
-
-def _inputs(flow: Flow) -> set[ast.AST]:
-    """What `move-inputs` moves."""
-    taken: set[ast.AST] = set()
-    for scope in flow.scopes:
-        if not scope.host and not scope.owned and any(event.strays for event in scope.events):
-            for group in groups_of(flow, Names(flow.source, scope.node), scope, set()):
-                taken.update(s.meeting.value.node for s in group.strays if s.meeting.value.node is not None)
-    return taken
 
 
 def _short(text: str) -> str:

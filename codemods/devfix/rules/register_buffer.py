@@ -219,6 +219,7 @@ print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
             done = register(source, group)
             sure = all(safe(source, c) for c in group) and not cpu_program(source)
             sure = sure and not flow.default_is_set()
+            sure = sure and flow.runs_moved(candidate.owner.node.name) is not False
             one = len(group) == 1
             them = "it" if one else "them"
             names = " and ".join(f"`self.{c.name}`" for c in group)

@@ -51,12 +51,14 @@ class ReorderTo(Codemod):
     "Expected all tensors to be on the same device".
 
     ## Fix safety
-    Safe where arrival, move and use are in view: on the CPU nothing changes. Unsafe where only the
-    name of a class says that it is a layer, where a move also casts (`.to(device, dtype)`), where
-    the device must be taken from the model's first parameter, and for layers that are swapped in
-    by a function whose callers are out of sight. Nothing is said where a framework places the model
-    (accelerate's `prepare`, Trainer, Lightning), for layers without parameters, and where the
-    module, or what arrives, is moved afterwards.
+    Safe where arrival, move and use are in view: on the CPU nothing changes. A move is taken away only
+    where the new one runs on every way on which it ran, and nothing in between sees the difference;
+    else it stays, and a second one is added, or the fix is unsafe. Unsafe, too, where only the name of a
+    class says that it is a layer, where a move also casts (`.to(device, dtype)`), where the device must
+    be taken from the model's first parameter, and for layers that are swapped in by a function whose
+    callers are out of sight. Nothing is said where a framework places the model (accelerate's `prepare`,
+    Trainer, Lightning), for layers without parameters, and where the module, or what arrives, is moved
+    afterwards.
     """
 
     id: ClassVar[str] = "reorder-to"

@@ -13,9 +13,10 @@ from devfix.findings import Edit, Finding, MoveStatement, Related, Safety
 from devfix.flow import Flow
 from devfix.flow.events import Event, Scope, What
 from devfix.flow.lattice import Kind
-from devfix.placing import bound_before, follows, only, rebound, siblings
+from devfix.placing import bound_before, follows, only, siblings
 from devfix.restoring.examples import EXAMPLES
 from devfix.restoring.holders import Holder, bound_in, candidates, holders
+from devfix.surgery.ways import changed, looked_at
 
 _CHANGES = (What.ATTACH, What.WRAP)
 
@@ -43,8 +44,9 @@ class RestoreAfterMove(Codemod):
 
     ## Fix safety
     Safe where the model was made in view and nothing on the way rebinds it or changes its layers: on the
-    CPU the order makes no difference. Unsafe where a function out of sight has made the model, and for
-    classes that are known by their name only. No fix where the move cannot stand above.
+    CPU the order makes no difference. Unsafe where a function out of sight has made the model, where
+    something on the way reads or runs it, and for classes that are known by their name only. No fix where
+    the move cannot stand above.
     """
 
     id: ClassVar[str] = "restore-after-move"
@@ -83,8 +85,8 @@ class RestoreAfterMove(Codemod):
             made = _made_here(flow, scope, module, bindings, at.start)
             if made is None:
                 continue
-            edits = _first(flow, scope, holder, move)
-            safety = Safety.SAFE if made and holder.sure else Safety.UNSAFE
+            edits, unnoticed = _first(flow, scope, holder, move)
+            safety = Safety.SAFE if made and holder.sure and unnoticed else Safety.UNSAFE
             return self.finding(
                 at,
                 f"{holder.what} before `{source.code(move.node)}`, and so on the CPU",
@@ -135,30 +137,31 @@ def _made_here(flow: Flow, scope: Scope, module: str, bindings: Bindings, before
     return sure
 
 
-def _first(flow: Flow, scope: Scope, holder: Holder, move: Event) -> tuple[Edit, ...]:
-    """The move put above what it comes too late for, where it can stand there."""
+def _first(flow: Flow, scope: Scope, holder: Holder, move: Event) -> tuple[tuple[Edit, ...], bool]:
+    """The move put above what it comes too late for, where it can stand there; and whether nobody notices."""
     source = flow.source
     pair = siblings(source, holder.node, move.node)
     if pair is None or pair[0] is pair[1]:
-        return ()
+        return (), False
     early, late = pair
     statement = source.statement(move.node)
     if late is not statement and not (isinstance(late, ast.If) and only(late, {statement})):
-        return ()
+        return (), False
     if not _is_plain(statement, move) or not bound_before(source, late, early):
-        return ()
-    if rebound(source, [late], early, late):
-        return ()
+        return (), False
     start, end = source.span(early).start, source.span(late).start
+    if changed(source, [late], start, end, ()):
+        return (), False
     for event in scope.events:
         if event.what in _CHANGES and event.value.identity == move.value.identity:
             if start <= source.span(event.node).start < end:
-                return ()
+                return (), False
     block = source.block(early)
     index = block.index(early)
     if index == 0:
-        return ()
-    return (MoveStatement(source.span(late), source.span(block[index - 1])),)
+        return (), False
+    edit = MoveStatement(source.span(late), source.span(block[index - 1]))
+    return (edit,), not looked_at(source, move.path, start, end, (source.statement(holder.node),))
 
 
 def _is_plain(statement: ast.stmt, move: Event) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from devfix.findings import DeleteStatement, Edit, InsertStatement, MoveStatement, Related, Safety, Span
+from devfix.findings import Edit, InsertStatement, MoveStatement, Related, Safety, Span
 from devfix.flow import Flow
 from devfix.flow.events import Event, Scope, What
 from devfix.flow.frame import path_of
@@ -18,14 +18,14 @@ from devfix.placing import (
     bound_before,
     dotted,
     follows,
-    guards_of,
-    rebound,
     settled,
     settled_binding,
     steady,
     stores,
 )
 from devfix.source import Source, walk
+from devfix.surgery.earlier import earlier
+from devfix.surgery.ways import jumps, looked_at
 
 # Classes whose `load_state_dict` takes the loaded tensors as they are, wherever they are.
 _KEEPS_WHAT_IS_LOADED = frozenset({"EMAModel"})
@@ -80,46 +80,20 @@ def _moves(event: Event) -> bool:
     )
 
 
-def _earlier(source: Source, scope: Scope, move: Event) -> bool:
-    """Is the module moved before, too?"""
-    return any(
-        event.what is What.MOVE and event.order < move.order and event.path == move.path
-        for event in scope.events
-    )
+def _earlier(scope: Scope, event: Event) -> bool:
+    """Is the module on a device before: moved above, with what it is part of, or in one go with its making?"""
+    same = {event.value.identity, *event.value.arms} - {0}
+    for one in scope.events:
+        if one.what is What.MOVE and one.order < event.order:
+            if one.value.identity in same or event.path == one.path:
+                return True
+            if one.path and event.path.startswith(f"{one.path}."):
+                return True
+    return event.value.place.where not in (Where.DEFAULT, Where.CPU, Where.UNKNOWN)
 
 
 def _line(source: Source, node: ast.AST) -> int:
     return source.position(source.span(node).start)[0]
-
-
-def _before(source: Source, move: Event, target: ast.stmt, path: str = "") -> tuple[Edit, ...]:
-    """The edits that put a move, with the condition it has, before a statement; none if that cannot be."""
-    statement = move.statement
-    plain = isinstance(statement, ast.Expr) and statement.value is move.node
-    if isinstance(statement, ast.Assign) and statement.value is move.node and len(statement.targets) == 1:
-        plain = path_of(statement.targets[0]) == move.path
-    node = move.node
-    if not plain or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return ()
-    parts: list[ast.AST] = [*node.args, *(keyword.value for keyword in node.keywords)]
-    call = ast.unparse(ast.Call(ast.Name(""), node.args, node.keywords))
-    path = path or move.path
-    text = f"{path}.{node.func.attr}{call}"
-    whole: ast.stmt = statement
-    guards = guards_of(source, statement, target)
-    if guards:
-        if len(guards) > 1 or guards[0].orelse or len(guards[0].body) > 1:
-            return ()
-        whole = guards[0]
-        parts.append(guards[0].test)
-        text = f"if {ast.unparse(guards[0].test)}:\n    {text}"
-    parts.append(ast.parse(path, mode="eval").body)
-    for part in parts[:-1]:
-        if not steady(source, part):
-            return ()
-    if rebound(source, parts, target, whole) or not all(bound_before(source, part, target) for part in parts):
-        return ()
-    return (InsertStatement(source.span(target), text, before=True), DeleteStatement(source.span(whole)))
 
 
 # --- after a use -----------------------------------------------------------------------------
@@ -129,10 +103,10 @@ def _after_use(flow: Flow, scope: Scope, move: Event) -> Late | None:
     """The module is run on something that is on the device already, and only then moved."""
     source = flow.source
     for node, event in _early_uses(flow, scope, move):
-        if not follows(source, node, move.node) or _earlier(source, scope, move):
+        if not follows(source, node, move.node) or _earlier(scope, move):
             continue
         statement = source.statement(node)
-        edits = _before(source, move, statement)
+        edits, sure = earlier(source, move, statement, fails=node is event.node and _surely_run(source, node))
         line, later = _line(source, event.node), _line(source, move.node)
         start = source.span(statement).start
         if any(
@@ -147,10 +121,19 @@ def _after_use(flow: Flow, scope: Scope, move: Event) -> Late | None:
             f"`{event.path}` is run on line {line}, but `{move.path}` is moved only on line {later}",
             f"move `{move.path}` before it is run",
             edits,
-            Safety.SAFE,
+            Safety.SAFE if sure else Safety.UNSAFE,
             (Related(source.span(move.node), f"`{move.path}` is moved here"),),
         )
     return None
+
+
+def _surely_run(source: Source, node: ast.AST) -> bool:
+    """Does a plain statement run an expression in any case, not only `if` something holds?"""
+    while not isinstance(node, ast.stmt):
+        node = source.parents[node]
+        if isinstance(node, (ast.IfExp, ast.BoolOp, ast.Lambda, ast.comprehension, ast.GeneratorExp)):
+            return False
+    return not hasattr(node, "body")
 
 
 def _early_uses(flow: Flow, scope: Scope, move: Event) -> Iterator[tuple[ast.expr, Event]]:
@@ -197,16 +180,17 @@ def _after_wrap(source: Source, scope: Scope, move: Event) -> Late | None:
         target = path_of(statement.targets[0]) if isinstance(statement, ast.Assign) else ""
         if move.path not in (target, event.path) or not follows(source, statement, move.node):
             continue
-        before = [e for e in scope.events[: event.order] if e.what is What.MOVE and e.path == event.path]
-        if before:
+        if _earlier(scope, event):
             continue
+        asks = isinstance(event.node, ast.Call) and any(k.arg == "device_ids" for k in event.node.keywords)
+        edits, sure = earlier(source, move, statement, event.path, fails=asks)
         where, wrap = _line(source, statement), event.detail.rpartition(".")[2]
         return Late(
             source.span(move.node),
             f"`{event.path}` is wrapped in {wrap} on line {where}, before it is moved",
             f"move `{event.path}` before it is wrapped",
-            _before(source, move, statement, event.path),
-            Safety.SAFE,
+            edits,
+            Safety.SAFE if sure else Safety.UNSAFE,
             (Related(source.span(event.node), "wrapped here"),),
         )
     return None
@@ -217,7 +201,7 @@ def _after_wrap(source: Source, scope: Scope, move: Event) -> Late | None:
 
 def _after_restore(source: Source, scope: Scope, move: Event) -> Late | None:
     """`Optimizer.load_state_dict` puts the state where the parameters are, and it stays there."""
-    if f"{move.path}.parameters" not in source.text or _earlier(source, scope, move):
+    if f"{move.path}.parameters" not in source.text or _earlier(scope, move):
         return None
     for made, name in _optimizers(source, scope, move.path):
         for node in source.walk(scope.node):
@@ -230,6 +214,7 @@ def _after_restore(source: Source, scope: Scope, move: Event) -> Late | None:
                 or not follows(source, node, move.node)
             ):
                 continue
+            edits, untouched = earlier(source, move, made)
             how = "is" if sure else "may be"
             line, later = _line(source, node), _line(source, move.node)
             return Late(
@@ -237,8 +222,8 @@ def _after_restore(source: Source, scope: Scope, move: Event) -> Late | None:
                 f"the state of `{name}` {how} loaded on line {line}, with `{move.path}` still on the CPU; "
                 f"it stays there when `{move.path}` is moved on line {later}",
                 f"move `{move.path}` before `{name}` is made",
-                _before(source, move, made),
-                Safety.SAFE if sure else Safety.UNSAFE,
+                edits,
+                Safety.SAFE if sure and untouched else Safety.UNSAFE,
                 (Related(source.span(node), "the state is loaded here"),),
             )
     return None
@@ -337,7 +322,7 @@ def _in_one_branch(flow: Flow, scope: Scope, move: Event, moves: list[Event]) ->
     if about_devices(guard.test) or _OTHER_REASONS.search(test) or move.path in test:
         return None
     made = [node for node in stores(source, scope.node, move.path) if follows(source, node, guard)]
-    if not made or not settled_binding(source, made[-1:], guard) or _earlier(source, scope, move):
+    if not made or not settled_binding(source, made[-1:], guard) or _earlier(scope, move):
         return None
     assigned = source.statement(made[-1])
     if not isinstance(assigned, ast.Assign) or not isinstance(assigned.value, ast.Call):
@@ -351,12 +336,18 @@ def _in_one_branch(flow: Flow, scope: Scope, move: Event, moves: list[Event]) ->
     if use is None or use.statement in source.walk(guard) or settled(source, guard, use.statement, others):
         return None
     device = place.text
+    edits: tuple[Edit, ...] = (MoveStatement(source.span(statement), source.span(guard)),)
+    later = guard.body[guard.body.index(statement) + 1 :]
+    if looked_at(source, move.path, source.span(statement).end, source.span(guard).end) or any(
+        any(jumps(one)) for one in later
+    ):
+        edits = ()  # it is needed in the branch, or not behind it
     return Late(
         source.span(move.node),
         f"`{move.path}` is moved to `{device}` only if `{test}`, but it is run on line "
         f"{_line(source, use.node)} either way",
-        f"move `{move.path}` either way",
-        (MoveStatement(source.span(statement), source.span(guard)),),
+        f"move `{move.path}` either way" if edits else "",
+        edits,
         Safety.UNSAFE,
         (Related(source.span(use.node), "run here"),),
     )

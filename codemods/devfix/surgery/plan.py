@@ -32,6 +32,7 @@ from devfix.placing import (
 )
 from devfix.source import Source, walk
 from devfix.surgery.arrivals import Surgery
+from devfix.surgery.ways import GIVES, alone, below, changed, handed_on, reads_groups, seen_by_call
 
 # What reading of a module's tensors tells where they are.
 _TELLING = frozenset({"device", "data", "weight", "bias", "state_dict", "is_cuda", "grad", "get_device"})
@@ -43,7 +44,7 @@ _RUNS_NOTHING = frozenset(
         "startswith", "endswith", "numel", "size", "dim",
     }
 )  # fmt: skip
-_MAY_SKIP = (ast.For, ast.AsyncFor, ast.While, ast.Try)
+_MAY_SKIP = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match, ast.With, ast.AsyncWith)
 _TELLS_NOTHING = frozenset({"shape", "size", "dtype", "ndim", "requires_grad", "numel", "requires_grad_"})
 
 
@@ -130,6 +131,8 @@ class Plan:
         start = min(self._span(m.statement).end for m in loose)
         stop = self._span(self.anchor).end
         roots = {self.path}
+        if seen_by_call(self.source, self.path, start, stop):
+            return True
         nodes = [
             node
             for node in self.source.walk(_function(self.source, self.anchor))
@@ -143,6 +146,10 @@ class Plan:
                     names = {n.id for t in targets for n in walk(t) if isinstance(n, ast.Name)}
                     roots |= names - {"self"}
         for node in nodes:
+            if reads_groups(self.source, node) or alone(self.source, node, self.path):
+                return True
+            if isinstance(node, ast.Call) and self._hands_on(node):
+                return True
             if not isinstance(node, ast.Attribute) or node.attr not in _TELLING:
                 continue
             up = self.source.parents[node]
@@ -152,6 +159,12 @@ class Plan:
                 return True
         calls = [node.func for node in nodes if isinstance(node, ast.Call)]
         return any(self._runs(call, roots) for call in calls)
+
+    def _hands_on(self, node: ast.Call) -> bool:
+        func = node.func
+        named = isinstance(func, ast.Attribute) and func.attr in GIVES and path_of(func.value) == self.path
+        parts = isinstance(func, ast.Attribute) and func.attr.endswith(("parameters", "buffers"))
+        return named and parts and handed_on(self.source, node)
 
     def _runs(self, call: ast.expr, roots: set[str]) -> bool:
         """Is something called that may run what was made of the module, or load an optimizer's state?"""
@@ -176,9 +189,16 @@ class Plan:
         inside = set(self.source.walk(statement))
         if not moves <= inside or self.anchor not in self.source.block(statement):
             return None
-        if rebound(self.source, [statement], statement, self.anchor):
+        if not below(self.source, statement, self.anchor, self.path) or self._changed([statement], statement):
             return None
         return (MoveStatement(self._span(statement), self._span(self.anchor)),)
+
+    def _changed(self, parts: list[ast.AST], start: ast.stmt) -> bool:
+        """Is a part something else after the anchor than after `start`?"""
+        assert self.anchor is not None
+        first, last = self._span(start).end, self._span(self.anchor)
+        compound = hasattr(self.anchor, "body")  # in itself a plain statement may bind what is moved
+        return changed(self.source, parts, first, last.end if compound else last.start, ())
 
     def _plain(self, move: Event) -> bool:
         """`model.to(device)` as a statement, or `model = model.to(device)`."""
@@ -192,11 +212,12 @@ class Plan:
         return False
 
     def _deletions(self, loose: list[Event]) -> tuple[Edit, ...] | None:
-        """Take the early moves away; None where one is more than a move."""
+        """Take the early moves away; None where one is more than a move, or not always made up for."""
+        assert self.anchor is not None
         edits: list[Edit] = []
         for move in loose:
             node = move.node
-            if not _is_call(move):
+            if not _is_call(move) or not below(self.source, move.statement, self.anchor, self.path):
                 return None
             if self._plain(move):
                 edits.append(DeleteStatement(self._span(move.statement)))
@@ -239,9 +260,7 @@ class Plan:
         expression = ast.parse("x" + suffix, mode="eval").body
         assert isinstance(expression, ast.Call)
         parts: list[ast.AST] = [*expression.args, *(k.value for k in expression.keywords)]
-        return all(steady(self.source, p) for p in parts) and not rebound(
-            self.source, parts, move.node, self.anchor
-        )
+        return all(steady(self.source, p) for p in parts) and not self._changed(parts, move.statement)
 
     def _on_every_way(self, moves: list[Event]) -> bool:
         assert self.anchor is not None
@@ -259,7 +278,7 @@ class Plan:
             move.statement in guard.body
             and steady(self.source, guard.test)
             and bound_before(self.source, guard.test, self.anchor)
-            and not rebound(self.source, [guard.test], guard, self.anchor)
+            and not self._changed([guard.test], guard)
         )
 
 

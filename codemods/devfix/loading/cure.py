@@ -1,0 +1,91 @@
+"""Does a `map_location` cure anything in the program that a load is in, as far as the project shows?
+
+Not where nobody calls the function, the checkpoints load anywhere, the program runs on CUDA only, or
+another load that fails the same way stays as it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+
+from devfix.flow import Flow
+from devfix.flow.frame import path_of
+from devfix.loading.calls import Load
+from devfix.source import Source
+
+_MODULE_USES = r"\.(?:eval|train|parameters|state_dict|load_state_dict|zero_grad|cuda|to)\("
+
+
+def cures(flow: Flow, load: Load, stay: Sequence[Load]) -> bool:
+    """Is it likely that a program works with the argument that fails without? `stay`: loads that stay as they are."""
+    function = load.function
+    if function is not None and flow.used(function.name) is False:
+        return False
+    if load.wrapper:
+        return True
+    if any(_with(flow.source, load, other) for other in stay) or _whole(flow.source, load):
+        return False
+    name = _file_name(load)
+    if name and flow.saved_without_cuda(name):
+        return False
+    if flow.default_is_set() or flow.saves_from_cpu() or flow.writes() is False:
+        return False
+    return flow.needs_cuda() is not True and flow.goes_to_cuda(_names(flow.source, load)) is not True
+
+
+def _file_name(load: Load) -> str:
+    """The name of the file, where that is written down: `"weights/a.pth"`, `join(folder, "a.pth")`."""
+    path = load.call.args[0] if load.call.args else None
+    while isinstance(path, ast.Call) and path.args:
+        path = path.args[-1]
+    if isinstance(path, ast.Constant) and isinstance(path.value, str):
+        return re.split(r"[/\\\\]", path.value)[-1]
+    return ""
+
+
+def _names(source: Source, load: Load) -> list[str]:
+    """The names of the functions and classes that a load stands in."""
+    found: list[str] = []
+    up: ast.AST | None = load.call
+    while up is not None:
+        if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.append(up.name)
+        up = source.parents.get(up)
+    return found
+
+
+def _with(source: Source, load: Load, other: Load) -> bool:
+    """Does another load run wherever this one does, in the same block or one around it?"""
+    if other.function is not load.function:
+        return False
+    there = source.statement(other.call)
+    block = source.block(there)
+    up: ast.AST | None = source.statement(load.call)
+    while up is not None and up is not load.function:
+        if any(up is one for one in block):
+            return True
+        up = source.parents.get(up)
+    return False
+
+
+def _whole(source: Source, load: Load) -> bool:
+    """Is the very file written as a module, not as its state?"""
+    path = load.call.args[0] if load.call.args else None
+    if path is None or isinstance(path, ast.Constant):
+        return False
+    if any(isinstance(node, ast.withitem) and _binds(node, path) for node in source.walk()):
+        return False  # an open file, by a name that many have
+    wanted = ast.unparse(path)
+    for call in source.calls:
+        if len(call.args) > 1 and source.qualified(call.func) == "torch.save":
+            saved = path_of(call.args[0])
+            if saved and ast.unparse(call.args[1]) == wanted:
+                if re.search(rf"(?<![\w.]){re.escape(saved)}{_MODULE_USES}", source.text):
+                    return True
+    return False
+
+
+def _binds(item: ast.withitem, path: ast.expr) -> bool:
+    return item.optional_vars is not None and path_of(item.optional_vars) == path_of(path) != ""

@@ -1,0 +1,246 @@
+"""What a file can know of its project as a whole: is CUDA a choice there, is a function used at all?
+
+Everything is found out from texts, by the index of the project: see `devfix.project.marks`. Where the
+project is too large for an index, nothing is known.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from devfix import depends
+from devfix.depends import Needs
+from devfix.project.bare import Block, blocks_of, goes_to_cuda
+from devfix.project.importing import statements_in
+from devfix.project.marks import BUILDS, CHOOSES, INSISTS, ONLY, OTHER, WRITES, extensions_in
+from devfix.source import Source
+
+if TYPE_CHECKING:
+    from devfix.project.project import Project
+
+REACH = 64  # files
+READERS = 64  # files in which a function is looked for
+# What writes them for the program, by its name or that of its library.
+_WRITERS = (
+    "Trainer",
+    "ModelCheckpoint",
+    "Accelerator",
+    "lightning",
+    "pytorch_lightning",
+    "save_checkpoint",
+    "save",
+)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_COMMENT = re.compile(r"#[^\n]*")
+_SCRIPT = re.compile(r"^torch\.save\(", re.MULTILINE)
+_DEVICES = re.compile(r"cuda|device")
+_NAME = re.compile(r"([\w.]+)(?:\s+as\s+\w+)?")
+_INIT = "__init__.py"
+# A script that is installed with what lies beside it, not only one that compiles something.
+_INSTALLS = re.compile(r"find_(?:namespace_)?packages|\bpackages\s*=|\bpy_modules\b")
+_INSTALLED = re.compile(r"^\[(?:project|build-system|tool\.poetry|tool\.flit\.\w+)\]", re.MULTILINE)
+# Whoever calls functions by what they are named need not write the name.
+_BY_NAME = re.compile(r"\bgetattr\(|\bglobals\(|\b(?:import|from)\s+(?:fire|plac|jsonargparse|hydra)\b")
+_TESTS = re.compile(r"[\\/](?:tests?[\\/]|test_[^\\/]*$)")
+# Called by others as a matter of course.
+_HOOKS = re.compile(
+    r"__\w+__$|forward$|(?:training|validation|test|predict)_step$|on_|test_|setup$|main$|(?:call|reset|step|state_dict|load_state_dict|collate_fn)$"
+)
+_PLAIN_BASES = frozenset({"object", "torch.nn.Module", "ABC", "abc.ABC", "torch.utils.data.Dataset"})
+
+
+class Facts:
+    """The answers of one project."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._blocks: dict[str, tuple[list[Block], Needs]] = {}
+        self._imported: dict[str, tuple[list[tuple[str, bool]], Needs]] = {}
+
+    def chooses(self) -> bool | None:
+        """Does any file show a choice between CUDA and something else?"""
+        return self._any(CHOOSES)
+
+    def other_gpu(self) -> bool | None:
+        """Does any file show a GPU besides the current one?"""
+        return self._any(OTHER)
+
+    def writes(self) -> bool | None:
+        """Does any file write checkpoints, itself or by a library's trainer?"""
+        callers = self.project.callers
+        found = any(callers.importing(name) for name in (WRITES, *_WRITERS))
+        return found if callers.complete else None
+
+    def saved_without_cuda(self, name: str) -> bool:
+        """Is a file of that name written by scripts that say nothing of CUDA, and by nobody else?"""
+        texts = [self.project.files.text(path) for path in self.project.callers.importing(WRITES)]
+        written = re.compile(rf"\bsave\([^\n]*(?<![\w.-]){re.escape(name)}")
+        writers = [text for text in texts if name in text and written.search(text)]
+        return bool(writers) and all(_SCRIPT.search(text) and not _DEVICES.search(text) for text in writers)
+
+    def _any(self, mark: str) -> bool | None:
+        found = self.project.callers.importing(mark)
+        return bool(found) if self.project.callers.complete else None
+
+    # --- CUDA and nothing else -----------------------------------------------------------
+
+    def needs_cuda(self, path: str) -> bool | None:
+        """Does a file run on CUDA only, by what it does, what it imports, or all who import it?"""
+        callers = self.project.callers
+        insisting = set(callers.importing(INSISTS))
+        only = set(callers.importing(ONLY))
+        for script in callers.importing(BUILDS):
+            for name in extensions_in(self.project.files.text(script)):
+                only.update(callers.importing(name))
+        if not callers.complete:
+            return None
+        if not only and not insisting:
+            return False
+        if path in insisting or self._reaches(path, only):
+            return True
+        importers = [
+            one for one in self.importers(path) if not _TESTS.search(one)
+        ]  # which come with CUDA, too
+        return bool(importers) and all(one in insisting or self._reaches(one, only) for one in importers)
+
+    def _reaches(self, path: str, marked: set[str]) -> bool:
+        return bool(marked) and not marked.isdisjoint(self.reach(path))
+
+    def reach(self, path: str) -> list[str]:
+        """A file and those that it imports as it is loaded, in turn; not more than are worth it."""
+        found, seen = [path], {path}
+        for one in found:
+            for other, outermost in self.imported(one):
+                if outermost and other not in seen and len(found) < REACH:
+                    seen.add(other)
+                    found.append(other)
+        return found
+
+    def imported(self, path: str) -> list[tuple[str, bool]]:
+        """The files of the project that a file imports, and whether that happens as it is loaded."""
+        return depends.remembered(self._imported, path, lambda: self._find(path))
+
+    def _find(self, path: str) -> list[tuple[str, bool]]:
+        files = self.project.files
+        found: dict[str, bool] = {}
+        for module, names, modules, outermost in statements_in(files.text(path).encode("utf-8", "replace")):
+            given = (names or modules).decode().partition("#")[0].replace("(", "").replace(")", "")
+            base = module.decode()
+            joint = "" if not base or base.endswith(".") else "."
+            for part in given.split(","):
+                match = _NAME.match(part.strip())
+                dotted = f"{base}{joint}{match.group(1)}" if match is not None else base
+                place = files.module(path, dotted) if dotted and files.has(path, dotted) else None
+                if place is not None and place[0] != path:
+                    found[place[0]] = found.get(place[0], False) or outermost
+        return list(found.items())
+
+    def importers(self, path: str) -> list[str]:
+        """The files that import something of a file, sorted; none if those that may are too many to read."""
+        namers = self._namers(path)
+        if len(namers) > READERS:
+            return []
+        return [one for one in namers if any(other == path for other, _ in self.imported(one))]
+
+    def _namers(self, path: str) -> list[str]:
+        """The files with an import that names something of a file, or the file."""
+        folder, name = os.path.split(path)
+        stem = os.path.basename(folder) if name == _INIT else name.removesuffix(".py")
+        outline = self.project.outline(path)
+        names = (
+            [name for name, what in outline.names.items() if what in ("def", "class", "value", "?")]
+            if outline
+            else []
+        )
+        callers = self.project.callers
+        return sorted({one for key in (*names, stem, f"*{stem}") for one in callers.importing(key)} - {path})
+
+    def goes_to_cuda(self, path: str, source: Source, names: Sequence[str]) -> bool:
+        """Does a file, or what it uses of those that it imports, go to CUDA without asking?"""
+        own = blocks_of(source.text.encode("utf-8", "replace"))
+        return goes_to_cuda(own, map(self._blocks_of, self.reach(path)[1:]), names)
+
+    def _blocks_of(self, path: str) -> list[Block]:
+        return depends.remembered(
+            self._blocks, path, lambda: blocks_of(self.project.files.text(path).encode("utf-8", "replace"))
+        )
+
+    # --- who uses a function -------------------------------------------------------------
+
+    def used(self, path: str, source: Source, name: str) -> bool | None:
+        """Is a function or method of a file mentioned anywhere but where it is defined?"""
+        defined = [node for node in source.walk() if isinstance(node, _FUNCTIONS) and node.name == name]
+        methods = any(source.enclosing(one, ast.ClassDef) is not None for one in defined)
+        # `torch.load` is not the `load` of this file.
+        word = re.compile(
+            rf"(?<!torch\.)\b{re.escape(name)}\b" if methods else rf"(?<!\.)\b{re.escape(name)}\b"
+        )
+        text = _COMMENT.sub("", source.text)
+        if len(word.findall(text)) > len(defined):
+            return True
+        if not defined or _HOOKS.match(name) or _BY_NAME.search(text) or self.is_library(path):
+            return None
+        if any(one.decorator_list or not self._is_plain(source, one) for one in defined):
+            return None
+        word = re.compile(rf"(?<!torch\.)\b{re.escape(name)}\b")
+        readers = self._namers(path)
+        if not self.project.callers.complete:
+            return None
+        seen = {path, *readers}
+        for reader in readers:
+            if len(seen) > READERS:
+                return None
+            if word.search(_COMMENT.sub("", self.project.files.text(reader))):
+                return True
+            if methods:  # objects get further than the names of their classes
+                more = [one for one in self._namers(reader) if one not in seen]
+                seen.update(more)
+                readers.extend(more)
+        return None if self._has_notebooks(path) else False
+
+    def _is_plain(self, source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+        """Is a function at the top level, or in a class that nobody else calls the methods of?"""
+        owner = source.parents.get(function)
+        while isinstance(owner, (ast.If, ast.Try, ast.With)):
+            owner = source.parents.get(owner)
+        if isinstance(owner, ast.ClassDef):
+            return all(
+                source.qualified(base) in _PLAIN_BASES or ast.unparse(base) == "object"
+                for base in owner.bases
+            )
+        return isinstance(owner, ast.Module)
+
+    def is_library(self, path: str) -> bool:
+        """Is a file part of what is installed, for anybody to import?"""
+        files = self.project.files
+        folder = os.path.dirname(path)
+        if os.path.basename(path) == "hubconf.py":
+            return True
+        if not files.is_file(os.path.join(folder, _INIT)):
+            return False
+        while (folder + os.sep).startswith(files.root.rstrip(os.sep) + os.sep):
+            for name, pattern in (
+                ("setup.py", _INSTALLS),
+                ("setup.cfg", _INSTALLS),
+                ("pyproject.toml", _INSTALLED),
+            ):
+                script = os.path.join(folder, name)
+                if files.is_file(script) and pattern.search(files.text(script)):
+                    return True
+            folder = os.path.dirname(folder)
+        return False
+
+    def _has_notebooks(self, path: str) -> bool:
+        """Are there notebooks beside a file or at the top, which are not looked at?"""
+        for folder in {os.path.dirname(path), self.project.files.root}:
+            depends.note_listing(folder)
+            try:
+                if any(name.endswith(".ipynb") for name in os.listdir(folder)):
+                    return True
+            except OSError:
+                return True
+        return False

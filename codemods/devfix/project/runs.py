@@ -1,0 +1,198 @@
+"""How a file is run, as far as the programs of its project show: without CUDA, on another GPU than the current one?
+
+A program counts only with what stands between it and the file: where a file on the way goes to CUDA whatever
+is chosen, no choice of the program gets any further. All of it is read off the texts, file by file, and only
+where somebody asks.
+"""
+
+from __future__ import annotations
+
+import keyword
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from devfix.project.marks import CHOOSES, headers
+
+if TYPE_CHECKING:
+    from devfix.project.project import Project
+
+REACH = 64  # files
+_COMMENT = re.compile(rb"#[^\n]*")
+# What reads a command line, or does something as it is loaded.
+_PROGRAM = re.compile(
+    rb"__main__|\bArgumentParser\(|\bparse_args\(|\bimport (?:fire|click|hydra)\b"
+    rb"|^(?:for|with|while)\b|^(?!(?:warnings|logging|sys|os)\.)[a-z_][\w.]*\(",
+    re.MULTILINE,
+)
+_TEST = re.compile(r"(?:^|[/\\])(?:tests?[/\\]|test_[^/\\]*$|conftest\.py$)|_test\.py$")
+# To the current GPU, or to one by number; and what raises where there is none.
+_MOVE = re.compile(
+    rb"\.cuda\(|\.to\([ \t]*(?:torch\.device\([ \t]*)?[\"']cuda|\bcuda\.\w*Tensor\(|"
+    rb"\bdevice[ \t]*=[ \t]*[\"']cuda[\"':]|"
+    rb"\bcuda\.(?:current_device|get_device_(?:name|properties)|set_device|synchronize|Stream)\("
+)
+_CURRENT = re.compile(
+    rb"\.cuda\([ \t]*(?:\)|non_blocking|async)|\.to\([ \t]*[\"']cuda[\"']|\bcuda\.\w*Tensor\b|\bset_device\("
+)
+_MOVES = re.compile(
+    rb"\.cuda\(|\.to\(|\bTrainer\(|accelerat|lightning|DataParallel|default_device", re.IGNORECASE
+)
+_ASKS = re.compile(
+    rb"(?:if|while|with|elif|else|try|except|assert)\b.*(?:cuda|gpu|device|cpu|is_available|rank|distributed)"
+    rb"|try[ \t]*:|except\b"
+    rb"|def[ \t]+\w*(?:cuda|gpu)\w*\(",
+    re.IGNORECASE,
+)
+_FOLLOWS = re.compile(rb"\bis_cuda\b|device\.type\b")
+_OTHER = re.compile(
+    rb"[\"']cuda:(?:[1-9]|[{%\"'])|\.cuda\((?![ \t\r\n]*(?:\)|0[ \t]*\)|non_blocking|async))(\w*)|"
+    rb"\.device\([ \t]*[\"']cuda[\"'][ \t]*,(?![ \t]*0[ \t]*\))|--device\b(?!-)"
+)
+
+# A function, class or variable at the left margin, with all that belongs to it.
+_BLOCK = re.compile(
+    rb"^(?:(?:async[ \t]+)?def[ \t]+|class[ \t]+)?(\w+)\b[^\n]*(?:\n(?:[ \t)\]}][^\n]*|(?=\n)))*",
+    re.MULTILINE,
+)
+_KEYWORDS = frozenset(word.encode() for word in keyword.kwlist)
+_WORD = re.compile(rb"\w+")
+_BY_NAME = re.compile(rb"\bgetattr\([ \t]*(?:\w+\.)*(\w+)|\bglobals\(|\bimport_module\(|\b(\w+)\.__dict__\b")
+
+
+class Runs:
+    """The answers of one project."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+
+    def without_cuda(self, path: str, text: str, name: str, itself: bool) -> bool | None:
+        """Does a program that can do without CUDA get to something of a file, or is that `itself` one?
+
+        `name` is that of a function or class at the top of the file, empty for what is done as it is loaded.
+        None: not known.
+        """
+        facts = self.project.facts
+        if facts.chooses() is None:
+            return None
+        choosing = set(self.project.callers.importing(CHOOSES))
+        if path in choosing and facts.is_library(path):
+            return True
+        return any(
+            one in choosing
+            and (itself or one != path)
+            and _PROGRAM.search(code) is not None
+            and not self._runs_cuda(one, code, path)
+            for one, code in self._ways(path, text, name, _needs_cuda)
+        )
+
+    def _runs_cuda(self, program: str, code: bytes, path: str) -> bool:
+        """Does a program name something of another file that goes to CUDA whatever is chosen?"""
+        words = set(_WORD.findall(code))
+        for other, _ in self.project.facts.imported(program):
+            if other == path:
+                continue
+            given = self._code(other)
+            if _needs_cuda(given) and any(
+                match.group(1) in words and _needs_cuda(match.group()) for match in _BLOCK.finditer(given)
+            ):
+                return True
+        return False
+
+    def _code(self, path: str) -> bytes:
+        return _COMMENT.sub(b"", self.project.files.text(path).encode("utf-8", "replace"))
+
+    def elsewhere(self, path: str, text: str, name: str) -> bool | None:
+        """Does a program that uses another GPU than the current one get to something of a file? None: not known."""
+        if self.project.facts.other_gpu() is None:
+            return None
+        return "set_device(" not in text and any(
+            _names_other(code) and _PROGRAM.search(code) is not None
+            for _, code in self._ways(path, text, name, lambda code: _goes(code, _CURRENT, _FOLLOWS))
+        )
+
+    def moved(self, path: str, text: str, name: str) -> bool | None:
+        """Does a file that gets to something of a file move anything at all? None: not known."""
+        facts = self.project.facts
+        if facts.chooses() is None or facts.is_library(path):
+            return None
+        return any(
+            _MOVES.search(code) is not None for _, code in self._ways(path, text, name, lambda _: False)
+        )
+
+    def _ways(
+        self, path: str, text: str, name: str, blocked: Callable[[bytes], bool]
+    ) -> Iterator[tuple[str, bytes]]:
+        """A file, and those that run something of it, with their texts; nothing behind a file that is blocked."""
+        code = _COMMENT.sub(b"", text.encode("utf-8", "replace"))
+        todo, seen = [(path, code, _using(code, {name.encode()} if name else set()))], {path}
+        for one, code, names in todo:
+            yield one, code
+            for other in self._importers(one):
+                if other in seen or len(seen) > REACH or _TEST.search(self._name(other)):
+                    continue
+                given = self._code(other)
+                stem = os.path.basename(one.removesuffix("/__init__.py")).removesuffix(".py").encode()
+                if names and not _mention(given, names, stem):
+                    continue  # it may get to these names by another way
+                seen.add(other)
+                if not blocked(given):
+                    todo.append((other, given, names and _using(given, names, stem)))
+
+    def _importers(self, path: str) -> list[str]:
+        """The files that import something of a file, with those that get from a package what it passes on."""
+        facts, found = self.project.facts, self.project.facts.importers(path)
+        outline = self.project.outline(path) if os.path.basename(path) == "__init__.py" else None
+        passed = [name for name, what in outline.names.items() if " " in what] if outline is not None else []
+        more = {one for name in passed for one in self.project.callers.importing(name)} - {path, *found}
+        return found + [one for one in sorted(more) if any(other == path for other, _ in facts.imported(one))]
+
+    def _name(self, path: str) -> str:
+        return path.removeprefix(self.project.files.root)
+
+
+def _needs_cuda(code: bytes) -> bool:
+    return _goes(code, _MOVE, _ASKS)
+
+
+def _goes(code: bytes, move: re.Pattern[bytes], asks: re.Pattern[bytes]) -> bool:
+    """Is something moved under no condition that asks?"""
+    for match in move.finditer(code):
+        start = code.rfind(b"\n", 0, match.start()) + 1
+        end = code.find(b"\n", start)
+        line = code[start : end if end >= 0 else len(code)]
+        if not asks.search(line) and not any(asks.search(one) for one in headers(code, match.start())):
+            return True
+    return False
+
+
+def _names_other(code: bytes) -> bool:
+    """Is a GPU named that need not be the current one, other than that of a tensor at hand?"""
+    for match in _OTHER.finditer(code):
+        name = match.group(1)
+        if not name or not re.search(rb"\b%s[ \t]*=[^\n]*\bget_device\(\)" % name, code):
+            return True
+    return False
+
+
+def _using(code: bytes, names: set[bytes], stem: bytes = b"") -> set[bytes]:
+    """What stands at the top of a file and needs one of these names, as far as the words show, and the names.
+
+    `stem` is the file that they are of, where that is another one.
+    """
+    found = set(names)
+    blocks = [(match.group(1), match.group()) for match in _BLOCK.finditer(code)] if names else []
+    blocks = [(name, block) for name, block in blocks if name not in _KEYWORDS]
+    size = -1
+    while size != len(found):
+        size = len(found)
+        found |= {name for name, block in blocks if name not in found and _mention(block, found, stem)}
+    return found
+
+
+def _mention(code: bytes, names: set[bytes], stem: bytes) -> bool:
+    """Is one of these names in a code, or may it be asked for by a text?"""
+    if not names.isdisjoint(_WORD.findall(code)):
+        return True
+    return any((match.group(1) or match.group(2)) in (None, stem) for match in _BY_NAME.finditer(code))

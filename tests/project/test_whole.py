@@ -1,0 +1,142 @@
+"""What a file can know of its project as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from devfix.flow.outside import Outside
+from devfix.parsed import parsed
+from devfix.project.project import Projects
+from repositories import report, write
+
+
+def outside(root: Path, path: str) -> Outside:
+    found = Projects(str(root)).outside(str(root / path), parsed((root / path).read_text()))
+    assert found is not None
+    return found
+
+
+NET = "def make(x):\n    return x\n"
+CUDA_ONLY = [
+    ({"net.py": "import cupy\n" + NET}, True),
+    ({"net.py": "import ops\n" + NET, "ops.py": "import torch\nfrom ._ext import roi\n"}, True),
+    ({"net.py": NET + "def late():\n    import ops\n", "ops.py": "import cupy\n"}, False),
+    ({"net.py": NET, "train.py": "from net import make\nassert torch.cuda.is_available()\n"}, True),
+    ({"net.py": NET, "train.py": "from net import make\nassert torch.cuda.is_available()\n",
+      "test.py": "from net import make\n"}, False),
+    ({"net.py": NET, "train.py": "from net import make\nassert torch.cuda.is_available()\n",
+      "tests/test_net.py": "from net import make\n"}, True),
+    ({"net.py": NET, "other/train.py": "assert torch.cuda.is_available()\n"}, False),
+    ({"net.py": "import nms_ops\n" + NET, "lib/setup.py": "from torch.utils.cpp_extension import CUDAExtension\n"
+      "setup(ext_modules=[CUDAExtension('nms_ops', ['a.cu'])])\n"}, True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "only"), CUDA_ONLY)
+def test_a_file_that_needs_cuda(tmp_path: Path, files: dict[str, str], only: bool) -> None:
+    write(tmp_path, files)
+    assert outside(tmp_path, "net.py").needs_cuda() is only
+
+
+def test_choices_and_gpus_anywhere(tmp_path: Path) -> None:
+    write(tmp_path, {"net.py": "x.cuda()\n"})
+    here = outside(tmp_path, "net.py")
+    assert (here.chooses(), here.other_gpu(), here.writes()) == (False, False, False)
+    write(tmp_path, {"a/main.py": "x.cuda(args.gpu if args.cuda else None)\ntorch.save(x, p)\n"})
+    here = outside(tmp_path, "net.py")
+    assert (here.chooses(), here.other_gpu(), here.writes()) == (True, True, True)
+
+
+USED = [
+    ({}, False),
+    ({"main.py": "from net import make\nmake(1)\n"}, True),
+    ({"main.py": "import net\nnet.make(1)\n"}, True),
+    ({"main.py": "from net import *\nmake(1)\n"}, True),
+    ({"main.py": "def make(x):\n    return x\nmake(1)\n"}, False),
+    ({"net.py": NET + "make(1)\n"}, True),
+    ({"net.py": NET + "# make(1)\n"}, False),
+    ({"net.py": NET + "run = getattr(mod, 'ma' + 'ke')\n"}, None),
+    ({"net.py": "@register\n" + NET}, None),
+    ({"look.ipynb": "{}"}, None),
+    ({"__init__.py": "", "setup.py": "setup(packages=['a'])\n"}, None),
+    ({"setup.py": "setup(packages=['a'])\n"}, False),
+]
+
+
+@pytest.mark.parametrize(("files", "used"), USED)
+def test_a_function_that_is_used(tmp_path: Path, files: dict[str, str], used: bool | None) -> None:
+    write(tmp_path, {"net.py": NET, **files})
+    assert outside(tmp_path, "net.py").used("make") is used
+
+
+METHOD = "class Net:\n    def old(self, x):\n        return x\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "used"),
+    [
+        ({"net.py": METHOD}, False),
+        ({"net.py": METHOD.replace("Net", "Net(Base)")}, None),
+        ({"net.py": METHOD, "make.py": "from net import Net\ndef make():\n    return Net()\n",
+          "main.py": "from make import make\nmake().old(3)\n"}, True),
+        ({"net.py": METHOD.replace("old", "forward")}, None),
+    ],
+)  # fmt: skip
+def test_a_method_that_is_used(tmp_path: Path, files: dict[str, str], used: bool | None) -> None:
+    write(tmp_path, files)
+    name = "forward" if "forward" in files["net.py"] else "old"
+    assert outside(tmp_path, "net.py").used(name) is used
+
+
+LOAD = (
+    "import torch\nfrom net import Net\n\n\ndef load(path, device):\n"
+    "    net = Net()\n    {}\n    return net.to(device)\n"
+)
+STATE = "net.load_state_dict(torch.load(path))"
+PLAIN = "from torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n        return x{}\n"
+MAIN = "import torch\nfrom load import load\nload('a.pt', 'cpu')\ntorch.save(model.state_dict(), 'a.pt')\n"
+MAKE = "import torch\nnet = convert(vgg)\n{}torch.save(net.state_dict(), 'b.pth')\n"
+LOADED = {
+    "right": ({}, "safe"),
+    "the network goes to CUDA": ({"net.py": PLAIN.format(".cuda()")}, "unsafe"),
+    "a part of it that nobody uses does": (
+        {"net.py": PLAIN.format("") + PLAIN.format(".cuda()").replace("Net", "Other")},
+        "safe",
+    ),
+    "nobody calls it": ({"main.py": "torch.save(model.state_dict(), 'a.pt')\n"}, "unsafe"),
+    "nobody writes one": ({"main.py": "from load import load\nload('a.pt', 'cpu')\n"}, "unsafe"),
+    "compiled": ({"net.py": "import cupy\n" + PLAIN.format("")}, "unsafe"),
+    "another load stays": (
+        {"load.py": LOAD.format("ckpt = torch.load(path)\n    net.head = ckpt\n    " + STATE)},
+        "unsafe",
+    ),
+    "another load, elsewhere": (
+        {"load.py": LOAD.format("if path:\n        net.head = torch.load(path)['state_dict']\n    " + STATE)},
+        "safe",
+    ),
+    "a whole module": ({"load.py": LOAD.format(STATE + "\n    net.eval()\n    torch.save(net, path)")}, "unsafe"),
+    "a file that a script has made": (
+        {"load.py": LOAD.format(STATE.replace("path", "'./m/b.pth'")), "make.py": MAKE.format("")}, "unsafe",
+    ),
+    "a file that a script has made on a device": (
+        {"load.py": LOAD.format(STATE.replace("path", "'./m/b.pth'")), "make.py": MAKE.format("net.cuda()\n")}, "safe",
+    ),
+    "weights to begin with": (
+        {"load.py": LOAD.format("net.load_state_dict(torch.load(CONFIG.INIT_MODEL))")}, "unsafe",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LOADED)
+def test_what_a_map_location_cures(tmp_path: Path, case: str) -> None:
+    files, level = LOADED[case]
+    write(tmp_path, {"net.py": PLAIN.format(""), "load.py": LOAD.format(STATE), "main.py": MAIN, **files})
+    made = report(tmp_path, project=".", codemods=["map-location"])
+    found = [
+        finding.fix.safety.label
+        for result in made.results
+        for finding in result.findings
+        if finding.fix is not None and "head" not in finding.message
+    ]
+    assert found and found[-1] == level

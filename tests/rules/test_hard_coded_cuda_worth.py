@@ -1,0 +1,186 @@
+"""hard-coded-cuda: a fix is safe only where the project shows a run that it cures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from applying import findings
+from devfix.findings import Safety
+from devfix.flow import analyse
+from devfix.project.project import Projects
+from devfix.rules.hard_coded_cuda import HardCodedCuda
+from devfix.source import Source
+
+RULE = HardCodedCuda()
+HEAD = "import torch\n\n\n"
+# Right where tensors are on another GPU than the current one, and only there.
+FOLLOWS = HEAD + (
+    "def pad(x: torch.Tensor, n):\n    y = torch.zeros(x.size(0), n)\n    if x.is_cuda:\n        y = y.cuda()\n"
+    "    return torch.cat([x, y], 1)\n"
+)
+# Raises without CUDA as well.
+INSISTS = HEAD + (
+    "def pad(x: torch.Tensor, n):\n    y = torch.zeros(x.size(0), n).cuda()\n    return torch.cat([x, y], 1)\n"
+)
+CHOICE = "cuda = not args.no_cuda and torch.cuda.is_available()\nif cuda:\n    x = x.cuda()\n"
+NUMBERED = 'device = torch.device(f"cuda:{args.gpu}" if args.gpu >= 0 else "cpu")\nx = x.to(device)\n'
+ALWAYS = "if args.cuda:\n    seed(args.seed)\nx = x.cuda()\n"
+ONE = "    x = x.cuda()\n"
+STEP = "import pads\n\n\ndef pad(x, n):\n    x = pads.pad(x, n)\n"
+
+PORTABLE = "\n\ndef put(a, b):\n    return a.to(b.device)\n"
+MORE = "\n\ndef mean(x):\n    return torch.mean(x)\n"
+
+TWO = "def load(x):\n    return x.cuda()\n\n\ndef keep(x):\n    return x\n"
+
+
+def program(body: str, name: str = "pads") -> str:
+    return (
+        f"import argparse\nimport torch\nfrom {name} import pad\n\nargs = argparse.ArgumentParser().parse_args()\n"
+        f"x = torch.ones(2, 3)\n{body}pad(x, 2)\n"
+    )
+
+
+MAIN = program(CHOICE).replace("pad\n", "mean\n").replace("pad(x, 2)", "mean(x)")
+
+
+def levels(folder: Path, files: dict[str, str]) -> list[Safety]:
+    """How safe the fixes in `pads.py` are, among these files."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    path = folder / "pads.py"
+    source = Source(path.read_text())
+    flow = analyse(source, Projects(str(folder)).outside(str(path), source))
+    return [found.fix.safety for found in RULE.check(flow) if found.fix is not None]
+
+
+@pytest.mark.parametrize(
+    ("text", "programs", "safe"),
+    [
+        (FOLLOWS, {"main.py": program(NUMBERED)}, True),
+        (FOLLOWS, {"main.py": program(CHOICE)}, False),  # the current GPU, if any
+        (FOLLOWS, {"main.py": program(NUMBERED + ONE.lstrip())}, False),
+        (FOLLOWS, {"main.py": program("torch.cuda.set_device(args.gpu)\n" + NUMBERED)}, False),
+        # DataParallel sets the current GPU for each of its copies.
+        (FOLLOWS, {"main.py": program("net = torch.nn.DataParallel(net, device_ids=[0, 1]).cuda()\n")}, False),
+        (FOLLOWS, {"main.py": program(CHOICE), "other.py": program(NUMBERED, "others")}, False),
+        (INSISTS, {"main.py": program(CHOICE)}, True),
+        (INSISTS, {"main.py": program(NUMBERED)}, True),
+        (INSISTS, {"main.py": program(ALWAYS)}, False),
+        (INSISTS, {"main.py": program(ALWAYS), "demo.py": program(CHOICE)}, True),
+        (INSISTS, {"main.py": program("assert torch.cuda.is_available()\n" + CHOICE)}, False),
+        (INSISTS, {"main.py": program(ALWAYS), "test_pads.py": program(CHOICE)}, False),
+        # What the program chooses does not get through a file that goes to CUDA in any case.
+        (INSISTS, {"main.py": program(CHOICE, "step"), "step.py": STEP + ONE}, False),
+        (INSISTS, {"main.py": program(CHOICE, "step"), "step.py": STEP}, True),
+        # What the program calls besides needs CUDA, or something that it does not call.
+        (INSISTS, {"main.py": program("from more import load, keep\nload(x)\n" + CHOICE), "more.py": TWO}, False),
+        (INSISTS, {"main.py": program("from more import keep\n" + CHOICE), "more.py": TWO}, True),
+        # A package that passes on what one of its files has.
+        (INSISTS, {"main.py": program(CHOICE, "kit"), "kit/__init__.py": "from pads import pad\n"}, True),
+        # What is imported of the file has nothing to do with the function, or something.
+        (INSISTS + MORE, {"main.py": MAIN, "use.py": "from pads import pad\n"}, False),
+        (INSISTS + MORE.replace("mean(x)\n", "mean(pad(x))\n"), {"main.py": MAIN, "use.py": "from pads import pad\n"}, True),
+        (INSISTS + MORE, {"main.py": MAIN + "getattr(pads, args.how)(x)\n", "use.py": "from pads import pad\n"}, True),
+        (INSISTS, {"main.py": program(CHOICE).replace("import pad\n", "import other\n")}, False),  # not used
+    ],
+)  # fmt: skip
+def test_the_programs_tell(tmp_path: Path, text: str, programs: dict[str, str], safe: bool) -> None:
+    found = levels(tmp_path, {"pyproject.toml": "", "pads.py": text, **programs})
+    assert found == [Safety.SAFE if safe else Safety.UNSAFE]
+
+
+@pytest.mark.parametrize(
+    ("more", "safe"),
+    [
+        ("", True),
+        ("\n\ndef load(x, use_cuda):\n    if use_cuda:\n        x = x.cuda()\n    return x\n", False),
+        ("\n\ndef load(x, gpu):\n    return x.cuda(gpu)\n", True),
+    ],
+)
+def test_other_tensors_of_the_file_are_on_the_current_gpu(tmp_path: Path, more: str, safe: bool) -> None:
+    files = {"pyproject.toml": "", "pads.py": FOLLOWS + more, "main.py": program(NUMBERED)}
+    assert levels(tmp_path, files) == [Safety.SAFE if safe else Safety.UNSAFE]
+
+
+@pytest.mark.parametrize("line", ["from ._ext import reorg", "from torch.utils.ffi import create_extension"])
+def test_code_for_a_pytorch_before_devices_is_not_mended_by_itself(tmp_path: Path, line: str) -> None:
+    files = {"pyproject.toml": "", "pads.py": f"{line}\n{FOLLOWS}", "main.py": program(NUMBERED)}
+    assert levels(tmp_path, files) == [Safety.UNSAFE]
+
+
+def test_functions_whose_callers_need_cuda(tmp_path: Path) -> None:
+    caller = "\n\ndef score(x, n, device):\n    return pad(x.cuda(device), n)\n"
+    files = {"pyproject.toml": "", "pads.py": INSISTS, "main.py": program(CHOICE)}
+    assert levels(tmp_path, files) == [Safety.SAFE]
+    assert levels(tmp_path, files | {"pads.py": INSISTS + caller}) == [Safety.UNSAFE]
+    assert levels(tmp_path, files | {"pads.py": INSISTS + caller.replace(".cuda(device)", "")}) == [
+        Safety.SAFE
+    ]
+
+
+def test_what_else_of_the_function_or_class_needs_cuda(tmp_path: Path) -> None:
+    """A fix that leaves the next line failing is not worth being made by itself."""
+    step = (
+        HEAD
+        + PORTABLE.lstrip()
+        + (
+            "\n\nclass Step:\n    def __init__(self, net):\n        self.net = net{init}\n\n"
+            "    def run(self, x: torch.Tensor, rows):\n        y = torch.zeros(x.size(0), 2).cuda()\n"
+            "        z = self.net(torch.tensor(rows){move})\n        return torch.cat([x, y], 1), z\n"
+        )
+    )
+    files = {
+        "pyproject.toml": "",
+        "main.py": program(CHOICE)
+        .replace("import pad\n", "import Step\n")
+        .replace("pad(x, 2)", "Step(net).run(x, [])"),
+    }
+    for init, move, expected in (
+        ("", "", [Safety.SAFE]),
+        (".cuda()", "", [Safety.UNSAFE]),
+        ("\n        self.gpu = torch.cuda.current_device()", "", [Safety.UNSAFE]),
+        ("", ".cuda()", [Safety.UNSAFE]),
+        ("", " if rows else load().cuda()", [Safety.UNSAFE]),
+    ):
+        found = levels(tmp_path, files | {"pads.py": step.format(init=init, move=move)})
+        assert found[:1] == expected, (init, move)
+
+
+def test_a_branch_that_needs_cuda_leaves_the_others(tmp_path: Path) -> None:
+    branch = INSISTS.replace(
+        "    return", "    if n > 9:\n        note(torch.rand(x.size(0)).cuda())\n    return"
+    )
+    branch += PORTABLE
+    files = {"pyproject.toml": "", "pads.py": branch, "main.py": program(CHOICE)}
+    assert sorted(levels(tmp_path, files)) == [Safety.UNSAFE, Safety.SAFE]
+
+
+ABOVE = (
+    "def one(x, y, n, flag):\n{above}    z = torch.zeros(x.size(0), n)\n    if x.is_cuda:\n        z = z.cuda()\n"
+    "    return z.scatter_(1, x, 1)\n"
+)
+ANY = 'def place(net, rank):\n    return net.to(f"cuda:{rank}" if rank >= 0 else "cpu")\n\n\n'
+
+
+@pytest.mark.parametrize(
+    ("above", "found"),
+    [
+        ("", [Safety.SAFE]),
+        ("    x = x.cuda()\n", []),
+        ("    x = x.cuda()\n    x = x.view(-1, 1)\n", []),
+        ("    x, y = x.cuda(), y\n", []),
+        ("    if x.is_cuda:\n        x = x.cuda()\n", []),
+        ("    if x.is_cuda or y.is_cuda:\n        x = x.cuda()\n        y = y.cuda()\n", []),
+        ("    if torch.cuda.is_available():\n        x = x.cuda()\n", []),
+        ("    if flag:\n        x = x.cuda()\n", [Safety.UNSAFE]),
+        ("    for _ in y:\n        x = x.cuda()\n", [Safety.UNSAFE]),
+        ("    y = y.to(f'cuda:{flag}')\n", [Safety.SAFE]),
+        ("    if x.is_cuda:\n        x = x.cuda()\n    x = load(y)\n", [Safety.SAFE]),
+    ],
+)
+def test_what_the_function_has_put_on_the_current_gpu(above: str, found: list[Safety]) -> None:
+    text = HEAD + ANY + ABOVE.format(above=above)
+    assert [one.fix.safety for one in findings(RULE, text) if one.fix is not None] == found
