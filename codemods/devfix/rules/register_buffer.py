@@ -40,9 +40,10 @@ class RegisterBuffer(Codemod):
     as an argument or has two names (each then moves a copy of its own), where methods assign it again
     (DistributedDataParallel keeps buffers alike), where a base class is out of sight, and, for
     floating-point tensors, in files that mention `.half()`, `.double()` or their dtypes, since those
-    casts reach buffers, in a program that names no device anywhere, and where the program sets the default
-    device. Shown without a fix where `super().__init__()` comes later or is not in sight, and for lists and
-    dicts of tensors, whose elements need names of their own.
+    casts reach buffers, in a program that names no device anywhere, where nothing in the project that gets
+    to the class moves anything, and where the program sets the default device. Shown without a fix where
+    `super().__init__()` comes later or is not in sight, and for lists and dicts of tensors, whose elements
+    need names of their own.
     Nothing is said of tensors that are moved where they are used, have no dimension (those may mix),
     only index other tensors, are trained, may have been assigned again before they are used or from
     outside the class, or were told a device, nor of what an override of `_apply`, `to` or `cuda` handles.
