@@ -330,18 +330,26 @@ def test_legacy_constructor_of_an_unknown_thing_has_no_fix() -> None:
 
 
 def test_comments_keep_a_condition() -> None:
-    text = HEAD + ANYWHERE + (
-        "def f(x, n):\n    y = torch.zeros(n)\n    if x.is_cuda:\n        # to the GPU\n"
-        "        y = y.cuda()\n"
+    text = (
+        HEAD
+        + ANYWHERE
+        + (
+            "def f(x, n):\n    y = torch.zeros(n)\n    if x.is_cuda:\n        # to the GPU\n"
+            "        y = y.cuda()\n"
+        )
     )
     assert "        # to the GPU\n        y = y.to(x.device)\n" in fixed(RULE, text, Safety.SAFE)
 
 
 def test_elif_stays() -> None:
-    text = HEAD + ANYWHERE + (
-        "def f(x, n):\n    y = torch.zeros(n)\n    if n == 0:\n        return y\n    elif x.is_cuda:\n"
-        "        y = y.cuda()\n"
-        "    return y\n"
+    text = (
+        HEAD
+        + ANYWHERE
+        + (
+            "def f(x, n):\n    y = torch.zeros(n)\n    if n == 0:\n        return y\n    elif x.is_cuda:\n"
+            "        y = y.cuda()\n"
+            "    return y\n"
+        )
     )
     assert "    elif x.is_cuda:\n        y = y.to(x.device)\n" in fixed(RULE, text, Safety.SAFE)
 

@@ -296,7 +296,7 @@ class Methods(Owners):
         if name in torch_api.LEGACY:
             return Place(Where.CPU, '"cpu"', 0, node)
         # `dtype = torch.cuda.FloatTensor if x.is_cuda else torch.FloatTensor`
-        given = isinstance(kind, (ast.Name, ast.Attribute)) and not name.startswith("torch.")
+        given = isinstance(kind, (ast.Name, ast.Attribute)) and not str(name).startswith("torch.")
         return UNPLACED if given and _CUDA_TYPE.search(self.source.text) else None
 
     def _module_method(self, node: ast.Call, func: ast.Attribute, base: Value, arguments: Arguments) -> Value:
