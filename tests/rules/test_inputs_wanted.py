@@ -139,6 +139,19 @@ def test_lengths_for_a_module_out_of_sight_are_unsafe() -> None:
     assert all(found.fix is None or found.fix.safety is Safety.UNSAFE for found in findings(RULE, text))
 
 
+@pytest.mark.parametrize(
+    ("made", "safety"), [("nn.Linear(3, 3)", Safety.SAFE), ("nn.Sequential(Length())", Safety.UNSAFE)]
+)
+def test_a_layer_meets_whatever_the_argument_is_called(made: str, safety: Safety) -> None:
+    text = (
+        "import torch\nfrom library import Length\nfrom torch import nn\nclass Net(nn.Module):\n"
+        f"    def __init__(self):\n        super().__init__()\n        self.fc = {made}\n"
+        "    def forward(self, sizes):\n        return self.fc(sizes)\n"
+        "device = torch.device('cuda')\nmodel = Net().to(device)\nsizes = torch.ones(3)\nmodel(sizes)\n"
+    )
+    assert [found.fix and found.fix.safety for found in findings(RULE, text)] == [safety]
+
+
 LOADER = """\
 import numpy as np
 import torch

@@ -287,6 +287,10 @@ class Operations(ABC):
                 limit = 2 if "CTC" in called else len(operands)
                 results |= self.meet(operands[:limit])
                 continue
+            if called.startswith("torch.nn.") and _weighted(called):
+                self.seen.met = self.seen.met or bool(every & {"T", "F"})
+                results |= _DEVICE
+                continue
             part = owner.find(value.func)
             forward = part.method("forward") if part is not None else None
             inner = None
@@ -350,6 +354,12 @@ class Operations(ABC):
         if method in FOREIGN:
             return base
         return self.meet([base, *operands])
+
+
+def _weighted(name: str) -> bool:
+    """Has a module of torch parameters of its own, which whatever it is given meets?"""
+    others = torch_api.CONTAINERS | torch_api.WRAPS | torch_api.MODULE_BASES
+    return name not in others and name.rpartition(".")[2][:1].isupper()
 
 
 def _bare(name: str) -> bool:
