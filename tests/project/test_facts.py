@@ -387,13 +387,17 @@ from torch import nn
 class Net(nn.Module):
     def forward(self, x: torch.Tensor):
         return x + torch.ones(3)
+
+
+def placed(device):
+    return Net().to(device)
 """
 
 
 @pytest.mark.parametrize(
     ("files", "level"),
     [
-        ({"train.py": "from parts.net import Net\n"}, "safe"),
+        ({"train.py": "from parts.net import placed\n"}, "safe"),
         ({"train.py": "import torch\ntorch.set_default_device('cuda')\n"}, "unsafe"),
         ({"other/train.py": "import torch\ntorch.set_default_device('cuda')\n"}, "safe"),
     ],
@@ -427,5 +431,43 @@ def test_a_project_that_saves_from_the_cpu(tmp_path: Path, saving: str, level: s
     calling = "from load import load\n\nload(1, 2, 3)\n"
     write(tmp_path, {"use/load.py": loading, "use/main.py": calling, "train/save.py": saved})
     made = report(tmp_path, project=".", codemods=["map-location"])
+    [finding] = [finding for result in made.results for finding in result.findings]
+    assert finding.fix is not None and finding.fix.safety.label == level
+
+
+WIDENS = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def forward(self, x: torch.Tensor):
+        return x * torch.ones(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "level"),
+    [
+        ("from net import Net\n\nNet()(1)\n", "unsafe"),
+        ("from net import Net\n\nNet().cuda()(1)\n", "safe"),
+        ("print(1)\n", "unsafe"),
+    ],
+)
+def test_a_factory_is_safe_only_where_something_is_moved(tmp_path: Path, program: str, level: str) -> None:
+    write(tmp_path, {"net.py": WIDENS, "main.py": program})
+    made = report(tmp_path, project=".", codemods=["place-factory"])
+    [finding] = [finding for result in made.results for finding in result.findings]
+    assert finding.fix is not None and finding.fix.safety.label == level
+
+
+@pytest.mark.parametrize(("call", "level"), [("", "unsafe"), ("    put(1)\n", "safe")])
+def test_a_factory_of_a_function_that_nobody_names(tmp_path: Path, call: str, level: str) -> None:
+    helper = (
+        "import torch\n\n\ndef put(x: torch.Tensor):\n    print(x.device)\n    return x * torch.ones(3)\n"
+    )
+    main = f"from helper import size, put\n\n\ndef main():\n    size(1)\n{call}"
+    main = main if call else main.replace(", put", "")
+    write(tmp_path, {"helper.py": helper + "\n\ndef size(x):\n    return len(x)\n", "main.py": main})
+    made = report(tmp_path, project=".", codemods=["place-factory"])
     [finding] = [finding for result in made.results for finding in result.findings]
     assert finding.fix is not None and finding.fix.safety.label == level

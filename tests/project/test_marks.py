@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 from devfix.project.bare import blocks_of, goes_to_cuda
-from devfix.project.importing import names_in
+from devfix.project.importing import names_in, tried_anyway
 from devfix.project.marks import CHOOSES, INSISTS, ONLY, OTHER, WRITES, headers
 from devfix.project.saving import saves_from_cpu
 
@@ -145,6 +145,27 @@ BARE = {
         "def f(x):\n    return Net()(x)\n\n\nclass Net:\n    def old(self, x):\n        return x.cuda()\n", False,
     ),
     "the program": ("def f(x):\n    return x\n\n\nf(torch.ones(3).cuda())\n", True),
+    "a GPU by its number": ("def f(x):\n    return x.cuda(device=0)\n", True),
+    "a GPU that is written down": (
+        "def f(x):\n    where = torch.device('cuda:{}'.format(1))\n    return x.to(where)\n", True,
+    ),
+    "a GPU of an option": ("def f(x):\n    return x.to(torch.device('cuda:{}'.format(args.gpu)))\n", False),
+    "where a tensor is": (
+        "def f(x):\n    if x.device != torch.device('cuda'):\n        x = x.to(torch.device('cuda'))\n", True,
+    ),
+    "where a tensor is, the other arm": (
+        "def f(x):\n    if not x.is_cuda:\n        y = 1\n    else:\n        y = x.cuda()\n", False,
+    ),
+    "a call that raises": ("def f(x):\n    if x > 3:\n        torch.cuda.synchronize()\n", True),
+    "a call that raises, for a profile": ("def f(x):\n    if profile:\n        torch.cuda.synchronize()\n", False),
+    "a call that does not raise": ("def f(x):\n    torch.cuda.empty_cache()\n", False),
+    "a method of an object that is given": (
+        "def f(net):\n    net.infer(3)\n\n\nclass Net:\n    def infer(self, x):\n        return x.cuda()\n", True,
+    ),
+    "a method of one of two classes": (
+        "def f(net):\n    net.infer(3)\n\n\nclass Net:\n    def infer(self, x):\n        return x.cuda()\n"
+        "class Other:\n    def infer(self, x):\n        return x\n", False,
+    ),
     "a class without methods": ("class Error(Exception):\n    pass\n\n\ndef f(x):\n    return x.cuda()\n", True),
 }  # fmt: skip
 
@@ -153,3 +174,29 @@ BARE = {
 def test_what_goes_to_cuda_without_asking(case: str) -> None:
     text, bare = BARE[case]
     assert goes_to_cuda(blocks_of(text.encode()), [], ["f"]) is bare
+
+
+BOTH = "try:\n    from {} import {}\nexcept ImportError:\n    {}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (BOTH.format("a.ops", "f", "from .ops import f"), {b"a.ops", b".ops"}),
+        (BOTH.format("a.ops", "f", "f = None"), set()),
+        (BOTH.format("a.ops", "f", "raise ImportError('no ops')"), {b"a.ops"}),
+        (BOTH.format("a.ops", "f", "from .others import f"), set()),
+        (BOTH.format(".", "nms_cuda", "import nms_cuda"), {b".nms_cuda", b"nms_cuda"}),
+        ("try:\n    import a\nfinally:\n    import a\n", set()),
+        ("try:\n    import a\nexcept ImportError:\n    x = 1\nimport a\n", set()),
+    ],
+)
+def test_what_is_imported_one_way_or_the_other(text: str, found: set[bytes]) -> None:
+    assert tried_anyway(text.encode()) == found
+
+
+def test_an_extension_that_is_imported_one_way_or_the_other() -> None:
+    text = BOTH.format(".", "nms_cuda", "import nms_cuda") + "x.cuda()\n"
+    assert ONLY in marks(text)
+    assert ONLY not in marks(text.replace("    import nms_cuda", "    nms_cuda = None"))
+    assert ONLY in marks("try:\n    import ops._ext as ops\nexcept ImportError:\n    raise\n")

@@ -89,6 +89,27 @@ def test_a_method_that_is_used(tmp_path: Path, files: dict[str, str], used: bool
     assert outside(tmp_path, "net.py").used(name) is used
 
 
+USERS = "class Net:\n    def old(self, x):\n        return x\n\n    def older(self):\n        self.old(3)\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "used"),
+    [
+        ({}, False),
+        ({"main.py": "from net import Net\nNet().older()\n"}, True),
+        (
+            {"main.py": "import other\nfrom net import Net\nprint('the old one')\nother.old(Net())\n"},
+            False,
+        ),
+        ({"net.py": USERS + "\n    def oldest(self):\n        self.older()\n"}, False),
+        ({"net.py": USERS.replace("self.old(3)", "self.old(3)\n\n\nNet().old(3)")}, True),
+    ],
+)
+def test_a_method_that_is_used_by_what_nobody_uses(tmp_path: Path, files: dict[str, str], used: bool) -> None:
+    write(tmp_path, {"net.py": USERS, **files})
+    assert outside(tmp_path, "net.py").used("old") is used
+
+
 LOAD = (
     "import torch\nfrom net import Net\n\n\ndef load(path, device):\n"
     "    net = Net()\n    {}\n    return net.to(device)\n"
@@ -97,6 +118,7 @@ STATE = "net.load_state_dict(torch.load(path))"
 PLAIN = "from torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n        return x{}\n"
 MAIN = "import torch\nfrom load import load\nload('a.pt', 'cpu')\ntorch.save(model.state_dict(), 'a.pt')\n"
 MAKE = "import torch\nnet = convert(vgg)\n{}torch.save(net.state_dict(), 'b.pth')\n"
+FIRST = "import torch\n\n\ndef first(path):\n    ckpt = torch.load(path)\n    net.head = ckpt\n\n\n"
 LOADED = {
     "right": ({}, "safe"),
     "the network goes to CUDA": ({"net.py": PLAIN.format(".cuda()")}, "unsafe"),
@@ -121,6 +143,30 @@ LOADED = {
     ),
     "a file that a script has made on a device": (
         {"load.py": LOAD.format(STATE.replace("path", "'./m/b.pth'")), "make.py": MAKE.format("net.cuda()\n")}, "safe",
+    ),
+    "all who call it go to CUDA": ({"main.py": MAIN.replace("'cpu')", "'cpu').cuda()")}, "unsafe"),
+    "all who call it go to CUDA, or where they are told": (
+        {"main.py": "import torch\nfrom load import load\n\n\ndef main(args):\n    net = load('a.pt', 'cpu')\n"
+                    "    if args:\n        net.to(args.device)\n    else:\n        net.cuda()\n"
+                    "    torch.save(net.state_dict(), 'a.pt')\n"}, "safe",
+    ),
+    "one who calls it goes to CUDA": (
+        {"more.py": "from load import load\n\n\ndef more():\n    return load('a.pt', 'cuda').cuda()\n"}, "safe",
+    ),
+    "another load is always before it": (
+        {"load.py": FIRST + LOAD.format(STATE),
+         "main.py": MAIN.replace("import load\n", "import first, load\nfirst('b.pt')\n")}, "unsafe",
+    ),
+    "another load is behind it": (
+        {"load.py": FIRST + LOAD.format(STATE),
+         "main.py": MAIN.replace("import load\n", "import first, load\n") + "first('b.pt')\n"}, "safe",
+    ),
+    "an extension either way": (
+        {"net.py": "try:\n    from ops.roi import f\nexcept ImportError:\n    from .ops.roi import f\n"
+         + PLAIN.format(""), "ops/roi.py": "import roi_cuda\nx.cuda()\n"}, "unsafe",
+    ),
+    "a program that measures its time": (
+        {"load.py": LOAD.format(STATE + "\n    torch.cuda.synchronize()")}, "unsafe",
     ),
     "weights to begin with": (
         {"load.py": LOAD.format("net.load_state_dict(torch.load(CONFIG.INIT_MODEL))")}, "unsafe",

@@ -24,6 +24,7 @@ INSISTS = HEAD + (
     "def pad(x: torch.Tensor, n):\n    y = torch.zeros(x.size(0), n).cuda()\n    return torch.cat([x, y], 1)\n"
 )
 CHOICE = "cuda = not args.no_cuda and torch.cuda.is_available()\nif cuda:\n    x = x.cuda()\n"
+OPTION = "parser.add_argument('--device', {})\nx = x.to(args.device)\n"
 NUMBERED = 'device = torch.device(f"cuda:{args.gpu}" if args.gpu >= 0 else "cpu")\nx = x.to(device)\n'
 ALWAYS = "if args.cuda:\n    seed(args.seed)\nx = x.cuda()\n"
 ONE = "    x = x.cuda()\n"
@@ -66,6 +67,10 @@ def levels(folder: Path, files: dict[str, str]) -> list[Safety]:
         # DataParallel sets the current GPU for each of its copies.
         (FOLLOWS, {"main.py": program("net = torch.nn.DataParallel(net, device_ids=[0, 1]).cuda()\n")}, False),
         (FOLLOWS, {"main.py": program(CHOICE), "other.py": program(NUMBERED, "others")}, False),
+        # An option may be for the number of a GPU, or for CUDA and the CPU only.
+        (FOLLOWS, {"main.py": program(OPTION.format("default='cpu'"))}, False),
+        (FOLLOWS, {"main.py": program(OPTION.format("type=int, default=0"))}, True),
+        (FOLLOWS, {"main.py": program(OPTION.format("default='cuda:0'"))}, True),
         (INSISTS, {"main.py": program(CHOICE)}, True),
         (INSISTS, {"main.py": program(NUMBERED)}, True),
         (INSISTS, {"main.py": program(ALWAYS)}, False),

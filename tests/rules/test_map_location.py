@@ -121,6 +121,10 @@ def test_fixed(before: str, after: str, safety: Safety, program: str) -> None:
 
 STATE = "    model.load_state_dict(torch.load({}))\n"
 # Programs in which it makes no difference, or nobody can tell, where a state is loaded to.
+WRAPPED = (
+    "def f(model, p, use_gpu, name, device):\n    if {0}:\n        model = torch.nn.DataParallel(model).cuda()\n"
+    "    model.load_state_dict(torch.load(p){1})\n    torch.save(model.state_dict(), name)\n"
+)
 NO_MATTER = {
     "the file of this run": "def f(model, loader, p):\n    train(model, loader)\n" + STATE.format("p"),
     "the file of this run, in a script": "import sys\nfor x in data:\n    model(x).backward()\n"
@@ -182,6 +186,15 @@ NO_MATTER |= {
     "one file, by its name": "import os\ndef net(device):\n    pretrained = os.path.join('models', 'tiny.pt')\n"
     "    return start(Net(), pretrained)\ndef start(model, pretrained=''):\n    if os.path.isfile(pretrained):\n    "
     + STATE.format("pretrained") + "    return model\n",
+    "inside of what is there on CUDA only": "def f(model, p, args):\n    if args.cuda:\n"
+    "        model = torch.nn.DataParallel(model).cuda()\n"
+    + STATE.format("p").replace("model.", "model.module.net."),
+    "other names on CUDA": WRAPPED.format("use_gpu", ""),
+    "an option that is the number of a GPU": "parser.add_argument('--device', type=int, default=0)\n"
+    "args = parser.parse_args()\nmodel = Net()\nmodel.load_state_dict(torch.load(args.path))\n"
+    "model.to(torch.device(args.device))\n",
+    "fetched by another program": "import os\nP = 'a/b.pt'\nif not os.path.exists(P):\n"
+    "    os.system(f'wget -O {P} https://example.com/b.pt')\ndef f(model, device):\n" + STATE.format("P"),
     "one of a folder of published ones": "import os\ndef f(model, settings, device):\n"
     "    p = os.path.join(settings.env.pretrained_networks, 'mask_rcnn.pkl')\n" + STATE.format("p"),
 }  # fmt: skip
@@ -198,6 +211,13 @@ MATTERS = {
     "weights that the caller has": "def net(pretrained='', device='cpu'):\n    model = Net()\n    if pretrained:\n    "
     + STATE.format("pretrained") + "    return model\n",
     "the best of another program": "def f(model, device, folder):\n" + STATE.format("folder + '/best.pth'"),
+    "other names, and one GPU": WRAPPED.format("torch.cuda.device_count() > 1", ""),
+    "other names that are made to agree": WRAPPED.format("use_gpu", ", strict=False"),
+    "an option that may be the CPU": "parser.add_argument('--device', default='cpu')\n"
+    "args = parser.parse_args()\nmodel = Net()\nmodel.load_state_dict(torch.load(args.path))\n"
+    "model.to(torch.device(args.device))\n",
+    "a program that fetches another file": "import os\nP = 'a/b.pt'\nos.system('wget https://example.com/data.zip')\n"
+    "def f(model, device):\n" + STATE.format("P"),
     "one of a folder": "import os\ndef f(model, run, device):\n"
     "    p = os.path.join(run.folder, 'mask_rcnn.pkl')\n" + STATE.format("p"),
     "set to training": "def f(model, p, device):\n    model.train()\n" + STATE.format("p"),
@@ -259,6 +279,11 @@ SILENT = {
     "the other arm": "def f(m, p, use_gpu):\n    if not use_gpu:\n"
     "        c = torch.load(p, map_location='cpu')\n    else:\n        c = torch.load(p)\n"
     "    m.load_state_dict(c)\n",
+    "no place was asked for": "def f(m, p, map_location=None):\n    if map_location is None:\n"
+    "        c = torch.load(p)\n    else:\n        c = torch.load(p, map_location=map_location)\n"
+    "    m.load_state_dict(c)\n",
+    "no place was asked for, the other way round": "def f(m, p, map_location=None):\n    if map_location:\n"
+    "        return torch.load(p, map_location=map_location)\n    return torch.load(p)\n",
     "second try": "def f(m, p):\n    try:\n        c = torch.load(p)\n    except RuntimeError:\n"
     "        c = torch.load(p, map_location='cpu')\n    m.load_state_dict(c)\n",
     "replaced": "import functools\ntorch.load = functools.partial(torch.load, map_location='cpu')\n"
@@ -306,3 +331,9 @@ def restore(buffer, path):
 """
     for finding in findings(MapLocation(), text):
         assert finding.fix is None or finding.fix.safety is not Safety.SAFE
+
+
+def test_a_device_that_is_none_is_not_passed() -> None:
+    text = "import torch\ndef f(p, device=None):\n    if device is {}None:\n        net = torch.load(p)\n        net.eval()\n"
+    assert "map_location=device" not in fixed(RULE, text.format(""))
+    assert "map_location=device" in fixed(RULE, text.format("not "))

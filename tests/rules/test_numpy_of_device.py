@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from applying import findings, fixed
+from devfix.around import Around
+from devfix.discover import discover
+from devfix.engine import run
 from devfix.findings import Safety
 from devfix.rules.numpy_of_device import NumpyOfDevice
 
@@ -28,7 +33,7 @@ CHANGED = {
         "y = model(x)\ny.argmax(dim=1).cpu().numpy().tolist()\n",
     ),
     "an operator": ("(x + 1).numpy()\n", "(x + 1).cpu().numpy()\n"),
-    "an operator without parentheses": ("np.sum(x + 1)\n", "np.sum((x + 1).cpu())\n"),
+    "an operator without parentheses": ("np.abs(x + 1)\n", "np.abs((x + 1).cpu())\n"),
     "literal": ("z = torch.ones(3).cuda()\nz.numpy()\n", "z = torch.ones(3).cuda()\nz.cpu().numpy()\n"),
     "made on the device": (
         "z = torch.ones(3, device=device)\nz.numpy()\n",
@@ -44,7 +49,7 @@ CHANGED = {
         "def show(loader, device):\n    for a, b in loader:\n        a, b = a.to(device), b.to(device)\n"
         "        print(decode(b.cpu().numpy()))\n",
     ),
-    "numpy function": ("np.mean(x)\n", "np.mean(x.cpu())\n"),
+    "numpy function": ("np.median(x)\n", "np.median(x.cpu())\n"),
     "array of one": ("np.array(x)\n", "np.array(x.cpu())\n"),
     "every argument": (
         "np.allclose(x, model.weight.data)\n",
@@ -128,6 +133,11 @@ SILENT = {
         "class Net(nn.Module):\n    layer = nn.Linear(4, 2)\n    def forward(self, x):\n        return self.layer(x).cpu()\n"
         "net = Net().to(device)\nnet(x).detach().numpy()\n"
     ),
+    "a function that only indexes": "y = np.take_along_axis(x, np.zeros((3, 1), int), axis=1)\nprint(y)\n",
+    "functions that ask the tensor itself": "np.squeeze(x)\nnp.real(x)\nnp.split(x, 3)\nnp.moveaxis(x, 0, 1)\n",
+    "fails on the CPU as well": "np.mean(x)\n",
+    "used as a tensor afterwards": "y = np.copy(x)\nprint((x - y).sum())\n",
+    "moved afterwards": "y = np.copy(x)\nprint(y.cpu())\n",
     "a name that is no axes": "game.plot(x)\n",
 }
 
@@ -171,3 +181,51 @@ def test_a_device_that_another_function_was_handed_is_not_safe() -> None:
     )
     (finding,) = findings(RULE, text)
     assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
+
+
+NET = """\
+import torch
+from torch import nn
+
+
+class Wave(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+    def produce(self, c):
+        return self.layer(c)RESULT
+"""
+USER = """\
+import torch
+from net import Wave
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Wave()
+model.to(device)
+y = model.produce(torch.rand(1, 2).to(device)).squeeze()
+print(y.detach().numpy())
+"""
+
+
+@pytest.mark.parametrize(("result", "expected"), [("", ["safe"]), (".cpu()", []), (".tolist()[0]", [])])
+def test_a_method_of_another_file_may_copy_what_it_returns(
+    result: str, expected: list[str], tmp_path: Path
+) -> None:
+    files = {"setup.py": "", "net.py": NET.replace("RESULT", result), "main.py": USER}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    report = run(discover([str(tmp_path)]), [RULE], jobs=1, around=Around(str(tmp_path)))
+    found = [
+        one.fix.safety.name.lower()
+        for result in report.results
+        for one in result.findings
+        if one.fix is not None
+    ]
+    assert found == expected
+
+
+def test_a_method_out_of_view_proves_nothing() -> None:
+    for made in ("from library import Wave\n", "Wave = make()\n"):
+        text = USER.replace("from net import Wave\n", made)
+        assert all(one.fix is None or one.fix.safety is not Safety.SAFE for one in findings(RULE, text))

@@ -16,6 +16,16 @@ CHANGED = {
         "def f(x: torch.Tensor):\n    return x * torch.rand(3)\n",
         "def f(x: torch.Tensor):\n    return x * torch.rand(3, device=x.device)\n",
     ),
+    "a type and no more": (
+        "def f(x: torch.Tensor):\n    kind = x.dtype\n"
+        "    return x * torch.arange(3).type(kind) + torch.eye(3).type(torch.half)\n",
+        "def f(x: torch.Tensor):\n    kind = x.dtype\n    return x * torch.arange(3, device=x.device).type(kind)"
+        " + torch.eye(3, device=x.device).type(torch.half)\n",
+    ),
+    "a target of a loss": (
+        "def f(criterion, x, n):\n    x = x.cuda()\n    return criterion(x, torch.ones(2))\n",
+        'def f(criterion, x, n):\n    x = x.cuda()\n    return criterion(x, torch.ones(2, device="cuda"))\n',
+    ),
     "chained": (
         "def f(x):\n    k = torch.arange(3).float().view(-1, 1)\n    return k * x.unsqueeze(0)\n",
         "def f(x):\n    k = torch.arange(3, device=x.device).float().view(-1, 1)\n    return k * x.unsqueeze(0)\n",
@@ -482,9 +492,28 @@ SILENT = {
         "    emb = torch.arange(n, dtype=torch.float).unsqueeze(1) * emb.unsqueeze(0)\n"
         "    return torch.cat([torch.sin(emb), torch.cos(emb)], dim=1).view(n, -1)\n"
     ),
+    "a type that a name stands for": (
+        "def f(x: torch.Tensor, dtype):\n    return x * torch.arange(3).type(dtype)\n"
+    ),
+    "lengths of a loss by its name": (
+        "def f(x, y, n):\n    x, y = x.cuda(), y.cuda()\n    return F.ctc_loss(x, y, n, torch.tensor([2, 2]))\n"
+    ),
+    "lengths of a loss that a name stands for": (
+        "criterion = nn.CTCLoss(blank=3)\n\n\ndef f(x, y):\n    x, y = x.cuda(), y.cuda()\n"
+        "    sizes, wanted = torch.tensor([5, 5]), torch.tensor([2, 2])\n"
+        "    return criterion(x, y[:, 1:], sizes, wanted)\n"
+    ),
+    "lengths of any loss": (
+        "def f(criterion, x, y):\n    x, y = x.cuda(), y.cuda()\n    lengths = torch.tensor([2, 2])\n"
+        "    return criterion(x, y, lengths), criterion(x, y, target_lens=lengths)\n"
+    ),
     "numbers": "def f(x: int):\n    return x * torch.ones(3)\n",
 }
 
+UNSET = (
+    "def f(x: torch.Tensor, more=False):\n    print(x.device)\n"
+    "    if more:\n        x = x * torch.rand(3)\n    return x\n\n\nprint(f(1))\n"
+)
 WIDEN = "def widen(x: torch.Tensor):\n    return x * torch.rand(3)\n\n\n"
 # One finding each, of `x * torch.rand(3)`: what shows that x may be on an accelerator.
 PROVEN = {
@@ -497,8 +526,22 @@ PROVEN = {
     "a module calls it": WIDEN + "class M(nn.Module):\n    def forward(self, x: torch.Tensor):\n"
     "        return widen(x)\n",
 }
+PROVEN["an option that somebody sets"] = UNSET.replace("f(1)", "f(1, True)")
+PROVEN["an option that somebody names"] = UNSET.replace("f(1)", "f(1, more=True)")
+PROVEN["an option that is left out"] = UNSET.replace("more=False", "more=True")
 # ... and what does not.
 UNPROVEN = {
+    "an option that nobody sets": UNSET,
+    "an option of a static method": "class M(nn.Module):\n    @staticmethod\n"
+    "    def f(x: torch.Tensor, more=False):\n        print(x.device)\n"
+    "        return x * torch.rand(3) if more else x\n\n"
+    "    def forward(self, x):\n        return self.f(x)\n",
+    "an option that nobody leaves out": "def f(x: torch.Tensor, more=None):\n    print(x.device)\n"
+    "    return x if more is None else x * torch.rand(3)\n",
+    "the function asks where another one is": "def f(x: torch.Tensor, y: torch.Tensor):\n"
+    "    print(y.device)\n    return x * torch.rand(3)\n",
+    "a method that forward does not call": "class M(nn.Module):\n    def forward(self, x):\n        return x\n\n"
+    "    def mask_loss(self, x: torch.Tensor):\n        return x * torch.rand(3)\n",
     "a parameter": WIDEN,
     "a caller that knows as little": WIDEN + "def g(x: torch.Tensor):\n    return widen(x)\n",
     "lengths": "class M(nn.Module):\n    def forward(self, x_lens: torch.Tensor):\n"

@@ -10,6 +10,7 @@ from devfix.rules.restore_after_move import RestoreAfterMove
 RULE = RestoreAfterMove()
 HEAD = "import copy\nimport torch\nfrom torch import nn\nfrom torch.optim import Adam, SGD\n\n\n"
 _ADAM = "    opt = Adam(net.parameters())\n"
+_STEP = "    opt.step()\n"  # what is not used any more needs no cure
 _STATE = "    opt.load_state_dict(state)\n"
 
 # name: (before, after, safety)
@@ -135,6 +136,8 @@ CHANGED = {
 @pytest.mark.parametrize("name", CHANGED)
 def test_changed(name: str) -> None:
     before, after, safety = CHANGED[name]
+    if "return" not in before and "class" not in before:
+        before, after = before + _STEP, after + _STEP
     (finding,) = findings(RULE, HEAD + before)
     assert finding.fix is not None and finding.fix.safety is safety
     assert fixed(RULE, HEAD + before) == HEAD + after
@@ -233,3 +236,25 @@ SILENT = {
 @pytest.mark.parametrize("name", SILENT)
 def test_silent(name: str) -> None:
     assert findings(RULE, HEAD + SILENT[name]) == []
+
+
+UNUSED = {
+    "never stepped": f"{_ADAM}{_STATE}    net.to(device)\n    return net\n",
+    "wrapped under its own name": f"{_ADAM}    opt = Average(opt)\n{_STATE}    net.to(device)\n",
+    "asked before the move": f"{_ADAM}{_STATE}    opt.zero_grad()\n    net.to(device)\n",
+}
+USED = {
+    "stepped": f"{_ADAM}{_STATE}    net.to(device)\n    opt.step()\n",
+    "returned": f"{_ADAM}{_STATE}    net.to(device)\n    return opt\n",
+    "handed on before": f"{_ADAM}{_STATE}    trainer = Trainer(opt)\n    net.to(device)\n    trainer.run()\n",
+    "used by a function in it": (
+        f"{_ADAM}{_STATE}    def step():\n        opt.step()\n    net.to(device)\n    step()\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*UNUSED, *USED])
+def test_what_is_not_used_after_the_move_needs_no_fix(name: str) -> None:
+    body = UNUSED.get(name) or USED[name]
+    found = findings(RULE, f"{HEAD}def f(state, device):\n    net = nn.Linear(2, 2)\n{body}")
+    assert len(found) == (name in USED)

@@ -75,8 +75,23 @@ class Calls(Making):
         return self._result(facts)
 
     def _loss(self, node: ast.Call, facts: Facts) -> Fact:
-        """What is compared must be in one place."""
-        return self.combine(node, [(a, self.tensor(a, fact) if k == "" else fact) for a, fact, k in facts])
+        """What is compared must be in one place; what counts it may be anywhere."""
+        several = sum(keyword == "" for _, _, keyword in facts) > 3
+        compared = [
+            (argument, self.tensor(argument, fact) if keyword == "" else fact)
+            for at, (argument, fact, keyword) in enumerate(facts)
+            if not (several or self._aligns(node)) or (at < 2 and keyword == "")
+            if not _LENGTHS.search(keyword or _named(argument))
+        ]
+        return self.combine(node, compared)
+
+    def _aligns(self, node: ast.Call) -> bool:
+        """Is it a CTC loss, which takes the lengths to the CPU: by its name, or by what its name is bound to?"""
+        last = path_of(node.func).rpartition(".")[2]
+        if "ctc" in self.source.code(node.func).lower():
+            return True
+        bound = rf"\b{re.escape(last)}\b[ \t]*(?::[^=\n]+)?=(?!=)[^\n]*ctc"
+        return bool(last) and re.search(bound, self.source.text, re.IGNORECASE) is not None
 
     def _method(self, node: ast.Call, func: ast.Attribute, base: Fact, facts: Facts) -> Fact:
         method = func.attr
@@ -169,12 +184,12 @@ class Calls(Making):
                 return replace(free, anchor=typed.anchor)
             if fact.form is Form.TENSOR:
                 return replace(free, origins=fact.origins, anchor=fact.anchor)
+            if method == "type":  # anything else may be a text such as "torch.cuda.FloatTensor"
+                return base if self._is_dtype(argument) else free
             if "dtype" in code or (
                 code.startswith(("torch.", "th.")) and not code.startswith("torch.device")
             ):
                 return base if "cuda" not in code else free
-            if method == "type":
-                return free if ".type()" in code or base.stray else base
             if fact.form is Form.DEVICE or names_device(code) or isinstance(argument, ast.Constant):
                 told = argument
             else:
@@ -183,6 +198,22 @@ class Calls(Making):
             return base if all(k != "**" for _, _, k in facts) else free
         at = self._at(told)
         return replace(at, flat=base.flat)
+
+    def _is_dtype(self, node: ast.expr) -> bool:
+        """Is it surely a type alone: `torch.float`, `x.dtype`, or a name that this scope binds to one?"""
+        if isinstance(node, ast.Attribute):
+            last = node.attr
+            return last == "dtype" or (
+                (self.source.qualified(node) or "").startswith("torch.") and last.islower()
+            )
+        if not isinstance(node, ast.Name):
+            return False
+        values = [
+            one.value
+            for one in self.source.walk(self.scope)
+            if isinstance(one, ast.Assign) and any(path_of(target) == node.id for target in one.targets)
+        ]
+        return bool(values) and all(isinstance(one, ast.Attribute) and self._is_dtype(one) for one in values)
 
     def _whole(self, path: str) -> None:
         """A container is moved, and what was put into it."""
@@ -314,6 +345,15 @@ class Calls(Making):
         if name in ("copy.copy", "copy.deepcopy", "torch.autograd.Variable") and facts:
             return facts[0][1]
         return self._result(facts)
+
+
+def _named(node: ast.expr) -> str:
+    """`lengths` of `lengths[0].view(-1)`."""
+    while isinstance(node, (ast.Subscript, ast.Call)) or (
+        isinstance(node, ast.Attribute) and not path_of(node)
+    ):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return path_of(node)
 
 
 def _compared(facts: Facts) -> bool:

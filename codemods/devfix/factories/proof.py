@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from devfix.factories.follow import Follow
 from devfix.factories.owners import FUNCTIONS, Owner
 from devfix.factories.values import Anchor, Fact, Form
+from devfix.flow import Flow
 from devfix.flow.evidence import cpu_program
 from devfix.inputs.arms import on_host, opposed
 from devfix.source import Source, walk
@@ -22,11 +24,8 @@ _DEPTH = 3  # of functions that call each other
 _ASKS = frozenset({"device", "is_cuda", "get_device", "type_as", "cuda", "get_device_of"})
 # Wanted on the CPU by packed sequences and loops, and mostly made from lists there.
 _COUNTS = re.compile(r"(?:^|_)\w*(?:len|lens|lengths?)$|^n_\w+s$|^num_|(?:^|_)(?:sz|sizes?|shapes?)$")
-# Methods that a module has for its work.
-_RUN = re.compile(
-    r"forward|encode|decode|generate|sample|predict|inference|loss|step|attention|attend|embed|score|compute|"
-    r"reset|hidden|state|mask|pos"
-)
+# A file that has to do with devices at all.
+_SIGN = re.compile(r"\bdevice\b|cuda|\.to\(")
 # Tensors that are promises: their device is "meta" until somebody asks for the numbers.
 _LAZY = re.compile(r"[Ll]azy(?!_?load)|[\"']meta[\"']|FakeTensor|is_meta\b")
 # What tests define for themselves runs where they say, mostly on the CPU.
@@ -39,7 +38,7 @@ class Proof:
 
     def __init__(self, follows: list[Follow]) -> None:
         self._given: dict[tuple[ast.AST, str], list[tuple[Follow, Anchor]]] = {}
-        self._aware: dict[ast.AST, bool] = {}
+        self._aware: dict[ast.AST, set[str]] = {}
         source = follows[0].source if follows else None
         self._host = source is not None and (
             cpu_program(source) or _TESTS.search(source.text) is not None or "onnx.export(" in source.text
@@ -61,12 +60,12 @@ class Proof:
         if root == "self":
             return base == "self" or (follow.module and not self._host and not _reads_host(scope))
         if known is None or known.form not in (Form.TENSOR, Form.MAYBE, Form.LIST, Form.UNKNOWN):
-            return True  # `args.device`, `model.device`
+            return _gone_to(follow.source, anchor.text)  # `args.device`, `model.device`
         if not isinstance(scope, FUNCTIONS) or self._lazy(follow) or self._host:
             return False
         if _reads_host(scope):
             return False
-        if self._asks(scope):
+        if self._asks(follow, anchor):
             return True
         counts = bool(_COUNTS.search(base))
         if not counts and (self._run(follow) or (scope.args.args[:1] and scope.args.args[0].arg == "ctx")):
@@ -82,24 +81,70 @@ class Proof:
         owner, name = follow.owner, getattr(follow.scope, "name", "")
         if not follow.module or owner is None or name in owner.started:
             return False
-        return bool(_RUN.search(name)) or name in _reached(owner, follow.source)
+        return name in _reached(owner, follow.source)
 
-    def _asks(self, scope: ast.AST) -> bool:
-        """Does a function ask where something is, or move something?"""
+    def _asks(self, follow: Follow, anchor: Anchor) -> bool:
+        """Does a function ask where that very tensor is, or what it was made from or of it, or move it?"""
+        scope = follow.scope
         found = self._aware.get(scope)
         if found is None:
-            # A device that the caller names is that of the result, and tells nothing of the other inputs.
-            named = {"get_device_of"} if "device" in _arguments(scope) else {"device", "get_device_of"}
-            found = self._aware[scope] = any(
-                (isinstance(node, ast.Attribute) and node.attr in _ASKS)
-                or (isinstance(node, ast.Name) and node.id in named)
-                for node in walk(scope)
-            )
-        return found
+            found = self._aware[scope] = {root for node in walk(scope) for root in _asked(node)}
+        known = {root for root in found if root == anchor.root}
+        known |= {
+            root
+            for root in found
+            if (fact := follow.names.get(root)) is not None
+            and fact.anchor is not None
+            and fact.anchor.text == anchor.text
+        }
+        return bool(known)
 
     def _lazy(self, follow: Follow) -> bool:
         node = follow.owner.node if follow.owner is not None else follow.scope
         return _LAZY.search(follow.source.code(node)) is not None
+
+
+def reached(flow: Flow, scope: ast.AST) -> bool:
+    """May a program of the project get to a function, with anything that was moved?"""
+    top = ""
+    up: ast.AST | None = scope
+    while up is not None and not isinstance(up, ast.Module):
+        if isinstance(up, (*FUNCTIONS, ast.ClassDef)):
+            if flow.used(up.name) is False:
+                return False
+            top = up.name
+        up = flow.source.parents.get(up)
+    if _SIGN.search(flow.source.text):
+        return True
+    moved = flow.runs_moved(top)
+    return (flow.chooses() if moved is None else moved) is not False
+
+
+def _asked(node: ast.AST) -> Iterator[str]:
+    """The names of what is asked where it is, or moved: `x.device`, `y.type_as(x)`, `x.to(device)`."""
+    if isinstance(node, ast.Attribute) and node.attr in _ASKS:
+        yield _root(node.value)
+    elif isinstance(node, ast.Call):
+        func = node.func
+        if isinstance(func, ast.Name) and func.id == "get_device_of":
+            yield from (_root(argument) for argument in node.args)
+        if isinstance(func, ast.Attribute) and func.attr in ("type_as", "to"):
+            yield from (_root(argument) for argument in node.args if not isinstance(argument, ast.Constant))
+            if any("device" in ast.unparse(one) for one in (*node.args, *(k.value for k in node.keywords))):
+                yield _root(func.value)
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _gone_to(source: Source, device: str) -> bool:
+    """Does the file move something to a device expression, or make something there?"""
+    return (
+        re.search(rf"(?:\.to\(|\bdevice[ \t]*=)[ \t]*{re.escape(device)}(?![\w.])", source.text) is not None
+    )
 
 
 def exported(source: Source, node: ast.AST) -> bool:
@@ -119,12 +164,6 @@ def apart(source: Source, made: ast.expr, meeting: ast.expr) -> bool:
     of `if use_gpu:`, which moves things.
     """
     return opposed(source, made, meeting) or on_host(source, made)
-
-
-def _arguments(scope: ast.AST) -> set[str]:
-    if not isinstance(scope, FUNCTIONS):
-        return set()
-    return {one.arg for one in (*scope.args.posonlyargs, *scope.args.args, *scope.args.kwonlyargs)}
 
 
 def _reads_host(scope: ast.AST) -> bool:

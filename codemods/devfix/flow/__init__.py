@@ -98,6 +98,11 @@ class Flow:
         outside = self._program.outside
         return outside.goes_to_cuda(names) if outside is not None else None
 
+    def called_after(self, name: str, before: str) -> bool:
+        """Do all who call a function of this file call another one of it first, in the same place?"""
+        outside = self._program.outside
+        return outside is not None and outside.called_after(name, before)
+
     def saved_without_cuda(self, name: str) -> bool:
         """Is a file of that name written by scripts that say nothing of CUDA, and by nobody else?"""
         outside = self._program.outside

@@ -166,6 +166,10 @@ class Outside(ABC):
         """
         return None
 
+    def called_after(self, name: str, before: str) -> bool:
+        """Do all who call a function of the asking file call another one of it first, in the same place?"""
+        return False
+
     def saved_without_cuda(self, name: str) -> bool:
         """Is a file of that name written by scripts that say nothing of CUDA, and by nobody else?"""
         return False

@@ -152,12 +152,18 @@ class TorchCalls(Meetings):
         if not arguments:
             return UNKNOWN
         argument, value, _ = arguments[0]
-        if value.kind not in (Kind.MODULE, Kind.PART):
-            return UNKNOWN
-        self.emit(What.WRAP, node, value, path_of(argument), detail=name)
         last = name.rpartition(".")[2]
+        parallel = "arallel" in last or last in torch_api.WRAP_NAMES
+        if value.kind not in (Kind.MODULE, Kind.PART):
+            # Whatever it wraps scatters its inputs.
+            return (
+                Value(Kind.MODULE, UNPLACED, fresh_identity(), node, name, form="parallel")
+                if parallel
+                else UNKNOWN
+            )
+        self.emit(What.WRAP, node, value, path_of(argument), detail=name)
         place = self.state.place(value)
-        if "arallel" in last or last in torch_api.WRAP_NAMES:
+        if parallel:
             return Value(Kind.MODULE, place, fresh_identity(), node, name, form="parallel", sure=value.sure)
         return replace(value, place=place, identity=value.identity)
 

@@ -13,6 +13,7 @@ from devfix.flow.frame import path_of
 from devfix.flow.lattice import CARRIERS, Kind, Where
 from devfix.flow.outside import Elsewhere
 from devfix.inputs.arms import on_host, opposed
+from devfix.inputs.proof import proven, settled
 from devfix.inputs.wanted import Wanted, wanted
 from devfix.names import Binding, Names
 from devfix.placing import expects_error
@@ -69,7 +70,7 @@ def groups_of(flow: Flow, names: Names, scope: Scope, handled: set[str]) -> Iter
                 continue
             if expects_error(flow.source, meeting.node) or _followed(event, meeting):
                 continue
-            if _elsewhere(flow, event, meeting):
+            if _elsewhere(flow, event, meeting) or settled(flow, event, meeting):
                 continue
             need = wanted(flow, event, meeting)
             if need is Wanted.NEVER:
@@ -84,7 +85,7 @@ def groups_of(flow: Flow, names: Names, scope: Scope, handled: set[str]) -> Iter
                 continue
             seen.add(key)
             device, safe = _device(flow, event, meeting)
-            stray = Stray(event, meeting, device, safe and need is not Wanted.DOUBTED)
+            stray = Stray(event, meeting, device, safe and proven(flow, event, meeting, need))
             run = event.value.kind in (Kind.MODULE, Kind.PART)
             doubtful = (
                 run and not certain(flow, stray) and not _TENSOR_NAME.match(base.id if whole and base else "")
@@ -114,7 +115,11 @@ def inputs_of(flow: Flow) -> set[ast.AST]:
                 meeting.value.node
                 for meeting in event.strays
                 if _is_input(event, meeting)
-                and (_elsewhere(flow, event, meeting) or wanted(flow, event, meeting) is Wanted.NEVER)
+                and (
+                    _elsewhere(flow, event, meeting)
+                    or settled(flow, event, meeting)
+                    or wanted(flow, event, meeting) is Wanted.NEVER
+                )
             )
     return {node for node in found if node is not None}
 
@@ -246,6 +251,8 @@ def _is_input(event: Event, meeting: Meeting) -> bool:
         or isinstance(meeting.node, ast.Starred)
     ):
         return False
+    if event.value.kind is Kind.MODULE and event.value.form == "parallel":
+        return False  # it scatters its inputs, wherever it is called
     made = value.name in ("torch.from_numpy", "torchaudio.load") or (
         value.name == "" and value.source and "`" not in value.source
     )

@@ -8,7 +8,7 @@ from enum import Enum, auto
 from devfix.flow import Flow
 from devfix.flow.events import Event, Meeting
 from devfix.flow.lattice import Kind
-from devfix.inputs.classes import Method, Written, named
+from devfix.inputs.classes import Method, Written, find, named
 from devfix.inputs.kinds import COUNTS, Marks
 from devfix.inputs.traced import Seen, Trace, bind, defaults
 from devfix.placing import dotted
@@ -25,15 +25,21 @@ class Wanted(Enum):
 
 def wanted(flow: Flow, event: Event, meeting: Meeting) -> Wanted:
     """What a module does with one argument of the call that an event stands for."""
-    if event.value.kind is not Kind.MODULE:
+    if event.value.kind not in (Kind.MODULE, Kind.PART):
         return Wanted.OUT_OF_SIGHT
     call, argument = event.node, meeting.node
     counts = COUNTS.search(meeting.name if meeting.name.isidentifier() else dotted(argument))
     unknown = Wanted.DOUBTED if counts else Wanted.OUT_OF_SIGHT
-    owner = named(flow, event.value.name) if event.value.name else None
-    if owner is None or event.via or not isinstance(call, ast.Call):
+    if event.via or not isinstance(call, ast.Call):
         return unknown
-    found = owner.method("forward" if event.detail in _FORWARD else event.detail)
+    method = "forward" if event.detail in _FORWARD else event.detail
+    if event.value.kind is Kind.MODULE:
+        owner = named(flow, event.value.name) if event.value.name else None
+    else:
+        owner, method = _wrapped(flow, call.func)
+    if owner is None:
+        return unknown
+    found = owner.method(method)
     if found is None:
         return unknown
     given = bind(found[1], call, True)
@@ -61,6 +67,21 @@ def wanted(flow: Flow, event: Event, meeting: Meeting) -> Wanted:
     if seen.unseen:
         return unknown
     return Wanted.DOUBTED if seen.kept or left & {"T", "F"} else Wanted.NEVER
+
+
+def _wrapped(flow: Flow, func: ast.expr) -> tuple[Written | None, str]:
+    """The class of `model.module` and the method, of `model.module.decode` where `DataParallel(Net())` made it."""
+    module, method = func, "forward"
+    if isinstance(func, ast.Attribute) and func.attr != "module":
+        module, method = func.value, func.attr
+    if not isinstance(module, ast.Attribute) or module.attr != "module":
+        return None, ""
+    wrap = flow.value(module.value)
+    made = wrap.node
+    if wrap.form != "parallel" or not isinstance(made, ast.Call) or not made.args:
+        return None, ""
+    inner = made.args[0]
+    return (find(flow, "", flow.source, inner.func) if isinstance(inner, ast.Call) else None), method
 
 
 def _seen(

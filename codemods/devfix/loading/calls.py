@@ -104,6 +104,8 @@ class Loads:
                 continue
             function = function_around(self.source, call)
             wrapper = function is not None and any(a.arg == ARGUMENT for a in _parameters(function))
+            if wrapper and is_none_at(self.source, call, ARGUMENT):
+                continue
             if wrapper or not self._excused(call, name, function):
                 yield Load(call, name, function, wrapper)
 
@@ -141,7 +143,7 @@ class Loads:
             child, node = node, self.source.parents[node]
             if isinstance(node, (ast.If, ast.IfExp)) and child is not node.test and about_devices(node.test):
                 inside = child in node.body if isinstance(node, ast.If) else child is node.body
-                if inside and _asks_for_gpu(node.test):
+                if inside and asks_for_gpu(node.test):
                     return True
                 if self._placed_inside(node):
                     return True
@@ -208,6 +210,38 @@ def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.ar
     return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
 
 
+def is_none_at(source: Source, place: ast.AST, name: str) -> bool:
+    """Is a name None at a place: in the arm of `if device is None:`, or behind one that is left where it is not?"""
+    node = place
+    while node in source.parents and not isinstance(node, _FUNCTIONS):
+        child, node = node, source.parents[node]
+        if isinstance(node, (ast.If, ast.IfExp)) and child is not node.test:
+            inside = child in node.body if isinstance(node, ast.If) else child is node.body
+            if _tells_none(node.test, name, inside):
+                return True
+        for other in source.block(child) if isinstance(child, ast.stmt) else ():
+            if other is child:
+                break
+            if isinstance(other, ast.If) and not other.orelse and _tells_none(other.test, name, False):
+                if isinstance(other.body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break)):
+                    return True
+    return False
+
+
+def _tells_none(test: ast.expr, name: str, holds: bool) -> bool:
+    """Is a name None where a condition holds, or where it does not?"""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _tells_none(test.operand, name, not holds)
+    if isinstance(test, ast.BoolOp):
+        # All parts of `and` hold together; all of `or` fail together.
+        together = isinstance(test.op, ast.And) is holds
+        return (any if together else all)(_tells_none(value, name, holds) for value in test.values)
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and path_of(test.left) == name:
+        kinds = (ast.Is, ast.Eq) if holds else (ast.IsNot, ast.NotEq)
+        return isinstance(test.ops[0], kinds) and _is_none(test.comparators[0])
+    return path_of(test) == name and not holds
+
+
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
@@ -216,7 +250,7 @@ def _is_fixture(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return any("fixture" in ast.unparse(decorator) for decorator in function.decorator_list)
 
 
-def _asks_for_gpu(test: ast.expr) -> bool:
+def asks_for_gpu(test: ast.expr) -> bool:
     """`if torch.cuda.is_available():`, `if use_cuda:`: the body runs only where there is one."""
     text = ast.unparse(test)
     return not text.startswith("not ") and bool(

@@ -32,6 +32,8 @@ def cures(flow: Flow, load: Load, stay: Sequence[Load]) -> bool:
         return False
     if flow.default_is_set() or flow.saves_from_cpu() or flow.writes() is False:
         return False
+    if any(_called_before(flow, load, other) for other in stay):
+        return False
     return flow.needs_cuda() is not True and flow.goes_to_cuda(_names(flow.source, load)) is not True
 
 
@@ -68,6 +70,14 @@ def _with(source: Source, load: Load, other: Load) -> bool:
             return True
         up = source.parents.get(up)
     return False
+
+
+def _called_before(flow: Flow, load: Load, other: Load) -> bool:
+    """Does another load stand in a function that is always called before the one of this load?"""
+    here, there = load.function, other.function
+    if here is None or there is None or here is there:
+        return False
+    return flow.called_after(here.name, there.name)
 
 
 def _whole(source: Source, load: Load) -> bool:

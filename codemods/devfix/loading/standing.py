@@ -11,7 +11,7 @@ import re
 
 from devfix.bindings import FunctionNode, function_around
 from devfix.flow.frame import path_of
-from devfix.loading.calls import Load
+from devfix.loading.calls import Load, asks_for_gpu
 from devfix.placing import about_devices, guards_of
 from devfix.project.saving import saves_from_cpu
 from devfix.source import Source, walk
@@ -64,6 +64,18 @@ _INSISTS = re.compile(
 )
 # ... or none: one that is written down.
 _FIXED = re.compile(r"\bdevice\s*=\s*(?:torch\.device\(\s*)?[\"']cuda[^\"'\n]*[\"']\s*\)?")
+_MODULE = re.compile(r"\.module(?:\.|$)")
+# The names in a state are made to agree, or need not agree.
+_RENAMES = re.compile(r"[\"']module\.|\[7:\]|\bstrict\s*=\s*False|\.module\.(?:state_dict|load_state_dict)\(")
+_COUNTS = re.compile(r"count|>|\blen\(|parallel|distributed|multi|gpus\b|_ids\b", re.IGNORECASE)
+# A program that is run to fetch files.
+_SHELL = re.compile(r"(?:^|\.)(?:system|popen|run|call|check_call|check_output|Popen)$")
+_FETCHER = re.compile(r"\b(?:wget|curl|gdown|aria2c|gsutil|s3 (?:cp|sync)|huggingface-cli)\b")
+# An option that is the number of a GPU, and never the CPU.
+_NUMBERED = re.compile(
+    r"add_argument\((?![^()]{0,500}-1)[^()]{0,80}[\"']--device[\"'][^()]{0,200}?\btype\s*=\s*int\b[^()]{0,400}\)"
+)
+_NUMBER = re.compile(r"\b(?:args|opts?|cfg|config|params|hparams|options)\.device\b")
 # TensorRT has engines in its modules, no tensors, and runs on CUDA only.
 _ENGINE = re.compile(r"trt|tensorrt", re.IGNORECASE)
 
@@ -90,18 +102,53 @@ def matters(source: Source, load: Load) -> bool:
         or _own_file(source, path)
     ):
         return False
+    if _NUMBERED.search(text):
+        text = _NUMBER.sub("", _NUMBERED.sub("", text))
     # A file without any sign of a choice says nothing of where its checkpoints come from.
     return bool(_CHOICE.search(_INSISTS.sub("", text)))
 
 
-def of_replicas(source: Source, receivers: tuple[str, ...]) -> bool:
-    """Does only a `net.module` get it, which there is on CUDA alone: `if args.cuda: net = DataParallel(net)`?"""
-    if not receivers or not all(receiver.endswith(".module") for receiver in receivers):
-        return False
+def of_replicas(source: Source, load: Load, receivers: tuple[str, ...]) -> bool:
+    """Is what gets it wrapped for GPUs on CUDA alone: `if args.cuda: net = DataParallel(net)`?
+
+    Then `net.module` is not there elsewhere, and the states of `net` have other names.
+    """
     made = [call for call in source.calls if path_of(call.func).rpartition(".")[2] == "DataParallel"]
-    return bool(made) and all(
-        any(about_devices(one.test) for one in guards_of(source, call)) for call in made
+    if not receivers or not made:
+        return False
+    guards = [[one.test for one in guards_of(source, call) if about_devices(one.test)] for call in made]
+    if not all(guards):
+        return False
+    if all(_MODULE.search(receiver) for receiver in receivers):
+        return True
+    if _RENAMES.search(source.text) or source.enclosing(load.call, ast.Try) is not None:
+        return False
+    at = source.span(load.call).start
+    return any(
+        _wrapped(source, call) in receivers and source.span(call).end <= at and _with_a_gpu(source, call)
+        for call in made
+    ) and all(
+        re.search(rf"(?<![\w.]){re.escape(receiver)}\.state_dict\(\)", source.text) for receiver in receivers
     )
+
+
+def _with_a_gpu(source: Source, call: ast.Call) -> bool:
+    """Does a call run where there is a GPU, and wherever there is one?"""
+    tests = [one.test for one in guards_of(source, call)]
+    arm = next((one.body for one in guards_of(source, call)), [])
+    return (
+        all(asks_for_gpu(test) and not _COUNTS.search(ast.unparse(test)) for test in tests)
+        and source.statement(call) in arm
+    )
+
+
+def _wrapped(source: Source, call: ast.Call) -> str:
+    """`net` of `net = DataParallel(net)`; empty where it gets another name."""
+    statement = source.statement(call)
+    if not call.args or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return ""
+    name = path_of(statement.targets[0])
+    return name if name == path_of(call.args[0]) else ""
 
 
 def _numbers(load: Load, source: Source) -> bool:
@@ -134,7 +181,7 @@ def _published(source: Source, load: Load, path: ast.expr | None) -> bool:
         return False
     if any(isinstance(node, ast.Call) and _FETCHES.search(path_of(node.func)) for node in walk(path)):
         return True
-    if _filed(source, load, path):
+    if _filed(source, load, path) or _fetched_by_program(source, path):
         return True
     if (
         not isinstance(path, ast.Constant)
@@ -156,6 +203,19 @@ def _found_out(load: Load, path: ast.expr) -> bool:
         return False
     arguments = load.function.args
     return path.id not in {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+
+
+def _fetched_by_program(source: Source, path: ast.expr) -> bool:
+    """Does the file run a program that fetches what is loaded: `os.system(f"wget -O {PATH} ...")`?"""
+    if not isinstance(path, (ast.Name, ast.Constant)) or not _FETCHER.search(source.text):
+        return False
+    wanted = path.id if isinstance(path, ast.Name) else str(path.value)
+    for call in source.calls:
+        if _SHELL.search(path_of(call.func)) and wanted:
+            text = ast.unparse(call)
+            if _FETCHER.search(text) and re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", text):
+                return True
+    return False
 
 
 def _filed(source: Source, load: Load, path: ast.expr) -> bool:

@@ -8,24 +8,44 @@ some parts need CUDA, and use the others.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from devfix.flow import torch_api
 from devfix.project.marks import MATCHES, headers
 
 _COMMENT = re.compile(rb"#[^\n]*")
-_WORD = re.compile(rb"[A-Za-z_]\w*")
+_WORD = re.compile(rb"\.?[A-Za-z_]\w*")
 _BLOCK = re.compile(rb"^(?:async[ \t]+def|def|class)[ \t]+(\w+)", re.MULTILINE)
+# A GPU that is written down: a number that is an option may be that of a GPU which is not there elsewhere.
+_CUDA = (
+    rb"(?:[\"']cuda[\"'](?:[ \t]*,[ \t]*(?:index[ \t]*=[ \t]*)?\d+)?|f?[\"']cuda:(?:\d+|\{\d+\})[\"']|"
+    rb"[\"']cuda:(?:\{0?\}[\"']\.format\([ \t]*\d+[ \t]*\)|%[ds][\"'][ \t]*%[ \t]*\d+))"
+)
 _GOES = re.compile(
-    rb"\.cuda\([ \t]*(?:non_blocking[ \t]*=[ \t]*\w+|async[ \t]*=[ \t]*\w+)?[ \t]*\)|"
+    rb"\.cuda\([ \t]*(?:non_blocking[ \t]*=[ \t]*\w+|async[ \t]*=[ \t]*\w+|(?:device[ \t]*=[ \t]*)?\d+)?[ \t]*\)|"
     rb"\btorch\.cuda\.(?:Float|Long|Half|Double|Int|Byte|Bool)Tensor\(|"
-    rb"\.to\([ \t]*(?:torch\.device\()?[\"']cuda(?::0)?[\"'][ \t]*\)|"
-    rb"\btorch\.device\([ \t]*[\"']cuda(?::0)?[\"'][ \t]*\)|"
-    rb"[(,][ \t]*device[ \t]*=[ \t]*[\"']cuda(?::0)?[\"']"
+    rb"\.to\([ \t]*(?:torch\.device\([ \t]*)?" + _CUDA + rb"[ \t]*\)|"
+    rb"\btorch\.device\([ \t]*" + _CUDA + rb"[ \t]*\)|"
+    rb"[(,][ \t]*device[ \t]*=[ \t]*" + _CUDA + rb"|"
+    # raises without a GPU, as the memory's statistics, caches and seeds do not
+    rb"(\btorch\.cuda\.(?:synchronize|current_device|get_device_(?:name|properties|capability)|mem_get_info|"
+    rb"Stream|Event|(?:current|default)_stream)\(|\btorch\.cuda\.set_device\([ \t]*\d)"
 )
 _ASKS = re.compile(rb"cuda|gpu|device|cpu|available|\b(?:try|except)\b", re.IGNORECASE)
 _OPENS = re.compile(rb"[ \t]*(?:if|elif|else|try|except|while|with)\b")
+# Where a tensor is says nothing of the machine: what is not on CUDA is moved there.
+_WHERE = re.compile(
+    rb"[ \t]*if[ \t]+(?:not[ \t]+[\w.]+\.is_cuda|[\w.]+\.device\.type[ \t]*==[ \t]*[\"']cpu[\"']|"
+    rb"[\w.]+\.device(?:\.type)?[ \t]*!=[ \t]*(?:torch\.device\([ \t]*)?[\"']cuda(?::\d+)?[\"'][ \t]*\)?)[ \t]*:"
+)
+# Whether something is wanted at all: a profile, a part of the network.
+_WANTED = re.compile(
+    rb"[ \t]*(?:if|elif)[ \t]+(?:not[ \t]+)?[a-z][\w.]*(?:[ \t]+is[ \t]+(?:not[ \t]+)?None)?[ \t]*:"
+)
+_OTHER_ARM = re.compile(rb"[ \t]*(?:elif|else|except|finally)\b")
 # Functions that are asked to go there, and headers that only name a default.
 _ASKED = re.compile(
     rb"[ \t]*(?:async[ \t]+)?def[ \t]+\w*(?:cuda|gpu|device|to_var)\w*[ \t]*\(|[ \t]*(?:async[ \t]+)?def[ \t]+test_",
@@ -43,6 +63,13 @@ _RETURNS = re.compile(
 _METHOD = re.compile(rb"^[ \t]+(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 _LEFT = re.compile(rb"\n(?=[^\s)\]}])")
 _DOCUMENTED = re.compile(rb"([\"'])\1\1.*?\1\1\1", re.DOTALL)
+# Methods that objects of any other kind have, too.
+_COMMON = torch_api.TENSOR_ONLY.union(
+    *(dir(kind) for kind in (dict, list, set, str, bytes)),
+    ("cuda", "cpu", "to", "eval", "train", "fit", "run", "start", "stop", "close", "open", "read", "write"),
+    ("save", "load", "parameters", "zero_grad", "backward", "log", "plot", "main", "reset", "test", "sample"),
+    ("size", "forward", "step", "state_dict", "load_state_dict", "apply", "linear"),
+)
 _HOOKS = ("__", "forward", "step")  # methods that run without being named
 
 
@@ -52,30 +79,43 @@ class Block:
 
     name: str
     owner: str  # the class of a method
-    words: frozenset[str]
+    words: frozenset[str]  # ".name" for an attribute as well
     bare: bool  # goes to CUDA
 
-    def used(self, words: set[str]) -> bool:
+    def used(self, words: set[str], alone: set[str]) -> bool:
+        """`alone`: methods that only one class has, so that any object they are called on is of that one."""
         if self.owner and self.owner not in words:
-            return False
+            return self.name in alone and f".{self.name}" in words
         return self.name in words or (bool(self.owner) and self.name.startswith(_HOOKS))
+
+
+def plain(data: bytes) -> bytes:
+    """A text without its comments and documentation."""
+    return _DOCUMENTED.sub(rb'""', _COMMENT.sub(b"", data))
 
 
 def blocks_of(data: bytes) -> list[Block]:
     """The blocks of a file; of a class, each method is one, and what stands outside of them is of the class."""
-    text = _DOCUMENTED.sub(rb'""', _COMMENT.sub(b"", data))
+    text = plain(data)
     found: list[Block] = []
     rest: list[tuple[int, int]] = []
-    for name, start, end in _parts(text):
-        if not name:
-            rest.append((start, end))
-        elif text.startswith(b"class", start):
-            found.extend(_methods(text, name, start, end))
+    for name, owner, start, end in spans(text):
+        if name:
+            found.append(Block(name, owner, _words(text[start:end]), goes(text, start, end)))
         else:
-            found.append(Block(name, "", _words(text[start:end]), _goes(text, start, end)))
+            rest.append((start, end))
     words = frozenset().union(*(_words(text[start:end]) for start, end in rest))
-    found.append(Block("", "", words, any(_goes(text, start, end) for start, end in rest)))
+    found.append(Block("", "", words, any(goes(text, start, end) for start, end in rest)))
     return found
+
+
+def spans(text: bytes) -> Iterator[tuple[str, str, int, int]]:
+    """The name, class, start and end of each block of a plain text."""
+    for name, start, end in _parts(text):
+        if name and text.startswith(b"class", start):
+            yield from _methods(text, name, start, end)
+        else:
+            yield name, "", start, end
 
 
 def _parts(text: bytes) -> Iterator[tuple[str, int, int]]:
@@ -91,35 +131,49 @@ def _parts(text: bytes) -> Iterator[tuple[str, int, int]]:
     yield "", at, len(text)
 
 
-def _methods(text: bytes, name: str, start: int, end: int) -> Iterator[Block]:
+def _methods(text: bytes, name: str, start: int, end: int) -> Iterator[tuple[str, str, int, int]]:
     found = list(_METHOD.finditer(text, text.find(b"\n", start), end))
     depth = min((len(one.group().partition(b"def")[0]) for one in found), default=0)
     tops = [one for one in found if len(one.group().partition(b"def")[0]) == depth]
     ends = [*(one.start() for one in tops[1:]), end]
     first = tops[0].start() if tops else end
-    yield Block(name, "", _words(text[start:first]), _goes(text, start, first))
+    yield name, "", start, first
     for header, stop in zip(tops, ends, strict=False):
-        at = header.start()
-        yield Block(header.group(1).decode(), name, _words(text[at:stop]), _goes(text, at, stop))
+        yield header.group(1).decode(), name, header.start(), stop
 
 
 def _words(text: bytes) -> frozenset[str]:
-    return frozenset(word.decode() for word in _WORD.findall(text))
+    found = {word.decode() for word in _WORD.findall(text)}
+    return frozenset(found | {word[1:] for word in found if word.startswith(".")})
 
 
-def _goes(text: bytes, start: int, end: int) -> bool:
+def goes(text: bytes, start: int, end: int) -> bool:
+    """Does a part of a plain text go to CUDA under no condition that asks?"""
     for match in islice(_GOES.finditer(text, start, end), MATCHES):
         line = text[text.rfind(b"\n", 0, match.start()) + 1 : match.end()]
         whole = text.find(b"\n", match.end())
         if _CHOICE.search(line + text[match.end() : end if whole < 0 else whole]):
             continue
         above = headers(text, match.start())
-        if any((_OPENS.match(one) and _ASKS.search(one)) or _ASKED.match(one) for one in above):
+        if _asked(above) or (match.group(1) and any(map(_WANTED.match, above))):
             continue
         function = text.rfind(b"def ", start, match.start())
         if _RETURNS.search(text, max(function, start), match.start()):
             continue
         return True
+    return False
+
+
+def _asked(above: list[bytes]) -> bool:
+    """Does one of these headers, innermost first, ask what there is?"""
+    inner = b""
+    for one in above:
+        if _ASKED.match(one):
+            return True
+        if _OPENS.match(one) and _ASKS.search(one):
+            if not _WHERE.match(one) or _OTHER_ARM.match(inner):
+                return True
+        inner = one
     return False
 
 
@@ -133,13 +187,15 @@ def goes_to_cuda(own: list[Block], others: Iterable[list[Block]], names: Iterabl
     left += [block for blocks in others for block in blocks if block.name]
     if not any(block.bare for block in (*used, *left)):
         return False
+    methods = Counter(block.name for block in (*used, *left) if block.owner)
+    alone = {name for name, count in methods.items() if count == 1} - _COMMON
     words = set(names)
     while True:
         for block in used:
             if block.bare:
                 return True
             words |= block.words
-        used = [block for block in left if block.used(words)]
+        used = [block for block in left if block.used(words, alone)]
         if not used:
             return False
-        left = [block for block in left if not block.used(words)]
+        left = [block for block in left if not block.used(words, alone)]

@@ -7,6 +7,7 @@ project is too large for an index, nothing is known.
 from __future__ import annotations
 
 import ast
+import keyword
 import os
 import re
 from collections.abc import Sequence
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING
 from devfix import depends
 from devfix.depends import Needs
 from devfix.project.bare import Block, blocks_of, goes_to_cuda
-from devfix.project.importing import statements_in
+from devfix.project.calling import Place, is_called, places_in
+from devfix.project.importing import statements_in, tried_anyway
 from devfix.project.marks import BUILDS, CHOOSES, INSISTS, ONLY, OTHER, WRITES, extensions_in
 from devfix.source import Source
 
@@ -35,6 +37,10 @@ _WRITERS = (
     "save",
 )
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_USERS = 2  # functions, each the user of another one
+_PROSE = re.compile(r"\b([A-Za-z]+)[- ]$")
+_OWNER = re.compile(r"(?<![\w.])(\w+)[ \t]*\.[ \t]*$")
 _COMMENT = re.compile(r"#[^\n]*")
 _SCRIPT = re.compile(r"^torch\.save\(", re.MULTILINE)
 _DEVICES = re.compile(r"cuda|device")
@@ -44,7 +50,10 @@ _INIT = "__init__.py"
 _INSTALLS = re.compile(r"find_(?:namespace_)?packages|\bpackages\s*=|\bpy_modules\b")
 _INSTALLED = re.compile(r"^\[(?:project|build-system|tool\.poetry|tool\.flit\.\w+)\]", re.MULTILINE)
 # Whoever calls functions by what they are named need not write the name.
-_BY_NAME = re.compile(r"\bgetattr\(|\bglobals\(|\b(?:import|from)\s+(?:fire|plac|jsonargparse|hydra)\b")
+_BY_NAME = re.compile(
+    r"\bgetattr\((?!(?:torch|nn|optim|np|numpy)\b)|\bglobals\(|"
+    r"\b(?:import|from)\s+(?:fire|plac|jsonargparse|hydra)\b"
+)
 _TESTS = re.compile(r"[\\/](?:tests?[\\/]|test_[^\\/]*$)")
 # Called by others as a matter of course.
 _HOOKS = re.compile(
@@ -127,16 +136,20 @@ class Facts:
     def _find(self, path: str) -> list[tuple[str, bool]]:
         files = self.project.files
         found: dict[str, bool] = {}
-        for module, names, modules, outermost in statements_in(files.text(path).encode("utf-8", "replace")):
+        data = files.text(path).encode("utf-8", "replace")
+        anyway = tried_anyway(data)
+        for module, names, modules, outermost in statements_in(data):
             given = (names or modules).decode().partition("#")[0].replace("(", "").replace(")", "")
             base = module.decode()
+            outermost = outermost or module in anyway
             joint = "" if not base or base.endswith(".") else "."
             for part in given.split(","):
                 match = _NAME.match(part.strip())
                 dotted = f"{base}{joint}{match.group(1)}" if match is not None else base
+                needed = outermost or dotted.encode() in anyway
                 place = files.module(path, dotted) if dotted and files.has(path, dotted) else None
                 if place is not None and place[0] != path:
-                    found[place[0]] = found.get(place[0], False) or outermost
+                    found[place[0]] = found.get(place[0], False) or needed
         return list(found.items())
 
     def importers(self, path: str) -> list[str]:
@@ -160,9 +173,32 @@ class Facts:
         return sorted({one for key in (*names, stem, f"*{stem}") for one in callers.importing(key)} - {path})
 
     def goes_to_cuda(self, path: str, source: Source, names: Sequence[str]) -> bool:
-        """Does a file, or what it uses of those that it imports, go to CUDA without asking?"""
+        """Does a file, or what it uses of those that it imports, go to CUDA without asking, or all who call it?"""
         own = blocks_of(source.text.encode("utf-8", "replace"))
-        return goes_to_cuda(own, map(self._blocks_of, self.reach(path)[1:]), names)
+        if goes_to_cuda(own, map(self._blocks_of, self.reach(path)[1:]), names):
+            return True
+        places = self._calls(path, source, names[-1]) if names else []
+        return bool(places) and all(place.bare for place in places)
+
+    def called_after(self, path: str, source: Source, name: str, before: str) -> bool:
+        """Do all who call a function of a file call another one of it first, in the same function or script?"""
+        places = self._calls(path, source, name)
+        return bool(places) and all(is_called(place.above, before) for place in places)
+
+    def _calls(self, path: str, source: Source, name: str) -> list[Place]:
+        """All calls of a function at the top of a file; none where there may be more than the texts show."""
+        if not any(isinstance(node, _FUNCTIONS) and node.name == name for node in source.tree.body):
+            return []
+        if _HOOKS.match(name):
+            return []
+        found: list[Place] = []
+        others = {*self.importers(path), *self.project.callers.importing(name)}
+        for one in [path, *sorted(one for one in others - {path} if not _TESTS.search(one))[:READERS]]:
+            places = places_in(self.project.files.text(one).encode("utf-8", "replace"), name)
+            if places is None:
+                return []
+            found.extend(places)
+        return found
 
     def _blocks_of(self, path: str) -> list[Block]:
         return depends.remembered(
@@ -171,8 +207,11 @@ class Facts:
 
     # --- who uses a function -------------------------------------------------------------
 
-    def used(self, path: str, source: Source, name: str) -> bool | None:
-        """Is a function or method of a file mentioned anywhere but where it is defined?"""
+    def used(self, path: str, source: Source, name: str, below: tuple[str, ...] = ()) -> bool | None:
+        """Is a function or method of a file mentioned anywhere but where it is defined?
+
+        Not by functions that are not used themselves; `below` are those that it is asked for.
+        """
         defined = [node for node in source.walk() if isinstance(node, _FUNCTIONS) and node.name == name]
         methods = any(source.enclosing(one, ast.ClassDef) is not None for one in defined)
         # `torch.load` is not the `load` of this file.
@@ -180,12 +219,17 @@ class Facts:
             rf"(?<!torch\.)\b{re.escape(name)}\b" if methods else rf"(?<!\.)\b{re.escape(name)}\b"
         )
         text = _COMMENT.sub("", source.text)
-        if len(word.findall(text)) > len(defined):
-            return True
+        users: set[str] = set()
+        if len(_mentions(text, word, methods)) > len(defined):
+            users = _users(source, text, _mentions(text, word, methods), defined)
+            if not users or len(below) >= _USERS:
+                return True
         if not defined or _HOOKS.match(name) or _BY_NAME.search(text) or self.is_library(path):
-            return None
+            return True if users else None
         if any(one.decorator_list or not self._is_plain(source, one) for one in defined):
-            return None
+            return True if users else None
+        if any(user in below or self.used(path, source, user, (*below, name)) is not False for user in users):
+            return True
         word = re.compile(rf"(?<!torch\.)\b{re.escape(name)}\b")
         readers = self._namers(path)
         if not self.project.callers.complete:
@@ -194,7 +238,7 @@ class Facts:
         for reader in readers:
             if len(seen) > READERS:
                 return None
-            if word.search(_COMMENT.sub("", self.project.files.text(reader))):
+            if _mentions(_COMMENT.sub("", self.project.files.text(reader)), word, methods):
                 return True
             if methods:  # objects get further than the names of their classes
                 more = [one for one in self._namers(reader) if one not in seen]
@@ -244,3 +288,45 @@ class Facts:
             except OSError:
                 return True
         return False
+
+
+def _mentions(text: str, word: re.Pattern[str], methods: bool) -> list[int]:
+    """Where a function is named in a text.
+
+    A method not as part of a module, nor in prose: `json.load` is no `load` of ours, nor is "what to load".
+    """
+    found = [match.start() for match in word.finditer(text)]
+    if not methods or not found:
+        return found
+    modules: dict[str, bool] = {}
+    left: list[int] = []
+    for at in found:
+        match = _OWNER.search(text, max(at - 40, 0), at)
+        owner = match.group(1) if match is not None else ""
+        prose = _PROSE.search(text, max(at - 40, 0), at)
+        if prose is not None and not keyword.iskeyword(prose.group(1)):
+            continue
+        if owner and owner not in modules:
+            imported = rf"^[ \t]*import[ \t]+(?:[\w., \t]+[ \t,])?{re.escape(owner)}[ \t]*(?:,|$)"
+            modules[owner] = re.search(imported, text, re.MULTILINE) is not None
+        if not owner or not modules[owner]:
+            left.append(at)
+    return left
+
+
+def _users(source: Source, text: str, found: list[int], defined: list[_Function]) -> set[str]:
+    """The functions in which the mentions stand; none where one stands outside of them."""
+    functions = [node for node in source.walk() if isinstance(node, _FUNCTIONS)]
+    names: set[str] = set()
+    line, last = 1, 0
+    for at in found:
+        line, last = line + text.count("\n", last, at), at
+        if any(one.lineno == line for one in defined):
+            continue
+        around = [one for one in functions if one.lineno <= line <= (one.end_lineno or one.lineno)]
+        if not around:
+            return set()
+        inner = max(around, key=lambda one: one.lineno)
+        if inner not in defined:
+            names.add(inner.name)
+    return names

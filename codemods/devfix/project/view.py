@@ -142,6 +142,9 @@ class View(Outside):
     def goes_to_cuda(self, names: Sequence[str]) -> bool | None:
         return self.project.facts.goes_to_cuda(self.path, self.source, names)
 
+    def called_after(self, name: str, before: str) -> bool:
+        return self.project.facts.called_after(self.path, self.source, name, before)
+
     def saved_without_cuda(self, name: str) -> bool:
         return self.project.facts.saved_without_cuda(name)
 

@@ -12,7 +12,7 @@ from devfix.codemod import Codemod, Example
 from devfix.device_forms import DeviceForms
 from devfix.findings import Edit, EnsureImport, Finding, Safety, SetArgument
 from devfix.flow import Flow
-from devfix.loading.calls import ARGUMENT, Load, Loads
+from devfix.loading.calls import ARGUMENT, Load, Loads, is_none_at
 from devfix.loading.cure import cures
 from devfix.loading.devices import DevicesInScope
 from devfix.loading.examples import EXAMPLES
@@ -104,10 +104,12 @@ class MapLocation(Codemod):
         for load in loads:
             uses = follower.uses(load.call)
             device = devices.at(load.call)
+            if device and is_none_at(flow.source, load.call, device):
+                device = ""
             if _is_checkpoint(flow, load, uses, device, load.function in hosts):
                 value, safety = _choice(flow, load, uses, device)
                 here = load.wrapper or (
-                    matters(flow.source, load) and not of_replicas(flow.source, tuple(uses.receivers))
+                    matters(flow.source, load) and not of_replicas(flow.source, load, tuple(uses.receivers))
                 )
                 if not here or follower.of_one_rank(load.call):
                     safety = Safety.UNSAFE  # what is a part of one process may be bound to its device

@@ -14,6 +14,7 @@ from devfix.findings import Finding, Related, Safety
 from devfix.flow import Flow
 from devfix.flow.events import Event, Meeting, What
 from devfix.flow.lattice import Kind, Where
+from devfix.inputs.proof import unmet
 from devfix.placing import expects_error
 from devfix.unmoved.entries import Entry, entries
 from devfix.unmoved.others import handed_over, made_per_call, one_armed
@@ -325,6 +326,7 @@ print(round((model(x) + layer(x)).sum().item(), 4))
             and all(in_view(flow, value) for value in made.values)
             and not shared(source, made.scope, name)
             and not any(filled(source, value) for value in made.values)
+            and not unmet(flow, event.node)
         )
         device = move.device if move else stray.place.text
         where = f"`{device}`" if device else "a device"

@@ -13,8 +13,9 @@ from devfix.factories.follow import Follow
 from devfix.factories.meetings import Meeting
 from devfix.factories.moved import moved_after, moved_later
 from devfix.factories.operations import LASTS
-from devfix.factories.proof import Proof, apart, exported
+from devfix.factories.proof import Proof, apart, exported, reached
 from devfix.factories.scopes import Scopes
+from devfix.factories.switches import switched_off
 from devfix.factories.values import Fact, Origin
 from devfix.findings import Edit, Finding, Related, Safety, Span
 from devfix.flow import Flow, torch_api
@@ -47,13 +48,15 @@ class PlaceFactory(Codemod):
     (https://pytorch.org/docs/stable/tensor_attributes.html#torch.device).
 
     ## Fix safety
-    Safe where the device is that of the very tensor that is met, and the file shows that this tensor may be
-    on an accelerator: a module runs the method, the function asks for a device, or a call in the file gives
-    it what is on one. On the CPU nothing changes then. Unsafe where a tensor parameter is all there is to
-    see, since its callers may all be on the CPU; where only its use says that something is a tensor; where
-    it may be None; where a program beside it sets the default device; or where nothing fails but the result
-    would stay on the CPU. Nothing is said of tensors without dimensions in arithmetic, of a CPU index into
-    a tensor, and of code that prepares data or builds modules.
+    Safe where the device is that of the very tensor that is met, and the file shows that this tensor may
+    be on an accelerator: the `forward` of a module gets it, the function asks where that tensor is, or
+    moves it, or a call in the file gives it what is on one. On the CPU nothing changes then. Unsafe
+    where a tensor parameter is all there is to see, since its callers may all be on the CPU; where
+    nobody names the function, or nothing of the project is moved; behind an option that no call in the
+    file sets; where only its use says that something is a tensor; where it may be None; where a program
+    beside it sets the default device; or where nothing fails but the result would stay on the CPU.
+    Nothing is said of tensors without dimensions in arithmetic, of a CPU index into a tensor, and of
+    code that prepares data or builds modules.
     """
 
     id: ClassVar[str] = "place-factory"
@@ -266,7 +269,7 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
                     if (
                         finding.fix is not None
                         and finding.fix.safety is Safety.SAFE
-                        and flow.default_is_set()
+                        and (flow.default_is_set() or not reached(flow, follow.scope))
                     ):
                         finding = replace(finding, fix=replace(finding.fix, safety=Safety.UNSAFE))
                     yield finding
@@ -313,6 +316,7 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
                     )
             clear = sure and meeting.certain and not joined & follow.doubted
             safe = clear and proof.holds(follow, meeting.anchor) and not exported(source, meeting.node)
+            safe = safe and not switched_off(source, origin.call) and not switched_off(source, meeting.node)
             if origin in follow.hosted:
                 if not clear:
                     continue

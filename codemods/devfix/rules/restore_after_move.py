@@ -16,6 +16,7 @@ from devfix.flow.lattice import Kind
 from devfix.placing import bound_before, follows, only, siblings
 from devfix.restoring.examples import EXAMPLES
 from devfix.restoring.holders import Holder, bound_in, candidates, holders
+from devfix.surgery.needed import used_after
 from devfix.surgery.ways import changed, looked_at
 
 _CHANGES = (What.ATTACH, What.WRAP)
@@ -80,7 +81,7 @@ class RestoreAfterMove(Codemod):
             if any(source.span(move.node).start < at.start for move in moves):
                 continue
             move = next((one for one in moves if _after(flow, holder, one)), None)
-            if move is None:
+            if move is None or not used_after(source, scope, holder.path, holder.node, move.node):
                 continue
             made = _made_here(flow, scope, module, bindings, at.start)
             if made is None:

@@ -25,6 +25,7 @@ from devfix.placing import (
 )
 from devfix.source import Source, walk
 from devfix.surgery.earlier import earlier
+from devfix.surgery.needed import used_after
 from devfix.surgery.ways import jumps, looked_at
 
 # Classes whose `load_state_dict` takes the loaded tensors as they are, wherever they are.
@@ -212,6 +213,7 @@ def _after_restore(source: Source, scope: Scope, move: Event) -> Late | None:
                 made is source.statement(node)
                 or not follows(source, made, node)
                 or not follows(source, node, move.node)
+                or not used_after(source, scope, name, node, move.node)
             ):
                 continue
             edits, untouched = earlier(source, move, made)

@@ -1,0 +1,152 @@
+"""move-inputs: what keeps a move from being SAFE, and what shows that the program runs without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from applying import findings
+from devfix.around import Around
+from devfix.discover import discover
+from devfix.engine import run
+from devfix.findings import Finding, Safety
+from devfix.rules.module_never_moved import ModuleNeverMoved
+from devfix.rules.move_inputs import MoveInputs
+
+RULE = MoveInputs()
+HEAD = """\
+import numpy as np
+import torch
+from proj import Net, score
+from torch import nn
+from torch.utils.data import DataLoader
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+"""
+COUNTED = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(4, 4)
+
+    def forward(self, x, lengths):
+        return self.decode(x, lengths)
+
+    def decode(self, x, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu())
+        return self.rnn(packed)[0]
+
+
+"""
+PLAYER = """\
+class Player:
+    def __init__(self, config):
+        self.device = torch.device(config.get("where", "cuda"))
+        self.net = nn.Linear(2, 2).to(self.device)
+
+    def act(self, x):
+        return self.net(x.to(self.device))
+
+
+"""
+
+# The program runs as it is.
+SILENT = {
+    "DataParallel of anything scatters": "def run(image, data):\n    net = nn.DataParallel(image).to(device)\n"
+    "    for x, y in DataLoader(data):\n        print(net(x))\n",
+    "DataParallel scatters in a function as well": "def step(net, x):\n    return net(x)\n\n\ndef run(image, data):\n"
+    "    net = nn.DataParallel(image).cuda()\n    for x, y in DataLoader(data):\n        print(step(net, x))\n",
+    "the element of a list of one number": "def norm(t):\n    return torch.from_numpy(np.sqrt(t.numpy())).float()\n\n\n"
+    "def run(t):\n    x = torch.rand(3).cuda()\n    x *= norm(torch.tensor([t]))[0]\n    return x\n",
+    "an object that was told the CPU": PLAYER + "def test(low):\n    player = Player({'where': 'cpu'})\n"
+    "    got = player.act(torch.zeros(1, 2))\n    assert torch.all(got >= torch.from_numpy(low))\n",
+    "a configuration that was told the CPU": PLAYER
+    + "def test(low, params):\n    config = params['config']\n"
+    "    config.update({'where': 'cpu'})\n    player = Player(params)\n    got = player.act(torch.zeros(1, 2))\n"
+    "    assert torch.all(got >= torch.from_numpy(low))\n",
+    "the lengths of a CTC loss": "net = nn.Linear(4, 3).to(device)\nloss = nn.CTCLoss()\n"
+    "for x, y, x_n, y_n in DataLoader(data):\n    x, y = x.to(device), y.to(device)\n    print(loss(net(x), y, x_n, y_n))\n",
+    "a method of what DataParallel wraps counts": COUNTED + "net = nn.DataParallel(Net()).to(device)\n"
+    "x = torch.rand(3, 2, 4).to(device)\nlengths = torch.tensor([3, 2])\nprint(net.module.decode(x, lengths))\n",
+    "a count out of a loader": "net = Net().to(device)\nfor x, lengths in DataLoader(data):\n"
+    "    x = x.to(device)\n    print(net(x, lengths))\n",
+}
+
+UNSAFE = {
+    "a count that a module out of sight gets": "net = torch.hub.load('a', 'b').to(device)\nx = torch.rand(3, 20, 4).to(device)\n"
+    "lengths = torch.tensor([20., 20.])\nprint(net(x, lengths), lengths.shape)\n",
+    "an element that may be a number": "def run(rows):\n    x = torch.rand(3).cuda()\n"
+    "    one = torch.from_numpy(rows)[0]\n    return x * one, x + torch.from_numpy(rows)[1]\n",
+    "a module out of sight, with token ids": "def run(ids):\n    net = torch.hub.load('a', 'b').to(device)\n"
+    "    return net(torch.tensor([ids]))\n",
+    "a method of a module out of sight": "def run():\n    net = torch.hub.load('a', 'b').to(device)\n"
+    "    return net.generate(torch.rand(2, 4))\n",
+    "what a method of a module out of sight gives": "def run(rows):\n    net = torch.hub.load('a', 'b').to(device)\n"
+    "    got = net.generate(torch.rand(2, 4).to(device))\n    return got + torch.from_numpy(rows)\n",
+    "layers out of sight in a container": "def run(ids):\n    net = nn.Sequential(Net()).to(device)\n"
+    "    return net(torch.tensor([ids]))\n",
+    "another function moves what is out of sight": "def train(net, loader):\n    for x, y in loader:\n        print(net(x))\n\n\n"
+    "def start(data):\n    net = nn.Sequential(Net()).to(device)\n    train(net, DataLoader(data))\n",
+    "below a call that always raises": "net = nn.Linear(4, 2).to(device)\nx = torch.tensor(3, 4)\nprint(net(x))\n",
+    "an object that was loaded to the CPU and moved": PLAYER + "def test(low):\n"
+    "    state = torch.load('x.pt', map_location='cpu')\n    player = Player({})\n"
+    "    player.net.load_state_dict(state)\n    got = player.act(torch.zeros(1, 2))\n"
+    "    assert torch.all(got >= torch.from_numpy(low))\n",
+}
+
+SAFE = {
+    "a batch for a module out of sight that is moved here": "def run(data):\n    net = torch.hub.load('a', 'b').to(device)\n"
+    "    for x, y in DataLoader(data):\n        print(net(x))\n",
+    "data made here for a module out of sight that is moved here": "def run(rows):\n    net = torch.hub.load('a', 'b').to(device)\n"
+    "    x = torch.from_numpy(rows).float()\n    return net(x), net(torch.rand(2, 4))\n",
+    "token ids for a layer of torch": "def run(ids):\n    net = nn.Sequential(nn.Embedding(4, 2), nn.ReLU()).to(device)\n"
+    "    return net(torch.tensor([ids]))\n",
+}
+
+
+def safeties(found: list[Finding]) -> set[Safety | None]:
+    return {one.fix.safety if one.fix is not None else None for one in found}
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_silent_where_the_program_runs(name: str) -> None:
+    assert findings(RULE, HEAD + SILENT[name]) == []
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+def test_unsafe_where_the_evidence_is_out_of_view(name: str) -> None:
+    assert safeties(findings(RULE, HEAD + UNSAFE[name])) == {Safety.UNSAFE}
+
+
+@pytest.mark.parametrize("name", SAFE)
+def test_safe_where_all_is_in_view(name: str) -> None:
+    assert safeties(findings(RULE, HEAD + SAFE[name])) == {Safety.SAFE}
+
+
+def test_the_file_that_moves_it_may_be_another_function_if_the_forward_is_in_sight() -> None:
+    text = HEAD + (
+        "class Own(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.fc = nn.Linear(4, 2)\n\n"
+        "    def forward(self, x):\n        return self.fc(x)\n\n\n"
+        "def train(net, loader):\n    for x, y in loader:\n        print(net(x))\n\n\n"
+        "def start(data):\n    train(Own().to(device), DataLoader(data))\n"
+    )
+    assert safeties(findings(RULE, text)) == {Safety.SAFE}
+
+
+def test_what_nothing_uses_is_not_safe(tmp_path: Path) -> None:
+    text = HEAD.replace("from proj import Net, score\n", "")
+    text += "def show():\n    net = nn.Linear(4, 2).to(device)\n    print(net(torch.rand(2, 4)))\n\n\n"
+    for name, last in (("used", "show()\n"), ("unused", "print(device)\n")):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "demo.py").write_text(text + last)
+        report = run(discover([str(folder / "demo.py")]), [RULE], jobs=1, around=Around(str(folder)))
+        found = [one for result in report.results for one in result.findings]
+        expected = Safety.SAFE if name == "used" else Safety.UNSAFE
+        assert safeties(found) == {expected}
+
+
+def test_a_module_below_a_call_that_always_raises() -> None:
+    text = "import torch\nfrom torch import nn\ndevice = torch.device('cuda')\nnet = nn.Linear(4, 2)\n{}\nnet(x.to(device))\n"
+    rule = ModuleNeverMoved()
+    assert safeties(findings(rule, text.format("x = torch.tensor(3, 4)"))) == {Safety.UNSAFE}
+    assert safeties(findings(rule, text.format("x = torch.randn(3, 4)"))) == {Safety.SAFE}
