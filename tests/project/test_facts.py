@@ -458,16 +458,3 @@ def test_a_factory_is_safe_only_where_something_is_moved(tmp_path: Path, program
     made = report(tmp_path, project=".", codemods=["place-factory"])
     [finding] = [finding for result in made.results for finding in result.findings]
     assert finding.fix is not None and finding.fix.safety.label == level
-
-
-@pytest.mark.parametrize(("call", "level"), [("", "unsafe"), ("    put(1)\n", "safe")])
-def test_a_factory_of_a_function_that_nobody_names(tmp_path: Path, call: str, level: str) -> None:
-    helper = (
-        "import torch\n\n\ndef put(x: torch.Tensor):\n    print(x.device)\n    return x * torch.ones(3)\n"
-    )
-    main = f"from helper import size, put\n\n\ndef main():\n    size(1)\n{call}"
-    main = main if call else main.replace(", put", "")
-    write(tmp_path, {"helper.py": helper + "\n\ndef size(x):\n    return len(x)\n", "main.py": main})
-    made = report(tmp_path, project=".", codemods=["place-factory"])
-    [finding] = [finding for result in made.results for finding in result.findings]
-    assert finding.fix is not None and finding.fix.safety.label == level

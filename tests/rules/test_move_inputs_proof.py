@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from applying import findings
-from devfix.around import Around
-from devfix.discover import discover
-from devfix.engine import run
 from devfix.findings import Finding, Safety
 from devfix.rules.module_never_moved import ModuleNeverMoved
 from devfix.rules.move_inputs import MoveInputs
@@ -130,19 +125,6 @@ def test_the_file_that_moves_it_may_be_another_function_if_the_forward_is_in_sig
         "def start(data):\n    train(Own().to(device), DataLoader(data))\n"
     )
     assert safeties(findings(RULE, text)) == {Safety.SAFE}
-
-
-def test_what_nothing_uses_is_not_safe(tmp_path: Path) -> None:
-    text = HEAD.replace("from proj import Net, score\n", "")
-    text += "def show():\n    net = nn.Linear(4, 2).to(device)\n    print(net(torch.rand(2, 4)))\n\n\n"
-    for name, last in (("used", "show()\n"), ("unused", "print(device)\n")):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "demo.py").write_text(text + last)
-        report = run(discover([str(folder / "demo.py")]), [RULE], jobs=1, around=Around(str(folder)))
-        found = [one for result in report.results for one in result.findings]
-        expected = Safety.SAFE if name == "used" else Safety.UNSAFE
-        assert safeties(found) == {expected}
 
 
 def test_a_module_below_a_call_that_always_raises() -> None:

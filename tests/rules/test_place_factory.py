@@ -630,3 +630,24 @@ def test_inputs_of_a_placed_model_are_left_to_move_inputs() -> None:
 def test_the_module_body() -> None:
     text = "device = torch.device('cuda')\nx = torch.ones(3, device=device)\nprint(x + torch.arange(3))\n"
     assert "torch.arange(3, device=device)" in fixed(RULE, HEAD + text)
+
+
+OTHER_CLASS = "import torch\n\n\ndef f(x: {}):\n    print(x.device)\n    return x * torch.ones(3)\n"
+SQUEEZED = (
+    "import torch\n\n\ndef f(x: torch.Tensor):\n    print(x.device)\n    one = torch.rand({})\n"
+    "    print(one.squeeze())\n    return x * one\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "safety"),
+    [
+        (OTHER_CLASS.format("torch.Tensor"), Safety.SAFE),
+        (OTHER_CLASS.format("torch.LongTensor"), Safety.SAFE),
+        (OTHER_CLASS.format("SparseConvTensor"), Safety.UNSAFE),
+        (SQUEEZED.format("3"), Safety.SAFE),
+        (SQUEEZED.format("1"), Safety.UNSAFE),
+    ],
+)
+def test_what_need_not_have_a_device_or_dimensions(text: str, safety: Safety) -> None:
+    assert [one.fix and one.fix.safety for one in findings(RULE, text)] == [safety]

@@ -499,3 +499,16 @@ def test_fixes_of_two_models_go_together() -> None:
     assert len(edits) == 2
     assert select(edits) == (0, 1)
     assert apply(text, merge(edits)) == after
+
+
+@pytest.mark.parametrize(
+    ("made", "safety"), [("nn.Linear(2, 2)", Safety.SAFE), ("deepcopy(old)", Safety.UNSAFE)]
+)
+def test_a_copy_does_not_follow_the_original(made: str, safety: Safety) -> None:
+    text = (
+        "from copy import deepcopy\n\nimport torch\nfrom torch import nn\n\nold = nn.Linear(2, 2)\n"
+        'model = nn.Sequential()\nmodel.to("cuda")\n'
+        f'model.head = {made}\nmodel(torch.ones(2, device="cuda"))\n'
+    )
+    found = [one.fix.safety for one in findings(RULE, text) if one.fix is not None]
+    assert all(one is safety for one in found) and (found or made != "nn.Linear(2, 2)")

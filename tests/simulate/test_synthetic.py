@@ -290,7 +290,16 @@ def test_apply_shows_the_verdicts(repository: Path) -> None:
         "print(model.head(torch.ones(1, 2, device='cuda')))\n"
     )
     done = devfix(
-        "apply", "--smoke", "--codemod", "place-factory", "--codemod", "reorder-to", ".", "--format", "json"
+        "apply",
+        "--smoke",
+        "--unsafe",
+        "--codemod",
+        "place-factory",
+        "--codemod",
+        "reorder-to",
+        ".",
+        "--format",
+        "json",
     )
     assert done.returncode in (0, 1), done.stderr
     verdicts = {change["path"]: change["verdict"] for change in json.loads(done.stdout)["changes"]}
@@ -302,7 +311,7 @@ def test_apply_shows_the_verdicts(repository: Path) -> None:
 def test_nothing_is_called_without_smoke(repository: Path) -> None:
     mark = repository / "mark"
     (repository / "net.py").write_text(NET + f"\nopen({os.fspath(mark)!r}, 'w')\n")
-    assert devfix("apply", "--codemod", "place-factory", ".").returncode in (0, 1)
+    assert devfix("apply", "--unsafe", "--codemod", "place-factory", ".").returncode in (0, 1)
     assert not mark.exists()
     assert "device=x.device" in (repository / "net.py").read_text()
 

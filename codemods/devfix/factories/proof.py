@@ -32,6 +32,12 @@ _LAZY = re.compile(r"[Ll]azy(?!_?load)|[\"']meta[\"']|FakeTensor|is_meta\b")
 _EXPORTING = re.compile(r"tracing\(|is_in_onnx_export\(|is_exporting\(|onnx_(?:export|trace)|exporting")
 _TESTS = re.compile(r"^def test_", re.MULTILINE)
 
+# In an annotation: what stands around a type, and what is, or may be, a tensor.
+_AROUND_TYPES = frozenset({"torch", "typing", "Optional", "Union", "None", "t"})
+_TENSORS = re.compile(
+    r"(?:Float|Long|Int|Bool|Half|Double|Byte|Short|cuda)?Tensor|TensorType|Parameter|Any|[A-Z]|List|Tuple|Sequence|list|tuple|Float|Int"
+)
+
 
 class Proof:
     """What the functions of one file show; `follows` are those that were followed."""
@@ -62,6 +68,8 @@ class Proof:
         if known is None or known.form not in (Form.TENSOR, Form.MAYBE, Form.LIST, Form.UNKNOWN):
             return _gone_to(follow.source, anchor.text)  # `args.device`, `model.device`
         if not isinstance(scope, FUNCTIONS) or self._lazy(follow) or self._host:
+            return False
+        if base == root and _of_other_class(scope, root):
             return False
         if _reads_host(scope):
             return False
@@ -110,14 +118,32 @@ def reached(flow: Flow, scope: ast.AST) -> bool:
     up: ast.AST | None = scope
     while up is not None and not isinstance(up, ast.Module):
         if isinstance(up, (*FUNCTIONS, ast.ClassDef)):
-            if flow.used(up.name) is False:
-                return False
             top = up.name
         up = flow.source.parents.get(up)
-    if _SIGN.search(flow.source.text):
-        return True
+    if _SIGN.search(flow.source.text) or (top and flow.used(top) is False):
+        return True  # nobody knows the programs of what nothing here uses
     moved = flow.runs_moved(top)
     return (flow.chooses() if moved is None else moved) is not False
+
+
+def _of_other_class(scope: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
+    """Is a parameter annotated with a class that is no tensor, so that it need not have a `device`?"""
+    arguments = scope.args
+    for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        if one.arg == name and one.annotation is not None:
+            words = set(re.findall(r"\w+", ast.unparse(one.annotation))) - _AROUND_TYPES
+            return bool(words) and not any(_TENSORS.fullmatch(word) for word in words)
+    return False
+
+
+def one_number(source: Source, scope: ast.AST, factory: ast.AST) -> bool:
+    """May what a factory makes be a number at last, which meets anything: one element, and squeezed?"""
+    return (
+        isinstance(factory, ast.Call)
+        and len(factory.args) == 1
+        and ast.unparse(factory.args[0]) in ("1", "(1,)", "[1]")
+        and ".squeeze(" in source.code(scope)
+    )
 
 
 def _asked(node: ast.AST) -> Iterator[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devfix.factories.operations import REDUCTIONS
 from devfix.flow import Flow, torch_api
 from devfix.flow.events import Event, Meeting
 from devfix.flow.lattice import Kind, Where
@@ -36,21 +35,17 @@ def proven(flow: Flow, event: Event, meeting: Meeting, need: Wanted) -> bool:
         return False
     if need is not Wanted.MEETS and _counts(meeting):
         return False
-    if event.detail in _ELEMENTWISE and _may_be_number(flow, event, meeting.node):
-        return False
+    if event.detail in _ELEMENTWISE:
+        return False  # numbers and indices meet anything, and what has no dimension is a number
     if event.value.kind in (Kind.MODULE, Kind.PART):
         return need is Wanted.MEETS or _known(flow, event) or _fed(flow, event, meeting)
     return _of_module(flow, event)
 
 
 def unmet(flow: Flow, node: ast.AST) -> bool:
-    """Does no run come to a place: in a function that nothing uses, or below a call that always raises?"""
+    """Does no run come to a place, since a call in its function always raises?"""
     source = flow.source
-    home = function = source.enclosing(node, *_FUNCTIONS)
-    while isinstance(function, _FUNCTIONS):
-        if flow.used(function.name) is False:
-            return True
-        function = source.enclosing(function, *_FUNCTIONS)
+    home = source.enclosing(node, *_FUNCTIONS)
     return any(
         isinstance(call, ast.Call)
         and len(call.args) > 1
@@ -311,16 +306,6 @@ def _element(flow: Flow, event: Event, node: ast.expr) -> ast.Subscript | None:
             if not isinstance(at, ast.Constant) or isinstance(at.value, int):
                 return one
     return None
-
-
-def _may_be_number(flow: Flow, event: Event, node: ast.expr) -> bool:
-    """May it have no dimensions, so that it meets anything in operations by elements?"""
-    for one in _made(flow, event, node):
-        if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and not one.args:
-            if one.func.attr in REDUCTIONS or one.func.attr == "squeeze":
-                return True
-    found = _element(flow, event, node)
-    return found is not None and flow.value(found.value).kind is not Kind.BATCH
 
 
 def _one_element(flow: Flow, event: Event, node: ast.expr) -> bool:

@@ -13,7 +13,7 @@ from devfix.factories.follow import Follow
 from devfix.factories.meetings import Meeting
 from devfix.factories.moved import moved_after, moved_later
 from devfix.factories.operations import LASTS
-from devfix.factories.proof import Proof, apart, exported, reached
+from devfix.factories.proof import Proof, apart, exported, one_number, reached
 from devfix.factories.scopes import Scopes
 from devfix.factories.switches import switched_off
 from devfix.factories.values import Fact, Origin
@@ -317,6 +317,7 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
             clear = sure and meeting.certain and not joined & follow.doubted
             safe = clear and proof.holds(follow, meeting.anchor) and not exported(source, meeting.node)
             safe = safe and not switched_off(source, origin.call) and not switched_off(source, meeting.node)
+            safe = safe and not one_number(source, follow.scope, origin.call)
             if origin in follow.hosted:
                 if not clear:
                     continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,6 +16,9 @@ from devfix.registration.buffers import Candidate, candidates, safe
 from devfix.registration.classes import module_classes
 from devfix.registration.making import Maker
 from devfix.registration.meeting import Meetings
+
+# What a method makes on the CPU is where the plain tensors are, so the buffer may come to be alone.
+_MADE = re.compile(r"\btorch\.(?:tensor|from_numpy|as_tensor)\((?![^\n]*device)")
 
 
 @dataclass(frozen=True)
@@ -221,6 +225,7 @@ print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
             sure = all(safe(source, c) for c in group) and not cpu_program(source)
             sure = sure and not flow.default_is_set()
             sure = sure and flow.runs_moved(candidate.owner.node.name) is not False
+            sure = sure and not _MADE.search(source.code(meet.method))
             one = len(group) == 1
             them = "it" if one else "them"
             names = " and ".join(f"`self.{c.name}`" for c in group)

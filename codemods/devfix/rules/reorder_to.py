@@ -281,6 +281,8 @@ print(model(torch.ones(1, 4, device=device)).sum().item())
     def _report(self, source: Source, surgery: Surgery) -> Finding:
         plan = Plan(source, surgery)
         edits, title, safety = plan.fix()
+        if "deepcopy(" in source.text:
+            safety = min(safety, Safety.UNSAFE)  # a copy does not follow the original
         return self.finding(
             plan.span(),
             _message(source, surgery, plan),
