@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from devfix.converting import ANYWHERE, FIRST, LISTS, SECOND, converts
+from devfix.arrays.converting import ANYWHERE, FIRST, LISTS, SECOND, converts
 
 REFUSED = "can't convert cuda:0 device type tensor to numpy"
 

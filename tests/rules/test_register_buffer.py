@@ -416,3 +416,9 @@ def test_the_option_takes_those_that_are_moved_at_their_use() -> None:
     )
     kept = "self.pe = self.pe.to(x.device)\nreturn x + self.pe"
     assert len(findings(rule, program("self.pe = torch.ones(4)", kept))) == 1
+
+
+@pytest.mark.parametrize(("made", "safety"), [("t", Safety.SAFE), ("torch.tensor(t)", Safety.UNSAFE)])
+def test_a_method_that_makes_tensors_on_the_cpu_may_meet_it_there(made: str, safety: Safety) -> None:
+    text = program("self.pe = torch.arange(n)", f"print({made})\nreturn x + self.pe")
+    assert [one.fix and one.fix.safety for one in findings(RULE, text)] == [safety]

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from devfix.arrays.converting import converts
+from devfix.arrays.reading import Known, lists_of
 from devfix.codemod import Codemod, Example
-from devfix.converting import converts
 from devfix.findings import AppendCall, Edit, Finding, Related, Safety, WrapExpression
 from devfix.flow import Flow
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Value
 from devfix.placing import about_devices
-from devfix.reading import Known, lists_of
 from devfix.source import Source
 from devfix.spotting import lines_with, on_lines
 

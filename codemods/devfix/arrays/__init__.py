@@ -1,0 +1,1 @@
+"""What `numpy-of-device` knows of numpy: which functions convert tensors, and what it can be sure to be given."""
