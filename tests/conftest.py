@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +11,11 @@ from pathlib import Path
 
 import pytest
 from ran import TESTS, Ran
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts `pytest &` with Ctrl-C ignored, and children inherit that: the tests that interrupt devfix
+    # would wait for ever.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -435,6 +435,27 @@ def test_a_project_that_saves_from_the_cpu(tmp_path: Path, saving: str, level: s
     assert finding.fix is not None and finding.fix.safety.label == level
 
 
+@pytest.mark.parametrize(
+    ("calling", "level"),
+    [
+        ("path = download_model(URL)\n    return Restorer(path, 'cpu')", "unsafe"),
+        ("return Restorer(sys.argv[1], 'cpu')", "safe"),
+        ("return [Restorer(download_model(URL), 'cpu'), Restorer]", "safe"),  # it may be called anywhere
+    ],
+)
+def test_what_all_callers_download(tmp_path: Path, calling: str, level: str) -> None:
+    loading = (
+        "import torch\n\n\nclass Restorer:\n    def __init__(self, path, device):\n        self.net = make()\n"
+        "        self.net.load_state_dict(torch.load(path))\n        self.net.to(device)\n"
+    )
+    plugin = f"import sys\n\n\ndef start():\n    from restorer import Restorer\n\n    {calling}\n"
+    saving = "import torch\n\n\ndef save(net, path):\n    torch.save(net.state_dict(), path)\n"
+    write(tmp_path, {"restorer.py": loading, "plugin.py": plugin, "save.py": saving})
+    made = report(tmp_path, project=".", codemods=["map-location"])
+    [finding] = [finding for result in made.results for finding in result.findings]
+    assert finding.fix is not None and finding.fix.safety.label == level
+
+
 WIDENS = """
 import torch
 

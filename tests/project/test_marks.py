@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import dedent
 
 import pytest
-from devfix.project.bare import blocks_of, goes_to_cuda
+from devfix.project.cuda import blocks_of, goes_to_cuda
 from devfix.project.importing import names_in, tried_anyway
 from devfix.project.marks import CHOOSES, INSISTS, ONLY, OTHER, WRITES, headers
 from devfix.project.saving import saves_from_cpu

@@ -189,3 +189,22 @@ ANY = 'def place(net, rank):\n    return net.to(f"cuda:{rank}" if rank >= 0 else
 def test_what_the_function_has_put_on_the_current_gpu(above: str, found: list[Safety]) -> None:
     text = HEAD + ANY + ABOVE.format(above=above)
     assert [one.fix.safety for one in findings(RULE, text) if one.fix is not None] == found
+
+
+FUNCTION = (
+    "class Loss(torch.autograd.{base}):\n    @staticmethod\n    def {name}(ctx, x):\n"
+    "        z = torch.zeros(x.size(0), 3)\n        if x.is_cuda:\n            z = z.cuda()\n        return z * x\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("base", "name", "safety"),
+    [
+        ("Function", "forward", Safety.SAFE),
+        ("Function", "backward", Safety.UNSAFE),
+        ("Other", "backward", Safety.SAFE),
+    ],
+)
+def test_autograd_makes_the_gpu_of_a_gradient_the_current_one(base: str, name: str, safety: Safety) -> None:
+    text = HEAD + ANY + FUNCTION.format(base=base, name=name)
+    assert [one.fix.safety for one in findings(RULE, text) if one.fix is not None] == [safety]

@@ -337,3 +337,59 @@ def test_a_device_that_is_none_is_not_passed() -> None:
     text = "import torch\ndef f(p, device=None):\n    if device is {}None:\n        net = torch.load(p)\n        net.eval()\n"
     assert "map_location=device" not in fixed(RULE, text.format(""))
     assert "map_location=device" in fixed(RULE, text.format("not "))
+
+
+WRITTEN = """\
+import tempfile
+import torch
+
+
+def speed_up(self, device):
+    file = tempfile.NamedTemporaryFile(delete=False)
+    {}
+    self.net.load_state_dict(torch.load({}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("above", "path", "safety"),
+    [
+        ("torch.save(self.net.state_dict(), file)", "file.name", Safety.UNSAFE),
+        ("torch.save(self.net.state_dict(), other)", "file.name", Safety.SAFE),
+        ("for _ in device:\n        torch.save(self.net.state_dict(), file)", "file.name", Safety.SAFE),
+    ],
+)
+def test_what_the_function_has_just_written(above: str, path: str, safety: Safety) -> None:
+    found = findings(RULE, WRITTEN.format(above, path))
+    assert [one.fix and one.fix.safety for one in found] == [safety]
+
+
+def test_the_state_of_a_grad_scaler_is_numbers() -> None:
+    text = "import torch\ndef f(self, p, device):\n    self.{}.load_state_dict(torch.load(p))\n"
+    for name, safety in (
+        ("_scaler", Safety.UNSAFE),
+        ("grad_scaler", Safety.UNSAFE),
+        ("upscaler", Safety.SAFE),
+    ):
+        [one] = findings(RULE, text.format(name))
+        assert one.fix is not None and one.fix.safety is safety
+
+
+OPTIONS = """\
+import argparse
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="cuda")
+parser.add_argument("--{}", default="")
+args = parser.parse_args()
+net = make().to(args.device)
+if args.{}:
+    net.load_state_dict(torch.load(args.{}))
+"""
+
+
+@pytest.mark.parametrize(("option", "safety"), [("resume", Safety.SAFE), ("device", Safety.UNSAFE)])
+def test_a_program_that_cannot_start(option: str, safety: Safety) -> None:
+    [one] = findings(RULE, OPTIONS.format(option, option, option))
+    assert one.fix is not None and one.fix.safety is safety

@@ -62,6 +62,17 @@ SILENT = {
     "for x, y, x_n, y_n in DataLoader(data):\n    x, y = x.to(device), y.to(device)\n    print(loss(net(x), y, x_n, y_n))\n",
     "a method of what DataParallel wraps counts": COUNTED + "net = nn.DataParallel(Net()).to(device)\n"
     "x = torch.rand(3, 2, 4).to(device)\nlengths = torch.tensor([3, 2])\nprint(net.module.decode(x, lengths))\n",
+    "an element and a tensor that was made on the device": "from lib import load\nnet = nn.Linear(4, 2).to(device)\n"
+    "x = load('x', device=device)\nsigmas = torch.from_numpy(np.ones(9))\n"
+    "noisy = x + torch.randn_like(x) * sigmas[3]\nprint(net(noisy))\n",
+    "a loader over what was moved and given to a method of its own": "class Reward(Base):\n    def __init__(self):\n"
+    "        self.net = nn.Linear(4, 2).to(self.device)\n\n    def update(self, rows):\n"
+    "        seen = rows.get('x').to(self.device).view(-1, 4)\n        seen = self.normalize(seen)\n"
+    "        from torch.utils.data import TensorDataset\n        data = TensorDataset(seen)\n"
+    "        for batch in DataLoader(dataset=data):\n            x = batch[0]\n            print(self.net(x))\n",
+    "sizes meet nothing": "def grid(rows: torch.Tensor):\n    for t, h in rows:\n"
+    "        base = torch.from_numpy(np.ones(int(h)))\n"
+    "        print(rows.device, base.repeat(t, 1), base.expand(t, -1), base.view(h))\n",
     "a count out of a loader": "net = Net().to(device)\nfor x, lengths in DataLoader(data):\n"
     "    x = x.to(device)\n    print(net(x, lengths))\n",
 }
@@ -81,6 +92,10 @@ UNSAFE = {
     "    return net(torch.tensor([ids]))\n",
     "another function moves what is out of sight": "def train(net, loader):\n    for x, y in loader:\n        print(net(x))\n\n\n"
     "def start(data):\n    net = nn.Sequential(Net()).to(device)\n    train(net, DataLoader(data))\n",
+    "an operand that nothing is known of": "from lib import load\n\n\ndef run(rows):\n    net = nn.Linear(4, 2).to(device)\n"
+    "    x = load('x') + torch.from_numpy(rows)\n    return net(x)\n",
+    "a loader over tensors of somebody": "from torch.utils.data import TensorDataset\nfrom lib import load\n\n\ndef run():\n"
+    "    net = nn.Linear(4, 2).to(device)\n    seen = load('x')\n    for (x,) in DataLoader(TensorDataset(seen)):\n        print(net(x))\n",
     "below a call that always raises": "net = nn.Linear(4, 2).to(device)\nx = torch.tensor(3, 4)\nprint(net(x))\n",
     "an object that was loaded to the CPU and moved": PLAYER + "def test(low):\n"
     "    state = torch.load('x.pt', map_location='cpu')\n    player = Player({})\n"
@@ -93,6 +108,11 @@ SAFE = {
     "    for x, y in DataLoader(data):\n        print(net(x))\n",
     "data made here for a module out of sight that is moved here": "def run(rows):\n    net = torch.hub.load('a', 'b').to(device)\n"
     "    x = torch.from_numpy(rows).float()\n    return net(x), net(torch.rand(2, 4))\n",
+    "an operand that is a number": "def run(rows):\n    net = nn.Linear(4, 2).to(device)\n    scale = 2.0\n"
+    "    x = torch.from_numpy(rows) / 255.0 * scale\n    return net(x)\n",
+    "a loader over tensors of the CPU": "from torch.utils.data import TensorDataset\n\n\ndef run(rows):\n"
+    "    net = nn.Linear(4, 2).to(device)\n    data = TensorDataset(torch.from_numpy(rows))\n"
+    "    for (x,) in DataLoader(data):\n        print(net(x))\n",
     "token ids for a layer of torch": "def run(ids):\n    net = nn.Sequential(nn.Embedding(4, 2), nn.ReLU()).to(device)\n"
     "    return net(torch.tensor([ids]))\n",
 }

@@ -169,7 +169,8 @@ SPELLING = [
          "    return 1\n"),
     Case("scaler",
          "def f(model: torch.nn.Module, x: torch.Tensor):\n    return torch.amp.GradScaler(x.device)\n",
-         "def f(model: torch.nn.Module, x: torch.Tensor):\n    return torch.amp.GradScaler(x.device.type)\n"),
+         "def f(model: torch.nn.Module, x: torch.Tensor):\n    return torch.amp.GradScaler(x.device.type)\n",
+         Safety.UNSAFE),  # it runs as it is
     Case("scaler with an index", "s = torch.GradScaler(device='cuda:0')\n",
          "s = torch.GradScaler(device='cuda')\n"),
     Case("dtype of a device", "def f(x: torch.Tensor):\n    return torch.get_autocast_dtype(x.device)\n",
@@ -454,6 +455,12 @@ SILENT = [
     silent("mps is mapped",
          "def f(device):\n    return torch.autocast(device.type if device.type != 'mps' else 'cpu')\n"),
     silent("scaler takes a string", "def f(self):\n    return torch.GradScaler(self.device)\n"),
+    silent("only a string gets further", """\
+        def fwd(x, device: torch.device = None):
+            device = device if isinstance(device, str) and device != "mps" else "cpu"
+            with torch.autocast(device_type=device, enabled=False):
+                return x.cos()
+        """),
     silent("CUDA only", """\
         model = torch.nn.Linear(2, 2).cuda()
         with torch.cuda.amp.autocast():

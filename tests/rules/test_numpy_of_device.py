@@ -225,6 +225,33 @@ def test_a_method_of_another_file_may_copy_what_it_returns(
     assert found == expected
 
 
+OWN = """\
+class Net(nn.Module):
+    def forward(self, x):
+        return model(x){}
+
+
+def many(rows, net{}):
+    rows = torch.as_tensor(np.stack(rows), device=device)
+    return net(rows).numpy()
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "kind", "found"),
+    [
+        ("", ": Net", [Safety.SAFE]),
+        ('.to(dtype=torch.uint8, device=torch.device("cpu"))', ": Net", []),
+        ('.to("cpu").detach()', ": Net", []),
+        ('.to(device="cpu")', ": Net", []),
+        ("", "", [Safety.UNSAFE]),  # whatever it is
+    ],
+)
+def test_a_parameter_that_is_called(end: str, kind: str, found: list[Safety]) -> None:
+    got = findings(RULE, HEAD + OWN.format(end, kind))
+    assert [one.fix.safety for one in got if one.fix is not None] == found
+
+
 def test_a_method_out_of_view_proves_nothing() -> None:
     for made in ("from library import Wave\n", "Wave = make()\n"):
         text = USER.replace("from net import Wave\n", made)

@@ -651,3 +651,94 @@ SQUEEZED = (
 )
 def test_what_need_not_have_a_device_or_dimensions(text: str, safety: Safety) -> None:
     assert [one.fix and one.fix.safety for one in findings(RULE, text)] == [safety]
+
+
+LAYER = """\
+import torch
+from torch import nn
+
+
+class Conv(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, given: SparseTensor):
+        x = self.fc(given.features)
+        return x * torch.ones(3)
+"""
+
+
+def test_what_is_no_tensor_is_not_asked_for_its_device() -> None:
+    assert "given.device" not in fixed(RULE, LAYER)
+    assert "device=given.device" in fixed(RULE, LAYER.replace("SparseTensor", "torch.Tensor"))
+
+
+ARMS = """\
+import torch
+
+
+def gather(x: torch.Tensor, w: torch.Tensor):
+    print(w.device)
+    if {}:
+{}        return torch.ones(3) * w
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "above", "count"),
+    [
+        ("not w.is_cuda", "", 0),
+        ("w.device.type == 'cpu'", "", 0),
+        ("not x.is_sparse", "        assert not w.is_cuda\n", 0),
+        ("w.is_cuda", "", 1),
+        ("not x.is_sparse", "        assert w.is_cuda\n", 1),
+    ],
+)
+def test_silent_where_a_condition_keeps_the_other_on_the_cpu(test: str, above: str, count: int) -> None:
+    assert len(findings(RULE, ARMS.format(test, above))) == count
+
+
+KEPT = """\
+import torch
+
+
+def norm(x: torch.Tensor, w: torch.Tensor, flag):
+    print(x.device)
+    out = torch.zeros(3)
+    if {}:
+        out = x + 1
+    if flag:
+        x = x * out
+    return x
+"""
+
+
+def test_silent_where_what_was_made_is_never_read() -> None:
+    assert findings(RULE, KEPT.format("flag")) == []
+    assert len(findings(RULE, KEPT.format("not flag"))) == 1
+    read_below = KEPT.replace("    return x", "    return x * out").format("flag")
+    assert len(findings(RULE, read_below)) == 1
+
+
+SUM = """\
+import torch
+
+
+def f(x: torch.Tensor, flag):
+    print(x.device)
+    loss = x.sum() * 2
+    stop = x.mean() if flag else torch.zeros({})
+    loss {} stop
+    return loss
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "operator", "safety"),
+    [("1", "+=", Safety.UNSAFE), ("3", "+=", Safety.SAFE), ("1", "= loss +", Safety.SAFE)],
+)
+def test_one_element_is_not_added_in_place_to_a_number(size: str, operator: str, safety: Safety) -> None:
+    found = findings(RULE, SUM.format(size, operator))
+    assert [one.fix and one.fix.safety for one in found] == [safety]

@@ -9,7 +9,7 @@ from devfix.flow import Flow
 from devfix.flow.events import Scope, What
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import UNKNOWN, Kind, Value, Where
-from devfix.inputs.classes import named
+from devfix.inputs.classes import Written, named
 from devfix.names import Names
 from devfix.source import Source
 
@@ -27,7 +27,10 @@ _CHOSEN = re.compile(
 )
 _OUTPUT = re.compile(r"the output of `(.*)`")
 # What brings a result to the CPU.
-_HOSTS = re.compile(r"\.cpu\(|\.numpy\(|\.to\(\s*(?:torch\.device\(\s*)?[\"']cpu|\.tolist\(|\.item\(")
+_HOSTS = re.compile(
+    r"\.cpu\(|\.numpy\(|\.tolist\(|\.item\(|"
+    r"\.to\((?:[^()]*\bdevice\s*=)?\s*(?:torch\.device\(\s*)?[\"']cpu"
+)
 # Methods that numpy arrays and images do not have.
 _TORCH_ONLY = frozenset(
     {"detach", "unsqueeze", "contiguous", "permute", "softmax", "sigmoid", "cuda", "clone"}
@@ -55,7 +58,7 @@ class Known:
             return True
         if _RETURNS_ANYTHING.search(output[1]):
             return False
-        written = named(self.flow, self._callee(value).name) if self._callee(value).name else None
+        written = self._written(value)
         if written is None:
             return True
         method = self._own_method(value)
@@ -67,9 +70,28 @@ class Known:
         """Is it shown, whoever calls? Not where a caller names the device, or a method out of view has made it."""
         if _handed(self.flow.source, value):
             return False
-        method = self._own_method(value)
-        written = named(self.flow, self._callee(value).name) if method else None
+        method, written = self._own_method(value), self._written(value)
+        if written is None and value.source and self._called_parameter(value) is not None:
+            return False  # whatever a caller passes may bring its result to the CPU
         return not method or (written is not None and written.method(method) is not None)
+
+    def _written(self, value: Value) -> Written | None:
+        """The class of the module whose output a value is, as it was made, or by its annotation."""
+        callee = self._callee(value)
+        if callee.name:
+            return named(self.flow, callee.name)
+        argument = self._called_parameter(value)
+        name = path_of(argument.annotation) if argument is not None and argument.annotation else ""
+        return named(self.flow, name) if name else None
+
+    def _called_parameter(self, value: Value) -> ast.arg | None:
+        """`net` of `net(x)`, a parameter of the function."""
+        func = value.node.func if isinstance(value.node, ast.Call) else None
+        scope = self.flow.source.enclosing(func, *_FUNCTIONS) if isinstance(func, ast.Name) else None
+        if not isinstance(func, ast.Name) or not isinstance(scope, _FUNCTIONS):
+            return None
+        arguments = (*scope.args.posonlyargs, *scope.args.args, *scope.args.kwonlyargs)
+        return next((one for one in arguments if one.arg == func.id), None)
 
     def _own_method(self, value: Value) -> str:
         """`generate` of `model.generate(x)`, nothing of `self.net(x)`, which calls a module."""

@@ -50,6 +50,8 @@ class File:
         for binding in self.forms.bindings.of(path, node):
             if isinstance(binding.value, ast.Name) and self._asked(binding.value, binding.value.id):
                 return True
+            if isinstance(binding.value, ast.IfExp) and _a_string(binding.value, path):
+                return True
         if self._asked(node, path, only_types=True):
             return True
         up: ast.AST | None = node
@@ -79,6 +81,19 @@ class File:
             ):
                 return True
         return False
+
+
+def _a_string(choice: ast.IfExp, path: str) -> bool:
+    """`d if isinstance(d, str) else "cpu"`: a torch.device does not get any further."""
+    parts = choice.test.values if isinstance(choice.test, ast.BoolOp) else [choice.test]
+    asked = not isinstance(choice.test, ast.BoolOp) or isinstance(choice.test.op, ast.And)
+    return (
+        asked
+        and path_of(choice.body) == path
+        and any(ast.unparse(part) == f"isinstance({path}, str)" for part in parts)
+        and isinstance(choice.orelse, ast.Constant)
+        and _is_type(choice.orelse)
+    )
 
 
 def _is_type(node: ast.expr) -> bool:

@@ -6,19 +6,19 @@ import ast
 import re
 from dataclasses import replace
 
-from devfix.factories.making import Making
-from devfix.factories.meetings import Facts, Meeting
+from devfix.factories.layers import LENGTHS, Layers
+from devfix.factories.meetings import Facts
 from devfix.factories.operations import (
+    ACCELERATED,
     FOREIGN,
     JOINING,
     KNOWN,
+    REARRANGING,
     REDUCTIONS,
     SHAPING,
     STRICT,
     TENSOR_METHODS,
     WEAK_METHODS,
-    WEIGHTED,
-    WITH_WEIGHT,
     integers,
     names_device,
     torch_name,
@@ -38,11 +38,10 @@ _HOSTLY = re.compile(
 _MOVING = re.compile(r"\.(?:to|cuda)\(")
 # The old types of tensors say where they are: `x.type(torch.LongTensor)` is on the CPU.
 _TYPES = re.compile(r"^torch\.(cuda\.)?\w*Tensor$")
-_LENGTHS = re.compile(r"(?:^|[._])\w*len(?:s|gths?)?$")
 _WALKED = frozenset({"enumerate", "zip", "reversed", "list", "tuple", "sorted", "tqdm", "iter"})
 
 
-class Calls(Making):
+class Calls(Layers):
     """Finds out what is called, and follows it."""
 
     def call(self, node: ast.Call) -> Fact:
@@ -67,6 +66,11 @@ class Calls(Making):
             return self._outside(node, name, facts)
         if isinstance(func, ast.Attribute):
             return self._method(node, func, self.ev(func.value), facts)
+        if isinstance(func, ast.Name) and func.id in self.scopes.aliases and func.id not in self.names:
+            return self._torch(node, self.scopes.aliases[func.id], facts)
+        held = self.layer_of(func) if isinstance(func, (ast.Name, ast.Subscript)) else ""
+        if held:
+            return self.layer(node, held, "", facts)
         if isinstance(func, ast.Name):
             return self._outside(node, func.id, facts)
         if isinstance(func, ast.Call) and self.source.qualified(func.func).endswith("Loss"):
@@ -81,7 +85,7 @@ class Calls(Making):
             (argument, self.tensor(argument, fact) if keyword == "" else fact)
             for at, (argument, fact, keyword) in enumerate(facts)
             if not (several or self._aligns(node)) or (at < 2 and keyword == "")
-            if not _LENGTHS.search(keyword or _named(argument))
+            if not LENGTHS.search(keyword or _named(argument))
         ]
         return self.combine(node, compared)
 
@@ -98,6 +102,8 @@ class Calls(Making):
         path = path_of(func)
         if path in self.names and self.names[path].form is not Form.UNKNOWN and base.form is not Form.TENSOR:
             return self._result(facts)
+        if method == "forward" and path.startswith("self.") and path.count(".") == 2:
+            path = path.removesuffix(".forward")
         if path.startswith("self.") and path.count(".") == 1 and self.owner is not None:
             return self._own(node, path, facts)
         if base.form is Form.LIST:
@@ -113,6 +119,10 @@ class Calls(Making):
                 return self.tensor(func.value, base)
             if looks_like_loss(method):
                 return self._loss(node, facts)
+            owner = path.rpartition(".")[0]
+            if method in ACCELERATED and owner.endswith("accelerator"):
+                self._collective(node, method, facts[:1], Anchor(f"{owner}.device", False))
+                return UNKNOWN
             if base.form is Form.MAYBE and method in ("get", "pop"):
                 return base
             return self._result([*facts, (func.value, base, "")])
@@ -265,50 +275,13 @@ class Calls(Making):
         if name in torch_api.BARE_MODULES:
             return self.combine(node, [(a, f) for a, f, _ in facts])
         if name:
-            return self._layer(node, path, name, facts)
+            return self.layer(node, path, name, facts)
         followed = self.inside(node, path, facts)
         if followed is not None:
             return followed
         if looks_like_module(path):
-            return self._layer(node, path, "", facts)
+            return self.layer(node, path, "", facts)
         return self._result(facts)
-
-    def _layer(self, node: ast.Call, path: str, name: str, facts: Facts) -> Fact:
-        """A submodule is run: its inputs must be where its parameters are."""
-        placed = next((f for _, f, _ in facts if f.placed), None)
-        anchor = placed.anchor if placed is not None else None
-        if anchor is None and self.owner is not None:
-            if getattr(self.scope, "name", "") in self.owner.started:
-                return UNKNOWN  # when the module is built, it is where it is made
-        weighted = name in WEIGHTED
-        if anchor is None and name in WITH_WEIGHT:
-            anchor = Anchor(f"{path}.weight.device")
-        spread = [(a, item, k) for a, fact, k in facts for item in (fact.items or (fact,))]
-        for argument, fact, keyword in spread:
-            # Lengths are wanted on the CPU by packed sequences, and a number is a number to most.
-            if (
-                not fact.stray
-                or not (weighted or fact.flat is False)
-                or _LENGTHS.search(keyword or path_of(argument))
-            ):
-                continue
-            if anchor is None and not weighted and not self._runs(node, path, name):
-                continue
-            at = anchor or Anchor("", False)
-            how = "is an input of"
-            self.meetings.append(Meeting(fact.origins, node, at, path, how, weighted and at is anchor))
-        return Fact(Form.TENSOR, anchor=anchor) if anchor is not None else UNKNOWN
-
-    def _runs(self, node: ast.Call, path: str, name: str) -> bool:
-        """Is what is called a part of the class that is on a device that the class tells?"""
-        owner = self.owner
-        if owner is None or not path.startswith("self.") or (self.module and not owner.weights):
-            return False
-        if any(keyword.arg == "device" for keyword in node.keywords):
-            return False  # it takes care of devices itself
-        if self.module:
-            return name not in torch_api.BARE_MODULES
-        return not name and owner.device
 
     def _outside(self, node: ast.Call, name: str, facts: Facts) -> Fact:
         """A function out of sight."""
@@ -323,6 +296,12 @@ class Calls(Making):
             return OTHER
         if name.startswith("math."):
             return OTHER
+        if name in REARRANGING and facts:
+            argument, fact, _ = facts[0]
+            base = element(fact) if fact.form is Form.LIST else self.tensor(argument, fact)
+            return replace(base, flat=None if last == "reduce" else False) if base.form is Form.TENSOR else base
+        if name == "einops.einsum":
+            return self.combine(node, [(a, self.tensor(a, f)) for a, f, _ in facts], strict=True)
         if last in ("max", "min", "sum") and "." not in name:
             return UNKNOWN
         if name.startswith("numpy."):
@@ -342,7 +321,7 @@ class Calls(Making):
             followed = self.inside(node, name, facts)
             if followed is not None:
                 return followed
-        if name in ("copy.copy", "copy.deepcopy", "torch.autograd.Variable") and facts:
+        if name in ("copy.copy", "copy.deepcopy") and facts:
             return facts[0][1]
         return self._result(facts)
 

@@ -6,9 +6,12 @@ import ast
 
 from devfix.factories.meetings import Meeting
 from devfix.factories.operations import FROM_HOST, LEGACY_DTYPES
+from devfix.factories.owners import FUNCTIONS
+from devfix.factories.proof import of_other_class
 from devfix.factories.values import Anchor, Form, Origin
 from devfix.findings import AppendCall, Edit, ReplaceExpression, SetArgument
 from devfix.flow import torch_api
+from devfix.placing import stores
 from devfix.source import Source
 
 _SIZES = frozenset({"len", "int", "size", "dim", "numel"})
@@ -50,6 +53,10 @@ def _writable(source: Source, origin: Origin, anchor: Anchor) -> bool:
         return True
     if root == "self" or root in source.imports:
         return True
+    function = source.enclosing(origin.call, *FUNCTIONS)
+    if isinstance(function, FUNCTIONS) and text == f"{root}.device" and of_other_class(function, root):
+        # It may have no `device`, unless it is bound again or asked for that already.
+        return bool(stores(source, function, root)) or text in source.code(function)
     fact = origin.names.get(text) or origin.names.get(root)
     if fact is None:
         return False

@@ -205,6 +205,7 @@ class Expressions(Calls):
         saved = dict(self.names)
         for part in node.generators:
             self.assign(part.target, element(self.ev(part.iter)))
+            self.hold(part.target, part.iter, iterated=True)
             for test in part.ifs:
                 self.ev(test)
         item = self.ev(node.elt)

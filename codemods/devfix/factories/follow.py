@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from devfix.factories.expressions import Expressions
+from devfix.factories.branches import Branches
 from devfix.factories.helpers import enter
 from devfix.factories.meetings import Facts, Meeting, Passed
 from devfix.factories.owners import Owner
@@ -20,14 +20,13 @@ from devfix.factories.returns import returned
 from devfix.factories.scopes import Scopes
 from devfix.factories.values import OTHER, UNKNOWN, Anchor, Fact, Form, Origin, element, join, listed
 from devfix.flow.frame import path_of
-from devfix.placing import about_devices
 from devfix.source import children, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
-class Follow(Expressions):
+class Follow(Branches):
     """One function, or the module body; nested functions start from the names around them."""
 
     def __init__(self, scopes: Scopes, scope: ast.AST, names: dict[str, Fact], owner: Owner | None) -> None:
@@ -43,6 +42,7 @@ class Follow(Expressions):
         self.kept: list[tuple[Origin, Anchor, ast.expr, str]] = []
         self.doubted: set[Origin] = set()
         self.cpu: set[str] = set()
+        self.held: dict[str, str] = {}
         self.default = True
         self.dead = False
         self.returns: list[tuple[ast.Return, Fact]] = []
@@ -54,6 +54,7 @@ class Follow(Expressions):
         self.passed: list[Passed] = []  # what functions of the file are given
         self.depth = 0
         self.looping = 0
+        self.left: list[dict[str, Fact]] = []
 
     def run(self) -> None:
         assert isinstance(self.scope, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef))
@@ -117,6 +118,7 @@ class Follow(Expressions):
                 value = UNKNOWN  # numbers, perhaps: what its name stands for below may be another thing
         for target in node.targets:
             self.assign(target, value)
+            self.hold(target, node.value)
 
     def _annassign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
@@ -152,7 +154,7 @@ class Follow(Expressions):
             own = value.anchor is not None and value.anchor.root == path
             if value.placed and value.anchor is not None and "[" in value.anchor.text and "." not in path:
                 value = replace(value, anchor=Anchor(f"{path}.device"))  # an element has a name now
-            elif value.form is Form.MAYBE and self.uses.tensor(path):
+            elif value.form is Form.MAYBE and self.uses.tensor(path) and not self.uses.fed_only(path):
                 anchor = value.anchor if value.anchor is not None and not own else Anchor(f"{path}.device")
                 value = Fact(Form.TENSOR, anchor=replace(anchor, sure=False))
             elif value.form is Form.MAYBE and own:
@@ -207,6 +209,13 @@ class Follow(Expressions):
         if base.form is not Form.TENSOR:
             return
         indexed = any(i.form is Form.TENSOR and not i.basic and i.flat is not True for i in indices)
+        if base.stray and not value.placed and not _on_cpu(value):
+            for part, at in zip(parts, indices, strict=True):
+                if at.placed and not at.basic and at.flat is not True:
+                    self.meet(target, base, part, at, "is indexed by")
+                    if path:
+                        self.names[path] = Fact(Form.TENSOR, anchor=at.anchor)
+                    return
         if base.stray and value.form is Form.MAYBE and value.anchor is not None:
             self._fill(target.value, base, value)
         elif base.stray and value.placed:
@@ -220,116 +229,6 @@ class Follow(Expressions):
             self.settled |= value.origins  # copied
         elif base.stray and value.stray:
             self.links.append(base.origins | value.origins)
-
-    def _if(self, node: ast.If) -> None:
-        self.ev(node.test)
-        start, dead = self.names, self.dead
-        ends: list[dict[str, Fact]] = []
-        spans: list[tuple[int, int]] = []
-        for arm, holds in ((node.body, True), (node.orelse, False)):
-            self.names, self.dead = dict(start), dead
-            self._assume(node.test, holds)
-            first = len(self.meetings)
-            self.block(arm)
-            spans.append((first, len(self.meetings)))
-            if not self.dead:
-                ends.append(self.names)
-        if len(ends) == 2 and self.looping:
-            self._first_rounds(start, ends, spans)
-        self.dead = not ends
-        if not ends:
-            self.names = start
-        elif len(ends) == 1:
-            self.names = ends[0]
-        else:
-            self.names = self._joined(ends[0], ends[1], about_devices(node.test))
-
-    def _first_rounds(
-        self, start: dict[str, Fact], ends: list[dict[str, Fact]], spans: list[tuple[int, int]]
-    ) -> None:
-        """`if first: out = x else: out = cat((out, x))`: what `out` was before the loop is not used."""
-        for own, other in ((0, 1), (1, 0)):
-            unused = frozenset(
-                origin
-                for name, fact in start.items()
-                if fact.stray and ends[other].get(name, UNKNOWN).placed
-                for origin in fact.origins
-            )
-            within = [m for m in self.meetings[spans[other][0] : spans[other][1]] if m.origins & unused]
-            if unused and not within:
-                first, last = spans[own]
-                kept = [m for m in self.meetings[first:last] if not m.origins & unused]
-                self.meetings[first:last] = kept
-                if own == 0:
-                    spans[1] = (
-                        spans[1][0] - (last - first) + len(kept),
-                        spans[1][1] - (last - first) + len(kept),
-                    )
-
-    def _joined(self, one: dict[str, Fact], two: dict[str, Fact], devices: bool = False) -> dict[str, Fact]:
-        result: dict[str, Fact] = {}
-        for name in {*one, *two}:
-            a, b = one.get(name), two.get(name)
-            if a is None or b is None:
-                # Bound on one way only: where it is read, that way was taken.
-                found = a or b
-                assert found is not None
-                result[name] = found
-            elif devices and a.origins != b.origins:
-                result[name] = a if not a.origins else b if not b.origins else UNKNOWN
-            else:
-                result[name] = join(a, b)
-        return result
-
-    def _assume(self, test: ast.expr, holds: bool) -> None:
-        """What a condition tells of a name: `isinstance(x, torch.Tensor)`, `x is None`."""
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            self._assume(test.operand, not holds)
-        elif isinstance(test, ast.BoolOp):
-            if isinstance(test.op, ast.And) is holds:
-                for part in test.values:
-                    self._assume(part, holds)
-        elif isinstance(test, ast.Call) and test.args:
-            path, name = path_of(test.args[0]), path_of(test.func)
-            if not path or name not in ("isinstance", "torch.is_tensor"):
-                return
-            tensor = name != "isinstance" or "Tensor" in self.source.code(test.args[1])
-            if (holds and not tensor) or (tensor and not holds):
-                self.names[path] = OTHER
-            elif tensor and self.names.get(path, UNKNOWN).form is Form.MAYBE:
-                self.names[path] = Fact(Form.TENSOR, anchor=Anchor(f"{path}.device", False))
-        elif isinstance(test, ast.Compare) and len(test.ops) == 1:
-            empty = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
-            path = path_of(test.left)
-            if empty and path and isinstance(test.ops[0], (ast.Is, ast.IsNot)):
-                if isinstance(test.ops[0], ast.Is) is holds:
-                    self.names[path] = OTHER
-
-    def _for(self, node: ast.For) -> None:
-        iterated = self.ev(node.iter)
-        before = dict(self.names)
-        self.assign(node.target, element(iterated))
-        self.looping += 1
-        self.block(node.body)
-        self.looping -= 1
-        self._after_loop(before, node.orelse)
-
-    _asyncfor = _for
-
-    def _while(self, node: ast.While) -> None:
-        self.ev(node.test)
-        before = dict(self.names)
-        self.looping += 1
-        self.block(node.body)
-        self.looping -= 1
-        if isinstance(node.test, ast.Constant) and node.test.value:
-            before = self.names  # the body runs at least once
-        self._after_loop(before, node.orelse)
-
-    def _after_loop(self, before: dict[str, Fact], orelse: list[ast.stmt]) -> None:
-        self.dead = False
-        self.names = self._joined(self.names, before)
-        self.block(orelse)
 
     def _with(self, node: ast.With) -> None:
         default = self.default
@@ -376,3 +275,8 @@ class Follow(Expressions):
         if node.value is not None:
             self.returns.append((node, self.ev(node.value)))
         self.dead = True
+
+
+def _on_cpu(value: Fact) -> bool:
+    """Is it a tensor that was put on the CPU, as what it is written to by then is?"""
+    return value.form is Form.TENSOR and value.anchor is None and not value.origins

@@ -10,13 +10,14 @@ from devfix.factories.operations import (
     COLLECTIVES,
     MADE,
     PAIRS,
+    PASSING,
     REDUCTIONS,
     STRICT,
     integers,
     is_operation,
     takes_tensor,
 )
-from devfix.factories.values import HERE, OTHER, UNKNOWN, Anchor, Fact, Form, derived, listed
+from devfix.factories.values import HERE, OTHER, UNKNOWN, Anchor, Fact, Form, derived, element, listed
 from devfix.flow import torch_api
 from devfix.flow.evidence import looks_like_device
 from devfix.flow.frame import path_of
@@ -42,7 +43,11 @@ class Making(Meetings):
         if last == "pack_padded_sequence":
             for _, fact, _ in facts[1:]:
                 self.hosted |= fact.origins  # it wants the lengths on the CPU
-        if last == "tensor_split" or not is_operation(name):
+        if last in PASSING and facts:
+            argument, fact, _ = facts[0]
+            whole = element(fact) if fact.form is Form.LIST else self.tensor(argument, fact)
+            return listed((whole,)) if "split" in last else whole
+        if not is_operation(name):
             return self._result(facts)
         if last.startswith("sparse_") and last.endswith("_tensor") and not _known(facts):
             return UNKNOWN  # its indices and its values must be in one place, but in which?
@@ -80,16 +85,15 @@ class Making(Meetings):
             return result
         return result
 
-    def _collective(self, node: ast.Call, last: str, facts: Facts) -> None:
+    def _collective(self, node: ast.Call, last: str, facts: Facts, at: Anchor = Anchor("", False)) -> None:
         """`all_reduce(torch.tensor(..))`: NCCL takes tensors of the GPU only."""
         if last not in COLLECTIVES or ("gloo" in self.source.text and "nccl" not in self.source.text):
             return
         for _argument, fact, _ in facts:
             for item in fact.items if fact.form is Form.LIST else (fact,):
-                if item.stray and item.anchor is None:
-                    self.meetings.append(
-                        Meeting(item.origins, node, Anchor("", False), last, "is sent by", certain=False)
-                    )
+                if item.stray and not self.moved_then(node):
+                    anchor = at if at.text or item.anchor is None else replace(item.anchor, sure=False)
+                    self.meetings.append(Meeting(item.origins, node, anchor, last, "is sent by", certain=False))
 
     def _item(self, node: ast.expr, at: int) -> ast.expr:
         if isinstance(node, (ast.List, ast.Tuple)) and at < len(node.elts):

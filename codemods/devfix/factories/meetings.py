@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from devfix.factories.operations import is_operation, names_device, torch_name
 from devfix.factories.owners import Owner
+from devfix.factories.scopes import Scopes
 from devfix.factories.uses import Uses
 from devfix.factories.values import UNKNOWN, Anchor, Fact, Form, Origin
 from devfix.flow.frame import path_of
@@ -44,6 +45,7 @@ class Meetings(ABC):
     """What all parts share: the names of one scope, and `meetings`, what is found."""
 
     source: Source
+    scopes: Scopes
     scope: ast.AST
     owner: Owner | None
     names: dict[str, Fact]

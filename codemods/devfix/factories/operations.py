@@ -41,8 +41,12 @@ COLLECTIVES = frozenset(
         "scatter",
         "reduce_tensor",
         "reduce_scatter",
+        "gather_for_metrics",
+        "pad_across_processes",
     }
 )
+# Of accelerate: what its `Accelerator` sends, over NCCL as well.
+ACCELERATED = frozenset({"gather", "gather_for_metrics", "reduce", "pad_across_processes"})
 # Their first argument is a list, a string or a number where it is no tensor.
 _NO_EVIDENCE = frozenset(
     {
@@ -101,6 +105,15 @@ FOREIGN = frozenset(
         "atleast_3d", "is_nonzero",
     }
 )  # fmt: skip
+# Functions that give what they get, or parts of it, or what is where it is.
+PASSING = frozenset(
+    {"Variable", "split", "split_with_sizes", "tensor_split", "broadcast_to", "atleast_1d", "atleast_2d",
+     "atleast_3d", "multinomial"}
+)  # fmt: skip
+# Of those, the ones that only take a tensor.
+_OF_TENSORS = frozenset({"split", "split_with_sizes", "tensor_split", "multinomial"})
+# Of einops: the first argument is a tensor, or a list of them.
+REARRANGING = frozenset({"einops.rearrange", "einops.repeat", "einops.reduce"})
 # Roots below torch whose functions are no operations over tensors.
 _OPERATIONS = re.compile(
     r"torch\.(?:(?:nn\.functional|linalg|fft|special|functional|Tensor|_C\._nn)\.)?[a-z]\w*$"
@@ -195,7 +208,9 @@ def torch_name(name: str) -> str:
 def takes_tensor(name: str) -> bool:
     """Is the first argument of a torch function surely a tensor?"""
     last = name.rpartition(".")[2]
-    return last not in _NO_EVIDENCE and name not in MADE and (is_operation(name) or last.endswith("_like"))
+    return (last in _OF_TENSORS and name.count(".") == 1) or (
+        last not in _NO_EVIDENCE and name not in MADE and (is_operation(name) or last.endswith("_like"))
+    )
 
 
 def is_operation(name: str) -> bool:

@@ -33,6 +33,9 @@ _GIVEN = re.compile(r"self\.(\w+)[ \t]*(?::[^=\n]+)?=(?!=)([^\n]*(?:(?<=[(\[\\])
 _FACTORIES = "|".join(sorted(LASTS - {"range"}))
 _MADE = re.compile(rf"\b(?:{_FACTORIES})\(")
 _REGISTERED = re.compile(r"""register_(?:buffer|parameter)\(\s*(?:name=)?["'](\w+)["'](\s*,\s*None\b)?""")
+_CONTAINERS = frozenset({"ModuleList", "ModuleDict", "Sequential"})
+_ADDED = re.compile(r"add_module\([^()]*(?:\([^()]*\))?[^()]*,\s*(\w+)\s*\)")
+_APPENDED = re.compile(r"self\.(\w+)\.append\((\w+)\)")
 _CALLED = re.compile(r"self\.(\w+)\(")
 _LAYERS = "|".join(sorted(name.rpartition(".")[2] for name in WEIGHTED))
 _WEIGHTED = re.compile(rf"\b(?:{_LAYERS}|Parameter)\(")
@@ -50,6 +53,13 @@ class Owner:
     layers: dict[str, str] = field(default_factory=dict)  # submodules, by qualified class name
     started: set[str] = field(default_factory=set)  # methods that `__init__` calls
     code: str = ""
+
+    @cached_property
+    def containers(self) -> set[str]:
+        """Attributes that hold several submodules; also lists of what `add_module` registers."""
+        found = {path for path, name in self.layers.items() if name.rpartition(".")[2] in _CONTAINERS}
+        added = set(_ADDED.findall(self.code)) if self.module else set()
+        return found | {f"self.{name}" for name, item in _APPENDED.findall(self.code) if item in added}
 
     @cached_property
     def plain(self) -> set[str]:

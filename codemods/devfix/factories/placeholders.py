@@ -132,3 +132,58 @@ def _loop(source: Source, node: ast.Subscript) -> ast.AST | None:
                 return up
         up = source.parents.get(up)
     return None
+
+
+def spare(source: Source, made: ast.AST) -> bool:
+    """`y = torch.tensor([0])`, `if kind == "a": y = f(x)`, `elif kind == "b": y = g(x)`: is it never read?
+
+    Each value that the condition asks for sets the name again, and nothing reads it in between.
+    """
+    statement = source.statement(made)
+    if not isinstance(statement, ast.Assign):
+        return False
+    value, target = statement.value, statement.targets[0]
+    pairs = [(target, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        pairs = list(zip(target.elts, value.elts, strict=False))
+    name = next((t.id for t, v in pairs if isinstance(t, ast.Name) and made in walk(v)), "")
+    block = source.block(statement)
+    for later in block[block.index(statement) + 1 :] if name else ():
+        if not any(isinstance(node, ast.Name) and node.id == name for node in walk(later)):
+            continue
+        arms = list(_choice(later))
+        return len(arms) > 1 and all(_sets(arm, name) for arm in arms)
+    return False
+
+
+def _choice(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """The arms of a choice between constants: `if a == 1: ... elif a == 2: ...`."""
+    asked: set[str] = set()
+    while isinstance(node, ast.If):
+        test = node.test
+        if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], (ast.Eq, ast.Is, ast.In)):
+            return
+        asked.add(ast.unparse(test.left))
+        if len(asked) > 1:
+            return
+        yield node.body
+        if len(node.orelse) != 1:
+            if node.orelse:
+                yield node.orelse
+            return
+        node = node.orelse[0]
+
+
+def _sets(arm: list[ast.stmt], name: str) -> bool:
+    """Does an arm bind a name, whichever way it takes, before it reads it?"""
+    for statement in arm:
+        found = [node for node in walk(statement) if isinstance(node, ast.Name) and node.id == name]
+        if not found:
+            continue
+        if isinstance(statement, ast.If) and statement.orelse:
+            if any(isinstance(node, ast.Name) and node.id == name for node in walk(statement.test)):
+                return False
+            return _sets(statement.body, name) and _sets(statement.orelse, name)
+        stored = all(isinstance(node.ctx, ast.Store) for node in found)
+        return isinstance(statement, (ast.Assign, ast.AnnAssign)) and stored
+    return bool(arm) and isinstance(arm[-1], (ast.Return, ast.Raise))

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 
 from devfix.factories.follow import Follow
 from devfix.factories.owners import FUNCTIONS, Owner
+from devfix.factories.placeholders import spare
 from devfix.factories.values import Anchor, Fact, Form
 from devfix.flow import Flow
 from devfix.flow.evidence import cpu_program
-from devfix.inputs.arms import on_host, opposed
+from devfix.inputs.arms import never_read, on_cpu, on_host, opposed
 from devfix.source import Source, walk
 
 _DEPTH = 3  # of functions that call each other
@@ -69,7 +70,7 @@ class Proof:
             return _gone_to(follow.source, anchor.text)  # `args.device`, `model.device`
         if not isinstance(scope, FUNCTIONS) or self._lazy(follow) or self._host:
             return False
-        if base == root and _of_other_class(scope, root):
+        if base == root and of_other_class(scope, root):
             return False
         if _reads_host(scope):
             return False
@@ -126,7 +127,7 @@ def reached(flow: Flow, scope: ast.AST) -> bool:
     return (flow.chooses() if moved is None else moved) is not False
 
 
-def _of_other_class(scope: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
+def of_other_class(scope: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
     """Is a parameter annotated with a class that is no tensor, so that it need not have a `device`?"""
     arguments = scope.args
     for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
@@ -136,13 +137,22 @@ def _of_other_class(scope: ast.FunctionDef | ast.AsyncFunctionDef, name: str) ->
     return False
 
 
-def one_number(source: Source, scope: ast.AST, factory: ast.AST) -> bool:
-    """May what a factory makes be a number at last, which meets anything: one element, and squeezed?"""
+def one_number(source: Source, scope: ast.AST, factory: ast.AST, meeting: ast.AST) -> bool:
+    """May what a factory makes be a number at last, which meets anything: one element, and squeezed?
+
+    Or does it have one element where a sum may have no dimension, so that adding in place always raises?
+    """
     return (
         isinstance(factory, ast.Call)
         and len(factory.args) == 1
         and ast.unparse(factory.args[0]) in ("1", "(1,)", "[1]")
-        and ".squeeze(" in source.code(scope)
+        and (
+            ".squeeze(" in source.code(scope)
+            or (
+                isinstance(source.parents.get(factory), ast.IfExp)
+                and isinstance(source.statement(meeting), ast.AugAssign)
+            )
+        )
     )
 
 
@@ -183,13 +193,16 @@ def exported(source: Source, node: ast.AST) -> bool:
     return False
 
 
-def apart(source: Source, made: ast.expr, meeting: ast.expr) -> bool:
+def apart(source: Source, made: ast.expr, meeting: ast.expr, anchor: Anchor) -> bool:
     """Does a condition keep a new tensor from its meeting, or both of them on the CPU?
 
     `y = f(x) if self.extra else torch.zeros(1)`, and `total += y` under `if self.extra:`; and the `else`
     of `if use_gpu:`, which moves things.
     """
-    return opposed(source, made, meeting) or on_host(source, made)
+    if on_cpu(source, meeting, anchor.text.removesuffix(".device")):
+        return True
+    unread = never_read(source, made) or spare(source, made)
+    return unread or opposed(source, made, meeting) or on_host(source, made)
 
 
 def _reads_host(scope: ast.AST) -> bool:

@@ -64,6 +64,24 @@ class Scopes(Owners):
             return None
         return self.functions.get(path)
 
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        """Other names that the module body gives to factories, once: `zeros = torch.zeros`."""
+        found: dict[str, str] = {}
+        bound: set[str] = set()
+        for statement in self.source.tree.body:
+            if not isinstance(statement, ast.Assign):
+                continue
+            for target in statement.targets:
+                name = getattr(target, "id", "")
+                what = torch_name(self.source.qualified(statement.value))
+                if name not in bound and isinstance(statement.value, ast.Attribute) and what in MADE:
+                    found[name] = what
+                else:
+                    found.pop(name, None)
+                bound.add(name)
+        return found
+
     # --- which functions -----------------------------------------------------------------
 
     @cached_property
@@ -92,7 +110,7 @@ class Scopes(Owners):
         imports = self.source.imports.items()
         found = [_of_root(name) for name, what in imports if what in _ROOTS]
         self._lasts = LASTS
-        if own := sorted(name for name, what in imports if torch_name(what) in MADE):
+        if own := sorted({name for name, what in imports if torch_name(what) in MADE} | set(self.aliases)):
             self._lasts = LASTS | set(own)
             found.append(re.compile(rf"(?<![\w.])({'|'.join(own)})[ \t]*\("))
         return tuple(found)

@@ -11,6 +11,7 @@ from devfix.factories.operations import (
     CALLED_ONLY,
     MADE,
     PAIRS,
+    REARRANGING,
     TENSOR_METHODS,
     WEAK_METHODS,
     WEIGHTED,
@@ -28,6 +29,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 TENSOR_TYPE = re.compile(r"(?:^|\.)\w*Tensor$")
 CONTAINERS = re.compile(r"(?i)tuple|list|sequence|dict|iterable|callable")
 _OF_ROWS = TENSOR_METHODS - {"view", "device"}
+_SEVERAL = re.compile(r"(?:^|_)(?:tuple|list|dict|args|kwargs)s?$")  # what holds tensors, and is none
 _LISTS = re.compile(r"\b(?:list|tuple|List|Tuple|Sequence)\b")
 # Nothing that matters is in these; what is checked is not yet used.
 _LEAVES = frozenset(
@@ -97,7 +99,7 @@ class Uses:
                 self._uses.get(name, set()).discard("shape")
         if numpy:
             for uses in self._uses.values():
-                uses.difference_update(("shape", "[]", "@"))
+                uses.difference_update(("shape", "[]", "@", "rearrange"))
         if isinstance(self._scope, _FUNCTIONS):
             for match in _DOCUMENTED.finditer(ast.get_docstring(self._scope) or ""):
                 if not CONTAINERS.search(match.group(0)):
@@ -117,6 +119,8 @@ class Uses:
             elif attribute in TENSOR_METHODS and attribute not in CALLED_ONLY:
                 self._uses.setdefault(name, set()).add(attribute)
             return name in ("np", "numpy")
+        if attribute == "device" and isinstance(value, ast.Subscript) and not _many(value.slice):
+            self._doubted.add(_spelled(value.value))  # only of a list of tensors each is asked where it is
         if attribute in _OF_ROWS and isinstance(value, ast.Subscript):
             if _many(value.slice) and (name := _spelled(value.value)):
                 self._sure.add(name)
@@ -150,6 +154,8 @@ class Uses:
         if name.startswith("torch."):
             self._torch(node, name)
             return
+        if name in REARRANGING and node.args and (told := _spelled(node.args[0])):
+            self._uses.setdefault(told, set()).add("rearrange")
         if looks_like_module(path):
             for argument in node.args:
                 if isinstance(argument, ast.Name):
@@ -196,13 +202,18 @@ class Uses:
 
     def tensor(self, name: str) -> bool:
         """Do its uses tell that a name is a tensor?"""
-        if self._busy:
+        if self._busy or _SEVERAL.search(name):
             return False
         found, sure, doubted = self._found
         uses = found.get(name, set())
         if name in doubted:
             return False
         return name in sure or bool(uses - WEAK_METHODS) or not uses.isdisjoint(("[]", "shape"))
+
+    def fed_only(self, name: str) -> bool:
+        """Does nothing tell of a name but that a model is given it, which may be a tuple of inputs?"""
+        found, sure, _ = self._found
+        return name not in sure and found.get(name) == {"run"}
 
     def once(self, name: str) -> bool:
         """Does it stand for one thing?"""

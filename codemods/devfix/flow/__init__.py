@@ -40,6 +40,11 @@ class Flow:
             self._once[make] = make(self.source)
         return cast(Made, self._once[make])  # kept under the very function that made it
 
+    def imported(self, path: str) -> Value | None:
+        """What an imported name, or a path below one, stands for, where other files of the project tell."""
+        outside = self._program.outside
+        return outside.named(path) if outside is not None and path else None
+
     def default_is_set(self) -> bool:
         """Does a program that the file seems to be a part of set where torch makes things?"""
         outside = self._program.outside
@@ -102,6 +107,11 @@ class Flow:
         """Do all who call a function of this file call another one of it first, in the same place?"""
         outside = self._program.outside
         return outside is not None and outside.called_after(name, before)
+
+    def called_after_download(self, name: str) -> bool:
+        """Do all who call a function, or make an object of a class, of this file download something first?"""
+        outside = self._program.outside
+        return outside is not None and outside.called_after_download(name)
 
     def saved_without_cuda(self, name: str) -> bool:
         """Is a file of that name written by scripts that say nothing of CUDA, and by nobody else?"""

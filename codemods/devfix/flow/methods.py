@@ -84,6 +84,14 @@ _FOREIGN_ARGUMENTS = frozenset(
         "extend",
         "update",
         "setdefault",
+        # their arguments are sizes and dimensions, which are read as numbers
+        "repeat",
+        "expand",
+        "view",
+        "reshape",
+        "tile",
+        "unflatten",
+        "narrow",
     }
 )
 

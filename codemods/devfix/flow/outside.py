@@ -170,6 +170,10 @@ class Outside(ABC):
         """Do all who call a function of the asking file call another one of it first, in the same place?"""
         return False
 
+    def called_after_download(self, name: str) -> bool:
+        """Do all who call a function, or make an object of a class, of the asking file download something first?"""
+        return False
+
     def saved_without_cuda(self, name: str) -> bool:
         """Is a file of that name written by scripts that say nothing of CUDA, and by nobody else?"""
         return False

@@ -13,6 +13,7 @@ from devfix.flow import Flow, torch_api
 from devfix.flow.events import Event, Meeting
 from devfix.flow.lattice import Kind, Where
 from devfix.inputs.kinds import COUNTS
+from devfix.inputs.parts import all_here, made, made_of_moved
 from devfix.inputs.wanted import Wanted
 from devfix.placing import dotted, stores
 from devfix.source import Source, walk
@@ -32,6 +33,8 @@ _DEPTH = 4  # of what is made of what
 def proven(flow: Flow, event: Event, meeting: Meeting, need: Wanted) -> bool:
     """Does what is in view show that the input has to be moved?"""
     if need is Wanted.DOUBTED or not _decided(flow, event, need) or unmet(flow, meeting.node):
+        return False
+    if not all_here(flow, event, meeting):
         return False
     if need is not Wanted.MEETS and _counts(meeting):
         return False
@@ -62,6 +65,7 @@ def settled(flow: Flow, event: Event, meeting: Meeting) -> bool:
         _length_of_ctc(flow, event, meeting)
         or (event.detail in _ELEMENTWISE and _one_element(flow, event, meeting.node))
         or _made_on_cpu(flow, event)
+        or made_of_moved(flow, event, meeting)
     )
 
 
@@ -82,8 +86,8 @@ def _decided(flow: Flow, event: Event, need: Wanted) -> bool:
         return False
     if need is Wanted.MEETS or _near(source, event, place.node):
         return True
-    made = event.value.node
-    given = [*made.args, *(k.value for k in made.keywords)] if isinstance(made, ast.Call) else []
+    call = event.value.node
+    given = [*call.args, *(k.value for k in call.keywords)] if isinstance(call, ast.Call) else []
     return any(
         one.place.on_device and one.place.node in source.parents and _near(source, event, one.place.node)
         for one in map(flow.value, given)
@@ -193,21 +197,21 @@ def _known(flow: Flow, event: Event) -> bool:
     """Is it a module of a library, called as such?"""
     value = event.value
     if event.detail not in _RUN and not value.name.startswith("transformers."):
-        made = value.node.func if isinstance(value.node, ast.Call) else None
-        if made is None or not flow.source.qualified(made).startswith("transformers."):
+        func = value.node.func if isinstance(value.node, ast.Call) else None
+        if func is None or not flow.source.qualified(func).startswith("transformers."):
             return False
     return value.kind is Kind.MODULE and _library(flow, value.node, value.name)
 
 
-def _library(flow: Flow, made: ast.AST | None, name: str) -> bool:
-    if isinstance(made, ast.Call):
-        name = flow.source.qualified(made.func) or name
+def _library(flow: Flow, call: ast.AST | None, name: str) -> bool:
+    if isinstance(call, ast.Call):
+        name = flow.source.qualified(call.func) or name
     if not name.startswith(_LIBRARIES) or name in torch_api.WRAPS or name in torch_api.MODULE_BASES:
         return False
-    if name not in torch_api.CONTAINERS or not isinstance(made, ast.Call):
+    if name not in torch_api.CONTAINERS or not isinstance(call, ast.Call):
         return name not in torch_api.CONTAINERS
     first: list[ast.expr] = [
-        part for one in made.args for part in (one.elts if isinstance(one, ast.List) else [one])
+        part for one in call.args for part in (one.elts if isinstance(one, ast.List) else [one])
     ]
     return bool(first) and all(isinstance(part, ast.Call) and _library(flow, part, "") for part in first)
 
@@ -224,7 +228,7 @@ def _fed(flow: Flow, event: Event, meeting: Meeting) -> bool:
 
 def _plain(flow: Flow, event: Event, node: ast.expr, depth: int) -> bool:
     """Is it floating data that the function makes?"""
-    for one in _made(flow, event, node):
+    for one in made(flow, event.scope.node, node):
         while isinstance(one, (ast.Call, ast.Subscript)):
             if isinstance(one, ast.Subscript):
                 one = one.value
@@ -270,7 +274,7 @@ def _length_of_ctc(flow: Flow, event: Event, meeting: Meeting) -> bool:
     if not isinstance(call, ast.Call):
         return False
     path = dotted(call.func)
-    made = (
+    calls = (
         node.value.func
         for node in flow.source.walk()
         if isinstance(node, ast.Assign)
@@ -278,27 +282,15 @@ def _length_of_ctc(flow: Flow, event: Event, meeting: Meeting) -> bool:
         and path
         and path in map(dotted, node.targets)
     )
-    if not path.endswith("ctc_loss") and not any(dotted(one).endswith("CTCLoss") for one in made):
+    if not path.endswith("ctc_loss") and not any(dotted(one).endswith("CTCLoss") for one in calls):
         return False
     lengths = [*call.args[2:4], *(k.value for k in call.keywords if (k.arg or "").endswith("_lengths"))]
     return meeting.node in lengths
 
 
-def _made(flow: Flow, event: Event, node: ast.expr) -> list[ast.expr]:
-    """What makes it: itself, or what its name is bound to in this function."""
-    if not isinstance(node, ast.Name):
-        return [node]
-    statements = [flow.source.statement(one) for one in stores(flow.source, event.scope.node, node.id)]
-    return [
-        one.value
-        for one in statements
-        if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name)
-    ]
-
-
 def _element(flow: Flow, event: Event, node: ast.expr) -> ast.Subscript | None:
     """`y[0]` of `y[0].float()`, or of a name that is bound to it."""
-    for one in _made(flow, event, node):
+    for one in made(flow, event.scope.node, node):
         while isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and not one.args:
             one = one.func.value
         if isinstance(one, ast.Subscript) and not isinstance(one.slice, (ast.Slice, ast.Tuple)):

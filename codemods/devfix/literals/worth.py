@@ -9,6 +9,7 @@ from functools import cached_property
 
 from devfix.bindings import function_around
 from devfix.flow import Flow
+from devfix.flow.frame import path_of
 from devfix.literals.guards import Told, guard_of
 from devfix.literals.partners import FunctionNode
 from devfix.literals.sites import Site, sites_of
@@ -76,10 +77,23 @@ class Worth:
 
     def _other(self, function: FunctionNode | ast.Module) -> bool:
         """May values be on another GPU than the current one?"""
-        if self._only_current:
+        if self._only_current or self._backward(function):
             return False
         known = self.flow.runs_elsewhere(self._top(function))
         return OTHER in self._marks if known is None else known
+
+    def _backward(self, function: FunctionNode | ast.Module) -> bool:
+        """Is it the `backward` of an autograd.Function? Autograd makes the gradient's GPU the current one for it."""
+        owner = self.source.enclosing(function, ast.ClassDef)
+        return (
+            isinstance(owner, ast.ClassDef)
+            and getattr(function, "name", "") in ("backward", "vjp")
+            and any(
+                (self.source.qualified(base) or "").endswith("autograd.Function")
+                or path_of(base).endswith("autograd.Function")
+                for base in owner.bases
+            )
+        )
 
     def _absent(self, verdict: Verdict, function: FunctionNode | ast.Module) -> bool:
         """Does the project run without CUDA, and this function with it?"""

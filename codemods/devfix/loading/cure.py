@@ -34,7 +34,10 @@ def cures(flow: Flow, load: Load, stay: Sequence[Load]) -> bool:
         return False
     if any(_called_before(flow, load, other) for other in stay):
         return False
-    return flow.needs_cuda() is not True and flow.goes_to_cuda(_names(flow.source, load)) is not True
+    names = _names(flow.source, load)
+    if _handed(load) and names and flow.called_after_download(names[-1]):
+        return False  # what is published was mostly saved so that it loads anywhere
+    return flow.needs_cuda() is not True and flow.goes_to_cuda(names) is not True
 
 
 def _file_name(load: Load) -> str:
@@ -45,6 +48,15 @@ def _file_name(load: Load) -> str:
     if isinstance(path, ast.Constant) and isinstance(path.value, str):
         return re.split(r"[/\\\\]", path.value)[-1]
     return ""
+
+
+def _handed(load: Load) -> bool:
+    """Is the path a parameter of the function?"""
+    path = load.call.args[0] if load.call.args else None
+    if not isinstance(path, ast.Name) or load.function is None:
+        return False
+    arguments = load.function.args
+    return path.id in {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
 
 
 def _names(source: Source, load: Load) -> list[str]:

@@ -12,7 +12,7 @@ import re
 from devfix.bindings import FunctionNode, function_around
 from devfix.flow.frame import path_of
 from devfix.loading.calls import Load, asks_for_gpu
-from devfix.placing import about_devices, guards_of
+from devfix.placing import about_devices, around, guards_of
 from devfix.project.saving import saves_from_cpu
 from devfix.source import Source, walk
 
@@ -38,7 +38,7 @@ _INITIAL = re.compile(
     r"(?:^|[^a-z])init_?(?:model|net|weights?|ckpt|checkpoint)|imagenet_?(?:model|weights?|ckpt)",
     re.IGNORECASE,
 )
-_SCHEDULER = re.compile(r"sched", re.IGNORECASE)
+_NUMBERS = re.compile(r"sched|(?:^|[._])(?:grad_?|amp_?|loss_?)?scaler\.", re.IGNORECASE)
 _OPTION = re.compile(
     r"is_available\(|--device|--(?:no-|use-)?(?:cuda|gpu)|args\.(?:cuda|device)", re.IGNORECASE
 )
@@ -93,6 +93,8 @@ def matters(source: Source, load: Load) -> bool:
         return False
     if _published(source, load, path) or _kept_best(source, load, path):
         return False
+    if _twice(source):
+        return False
     text = _without_comments(source.text)
     if _FIXED.search(text) and not _OPTION.search(text):
         return False
@@ -106,6 +108,25 @@ def matters(source: Source, load: Load) -> bool:
         text = _NUMBER.sub("", _NUMBERED.sub("", text))
     # A file without any sign of a choice says nothing of where its checkpoints come from.
     return bool(_CHOICE.search(_INSISTS.sub("", text)))
+
+
+def _twice(source: Source) -> bool:
+    """Is one option added twice to a parser? Then the program cannot start."""
+    if "conflict_handler" in source.text or "add_argument(" not in source.text:
+        return False
+    seen: set[tuple[int, str, str]] = set()
+    for call in source.calls:
+        func = call.func
+        if not isinstance(func, ast.Attribute) or func.attr != "add_argument":
+            continue
+        block = source.block(source.statement(call))
+        for one in call.args:
+            if isinstance(one, ast.Constant) and isinstance(one.value, str) and one.value.startswith("-"):
+                key = (id(block), path_of(func.value), one.value)
+                if key[1] and key in seen:
+                    return True
+                seen.add(key)
+    return False
 
 
 def of_replicas(source: Source, load: Load, receivers: tuple[str, ...]) -> bool:
@@ -152,12 +173,12 @@ def _wrapped(source: Source, call: ast.Call) -> str:
 
 
 def _numbers(load: Load, source: Source) -> bool:
-    """Is it the state of a scheduler, all of it numbers?"""
+    """Is it the state of a scheduler or of a GradScaler, all of it numbers?"""
     texts = [load.function.name] if load.function is not None else []
     parent = source.parents.get(load.call)
     if isinstance(parent, ast.Call):
         texts.append(path_of(parent.func))
-    return any(_SCHEDULER.search(text) for text in texts)
+    return any(_NUMBERS.search(text) for text in texts)
 
 
 def _cuda_throughout(source: Source, load: Load) -> bool:
@@ -309,6 +330,8 @@ def _of_this_run(source: Source, node: ast.AST, function: FunctionNode | None) -
 
 def _own_file(source: Source, path: ast.expr | None) -> bool:
     """Is a file loaded that this very object or script saves, under the same name of its own?"""
+    if path is not None and _written_above(source, path):
+        return True
     if path is None or not _of_its_own(source, path):
         return False
     wanted = ast.dump(path)
@@ -316,6 +339,21 @@ def _own_file(source: Source, path: ast.expr | None) -> bool:
         if len(call.args) > 1 and source.qualified(call.func) in ("torch.save", "torch.jit.save"):
             if ast.dump(call.args[1]) == wanted and _same_owner(source, call, path):
                 return True
+    return False
+
+
+def _written_above(source: Source, path: ast.expr) -> bool:
+    """Has the function just saved it: `torch.save(x, file)`, and a load of `file` or `file.name` below?"""
+    scope, at = function_around(source, path), source.span(path).start
+    wanted = path_of(path).removesuffix(".name")
+    if scope is None or not wanted:
+        return False
+    for call in source.walk(scope):
+        if isinstance(call, ast.Call) and len(call.args) > 1 and source.span(call).end < at:
+            if source.qualified(call.func) == "torch.save" and path_of(call.args[1]) == wanted:
+                statement = source.statement(call)
+                one = source.parents.get(statement)
+                return one is scope or one in around(source, path)
     return False
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from devfix.project.bare import goes, plain, spans
+from devfix.project.cuda import goes, plain, spans
 from devfix.project.importing import without_imports
 
 CALLS = 50  # of a function in one file
 _CHOSEN = re.compile(rb"\.to\([ \t]*(?:device[ \t]*=[ \t]*)?[\w.]*\bdevice\b")
+_FETCHES = re.compile(rb"\b\w*(?:download|from_url|urlretrieve|cached_path)\w*[ \t]*\(")
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ def places_in(data: bytes, name: str) -> list[Place] | None:
         return []
     text = without_imports(plain(data))
     named = list(
-        re.finditer(rb"(?<![\w\"'])(?<!torch\.)(def[ \t]+)?" + re.escape(word) + rb"\b([ \t]*\()?", text)
+        re.finditer(rb"(?<![\w\"'])(?<!torch\.)((?:def|class)[ \t]+)?" + re.escape(word) + rb"\b([ \t]*\()?", text)
     )
     calls = [match.start() for match in named if not match.group(1)]
     if len(calls) > CALLS or any(not match.group(1) and not match.group(2) for match in named):
@@ -44,6 +45,11 @@ def places_in(data: bytes, name: str) -> list[Place] | None:
                 bare = bool(one) and goes(text, start, end) and not _CHOSEN.search(text, start, end)
                 found.append(Place(around or bare, text[start:at]))
     return found
+
+
+def fetches(code: bytes) -> bool:
+    """Does a piece of a text download something?"""
+    return _FETCHES.search(code) is not None
 
 
 def is_called(code: bytes, name: str) -> bool:

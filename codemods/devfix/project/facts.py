@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from devfix import depends
 from devfix.depends import Needs
-from devfix.project.bare import Block, blocks_of, goes_to_cuda
-from devfix.project.calling import Place, is_called, places_in
+from devfix.project.calling import Place, fetches, is_called, places_in
+from devfix.project.cuda import Block, blocks_of, goes_to_cuda
 from devfix.project.importing import statements_in, tried_anyway
 from devfix.project.marks import BUILDS, CHOOSES, INSISTS, ONLY, OTHER, WRITES, extensions_in
 from devfix.source import Source
@@ -185,9 +185,18 @@ class Facts:
         places = self._calls(path, source, name)
         return bool(places) and all(is_called(place.above, before) for place in places)
 
-    def _calls(self, path: str, source: Source, name: str) -> list[Place]:
+    def called_after_download(self, path: str, source: Source, name: str) -> bool:
+        """Do all who call a function, or make an object of a class, of a file download something first?"""
+        places = self._calls(path, source, name, (*_FUNCTIONS, ast.ClassDef))
+        return bool(places) and all(fetches(place.above) for place in places)
+
+    def _calls(
+        self, path: str, source: Source, name: str, kinds: tuple[type[ast.AST], ...] = _FUNCTIONS
+    ) -> list[Place]:
         """All calls of a function at the top of a file; none where there may be more than the texts show."""
-        if not any(isinstance(node, _FUNCTIONS) and node.name == name for node in source.tree.body):
+        if not any(
+            isinstance(node, kinds) and getattr(node, "name", "") == name for node in source.tree.body
+        ):
             return []
         if _HOOKS.match(name):
             return []

@@ -13,7 +13,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from devfix.project.marks import CHOOSES, headers
+from devfix.project.cuda import goes_to_current, names_other, needs
+from devfix.project.marks import CHOOSES
 
 if TYPE_CHECKING:
     from devfix.project.project import Project
@@ -27,30 +28,8 @@ _PROGRAM = re.compile(
     re.MULTILINE,
 )
 _TEST = re.compile(r"(?:^|[/\\])(?:tests?[/\\]|test_[^/\\]*$|conftest\.py$)|_test\.py$")
-# To the current GPU, or to one by number; and what raises where there is none.
-_MOVE = re.compile(
-    rb"\.cuda\(|\.to\([ \t]*(?:torch\.device\([ \t]*)?[\"']cuda|\bcuda\.\w*Tensor\(|"
-    rb"\bdevice[ \t]*=[ \t]*[\"']cuda[\"':]|"
-    rb"\bcuda\.(?:current_device|get_device_(?:name|properties)|set_device|synchronize|Stream)\("
-)
-_CURRENT = re.compile(
-    rb"\.cuda\([ \t]*(?:\)|non_blocking|async)|\.to\([ \t]*[\"']cuda[\"']|\bcuda\.\w*Tensor\b|\bset_device\("
-)
 _MOVES = re.compile(
     rb"\.cuda\(|\.to\(|\bTrainer\(|accelerat|lightning|DataParallel|default_device", re.IGNORECASE
-)
-_ASKS = re.compile(
-    rb"(?:if|while|with|elif|else|try|except|assert)\b.*(?:cuda|gpu|device|cpu|is_available|rank|distributed)"
-    rb"|try[ \t]*:|except\b"
-    rb"|def[ \t]+\w*(?:cuda|gpu)\w*\(",
-    re.IGNORECASE,
-)
-_FOLLOWS = re.compile(rb"\bis_cuda\b|device\.type\b")
-_OTHER = re.compile(
-    rb"[\"']cuda:(?:[1-9]|[{%\"'])|\.cuda\((?![ \t\r\n]*(?:\)|0[ \t]*\)|non_blocking|async))(\w*)|"
-    rb"\.device\([ \t]*[\"']cuda[\"'][ \t]*,(?![ \t]*0[ \t]*\))|"
-    # an option for the number of a GPU
-    rb"--device\b(?!-)(?:(?!add_argument)[^\0]){0,300}?(?:\bint\b|cuda:)"
 )
 
 # A function, class or variable at the left margin, with all that belongs to it.
@@ -86,7 +65,7 @@ class Runs:
             and (itself or one != path)
             and _PROGRAM.search(code) is not None
             and not self._runs_cuda(one, code, path)
-            for one, code in self._ways(path, text, name, _needs_cuda)
+            for one, code in self._ways(path, text, name, needs)
         )
 
     def _runs_cuda(self, program: str, code: bytes, path: str) -> bool:
@@ -96,8 +75,8 @@ class Runs:
             if other == path:
                 continue
             given = self._code(other)
-            if _needs_cuda(given) and any(
-                match.group(1) in words and _needs_cuda(match.group()) for match in _BLOCK.finditer(given)
+            if needs(given) and any(
+                match.group(1) in words and needs(match.group()) for match in _BLOCK.finditer(given)
             ):
                 return True
         return False
@@ -110,8 +89,8 @@ class Runs:
         if self.project.facts.other_gpu() is None:
             return None
         return "set_device(" not in text and any(
-            _names_other(code) and _PROGRAM.search(code) is not None
-            for _, code in self._ways(path, text, name, lambda code: _goes(code, _CURRENT, _FOLLOWS))
+            names_other(code) and _PROGRAM.search(code) is not None
+            for _, code in self._ways(path, text, name, goes_to_current)
         )
 
     def moved(self, path: str, text: str, name: str) -> bool | None:
@@ -152,30 +131,6 @@ class Runs:
 
     def _name(self, path: str) -> str:
         return path.removeprefix(self.project.files.root)
-
-
-def _needs_cuda(code: bytes) -> bool:
-    return _goes(code, _MOVE, _ASKS)
-
-
-def _goes(code: bytes, move: re.Pattern[bytes], asks: re.Pattern[bytes]) -> bool:
-    """Is something moved under no condition that asks?"""
-    for match in move.finditer(code):
-        start = code.rfind(b"\n", 0, match.start()) + 1
-        end = code.find(b"\n", start)
-        line = code[start : end if end >= 0 else len(code)]
-        if not asks.search(line) and not any(asks.search(one) for one in headers(code, match.start())):
-            return True
-    return False
-
-
-def _names_other(code: bytes) -> bool:
-    """Is a GPU named that need not be the current one, other than that of a tensor at hand?"""
-    for match in _OTHER.finditer(code):
-        name = match.group(1)
-        if not name or not re.search(rb"\b%s[ \t]*=[^\n]*\bget_device\(\)" % name, code):
-            return True
-    return False
 
 
 def _using(code: bytes, names: set[bytes], stem: bytes = b"") -> set[bytes]:

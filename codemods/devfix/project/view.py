@@ -145,6 +145,9 @@ class View(Outside):
     def called_after(self, name: str, before: str) -> bool:
         return self.project.facts.called_after(self.path, self.source, name, before)
 
+    def called_after_download(self, name: str) -> bool:
+        return self.project.facts.called_after_download(self.path, self.source, name)
+
     def saved_without_cuda(self, name: str) -> bool:
         return self.project.facts.saved_without_cuda(name)
 

@@ -96,6 +96,10 @@ class Calling(Running):
             if callee.kind is Is.MODULE:
                 return self._module_call(node, callee, args, values)
             return UNKNOWN
+        if isinstance(base_node, ast.Name) and base_node.id in self.classes:
+            named = self.classes[base_node.id].method(name)  # `Tables.angles(x)`, a static method
+            if named is not None and not self_name(named[1]):
+                return self._inline(named[0], named[1], node, args, 0)
         base = self._eval(base_node)
         if base.kind is Is.MODULE:
             return UNKNOWN

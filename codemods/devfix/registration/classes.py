@@ -257,6 +257,7 @@ def module_classes(source: Source) -> tuple[ModuleClass, ...]:
 def _classes(source: Source) -> tuple[ModuleClass, ...]:
     found: dict[str, ModuleClass] = {}
     order: list[ModuleClass] = []
+    plain: set[str] = set()  # classes of the file that derive from nothing out of sight
     classes = [node for node in source.definitions if isinstance(node, ast.ClassDef)]
     for node in sorted(classes, key=lambda node: node.lineno):
         bases: list[ModuleClass] = []
@@ -276,11 +277,15 @@ def _classes(source: Source) -> tuple[ModuleClass, ...]:
                 or last.endswith(_MODULE_ENDS)
             ):
                 certain = True
+            elif name in plain:
+                pass  # seen whole, and no module: its name says nothing more
             elif last.endswith(frameworks.HOST_BASES) or "autograd" in name or last in _NOT_MODULES:
                 refused = refused or last not in ("ABC", "Protocol")
             else:
                 unknown = True
         if refused or not (certain or bases or (unknown and _shaped_like_module(source, node))):
+            if not (refused or unknown):
+                plain.add(node.name)
             continue
         info = ModuleClass(source, node, tuple(bases), certain)
         for parent in bases:

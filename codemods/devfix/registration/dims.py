@@ -6,6 +6,7 @@ A number of dimensions is 0, 1, 2, ..., or SOME (one at least), or ANY (perhaps 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 
 SOME = -1
@@ -160,3 +161,12 @@ def after_index(index: ast.expr, dim: int, whole: Iterable[ast.expr] = ()) -> in
     if dim > 0 and taken <= dim:
         return dim - taken + grown
     return SOME if grown else ANY
+
+
+def of_argument(text: str, name: str) -> int:
+    """Whether a class counts dimensions of an argument or of what keeps it: `x.size(0)`, `self.x[:, 1]`."""
+    counted = (
+        rf"\b{name}(?:\.(?:shape\[|size\(|ndim\b|dim\(|(?:un)?squeeze\(|transpose\(|permute\(|expand\(|t\(|mT\b)|\[)"
+        rf"|\blen\((?:self\.)?{name}\)|@ (?:self\.)?{name}\b|\b{name} @ "
+    )
+    return SOME if re.search(counted, text) else ANY

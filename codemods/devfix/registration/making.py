@@ -17,6 +17,7 @@ from devfix.registration.signatures import (
     default_of,
     parameters,
     returns_of,
+    tensor_annotation,
     torch_name,
 )
 from devfix.registration.stores import Method, Store, assigned, self_name
@@ -294,7 +295,15 @@ class Maker(TorchMaker):
                 found.append(self.value(passed, self._frame_around(call)))
             if found:
                 return replace(join(found), shared=True)
-        return NOT_KNOWN
+        return self._annotated(frame, scope, name)
+
+    def _annotated(self, frame: Frame, scope: Method, name: str) -> Made:
+        """An argument that its annotation calls a tensor: nobody has moved it yet where a module is made."""
+        argument = next((a for a in parameters(scope) if a.arg == name), None)
+        if scope.name != "__init__" or argument is None or not tensor_annotation(argument.annotation):
+            return NOT_KNOWN
+        text = frame.owner.text if frame.owner else self.source.code(scope)
+        return Made(Kind.TENSOR, dims.of_argument(text, name), shared=True)
 
     def _passed(self, name: str, frame: Frame) -> list[ast.expr]:
         """What the calls in sight pass for a parameter; nothing where some do not say."""

@@ -35,6 +35,21 @@ from devfix.registration.values import (
 )
 from devfix.source import Source
 
+# What modules without a `forward` are called by.
+_TRANSFORMS = frozenset(
+    {
+        "transform",
+        "untransform",
+        "evaluate",
+        "encode",
+        "decode",
+        "quantize",
+        "apply_noise",
+        "log_prob",
+        "sample",
+    }
+)
+
 
 class Meetings(Calling):
     """Finds the meetings of one file's candidates; `found` has the first of each.
@@ -105,7 +120,10 @@ class Meetings(Calling):
     def _symbolic(self, owner: ModuleClass, method: Method, argument: ast.arg, index: int) -> Val:
         given = Val(Is.GIVEN, given=frozenset({argument.arg}))
         if method.name != "forward":
-            return given  # it may prepare data on the CPU
+            # It may prepare data on the CPU; but of a class without `forward` such methods are its work.
+            transform = method.name in _TRANSFORMS and owner.method("forward") is None
+            told = transform and annotated_kind(argument.annotation) == "tensor"
+            return DEVICE if told else given
         if argument.annotation is not None:
             return DEVICE if annotated_kind(argument.annotation) == "tensor" else UNKNOWN
         optional = False

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from devfix.registration.classes import ModuleClass
+from devfix.registration.signatures import tensor_annotation
 from devfix.registration.stores import Method, Store, self_name
 
 _NO_TENSORS = frozenset({"int", "float", "len", "range", "str", "bool", "set", "getattr", "super", "partial"})
@@ -105,6 +106,8 @@ def _given(owner: ModuleClass, node: ast.Name, method: Method, *, annotated: boo
         return node.id in owner.assigned(method) or f"\n{node.id}" in owner.source.text
     if annotated:
         return given.annotation is not None
+    if method.name == "__init__" and tensor_annotation(given.annotation):
+        return True
     if method.name == "__init__" and owner.made_here and not owner.descendants:
         return True
     return node.id in owner.assigned(method)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.flow.evidence import annotated_kind, annotation_text
 from devfix.registration.stores import BLOCKS, Method
 from devfix.source import Source, children
 
@@ -67,6 +68,31 @@ def arguments_of(function: Method, call: ast.Call, skip: int) -> dict[str, ast.e
         if keyword.arg:
             given[keyword.arg] = keyword.value
     return given
+
+
+def tensor_annotation(node: ast.expr | None) -> bool:
+    """`Tensor`, `Optional[torch.Tensor]` and their like; a union that may be a parameter or a number is none."""
+    while isinstance(node, ast.BinOp):  # Tensor | None
+        sides = [side for side in (node.left, node.right) if not _is_none(side)]
+        if len(sides) != 1:
+            return False
+        node = sides[0]
+    return annotated_kind(node) == "tensor"
+
+
+def sequence_annotation(function: Method, name: str) -> bool:
+    """`list[int]`, `Sequence[float]`, `tuple[int, ...]`: never a number."""
+    node = next((a.annotation for a in parameters(function) if a.arg == name), None)
+    if isinstance(node, ast.BinOp) and _is_none(node.right):
+        node = node.left
+    text = annotation_text(node.value if isinstance(node, ast.Subscript) else node)
+    if text.rpartition(".")[2] == "Optional" and isinstance(node, ast.Subscript):
+        text = annotation_text(node)
+    return text.rpartition(".")[2].lower() in ("list", "tuple", "sequence")
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def parameters(function: Method) -> list[ast.arg]:

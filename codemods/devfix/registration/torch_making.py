@@ -11,7 +11,13 @@ from devfix.flow import torch_api
 from devfix.registration import dims
 from devfix.registration.classes import ModuleClass
 from devfix.registration.made import NO_TENSOR, NOT_KNOWN, Frame, Kind, Made
-from devfix.registration.signatures import default_of, is_false, only_dtype, whole_dtype
+from devfix.registration.signatures import (
+    default_of,
+    is_false,
+    only_dtype,
+    sequence_annotation,
+    whole_dtype,
+)
 from devfix.registration.stores import Method
 from devfix.source import Source
 
@@ -146,6 +152,8 @@ class TorchMaker(ABC):
             default = default_of(frame.scope, data.id)
             if isinstance(default, (ast.List, ast.Tuple)):
                 return dims.of_data(default)
+            if sequence_annotation(frame.scope, data.id):
+                return dims.SOME
             passed = [dims.of_data(value) for value in self._passed(data.id, frame)]
             return reduce(dims.either, passed) if passed else dims.ANY
         return dims.ANY

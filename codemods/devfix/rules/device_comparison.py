@@ -12,6 +12,7 @@ from devfix.codemod import Codemod, Example
 from devfix.comparisons.candidates import candidates
 from devfix.comparisons.effects import asserted, moves
 from devfix.comparisons.examples import EXAMPLES
+from devfix.comparisons.indexes import lost_indexes
 from devfix.comparisons.judge import Judge, Verdict
 from devfix.comparisons.kinds import Kinds
 from devfix.findings import Edit, EnsureImport, Finding, ReplaceExpression, Safety
@@ -29,7 +30,8 @@ class DeviceComparison(Codemod):
     index (`x.device == torch.device("cuda")`, `str(x.device) == "cuda"`), a type with an index
     (`device.type == "cuda:0"`), `"cuda" in device` and `device.startswith("cuda")` on a torch.device,
     `is` between devices, names that torch does not know (`"gpu"`, -1). They become comparisons of types,
-    `x.device.type == "cpu"`, or, where an index is named, of devices.
+    `x.device.type == "cpu"`, or, where an index is named, of devices. Also indexes that get lost:
+    `device.index or -1`, though the first device has the index 0, and `0 if device.type != "cpu" else -1`.
 
     Strings with strings, types with types, `x.device == y.device` are left alone, and so is every device
     that may be a string, and code that looks which of the two it is.
@@ -51,7 +53,7 @@ class DeviceComparison(Codemod):
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("device",),
         ("torch",),
-        ("==", "!=", " in ", " is ", "startswith"),
+        ("==", "!=", " in ", " is ", "startswith", ".index"),
     )
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
 
@@ -59,10 +61,12 @@ class DeviceComparison(Codemod):
         source = flow.source
         names = [local for local, what in source.imports.items() if what == "torch"]
         torch = "torch" if "torch" in names or not names else names[0]
+        kinds = Kinds(flow)
         suspects = tuple(candidates(source))
-        if not suspects:
-            return
-        verdicts = list(Judge(Kinds(flow), torch).judge(suspects))
+        verdicts = [
+            *(Judge(kinds, torch).judge(suspects) if suspects else ()),
+            *lost_indexes(source, kinds, torch),
+        ]
         verdicts.sort(key=lambda verdict: source.span(verdict.node))
         for verdict in verdicts:
             span = source.span(verdict.node)

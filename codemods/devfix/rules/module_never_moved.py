@@ -17,6 +17,7 @@ from devfix.flow.lattice import Kind, Where
 from devfix.inputs.proof import unmet
 from devfix.placing import expects_error
 from devfix.unmoved.entries import Entry, entries
+from devfix.unmoved.foreign import made_elsewhere
 from devfix.unmoved.others import handed_over, made_per_call, one_armed
 from devfix.unmoved.plan import Made, Move, given_device, inherits, made_at, move_for, received
 from devfix.unmoved.weights import filled, in_view, shared, weighted
@@ -290,7 +291,12 @@ print(round((model(x) + layer(x)).sum().item(), 4))
                 seen.update(made.values)
                 yield self._made(flow, event, stray, made, None)
 
-        for left in (*one_armed(flow, bindings), *handed_over(flow, bindings), *made_per_call(flow)):
+        for left in (
+            *one_armed(flow, bindings),
+            *handed_over(flow, bindings),
+            *made_per_call(flow),
+            *made_elsewhere(flow, bindings),
+        ):
             if left.made not in seen:
                 seen.add(left.made)
                 yield self.finding(

@@ -17,9 +17,12 @@ from devfix.flow.outside import came_from
 from devfix.inputs.copies import mixed
 from devfix.inputs.displayed import is_displayed
 from devfix.inputs.edits import Mover
+from devfix.inputs.hints import Hint
+from devfix.inputs.indices import indices
 from devfix.inputs.roundtrip import trips
 from devfix.inputs.siblings import Forgotten, forgotten
 from devfix.inputs.strays import Group, certain, groups_of
+from devfix.inputs.tokens import tokens
 from devfix.names import Names
 
 
@@ -273,6 +276,19 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
         for found in forgotten(flow):
             yield self._forgotten(flow, found)
         yield from self._returned(flow)
+        for hint in (*indices(flow), *tokens(flow)):
+            yield self._hinted(flow, hint)
+
+    def _hinted(self, flow: Flow, hint: Hint) -> Finding:
+        source = flow.source
+        return self.finding(
+            source.span(hint.node),
+            hint.message,
+            title=hint.title,
+            edits=hint.edits,
+            safety=Safety.UNSAFE,
+            related=(Related(source.span(hint.related), hint.said),) if hint.related is not None else (),
+        )
 
     def _returned(self, flow: Flow) -> Iterator[Finding]:
         """What comes back from numpy, and what flows into a copy on a device of its own."""

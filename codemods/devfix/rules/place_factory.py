@@ -285,7 +285,7 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
                     continue
                 if meeting.anchor.weak and not _sized(origin, meeting):
                     continue
-                if apart(source, origin.call, meeting.node):
+                if apart(source, origin.call, meeting.node, meeting.anchor):
                     continue
                 if origin.call in taken or (follow.scope, meeting.anchor.text) in host:
                     continue
@@ -317,7 +317,7 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
             clear = sure and meeting.certain and not joined & follow.doubted
             safe = clear and proof.holds(follow, meeting.anchor) and not exported(source, meeting.node)
             safe = safe and not switched_off(source, origin.call) and not switched_off(source, meeting.node)
-            safe = safe and not one_number(source, follow.scope, origin.call)
+            safe = safe and not one_number(source, follow.scope, origin.call, meeting.node)
             if origin in follow.hosted:
                 if not clear:
                     continue

@@ -197,14 +197,14 @@ def _writable(source: Source, text: str, value: ast.expr, event: Event, made: Ma
     """Can a device expression be written where a module is made, and is it the same one there?"""
     expression = ast.parse(text, mode="eval").body
     at = source.statement(value)
-    if not _visible(source, expression, value) or not bound_before(source, expression, at):
+    if not visible(source, expression, value) or not bound_before(source, expression, at):
         return False
     if "self." in text and not _set_before(source, expression, at):
         return False
     return made.scope is not event.scope.node or not rebound(source, [expression], value, event.node)
 
 
-def _visible(source: Source, expression: ast.expr, at: ast.AST) -> bool:
+def visible(source: Source, expression: ast.expr, at: ast.AST) -> bool:
     """Is every name of an expression one of the function around a node, or of the module above it?"""
     for part in walk(expression):
         if not isinstance(part, ast.Name) or part.id in source.imports or part.id in ("next", "int", "str"):

@@ -19,7 +19,7 @@ _LEAVING = re.compile(
     r"(?:load|count|print|init|log|save|plot|freeze|unfreeze|summar|info|debug|warn|set_seed|weights?_|calc_|"
     r"get_(?:num|n_|param|optim)|num_|watch|compile|optim|isinstance|len|type|id|hasattr|getattr|callable|"
     r"str|repr|deepcopy|copy|is_|Adam|SGD|RMSprop|inspect|describe|requires_grad|set_requires_grad|toggle|"
-    r"update_ema|update_average|accumulate|clip_|register_|setattr|delattr|_?export)"
+    r"add_graph|update_ema|update_average|accumulate|clip_|register_|setattr|delattr|_?export)"
 )
 _PLACING = re.compile(r"offload|parallel|dispatch|shard|_device$|quanti|unpack")
 
@@ -78,6 +78,8 @@ def use_of(flow: Flow, bindings: Bindings | None, read: ast.expr, before: int, d
         if source.span(parent).start >= before or _leaves(flow, parent):
             return Use.PLAIN
         return _handed(flow, bindings, parent, read, depth) if bindings is not None else Use.ESCAPES
+    if isinstance(parent, ast.IfExp) and parent.test is not node:
+        return _alias(flow, bindings, parent, depth)
     if isinstance(parent, ast.Tuple):
         parent = source.parents[parent]
         return Use.PLAIN if isinstance(parent, ast.Return) else Use.ESCAPES
@@ -92,6 +94,25 @@ def use_of(flow: Flow, bindings: Bindings | None, read: ast.expr, before: int, d
         ast.Yield,
     )
     return Use.PLAIN if isinstance(parent, plain) else Use.ESCAPES
+
+
+def _alias(flow: Flow, bindings: Bindings | None, choice: ast.IfExp, depth: int) -> Use:
+    """`to_save = model.module if hasattr(model, "module") else model`: what is done under the other name."""
+    source = flow.source
+    statement = source.parents[choice]
+    if isinstance(statement, ast.Attribute):  # `(model.module if ... else model).state_dict()`
+        return Use.MOVED if statement.attr in _MOVING or _PLACING.search(statement.attr) else Use.PLAIN
+    if bindings is None or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return Use.ESCAPES
+    target = statement.targets[0]
+    scope = function_around(source, statement) or source.tree
+    if not isinstance(target, ast.Name) or depth >= _MAX_DEPTH or len(bindings.within(scope, target.id)) > 3:
+        return Use.ESCAPES
+    for inner in reads(flow, bindings, target.id, scope):
+        use = use_of(flow, bindings, inner, len(source.text), depth + 1)
+        if use is not Use.PLAIN:
+            return use
+    return Use.PLAIN
 
 
 def _moves(code: str) -> bool:

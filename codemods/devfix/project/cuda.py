@@ -1,8 +1,11 @@
-"""What goes to CUDA whatever there is: found in the texts of a file and of what it uses, block by block.
+"""What goes to CUDA whatever there is, as the text of a file tells: by blocks, and as a whole.
 
 A block is a function or class at the top level of a file; what stands outside of them is a block without a
 name. A block is used where its name stands in one that is used. So a file may import a module of which
-some parts need CUDA, and use the others.
+some parts need CUDA, and use the others. That reading is strict: what it says goes to CUDA, does.
+
+`needs`, `goes_to_current` and `names_other` ask the same of a whole text, and are loose: they tell which ways
+through a project `runs.py` goes, where it is enough that something may need CUDA.
 """
 
 from __future__ import annotations
@@ -59,6 +62,28 @@ _RETURNS = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 
+# The loose readings: to the current GPU, or to one by number; and what raises where there is none.
+_MAY_MOVE = re.compile(
+    rb"\.cuda\(|\.to\([ \t]*(?:torch\.device\([ \t]*)?[\"']cuda|\bcuda\.\w*Tensor\(|"
+    rb"\bdevice[ \t]*=[ \t]*[\"']cuda[\"':]|"
+    rb"\bcuda\.(?:current_device|get_device_(?:name|properties)|set_device|synchronize|Stream)\("
+)
+_TO_CURRENT = re.compile(
+    rb"\.cuda\([ \t]*(?:\)|non_blocking|async)|\.to\([ \t]*[\"']cuda[\"']|\bcuda\.\w*Tensor\b|\bset_device\("
+)
+_MAY_ASK = re.compile(
+    rb"(?:if|while|with|elif|else|try|except|assert)\b.*(?:cuda|gpu|device|cpu|is_available|rank|distributed)"
+    rb"|try[ \t]*:|except\b"
+    rb"|def[ \t]+\w*(?:cuda|gpu)\w*\(",
+    re.IGNORECASE,
+)
+_FOLLOWS = re.compile(rb"\bis_cuda\b|device\.type\b")
+_OTHER = re.compile(
+    rb"[\"']cuda:(?:[1-9]|[{%\"'])|\.cuda\((?![ \t\r\n]*(?:\)|0[ \t]*\)|non_blocking|async))(\w*)|"
+    rb"\.device\([ \t]*[\"']cuda[\"'][ \t]*,(?![ \t]*0[ \t]*\))|"
+    # an option for the number of a GPU
+    rb"--device\b(?!-)(?:(?!add_argument)[^\0]){0,300}?(?:\bint\b|cuda:)"
+)
 
 _METHOD = re.compile(rb"^[ \t]+(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 _LEFT = re.compile(rb"\n(?=[^\s)\]}])")
@@ -199,3 +224,36 @@ def goes_to_cuda(own: list[Block], others: Iterable[list[Block]], names: Iterabl
         if not used:
             return False
         left = [block for block in left if not block.used(words, alone)]
+
+
+# --- a whole text, loosely ---------------------------------------------------------------------
+
+
+def needs(code: bytes) -> bool:
+    """May a text need CUDA, as it goes there under no condition that asks?"""
+    return _unasked(code, _MAY_MOVE, _MAY_ASK)
+
+
+def goes_to_current(code: bytes) -> bool:
+    """Does a text go to the current GPU, other than where a tensor is on one?"""
+    return _unasked(code, _TO_CURRENT, _FOLLOWS)
+
+
+def _unasked(code: bytes, move: re.Pattern[bytes], asks: re.Pattern[bytes]) -> bool:
+    """Is something moved under no condition that asks?"""
+    for match in move.finditer(code):
+        start = code.rfind(b"\n", 0, match.start()) + 1
+        end = code.find(b"\n", start)
+        line = code[start : end if end >= 0 else len(code)]
+        if not asks.search(line) and not any(asks.search(one) for one in headers(code, match.start())):
+            return True
+    return False
+
+
+def names_other(code: bytes) -> bool:
+    """Is a GPU named that need not be the current one, other than that of a tensor at hand?"""
+    for match in _OTHER.finditer(code):
+        name = match.group(1)
+        if not name or not re.search(rb"\b%s[ \t]*=[^\n]*\bget_device\(\)" % name, code):
+            return True
+    return False

@@ -1,0 +1,149 @@
+"""Branches and loops: what holds after them, whichever way was taken."""
+
+from __future__ import annotations
+
+import ast
+from abc import abstractmethod
+
+from devfix.factories.expressions import Expressions
+from devfix.factories.values import OTHER, UNKNOWN, Anchor, Fact, Form, element, join
+from devfix.flow.frame import path_of
+from devfix.placing import about_devices
+
+
+class Branches(Expressions):
+    """Follows all ways, and joins what they leave."""
+
+    dead: bool  # does nothing come here?
+    looping: int  # how many loops around
+    left: list[dict[str, Fact]]  # what the arms of a loop that leave its round leave behind
+
+    @abstractmethod
+    def block(self, statements: list[ast.stmt]) -> None:
+        """Follow statements."""
+
+    def _if(self, node: ast.If) -> None:
+        self.ev(node.test)
+        start, dead = self.names, self.dead
+        ends: list[dict[str, Fact]] = []
+        spans: list[tuple[int, int]] = []
+        for arm, holds in ((node.body, True), (node.orelse, False)):
+            self.names, self.dead = dict(start), dead
+            self._assume(node.test, holds)
+            first = len(self.meetings)
+            self.block(arm)
+            spans.append((first, len(self.meetings)))
+            if not self.dead:
+                ends.append(self.names)
+        if len(ends) == 2 and self.looping:
+            self._first_rounds(start, ends, spans)
+        self.dead = not ends
+        if not ends:
+            self.names = start
+        elif len(ends) == 1:
+            self.names = ends[0]
+        else:
+            self.names = self._joined(ends[0], ends[1], about_devices(node.test))
+
+    def _first_rounds(
+        self, start: dict[str, Fact], ends: list[dict[str, Fact]], spans: list[tuple[int, int]]
+    ) -> None:
+        """`if first: out = x else: out = cat((out, x))`: what `out` was before the loop is not used."""
+        for own, other in ((0, 1), (1, 0)):
+            unused = frozenset(
+                origin
+                for name, fact in start.items()
+                if fact.stray and ends[other].get(name, UNKNOWN).placed
+                for origin in fact.origins
+            )
+            within = [m for m in self.meetings[spans[other][0] : spans[other][1]] if m.origins & unused]
+            if unused and not within:
+                first, last = spans[own]
+                kept = [m for m in self.meetings[first:last] if not m.origins & unused]
+                self.meetings[first:last] = kept
+                if own == 0:
+                    spans[1] = (
+                        spans[1][0] - (last - first) + len(kept),
+                        spans[1][1] - (last - first) + len(kept),
+                    )
+
+    def _joined(self, one: dict[str, Fact], two: dict[str, Fact], devices: bool = False) -> dict[str, Fact]:
+        result: dict[str, Fact] = {}
+        for name in {*one, *two}:
+            a, b = one.get(name), two.get(name)
+            if a is None or b is None:
+                # Bound on one way only: where it is read, that way was taken.
+                found = a or b
+                assert found is not None
+                result[name] = found
+            elif devices and a.origins != b.origins:
+                result[name] = a if not a.origins else b if not b.origins else UNKNOWN
+            else:
+                result[name] = join(a, b)
+        return result
+
+    def _assume(self, test: ast.expr, holds: bool) -> None:
+        """What a condition tells of a name: `isinstance(x, torch.Tensor)`, `x is None`."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            self._assume(test.operand, not holds)
+        elif isinstance(test, ast.BoolOp):
+            if isinstance(test.op, ast.And) is holds:
+                for part in test.values:
+                    self._assume(part, holds)
+        elif isinstance(test, ast.Call) and test.args:
+            path, name = path_of(test.args[0]), path_of(test.func)
+            if not path or name not in ("isinstance", "torch.is_tensor"):
+                return
+            tensor = name != "isinstance" or "Tensor" in self.source.code(test.args[1])
+            if (holds and not tensor) or (tensor and not holds):
+                self.names[path] = OTHER
+            elif tensor and self.names.get(path, UNKNOWN).form is Form.MAYBE:
+                self.names[path] = Fact(Form.TENSOR, anchor=Anchor(f"{path}.device", False))
+        elif isinstance(test, ast.Compare) and len(test.ops) == 1:
+            empty = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
+            path = path_of(test.left)
+            if empty and path and isinstance(test.ops[0], (ast.Is, ast.IsNot)):
+                if isinstance(test.ops[0], ast.Is) is holds:
+                    self.names[path] = OTHER
+
+    def _for(self, node: ast.For) -> None:
+        iterated = self.ev(node.iter)
+        before = dict(self.names)
+        self.assign(node.target, element(iterated))
+        self.hold(node.target, node.iter, iterated=True)
+        self._round(node.body)
+        self._after_loop(before, node.orelse)
+
+    _asyncfor = _for
+
+    def _while(self, node: ast.While) -> None:
+        self.ev(node.test)
+        before = dict(self.names)
+        self._round(node.body)
+        if isinstance(node.test, ast.Constant) and node.test.value:
+            before = self.names  # the body runs at least once
+        self._after_loop(before, node.orelse)
+
+    def _continue(self, node: ast.stmt) -> None:
+        self.left.append(self.names)
+        self.dead = True
+
+    _break = _continue
+
+    def _round(self, body: list[ast.stmt]) -> None:
+        """The body of a loop; what was put into a list is there in the next round, however this one ends."""
+        outer, self.left = self.left, []
+        self.looping += 1
+        self.block(body)
+        self.looping -= 1
+        for names in self.left:
+            for name, fact in names.items():
+                known = self.names.get(name)
+                if known is not None and Form.LIST is fact.form is known.form and names is not self.names:
+                    self.names[name] = join(known, fact)
+        self.left = outer
+
+    def _after_loop(self, before: dict[str, Fact], orelse: list[ast.stmt]) -> None:
+        self.dead = False
+        self.names = self._joined(self.names, before)
+        self.block(orelse)

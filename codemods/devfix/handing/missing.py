@@ -1,0 +1,246 @@
+"""Calls that leave out a device which their caller has, and what they could be given."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from devfix.bindings import Bindings, function_around
+from devfix.device_forms import DeviceForms
+from devfix.flow import Flow
+from devfix.flow.frame import path_of
+from devfix.flow.lattice import Kind
+from devfix.handing import reasons
+from devfix.handing.takers import DEVICE, Taker, Takers, is_own_class
+from devfix.loading.calls import is_none_at
+from devfix.loading.devices import DevicesInScope
+from devfix.placing import bound_before, rebound
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_HANDED = re.compile(r"\b_?(?:torch_|target_|output_|model_|input_)?(?:device|dev) *= *[A-Za-z_]")
+# Callees that are called the same and are many things, or whose device is an affair of other codemods.
+_ANYTHING = re.compile(
+    r"^(?:to|to_\w+|move_\w+|cuda|cpu|type|dict|partial|print|format|get|set|update|new_\w+|\w+_like|setattr|getattr|train|eval|"
+    r"load|run|sample|zeros|ones|full|empty|rand\w*|arange|tensor|as_tensor|eye|linspace|Generator|autocast|"
+    r"Tensor|jit|compile|synchronize|Stream|Event|__init__|__new__|add_argument|field|DataLoader|pipeline|"
+    r"from_pretrained|Namespace|copy|replace|append|info|warning)$"
+)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A call without a device; `device`: what to hand on, `why`: how it is known to be wanted."""
+
+    call: ast.Call
+    parameter: str
+    device: str
+    why: str
+    related: ast.AST | None = None
+    note: str = ""
+
+
+class Missed:
+    """The calls of one file that leave out a device."""
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+        self._source = flow.source
+        self._takers = Takers(flow.source)
+        self._handing = bool(_HANDED.search(flow.source.text))
+        self._made: DevicesInScope | None = None
+        self._hosts = {scope.node for scope in flow.scopes if scope.host}
+
+    @property
+    def _bindings(self) -> Bindings:
+        return self._flow.once(Bindings)
+
+    def _at(self, call: ast.Call) -> str:
+        """The device in scope at a call; empty where there is none, or it is None there."""
+        if self._made is None:
+            self._made = DevicesInScope(DeviceForms(self._flow))
+        found = self._made.at(call)
+        return "" if found and is_none_at(self._source, call, found) else found
+
+    def find(self) -> Iterator[Missing]:
+        """All of them, in the order of the text."""
+        if not self._takers.found and not self._handing:
+            return
+        found: dict[ast.Call, Missing] = {}
+        others: dict[str, list[ast.Call]] = {}
+        for call in self._source.calls:
+            function = self._takers.function_of(call)
+            taker = self._takers.found.get(function) if function is not None else None
+            if function is None:
+                path = path_of(call.func)
+                if path and self._handing:
+                    others.setdefault(path, []).append(call)
+                one = self._same_name(call, path.rpartition(".")[2]) if path else None
+            else:
+                one = self._known(call, taker) if taker is not None and taker.left_out(call) else None
+            if one is not None:
+                found[call] = one
+        for calls in others.values():
+            for one in self._twice(calls):
+                found.setdefault(one.call, one)
+        for call in sorted(found, key=lambda node: (node.lineno, node.col_offset)):
+            if function_around(self._source, call) not in self._hosts:
+                yield found[call]
+
+    # --- functions and classes of the file ------------------------------------------------
+
+    def _known(self, call: ast.Call, taker: Taker) -> Missing | None:
+        source, default = self._source, reasons.chosen(taker.default, self._source)
+        if is_own_class(call.func):
+            return self._rebuilt(call, taker)
+        if reasons.excused(source, call, taker, default):
+            return None
+        device = self._at(call)
+        inside = function_around(source, call)
+        if device and reasons.same_kind(taker.parameter, device):
+            if inside is taker.function:
+                return self._missing(call, taker, device, "as the call that it stands in is told")
+            literal = default.startswith(("cuda", "cpu"))
+            if not literal and not (default == "None" and self._none_is_cpu(taker)):
+                return None
+            same = frozenset({default, "cpu"})
+            if reasons.is_literal(source, self._bindings, device, call, same):
+                return None
+            return self._missing(call, taker, device, _instead(default))
+        option = self._option(call, taker)
+        if option:
+            return self._missing(call, taker, option, "as the other options are")
+        if default.startswith("cuda") and not device:
+            tensor = self._tensor(call)
+            if tensor:
+                return self._missing(call, taker, f"{tensor}.device", _instead(default))
+        return None
+
+    def _none_is_cpu(self, taker: Taker) -> bool:
+        """Does None mean the CPU to a function, without a look at what else it is given?"""
+        function, name = taker.function, taker.parameter
+        if function.name == "__init__" or reasons.settles_none(self._source, function, name):
+            return False
+        return reasons.makes_with(self._source, function, name)
+
+    def _missing(self, call: ast.Call, taker: Taker, device: str, why: str) -> Missing:
+        related = next(
+            a for a in ast.walk(taker.function.args) if isinstance(a, ast.arg) and a.arg == taker.parameter
+        )
+        return Missing(call, taker.parameter, device, why, related, "the device that it takes")
+
+    def _rebuilt(self, call: ast.Call, taker: Taker) -> Missing | None:
+        """`self.__class__(..)` without the device that `__init__` keeps."""
+        name, source = taker.parameter, self._source
+        if reasons.settles_none(source, taker.function, name):
+            return None  # from what else it is given, which is there already
+        for node in source.walk(taker.function):
+            if isinstance(node, ast.Assign) and path_of(node.value) == name:
+                kept = next((p for t in node.targets if (p := path_of(t)).startswith("self.")), "")
+                if kept and function_around(source, call) is not taker.function:
+                    return self._missing(call, taker, kept, "as the object that it is made from is")
+        return None
+
+    def _option(self, call: ast.Call, taker: Taker) -> str:
+        """`opt.device`, where other fields of `opt` are handed over and the file declares `--device`."""
+        roots: dict[str, int] = {}
+        for value in (*call.args, *(keyword.value for keyword in call.keywords)):
+            if isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name):
+                roots[value.value.id] = roots.get(value.value.id, 0) + 1
+        root = max(roots, key=lambda name: roots[name], default="")
+        if not root or roots[root] < 3 or root in ("self", "cls") or taker.parameter != "device":
+            return ""
+        pattern = r"add_argument\(\s*(?:[\"']-\w+[\"']\s*,\s*)?[\"']--device[\"']"
+        return f"{root}.device" if re.search(pattern, self._source.text) else ""
+
+    def _tensor(self, call: ast.Call) -> str:
+        """A name among the arguments of a call that is certainly a tensor from elsewhere."""
+        for value in (*call.args, *(keyword.value for keyword in call.keywords)):
+            known = self._flow.value(value)
+            if isinstance(value, ast.Name) and known.kind is Kind.TENSOR and not known.place.on_host:
+                return value.id
+        return ""
+
+    # --- callees out of sight --------------------------------------------------------------
+
+    def _same_name(self, call: ast.Call, name: str) -> Missing | None:
+        """`x.to_torch()` in `to_torch(x, device)`, which hands its device on elsewhere, or in its own class."""
+        source = self._source
+        function = function_around(source, call)
+        if function is None or function.name != name or not isinstance(call.func, ast.Attribute):
+            return None
+        taker = self._takers.found.get(function)
+        if taker is None or _ANYTHING.match(name) or not _bare(call) or source.qualified(call.func):
+            return None
+        path = path_of(call.func.value)
+        sibling = next(
+            (
+                other
+                for other in source.walk(function)
+                if isinstance(other, ast.Call)
+                and path_of(other.func).rpartition(".")[2] == name
+                and any(path_of(value) == taker.parameter for value in _values(other))
+            ),
+            None,
+        )
+        if sibling is None and not self._is_own(call, path, taker):
+            return None
+        if any(path_of(value) == taker.parameter for value in _values(call)):
+            return None
+        return self._missing(call, taker, taker.parameter, "as the call that it stands in is told")
+
+    def _is_own(self, call: ast.Call, path: str, taker: Taker) -> bool:
+        """Is a call's object of the class itself: `isinstance(v, Batch)` in a method of `Batch`?"""
+        node: ast.AST = call
+        while taker.owner is not None and node in self._source.parents and not isinstance(node, _FUNCTIONS):
+            child, node = node, self._source.parents[node]
+            if isinstance(node, ast.If) and child in node.body:
+                for part in ast.walk(node.test):
+                    if isinstance(part, ast.Call) and path_of(part.func) == "isinstance" and len(part.args) == 2:
+                        if path_of(part.args[0]) == path and path_of(part.args[1]) == taker.owner.name:
+                            return True
+        return False
+
+    def _twice(self, calls: list[ast.Call]) -> Iterator[Missing]:
+        """The same callee with a device and, in the same function, without."""
+        source = self._source
+        name = path_of(calls[0].func).rpartition(".")[2]
+        if len(calls) < 2 or _ANYTHING.match(name):
+            return
+        if source.qualified(calls[0].func).partition(".")[0] in ("torch", "numpy", "np", "jax", "tensorflow"):
+            return
+        told = [(call, k) for call in calls for k in call.keywords if k.arg and DEVICE.match(k.arg)]
+        for call in calls if told else ():
+            if not _bare(call):
+                continue
+            function = function_around(source, call)
+            for other, keyword in told:
+                if function_around(source, other) is not function or not path_of(keyword.value):
+                    continue
+                statement = source.statement(call)
+                first, last = sorted((other, call), key=lambda node: (node.lineno, node.col_offset))
+                if bound_before(source, keyword.value, statement) and not rebound(source, [keyword.value], first, last):
+                    yield Missing(
+                        call, keyword.arg or "", path_of(keyword.value),
+                        f"as it is in line {other.lineno}", other, "it is told the device here",
+                    )  # fmt: skip
+                    break
+
+
+def _bare(call: ast.Call) -> bool:
+    """Does a call certainly say nothing of a device?"""
+    if any(isinstance(value, ast.Starred) for value in call.args) or any(k.arg is None for k in call.keywords):
+        return False
+    return not any("device" in (k.arg or "") for k in call.keywords) and not any(
+        re.search(r"device|\bdev\b|cuda|gpu", ast.unparse(value)) for value in _values(call)
+    )
+
+
+def _values(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def _instead(default: str) -> str:
+    where = "the CPU" if default in ("cpu", "None") else f'"{default}"'
+    return f"so that it goes to {where}"

@@ -1,0 +1,126 @@
+"""What speaks for and against a device that a call leaves out, as the text around it shows."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from devfix.bindings import Bindings, FunctionNode, function_around
+from devfix.flow.frame import path_of
+from devfix.handing.takers import Taker
+from devfix.placing import about_devices
+from devfix.source import Source
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_PLAIN = frozenset({"device", "dev", "torch_device"})
+_TEST = re.compile(r"^_?test|_test$")
+# Functions whose CPU is meant: what they give is copied, saved, converted or handed to workers.
+_HOST = re.compile(
+    r"load|read|save|cpu|offload|numpy|dataset|data_?loader|collate|parse|convert|export|dump|"
+    r"plot|draw|visuali[sz]e|tokeni[sz]|checkpoint|state_dict|^get_data|benchmark",
+    re.IGNORECASE,
+)
+
+
+def chosen(default: ast.expr, source: Source) -> str:
+    """Where a default puts things: "cuda", "cpu", "cuda:1"; "None"; empty where the text does not say."""
+    if isinstance(default, ast.Call) and source.qualified(default.func) == "torch.device" and default.args:
+        default = default.args[0]
+    if isinstance(default, ast.Constant):
+        if default.value is None or isinstance(default.value, str):
+            return str(default.value)
+    return ""
+
+
+def same_kind(parameter: str, device: str) -> bool:
+    """May a device that is called so be meant by a parameter that is called so?"""
+    last = device.rpartition(".")[2].strip("_")
+    return last == parameter.strip("_") or {last, parameter.strip("_")} <= _PLAIN
+
+
+def is_literal(source: Source, bindings: Bindings, device: str, at: ast.AST, values: frozenset[str]) -> bool:
+    """Is a device never anything but one of these, written down?"""
+    found = bindings.of(device, at)
+    return bool(found) and all(
+        not binding.parameter and binding.value is not None and chosen(binding.value, source) in values
+        for binding in found
+    )
+
+
+def excused(source: Source, call: ast.Call, taker: Taker, default: str) -> bool:
+    """Is the other device meant, or put right, or does it not matter?"""
+    function = function_around(source, call)
+    if function is not None and _TEST.search(function.name):
+        return True
+    if not reads(source, taker.function, taker.parameter) or _asked(source, call):
+        return True
+    if default.startswith("cuda"):
+        return False
+    names = {taker.name, function.name if function is not None else ""}
+    return any(_HOST.search(name) for name in names) or moved_after(source, call)
+
+
+def reads(source: Source, function: FunctionNode, name: str) -> bool:
+    """Does a function do anything with a parameter?"""
+    return any(
+        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+        for statement in function.body
+        for node in source.walk(statement)
+    )
+
+
+def settles_none(source: Source, function: FunctionNode, name: str) -> bool:
+    """Does a function ask whether its parameter is None, and choose a device then?"""
+    for node in source.walk(function):
+        if isinstance(node, ast.BoolOp):
+            tests: list[ast.expr] = node.values
+        elif isinstance(node, (ast.If, ast.IfExp)):
+            tests = [node.test]
+        elif isinstance(node, ast.Compare):
+            tests = [node.left]
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name:
+            return True
+        else:
+            continue
+        if any(
+            path_of(test.operand if isinstance(test, ast.UnaryOp) else test) == name for test in tests
+        ):
+            return True
+    return False
+
+
+def makes_with(source: Source, function: FunctionNode, name: str) -> bool:
+    """Does torch make a tensor on what a parameter says, so that None is the CPU?"""
+    for node in source.walk(function):
+        if isinstance(node, ast.Call) and source.qualified(node.func).startswith("torch."):
+            if any(k.arg == "device" and path_of(k.value) == name for k in node.keywords):
+                return True
+    return False
+
+
+def moved_after(source: Source, call: ast.Call) -> bool:
+    """Is the result moved: in the same expression, or by its name further down?"""
+    statement = source.statement(call)
+    if re.search(r"\.(?:to|cuda|cpu)\(", source.code(statement).replace(source.code(call), "", 1)):
+        return True
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    names = [path_of(item) for target in targets for item in getattr(target, "elts", [target])]
+    function = function_around(source, call)
+    scope = source.enclosing(function, ast.ClassDef) if function is not None else None
+    around = scope if any(name.startswith("self.") for name in names) and scope is not None else function
+    text = source.code(around) if around is not None else source.text
+    return any(
+        re.search(rf"(?<![\w.]){re.escape(name)}\b[\w.\[\]]*\.(?:to|cuda)\(|load_state_dict\({re.escape(name)}\b", text)
+        for name in names
+        if name and name != "_"
+    )
+
+
+def _asked(source: Source, call: ast.Call) -> bool:
+    """Does a condition around a call ask for devices?"""
+    node: ast.AST = call
+    while node in source.parents and not isinstance(node, _FUNCTIONS):
+        child, node = node, source.parents[node]
+        if isinstance(node, (ast.If, ast.IfExp)) and child is not node.test and about_devices(node.test):
+            return True
+    return False

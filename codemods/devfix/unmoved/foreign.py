@@ -1,0 +1,204 @@
+"""Networks made by functions out of sight, `net = vgg16_bn()`: their uses say what they are."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+
+from devfix.bindings import Bindings, function_around
+from devfix.findings import AppendCall, Edit
+from devfix.flow import Flow
+from devfix.flow.evidence import looks_like_device, looks_like_loader, looks_like_loss, looks_like_pipeline
+from devfix.flow.frame import path_of
+from devfix.flow.lattice import Kind, Place, Where
+from devfix.placing import bound_before, dotted, expects_error, rebound
+from devfix.unmoved.others import Left
+from devfix.unmoved.plan import given_device, visible
+from devfix.unmoved.uses import Use, reads, use_of
+from devfix.unmoved.weights import maker, weighted
+
+# What only modules with weights have; a file without these words has no such network.
+_PROOF = r"(?:parameters|named_parameters|train|eval|state_dict|load_state_dict)\("
+_PROVES = re.compile(rf"(?<![\w.])(\w+)\.{_PROOF}")
+_METHODS = frozenset({"forward", "generate", "encode", "decode", "predict"})
+# Functions that run the model that they are given on the other arguments.
+_RUNS = re.compile(r"^(?:apply|run|infer|predict|generate|forward)(?:_|$)|_(?:apply|infer|predict|forward)$")
+# Makers that may put what they make on a device, by their name or by what they are given.
+_PLACES = re.compile(
+    r"load(?!er)|init|restore|prepare|set_?up|wrap|cuda|gpu|device|dist|parallel|pipe|session|client|engine|"
+    r"agent|trainer|runner|policy|predictor|detector|onnx|compile|jit|quant|deepcopy|copy$|clone",
+    re.IGNORECASE,
+)
+_GENERIC = re.compile(r"get|build|create|make|factory|fetch|model|construct|new_|instantiate|^net|network", re.I)
+_TOLD = re.compile(r"device|cuda|gpu|rank|accelerat|fabric|distrib|\bcpu\b", re.IGNORECASE)
+_OPTIONS = re.compile(
+    r"^(?:self|(?:self\.)?_?(?:\w+_)?(?:args|opts?|options|cfg|conf|config|hparams|flags|params|settings|kwargs|parser))$",
+    re.IGNORECASE,
+)
+
+
+def made_elsewhere(flow: Flow, bindings: Callable[[], Bindings]) -> Iterator[Left]:
+    """A network whose maker is imported and told no device, run on what was moved, and never moved."""
+    source = flow.source
+    proved = set(_PROVES.findall(source.text))
+    if not proved and "_model(model" not in source.text:
+        return
+    owned = {scope.node for scope in flow.scopes if scope.host or scope.owned}
+    seen: set[ast.expr] = set()
+    for call in sorted(source.calls, key=lambda one: (one.lineno, one.col_offset)):
+        name, given = _run(call, proved)
+        if not name or expects_error(source, call):
+            continue
+        function = function_around(source, call)
+        places = (_place(flow, bindings(), one) for one in given)
+        place = next((one for one in places if _placed(one)), None)
+        if place is None or function in owned:
+            continue
+        values = _makers(flow, bindings(), name, call, place)
+        if not values or not seen.isdisjoint(values):
+            continue
+        seen.update(values)
+        edits = _edits(flow, place, values, call)
+        why = f"nothing moves `{name}`, which is made here, but it is run on what is on `{place.text}`"
+        yield Left(values[-1], name, why, call, _suffix(place), edits)
+
+
+def _run(call: ast.Call, proved: set[str]) -> tuple[str, list[ast.expr]]:
+    """The name of the network that a call runs, and what it is given."""
+    func, given = call.func, [*call.args, *(one.value for one in call.keywords)]
+    if isinstance(func, ast.Name) and func.id in proved:
+        return func.id, given
+    if isinstance(func, ast.Attribute):
+        if isinstance(func.value, ast.Name) and func.value.id in proved and func.attr in _METHODS:
+            return func.value.id, given
+    last = path_of(func).rpartition(".")[2]
+    if call.args and isinstance(call.args[0], ast.Name) and _RUNS.search(last):
+        first = call.args[0].id
+        if first in proved or (first == "model" and last.endswith("_model")):
+            return first, given[1:]
+    return "", []
+
+
+def _place(flow: Flow, bindings: Bindings, node: ast.expr) -> Place:
+    """Where an argument is; of a name of which nothing else is known, what its function moves it to."""
+    known = flow.value(node)
+    if known.kind is not Kind.UNKNOWN or not isinstance(node, ast.Name):
+        return known.place
+    function = function_around(flow.source, node)
+    for binding in bindings.within(function, node.id) if function is not None else ():
+        value = binding.value
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "to":
+            text = dotted(value.args[0]) if value.args else ""
+            if looks_like_device(text):
+                return Place(Where.SYMBOL, text)
+    return known.place
+
+
+def _placed(place: Place) -> bool:
+    if place.guarded or not place.text:
+        return False
+    return given_device(place) or (place.on_device and place.where in (Where.ACCELERATOR, Where.SYMBOL))
+
+
+def _makers(flow: Flow, bindings: Bindings, name: str, run: ast.Call, place: Place) -> list[ast.expr]:
+    """The calls that make the network, all out of sight; none if anything may have moved it."""
+    source = flow.source
+    if looks_like_loader(name) or looks_like_loss(name) or looks_like_pipeline(name):
+        return []
+    found = bindings.of(name, run)
+    values: list[ast.expr] = []
+    wraps: set[ast.AST] = set()
+    for binding in found:
+        value = binding.value
+        if isinstance(value, ast.Constant) and value.value is None:
+            continue
+        if binding.parameter or value is None:
+            return []
+        if isinstance(value, ast.Call) and _wraps(flow, value, name):
+            wraps.add(value)
+            continue
+        arms = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+        values += arms
+    if not values or not all(_out_of_sight(flow, value, name) for value in values):
+        return []
+    if place.where is Where.ACCELERATOR and any(_GENERIC.search(_last(value)) for value in values):
+        return []  # where all goes to CUDA, what builds the model may take it there
+    homes = {function_around(source, value) or source.tree for value in values}
+    scope = homes.pop()
+    if homes or any(isinstance(n, (ast.Global, ast.Nonlocal)) and name in n.names for n in source.walk()):
+        return []
+    here = function_around(source, run) or source.tree
+    before = source.span(run).start if scope is here else len(source.text)
+    for read in reads(flow, bindings, name, scope):
+        up = source.parents[read]
+        if up is run or up in wraps or (isinstance(up, ast.Call) and _run(up, {name})[0]):
+            continue
+        if use_of(flow, bindings, read, before) is not Use.PLAIN:
+            return []
+    return values
+
+
+def _last(value: ast.expr) -> str:
+    return path_of(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
+
+
+def _wraps(flow: Flow, value: ast.Call, name: str) -> bool:
+    """`net = nn.DataParallel(net)`: what it wraps stays where it is."""
+    qualified = flow.source.qualified(value.func)
+    wrap = qualified.startswith("torch.nn.parallel.") or qualified in (
+        "torch.nn.DataParallel",
+        "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
+        "torch.compile",
+    )
+    return wrap and bool(value.args) and path_of(value.args[0]) == name
+
+
+def _out_of_sight(flow: Flow, value: ast.expr, name: str) -> bool:
+    """Is a network made by something imported that is told nothing of devices?"""
+    source = flow.source
+    call = maker(flow, value)
+    if call is None or not isinstance(value, ast.Call):
+        return False
+    known = flow.value(value)
+    if known.kind not in (Kind.UNKNOWN, Kind.MODULE) or known.bare:
+        return False
+    if known.kind is Kind.MODULE and known.place.where not in (Where.UNKNOWN, Where.DEFAULT):
+        return False
+    made = source.qualified(call.func)
+    if not made or flow.imported(path_of(call.func)) is not None:
+        return False
+    last = made.rpartition(".")[2]
+    if _PLACES.search(last) or made.startswith(("torch.load", "torch.jit.")):
+        return made.startswith(".") and last == "load_model" and _plain(call)
+    if (last[:1].isupper() or known.kind is Kind.MODULE) and not weighted(flow, value, name):
+        return False
+    return _plain(call) and not _TOLD.search(made)
+
+
+def _plain(call: ast.Call) -> bool:
+    """Is a maker given no device, and nothing that may hold one?"""
+    for argument in (*call.args, *(one.value for one in call.keywords)):
+        text = ast.unparse(argument)
+        if _TOLD.search(text) or _OPTIONS.match(text) or isinstance(argument, ast.Starred):
+            return False
+    return all(one.arg is not None and not _TOLD.search(one.arg) for one in call.keywords)
+
+
+def _suffix(place: Place) -> str:
+    if place.where is Where.ACCELERATOR and not place.key and place.text == '"cuda"':
+        return ".cuda()"
+    return f".to({place.text})"
+
+
+def _edits(flow: Flow, place: Place, values: list[ast.expr], run: ast.Call) -> tuple[Edit, ...]:
+    """The moves appended to the makers; none where the device has no name there."""
+    source, suffix = flow.source, _suffix(place)
+    expression = ast.parse(place.text, mode="eval").body
+    for value in values:
+        if not visible(source, expression, value) or not bound_before(source, expression, source.statement(value)):
+            return ()
+        same = function_around(source, value) is function_around(source, run)
+        if same and rebound(source, [expression], value, run):
+            return ()
+    return tuple(AppendCall(source.span(value), suffix) for value in values)

@@ -1,0 +1,63 @@
+"""register-buffer: tensors that a constructor is given, and methods that a module is called by."""
+
+from __future__ import annotations
+
+import pytest
+from applying import findings
+from devfix.findings import Safety
+from devfix.rules.register_buffer import RegisterBuffer
+
+HEAD = "import torch\nfrom typing import Optional\nfrom torch import Tensor, nn\n\n\n"
+CLASS = (
+    "class Shift(nn.Module):\n    def __init__(self, table{annotation}):\n        super().__init__()\n"
+    "        {store}\n\n    def {method}(self, x: Tensor):\n        return {use}\n"
+)
+FOUND = {
+    "a tensor": {},
+    "an optional tensor": {"annotation": ": Optional[Tensor] = None"},
+    "a tensor or None": {"annotation": ": Tensor | None"},
+    "of a class without a forward": {"method": "transform"},
+    "made of a list": {"annotation": ": list[int]", "store": "self.table = torch.tensor(table)", "use": "x + self.table"},
+    "handed to a static method": {"use": "Shift.add(x=x, y=self.table)\n    @staticmethod\n    def add(x, y):\n        return x + y[:2]"},
+}  # fmt: skip
+SILENT = {
+    "not annotated": {"annotation": ""},
+    "perhaps a parameter": {"annotation": ": Tensor | nn.Parameter"},
+    "perhaps a number": {"annotation": ": Tensor | float"},
+    "dimensions unknown": {"use": "x + self.table"},
+    "perhaps one number": {"annotation": ": float", "store": "self.table = torch.tensor(table)", "use": "x + self.table"},
+    "moved at its use": {"use": "x + self.table[:2].to(x.device)"},
+    "a method that prepares data": {"method": "collate"},
+}  # fmt: skip
+
+
+def program(change: dict[str, str]) -> str:
+    parts = {
+        "annotation": ": Tensor",
+        "store": "self.table = table",
+        "method": "forward",
+        "use": "x + self.table[:2]",
+    }
+    return HEAD + CLASS.format(**{**parts, **change})
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_found(name: str) -> None:
+    found = findings(RegisterBuffer(), program(FOUND[name]))
+    assert [(f.codemod, f.fix.safety if f.fix else None) for f in found] in (
+        [("register-buffer", Safety.UNSAFE)],
+        [("register-buffer", Safety.SAFE)] if name == "made of a list" else [],
+    )
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_silent(name: str) -> None:
+    assert not findings(RegisterBuffer(), program(SILENT[name]))
+
+
+def test_a_base_of_the_file_is_not_judged_by_its_name() -> None:
+    """`class Shift(InputTransform, nn.Module)` is a module, where the file shows what the first one is."""
+    text = program({"method": "transform"}).replace("(nn.Module)", "(InputTransform, nn.Module)")
+    base = "class InputTransform:\n    def equals(self, other):\n        return False\n\n\n"
+    assert findings(RegisterBuffer(), text.replace(HEAD, HEAD + base))
+    assert not findings(RegisterBuffer(), text)
