@@ -34,9 +34,7 @@ def _falsy(source: Source, kinds: Kinds, node: ast.BoolOp) -> Iterator[Verdict]:
     if isinstance(first, ast.Attribute) and first.attr == "index" and _named_device(kinds, first.value):
         shown = source.code(first)
         why = f"`{shown}` is 0 for the first device, and 0 is false: it becomes {source.code(last)}"
-        alone = isinstance(source.parents[node], (ast.Assign, ast.Call, ast.keyword, ast.Return))
-        text = f"{source.code(last)} if {shown} is None else {shown}"
-        yield Verdict(node, why, text if alone else f"({text})")
+        yield Verdict(node, why, f"{source.code(last)} if {shown} is None else {shown}")
 
 
 def _always_first(source: Source, kinds: Kinds, torch: str, node: ast.IfExp) -> Iterator[Verdict]:

@@ -76,14 +76,15 @@ def edit_for(source: Source, origin: Origin, device: str) -> Edit:
         return move
     if origin.name not in torch_api.LEGACY:
         return SetArgument(span, "device", device)
-    last = origin.name.rpartition(".")[2]
-    func = call.func
-    if (
-        not isinstance(func, ast.Attribute)
-        or call.keywords
-        or any(isinstance(a, ast.Starred) for a in call.args)
-    ):
-        return move
+    modern = None if call.keywords else of_device(source, call, origin.name, device)
+    return ReplaceExpression(span, modern) if modern is not None else move
+
+
+def of_device(source: Source, call: ast.Call, name: str, device: str) -> str | None:
+    """What makes the tensor of an old constructor on a device, where its arguments tell which that is."""
+    last, func = name.rpartition(".")[2], call.func
+    if not isinstance(func, ast.Attribute) or any(isinstance(a, ast.Starred) for a in call.args):
+        return None
     torch = source.code(func.value)
     dtype = f"{torch}.{LEGACY_DTYPES[last]}"
     if last == "Tensor" and "set_default_dtype" in source.text:
@@ -91,10 +92,10 @@ def edit_for(source: Source, origin: Origin, device: str) -> Edit:
     arguments = ", ".join(source.code(argument) for argument in call.args)
     if len(call.args) == 1 and isinstance(call.args[0], (ast.List, ast.ListComp, ast.Tuple)):
         if last == "Tensor" or not isinstance(call.args[0], ast.Tuple):
-            return ReplaceExpression(span, f"{torch}.tensor({arguments}, dtype={dtype}, device={device})")
+            return f"{torch}.tensor({arguments}, dtype={dtype}, device={device})"
     if call.args and all(_size(argument) for argument in call.args):
-        return ReplaceExpression(span, f"{torch}.empty({arguments}, dtype={dtype}, device={device})")
-    return move
+        return f"{torch}.empty({arguments}, dtype={dtype}, device={device})"
+    return None
 
 
 def _size(node: ast.expr) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -37,21 +38,28 @@ def refused(source: Source) -> Iterator[Refused]:
         name = source.qualified(call.func)
         if name not in torch_api.LEGACY or any(k.arg != "device" for k in call.keywords):
             continue
-        if _on_cpu(source, call):
+        device = source.code(told)
+        if _on_cpu(source, call, device):
             continue
-        edit, listed = of_device(source, call, source.code(told))
+        modern = of_device(source, call, name, device)
+        if modern is None:
+            given = ", ".join(source.code(argument) for argument in call.args)
+            modern = f"{source.code(call.func)}({given}).to({device})"
         last = name.rpartition(".")[2]
         yield Refused(
             call,
-            f"`torch.{last}` takes `device=` for the CPU only: with that of an accelerator it raises",
-            "use the constructor that takes it",
-            () if edit is None else (edit,),
-            Safety.SAFE if listed else Safety.UNSAFE,
+            f"`torch.{last}` takes the device of the CPU only: that of an accelerator raises",
+            f"make it on `{device}` in another way",
+            (ReplaceExpression(source.span(call), modern),),
+            Safety.SAFE if device.endswith(".device") else Safety.UNSAFE,  # a name may be None
         )
 
 
-def _on_cpu(source: Source, call: ast.Call) -> bool:
-    """Does a condition about devices decide whether it runs?"""
+def _on_cpu(source: Source, call: ast.Call, device: str) -> bool:
+    """Is the device that of the CPU, or does a condition about devices decide whether the call runs?"""
+    bound = rf"(?<![\w.]){re.escape(device)}[ \t]*=[ \t]*(?:torch\.device\()?[\"']cpu"
+    if "cuda" not in source.text and re.search(bound, source.text):
+        return True
     up = source.parents.get(call)
     while up is not None and not isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
         if isinstance(up, (ast.If, ast.IfExp)) and about_devices(up.test):

@@ -14,6 +14,7 @@ from devfix.factories.meetings import Meeting
 from devfix.factories.moved import moved_after, moved_later
 from devfix.factories.operations import LASTS
 from devfix.factories.proof import Proof, apart, exported, one_number, reached
+from devfix.factories.refused import refused
 from devfix.factories.scopes import Scopes
 from devfix.factories.switches import switched_off
 from devfix.factories.values import Fact, Origin
@@ -234,6 +235,9 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
         source = flow.source
         if any(call in source.text for call in torch_api.DEFAULT_DEVICE_CALLS):
             return
+        for one in refused(source):
+            span = source.span(one.call)
+            yield self.finding(span, one.message, title=one.title, edits=one.edits, safety=one.safety)
         scopes = Scopes(source)
         try:
             yield from self._check(flow, scopes)

@@ -13,7 +13,7 @@ from devfix.flow.evidence import looks_like_device, looks_like_loader, looks_lik
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Place, Where
 from devfix.placing import bound_before, dotted, expects_error, rebound
-from devfix.unmoved.others import Left
+from devfix.unmoved.others import Left, move_of
 from devfix.unmoved.plan import given_device, visible
 from devfix.unmoved.uses import Use, reads, use_of
 from devfix.unmoved.weights import maker, weighted
@@ -158,7 +158,7 @@ def _out_of_sight(flow: Flow, value: ast.expr, name: str) -> bool:
     """Is a network made by something imported that is told nothing of devices?"""
     source = flow.source
     call = maker(flow, value)
-    if call is None or not isinstance(value, ast.Call):
+    if call is None or not isinstance(value, ast.Call) or move_of(value) is not None:
         return False
     known = flow.value(value)
     if known.kind not in (Kind.UNKNOWN, Kind.MODULE) or known.bare:
@@ -166,10 +166,10 @@ def _out_of_sight(flow: Flow, value: ast.expr, name: str) -> bool:
     if known.kind is Kind.MODULE and known.place.where not in (Where.UNKNOWN, Where.DEFAULT):
         return False
     made = source.qualified(call.func)
-    if not made or flow.imported(path_of(call.func)) is not None:
+    if not made or made.startswith("torch.") or flow.imported(path_of(call.func)) is not None:
         return False
     last = made.rpartition(".")[2]
-    if _PLACES.search(last) or made.startswith(("torch.load", "torch.jit.")):
+    if _PLACES.search(last):
         return made.startswith(".") and last == "load_model" and _plain(call)
     if (last[:1].isupper() or known.kind is Kind.MODULE) and not weighted(flow, value, name):
         return False

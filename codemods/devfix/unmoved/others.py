@@ -58,7 +58,7 @@ def one_armed(flow: Flow, bindings: Callable[[], Bindings]) -> Iterator[Left]:
         body, other = _made_in(node.body), _made_in(node.orelse)
         for name in body.keys() & other.keys():
             for left, moved in ((body[name], other[name]), (other[name], body[name])):
-                if _move_of(moved) is None or _move_of(left) is not None or about_devices(node.test):
+                if move_of(moved) is None or move_of(left) is not None or about_devices(node.test):
                     continue
                 left_arm = node.body if left is body[name] else node.orelse
                 found = _arm(flow, bindings(), name, left, moved, left_arm)
@@ -93,7 +93,7 @@ def _arm(
     flow: Flow, bindings: Bindings, name: str, left: ast.expr, moved: ast.expr, arm: list[ast.stmt]
 ) -> Left | None:
     source = flow.source
-    move = _move_of(moved)
+    move = move_of(moved)
     if move is None or not isinstance(move.func, ast.Attribute):
         return None
     made, other = maker(flow, left), maker(flow, move.func.value)
@@ -130,7 +130,7 @@ def _handed_on(flow: Flow, read: ast.expr) -> bool:
     return isinstance(parent, ast.Call) and "prepare" in ast.unparse(parent.func)
 
 
-def _move_of(node: ast.expr) -> ast.Call | None:
+def move_of(node: ast.expr) -> ast.Call | None:
     """The move that ends a chain: `Net(...).eval().to(device)`."""
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr in MOVES and node.func.attr != "cpu":

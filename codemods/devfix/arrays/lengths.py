@@ -1,0 +1,264 @@
+"""Where the lengths of a packed sequence come from: from the host, or from tensors that may be on a device."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from devfix.arrays.reading import Known
+from devfix.flow.events import Scope
+from devfix.flow.lattice import Kind
+from devfix.names import Binding, Names
+from devfix.source import Source
+
+PACKS = ("torch.nn.utils.rnn.pack_padded_sequence", "torch.nn.utils.rnn.pack_padded_sequence.")
+_LOCAL = re.compile(r"\bpack_padded_sequence\b")
+# Methods that give a tensor where the tensor is; arrays of numpy have some of them as well.
+_KEEP = frozenset(
+    "sum long int float clamp clamp_min clamp_max view squeeze unsqueeze flatten reshape where ne eq gt lt ge le "
+    "masked_select index_select contiguous detach repeat repeat_interleave floor ceil round add sub div mul type "
+    "sort bool any all logical_not ne_ gather masked_fill clone floor_divide expand permute transpose t".split()
+)
+_TORCH_KEEPS = frozenset(
+    "sort sum clamp where ceil floor div ne eq gt lt ge le add sub mul ones_like zeros_like full_like masked_select "
+    "index_select logical_not count_nonzero round any all true_divide floor_divide gather flatten".split()
+)
+_NEW = frozenset({"new_tensor", "new_full", "new_zeros", "new_ones", "new"})
+_HOSTS = frozenset({"cpu", "tolist", "numpy", "item", "size", "astype"})
+_FACTORIES = frozenset(
+    "tensor as_tensor full ones zeros arange LongTensor IntTensor Tensor from_numpy randint empty".split()
+)
+_DEPTH = 12
+
+
+class Origin(IntEnum):
+    """Ordered: what is mixed of two is as good as the lesser, but for numbers."""
+
+    HOST = 0  # a list, an array, or a copy on the CPU
+    UNKNOWN = 1
+    PLAIN = 2  # a parameter as it came: may be a list, or on the CPU on purpose
+    DERIVED = 3  # made of a parameter by operations of tensors
+    DATA = 4  # made of the very parameter that is packed
+    PLACED = 5  # put where another tensor is, or on a device
+    NUMBER = 6  # neutral
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The lengths that a call packs by."""
+
+    node: ast.expr
+    origin: Origin
+    parameter: str = ""
+
+
+def packed(known: Known, scope: Scope, calls: list[ast.Call]) -> Iterator[Lengths]:
+    """The lengths of every `pack_padded_sequence` of a function that surely or likely are on a device."""
+    if scope.host or isinstance(scope.node, ast.Module) and not known.flow.source.imports:
+        return
+    trace: _Trace | None = None
+    for call in calls:
+        arguments = _arguments(known.flow.source, call)
+        if arguments is None:
+            continue
+        data, lengths = arguments
+        value = known.flow.value(lengths)
+        if value.kind is Kind.TENSOR and known.on_device(value):
+            yield Lengths(lengths, Origin.PLACED)
+            continue
+        if value.place.on_host or value.place.on_device:
+            continue  # on some paths only, or on the CPU
+        trace = trace or _Trace(known.flow.source, scope)
+        found = trace.judge(data, lengths)
+        if found is not None:
+            yield found
+
+
+def _arguments(source: Source, call: ast.Call) -> tuple[ast.expr, ast.expr] | None:
+    """What is packed, and its lengths."""
+    if source.qualified(call.func) not in PACKS:
+        return None
+    given: dict[str | int | None, ast.expr] = {keyword.arg: keyword.value for keyword in call.keywords}
+    given |= dict(enumerate(call.args))
+    data, lengths = given.get(0, given.get("input")), given.get(1, given.get("lengths"))
+    return (data, lengths) if data is not None and lengths is not None else None
+
+
+class _Trace:
+    """One function: what its names stand for."""
+
+    def __init__(self, source: Source, scope: Scope) -> None:
+        self._source, self._scope = source, scope
+        self._names = Names(source, scope.node)
+        self._roots: set[str] = set()  # the parameters that what is packed is made of
+        self._root = ""
+        self._beside: set[str] = set()  # names bound together with lengths: the order of a sort
+
+    def judge(self, data: ast.expr, lengths: ast.expr) -> Lengths | None:
+        """Lengths that may be on a device, if nothing speaks for the CPU."""
+        self._root, self._beside, self._roots = "", set(), set()
+        self._collect(data, 0)
+        origin = self._origin(lengths, 0)
+        if origin not in (Origin.DERIVED, Origin.DATA, Origin.PLACED):
+            return None
+        if origin is Origin.DERIVED and (self._scope.owner is None or self._on_purpose()):
+            return None
+        return Lengths(lengths, origin, self._root)
+
+    def _on_purpose(self) -> bool:
+        """Do other words of the file say that the lengths are kept on the CPU, or are a list?"""
+        owner, node, text = self._scope.owner, self._scope.node, self._source.text
+        forward = owner is not None and any(
+            isinstance(item, ast.FunctionDef) and item.name == "forward" for item in owner.body
+        )
+        if not forward or isinstance(node, ast.Module) or not self._root:
+            return True
+        code, root = self._source.code(node), re.escape(self._root)
+        if re.search(r"\bcpu\b", code, re.IGNORECASE):
+            return True
+        if any(re.search(rf"\b{re.escape(name)}\s*\.\s*(?:to|cuda)\(", code) for name in self._beside):
+            return True
+        arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        noted = next((one.annotation for one in arguments if one.arg == self._root), None)
+        if noted is not None and "Tensor" not in self._source.code(noted):
+            return True
+        if re.search(rf"\b(?:len|list|sorted|np\.\w+|numpy\.\w+|\w*[tT]ensor)\(\s*{root}\b", code):
+            return True
+        lines = re.findall(rf".*\b{root}\b.*\.(?:cpu|tolist|numpy)\(.*", text)
+        return any(not _LOCAL.search(line) for line in lines)
+
+    def _collect(self, node: ast.expr, depth: int) -> None:
+        """The parameters of which an expression is made."""
+        for name in ast.walk(node):
+            if not isinstance(name, ast.Name) or depth > _DEPTH:
+                continue
+            binding = self._names.binding(name)
+            if binding is not None and binding.statement is None:
+                self._roots.add(name.id)
+            elif binding is not None and binding.value is not None:
+                self._collect(binding.value, depth + 4)
+
+    def _origin(self, node: ast.expr, depth: int) -> Origin:
+        if depth > _DEPTH:
+            return Origin.UNKNOWN
+        depth += 1
+        if isinstance(node, ast.Constant):
+            return Origin.NUMBER
+        if isinstance(node, (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp)):
+            return Origin.HOST
+        if isinstance(node, ast.Name):
+            return self._name(node, depth)
+        if isinstance(node, ast.Call):
+            return self._call(node, depth)
+        if isinstance(node, ast.Attribute):
+            return self._origin(node.value, depth) if node.attr in ("data", "values") else Origin.UNKNOWN
+        if isinstance(node, ast.Subscript):
+            return self._origin(node.value, depth)
+        if isinstance(node, ast.UnaryOp):
+            return _made(self._origin(node.operand, depth))
+        if isinstance(node, ast.BinOp):
+            return _made(min(self._origin(node.left, depth), self._origin(node.right, depth)))
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            left, right = self._origin(node.left, depth), self._beyond(node.comparators[0], depth)
+            return _made(min(left, right))
+        if isinstance(node, ast.IfExp):
+            return min(self._origin(node.body, depth), self._origin(node.orelse, depth))
+        return Origin.UNKNOWN
+
+    def _beyond(self, node: ast.expr, depth: int) -> Origin:
+        """The other side of a comparison: `self.pad_index`, `PAD` are numbers."""
+        if isinstance(node, ast.Attribute) or isinstance(node, ast.Name) and node.id.isupper():
+            return Origin.NUMBER
+        return self._origin(node, depth)
+
+    def _name(self, node: ast.Name, depth: int) -> Origin:
+        binding = self._names.binding(node)
+        if binding is None:
+            return Origin.UNKNOWN
+        if binding.statement is None:
+            if node.id in ("self", "cls"):
+                return Origin.UNKNOWN
+            self._root = self._root or node.id
+            return Origin.PLAIN
+        if binding.value is None:
+            return Origin.UNKNOWN
+        if binding.form == "unpack" and not self._sorted(binding):
+            return Origin.UNKNOWN
+        return self._origin(binding.value, depth)
+
+    def _sorted(self, binding: Binding) -> bool:
+        """`lengths, order = lengths.sort(...)`; the order is remembered."""
+        value, statement = binding.value, binding.statement
+        func = value.func if isinstance(value, ast.Call) else None
+        if not isinstance(func, ast.Attribute) or func.attr != "sort" or not isinstance(statement, ast.Assign):
+            return False
+        target = statement.targets[0]
+        if not isinstance(target, ast.Tuple) or target.elts[0] is not binding.target:
+            return False
+        self._beside |= {item.id for item in target.elts[1:] if isinstance(item, ast.Name)}
+        return True
+
+    def _call(self, node: ast.Call, depth: int) -> Origin:
+        func, name = node.func, self._source.qualified(node.func)
+        if name:
+            return self._torch(node, name, depth)
+        if not isinstance(func, ast.Attribute):
+            return Origin.HOST if isinstance(func, ast.Name) else Origin.UNKNOWN
+        if func.attr in _HOSTS:
+            return Origin.HOST
+        if func.attr in ("to", "cuda"):
+            return self._moved(node, func.value, depth)
+        if func.attr in _NEW:
+            return self._fresh(node, Origin.PLACED if self._is_packed(func.value) else Origin.UNKNOWN)
+        if func.attr not in _KEEP:
+            return Origin.UNKNOWN
+        found = self._origin(func.value, depth)
+        plain = func.attr in ("sum", "any", "all", "round", "repeat", "squeeze", "reshape", "flatten", "transpose")
+        if found is Origin.PLAIN and isinstance(func.value, ast.Name) and func.value.id in self._roots:
+            return Origin.DATA
+        return found if plain else _made(found)
+
+    def _torch(self, node: ast.Call, name: str, depth: int) -> Origin:
+        base, _, last = name.rpartition(".")
+        if not base.startswith("torch"):
+            return Origin.HOST
+        if last in _FACTORIES:
+            return self._fresh(node, Origin.HOST)
+        if base != "torch" or last not in _TORCH_KEEPS or not node.args:
+            return Origin.HOST if last == "pad_packed_sequence" else Origin.UNKNOWN
+        given = [self._origin(one, depth) for one in (node.args[:1] if last != "where" else node.args)]
+        return _made(min(given))
+
+    def _fresh(self, node: ast.Call, otherwise: Origin) -> Origin:
+        device = next((keyword.value for keyword in node.keywords if keyword.arg == "device"), None)
+        if device is None:
+            return otherwise
+        return Origin.PLACED if self._is_device_of_packed(device) else Origin.UNKNOWN
+
+    def _moved(self, node: ast.Call, value: ast.expr, depth: int) -> Origin:
+        given = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg in ("device", "other"))]
+        if not given and node.keywords:
+            return self._origin(value, depth)
+        if given and (self._is_device_of_packed(given[0]) or self._is_packed(given[0])):
+            return Origin.PLACED
+        if given and re.match(r"(?:torch\.)?(?:u?int\d*|long|short)$", self._source.code(given[0])):
+            return _made(self._origin(value, depth))
+        return Origin.UNKNOWN
+
+    def _is_device_of_packed(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Attribute) and node.attr == "device" and self._is_packed(node.value)
+
+    def _is_packed(self, node: ast.expr) -> bool:
+        """Is it, or does it come of, what is packed?"""
+        if not isinstance(node, ast.Name):
+            return False
+        binding = self._names.binding(node)
+        return node.id in self._roots if binding is None or binding.statement is None else True
+
+
+def _made(origin: Origin) -> Origin:
+    """What an operation of tensors makes of it."""
+    return Origin.DERIVED if origin is Origin.PLAIN else origin
