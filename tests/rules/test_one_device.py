@@ -213,3 +213,29 @@ def test_changed(name: str) -> None:
 @pytest.mark.parametrize("name", SILENT)
 def test_silent(name: str) -> None:
     assert findings(RULE, HEAD + SILENT[name]) == []
+
+
+TWO_TRAINERS = """\
+class Base:
+    def __init__(self, rank):
+        self.local_rank = rank
+        dist.init_process_group("nccl", rank=rank)
+
+
+class First(Base):
+    def train(self):
+        torch.cuda.set_device(self.local_rank)
+        dist.broadcast_object_list([1], 0)
+
+
+class Second({base}):
+    def train(self):
+        dist.broadcast_object_list([2], 0)
+"""
+
+
+def test_what_one_class_sets_is_not_said_for_another() -> None:
+    text = HEAD + TWO_TRAINERS.format(base="Base")
+    call = "        dist.broadcast_object_list([2], 0)\n"
+    assert fixed(RULE, text) == text.replace(call, "        torch.cuda.set_device(self.local_rank)\n" + call)
+    assert not findings(RULE, HEAD + TWO_TRAINERS.format(base="First"))

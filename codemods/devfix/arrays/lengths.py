@@ -10,22 +10,24 @@ from enum import IntEnum
 
 from devfix.arrays.reading import Known
 from devfix.flow.events import Scope
-from devfix.flow.lattice import Kind
+from devfix.flow.frame import path_of
 from devfix.names import Binding, Names
 from devfix.source import Source
 
-PACKS = ("torch.nn.utils.rnn.pack_padded_sequence", "torch.nn.utils.rnn.pack_padded_sequence.")
+_PACK = "torch.nn.utils.rnn.pack_padded_sequence"
 _LOCAL = re.compile(r"\bpack_padded_sequence\b")
 # Methods that give a tensor where the tensor is; arrays of numpy have some of them as well.
 _KEEP = frozenset(
     "sum long int float clamp clamp_min clamp_max view squeeze unsqueeze flatten reshape where ne eq gt lt ge le "
     "masked_select index_select contiguous detach repeat repeat_interleave floor ceil round add sub div mul type "
-    "sort bool any all logical_not ne_ gather masked_fill clone floor_divide expand permute transpose t".split()
+    "sort bool any all logical_not gather masked_fill clone floor_divide expand permute transpose t".split()
 )
 _TORCH_KEEPS = frozenset(
     "sort sum clamp where ceil floor div ne eq gt lt ge le add sub mul ones_like zeros_like full_like masked_select "
     "index_select logical_not count_nonzero round any all true_divide floor_divide gather flatten".split()
 )
+# Arrays of numpy have them, too.
+_NUMPY_HAS = frozenset("sum any all round repeat squeeze reshape flatten transpose view".split())
 _NEW = frozenset({"new_tensor", "new_full", "new_zeros", "new_ones", "new"})
 _HOSTS = frozenset({"cpu", "tolist", "numpy", "item", "size", "astype"})
 _FACTORIES = frozenset(
@@ -66,7 +68,7 @@ def packed(known: Known, scope: Scope, calls: list[ast.Call]) -> Iterator[Length
             continue
         data, lengths = arguments
         value = known.flow.value(lengths)
-        if value.kind is Kind.TENSOR and known.on_device(value):
+        if known.tensor_on_device(lengths):
             yield Lengths(lengths, Origin.PLACED)
             continue
         if value.place.on_host or value.place.on_device:
@@ -79,7 +81,7 @@ def packed(known: Known, scope: Scope, calls: list[ast.Call]) -> Iterator[Length
 
 def _arguments(source: Source, call: ast.Call) -> tuple[ast.expr, ast.expr] | None:
     """What is packed, and its lengths."""
-    if source.qualified(call.func) not in PACKS:
+    if source.qualified(call.func) != _PACK:
         return None
     given: dict[str | int | None, ast.expr] = {keyword.arg: keyword.value for keyword in call.keywords}
     given |= dict(enumerate(call.args))
@@ -94,14 +96,17 @@ class _Trace:
         self._source, self._scope = source, scope
         self._names = Names(source, scope.node)
         self._roots: set[str] = set()  # the parameters that what is packed is made of
-        self._root = ""
+        self._root = ""  # the parameter that the lengths are made of
+        self._compared = False  # by comparing something with a number: `(x != 0).sum(1)`
         self._beside: set[str] = set()  # names bound together with lengths: the order of a sort
 
     def judge(self, data: ast.expr, lengths: ast.expr) -> Lengths | None:
         """Lengths that may be on a device, if nothing speaks for the CPU."""
-        self._root, self._beside, self._roots = "", set(), set()
+        self._root, self._compared, self._beside, self._roots = "", False, set(), set()
         self._collect(data, 0)
         origin = self._origin(lengths, 0)
+        if origin is Origin.DERIVED and self._compared and self._root in self._roots:
+            origin = Origin.DATA
         if origin not in (Origin.DERIVED, Origin.DATA, Origin.PLACED):
             return None
         if origin is Origin.DERIVED and (self._scope.owner is None or self._on_purpose()):
@@ -132,14 +137,30 @@ class _Trace:
 
     def _collect(self, node: ast.expr, depth: int) -> None:
         """The parameters of which an expression is made."""
-        for name in ast.walk(node):
-            if not isinstance(name, ast.Name) or depth > _DEPTH:
-                continue
-            binding = self._names.binding(name)
-            if binding is not None and binding.statement is None:
-                self._roots.add(name.id)
-            elif binding is not None and binding.value is not None:
-                self._collect(binding.value, depth + 4)
+        while depth < _DEPTH:
+            depth += 1
+            if isinstance(node, ast.Call):
+                own = isinstance(node.func, ast.Attribute) and path_of(node.func).startswith("self.")
+                if node.args and (own or not isinstance(node.func, ast.Attribute) or self._source.qualified(node.func)):
+                    node = node.args[0]
+                elif isinstance(node.func, ast.Attribute):
+                    node = node.func.value
+                else:
+                    return
+            elif isinstance(node, (ast.Attribute, ast.Subscript)):
+                node = node.value
+            elif isinstance(node, ast.BinOp):
+                self._collect(node.right, depth)
+                node = node.left
+            elif isinstance(node, ast.Name):
+                binding = self._names.binding(node)
+                if binding is not None and binding.statement is None:
+                    self._roots.add(node.id)
+                if binding is None or binding.value is None:
+                    return
+                node = binding.value
+            else:
+                return
 
     def _origin(self, node: ast.expr, depth: int) -> Origin:
         if depth > _DEPTH:
@@ -162,6 +183,7 @@ class _Trace:
         if isinstance(node, ast.BinOp):
             return _made(min(self._origin(node.left, depth), self._origin(node.right, depth)))
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            self._compared = True
             left, right = self._origin(node.left, depth), self._beyond(node.comparators[0], depth)
             return _made(min(left, right))
         if isinstance(node, ast.IfExp):
@@ -215,11 +237,9 @@ class _Trace:
             return self._fresh(node, Origin.PLACED if self._is_packed(func.value) else Origin.UNKNOWN)
         if func.attr not in _KEEP:
             return Origin.UNKNOWN
+        self._compared |= func.attr in ("ne", "eq", "gt", "ge", "lt", "le")
         found = self._origin(func.value, depth)
-        plain = func.attr in ("sum", "any", "all", "round", "repeat", "squeeze", "reshape", "flatten", "transpose")
-        if found is Origin.PLAIN and isinstance(func.value, ast.Name) and func.value.id in self._roots:
-            return Origin.DATA
-        return found if plain else _made(found)
+        return found if func.attr in _NUMPY_HAS else _made(found)
 
     def _torch(self, node: ast.Call, name: str, depth: int) -> Origin:
         base, _, last = name.rpartition(".")

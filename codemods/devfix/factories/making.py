@@ -150,7 +150,7 @@ class Making(Meetings):
                 return Fact(Form.TENSOR)  # it refuses a tensor of another device before anything can move it
             if data.form is Form.TENSOR:
                 return data
-            if data.form in (Form.MAYBE, Form.UNKNOWN) and last in ("as_tensor", "asarray", "Tensor"):
+            if data.form in (Form.MAYBE, Form.UNKNOWN) and last in ("as_tensor", "asarray"):
                 return UNKNOWN  # what is a tensor already stays where it is
         flat = self._flat(node, last, facts)
         origin = self.origin(node, name, self.writable())

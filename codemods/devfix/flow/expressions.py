@@ -10,6 +10,7 @@ from devfix.flow import torch_api
 from devfix.flow.calls import Calls
 from devfix.flow.evidence import (
     looks_like_device,
+    looks_like_settings,
 )
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import (
@@ -73,7 +74,7 @@ class Expressions(Calls):
         base = self.ev(node.value)
         kind, attribute = base.kind, node.attr
         if kind is Kind.ANY:
-            if attribute == "device" and base.place.where is Where.OF:
+            if attribute == "device" and base.place.where is Where.OF and not looks_like_settings(path):
                 return self.device_of(node, base)
             if not path or not looks_like_device(path):
                 return NUMBER if attribute in torch_api.NOT_TENSOR else replace(base, identity=0)

@@ -260,6 +260,8 @@ def _is_scalar(node: ast.Call) -> bool:
         value = value.operand
     if isinstance(value, ast.Constant):
         return isinstance(value.value, (int, float, bool))
+    if isinstance(value, ast.BinOp) and any(isinstance(s, ast.List) for s in (value.left, value.right)):
+        return False  # `[token] * length`
     return not isinstance(
         value, (ast.List, ast.Tuple, ast.ListComp, ast.Name, ast.Subscript, ast.Attribute, ast.Call)
     )

@@ -48,7 +48,11 @@ def _in(flow: Flow, function: FunctionNode, device: str) -> Unmoved | None:
         elif isinstance(node, ast.Name) and node.id == device:
             around = source.parents[node]
             call = source.parents.get(around)
-            if not isinstance(around, ast.keyword) or around.arg != ARGUMENT or not isinstance(call, ast.Call):
+            if (
+                not isinstance(around, ast.keyword)
+                or around.arg != ARGUMENT
+                or not isinstance(call, ast.Call)
+            ):
                 return None  # it is used for something else as well
             loads.append(call)
     value = returned[-1] if len(returned) == 1 else None

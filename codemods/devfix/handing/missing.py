@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from devfix.bindings import Bindings, function_around
 from devfix.device_forms import DeviceForms
-from devfix.flow import Flow
+from devfix.flow import Flow, torch_api
 from devfix.flow.frame import path_of
-from devfix.flow.lattice import Kind
 from devfix.handing import reasons
 from devfix.handing.takers import DEVICE, Taker, Takers, is_own_class
 from devfix.loading.calls import is_none_at
@@ -22,7 +21,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _HANDED = re.compile(r"\b_?(?:torch_|target_|output_|model_|input_)?(?:device|dev) *= *[A-Za-z_]")
 # Callees that are called the same and are many things, or whose device is an affair of other codemods.
 _ANYTHING = re.compile(
-    r"^(?:to|to_\w+|move_\w+|cuda|cpu|type|dict|partial|print|format|get|set|update|new_\w+|\w+_like|setattr|getattr|train|eval|"
+    r"^(?:to|cuda|cpu|type|dict|partial|print|format|get|set|update|new_\w+|\w+_like|setattr|getattr|train|eval|"
     r"load|run|sample|zeros|ones|full|empty|rand\w*|arange|tensor|as_tensor|eye|linspace|Generator|autocast|"
     r"Tensor|jit|compile|synchronize|Stream|Event|__init__|__new__|add_argument|field|DataLoader|pipeline|"
     r"from_pretrained|Namespace|copy|replace|append|info|warning)$"
@@ -37,8 +36,8 @@ class Missing:
     parameter: str
     device: str
     why: str
-    related: ast.AST | None = None
-    note: str = ""
+    related: ast.AST
+    note: str
 
 
 class Missed:
@@ -85,15 +84,19 @@ class Missed:
             for one in self._twice(calls):
                 found.setdefault(one.call, one)
         for call in sorted(found, key=lambda node: (node.lineno, node.col_offset)):
-            if function_around(self._source, call) not in self._hosts:
+            inside = function_around(self._source, call)
+            if inside not in self._hosts and not reasons.falls_back(self._source, call):
                 yield found[call]
 
     # --- functions and classes of the file ------------------------------------------------
 
     def _known(self, call: ast.Call, taker: Taker) -> Missing | None:
         source, default = self._source, reasons.chosen(taker.default, self._source)
-        if is_own_class(call.func):
+        if is_own_class(call.func) or self._in_own_class(call, taker):
             return self._rebuilt(call, taker)
+        option = self._option(call, taker)
+        if option and reasons.reads(source, taker.function, taker.parameter):
+            return self._missing(call, taker, option, "as the other options are")
         if reasons.excused(source, call, taker, default):
             return None
         device = self._at(call)
@@ -105,14 +108,13 @@ class Missed:
             if not literal and not (default == "None" and self._none_is_cpu(taker)):
                 return None
             same = frozenset({default, "cpu"})
+            if default == "cpu" and device == "self.device" and path_of(call.func).startswith("self."):
+                return None  # the class has a device, and its method says "cpu" all the same
             if reasons.is_literal(source, self._bindings, device, call, same):
                 return None
             return self._missing(call, taker, device, _instead(default))
-        option = self._option(call, taker)
-        if option:
-            return self._missing(call, taker, option, "as the other options are")
         if default.startswith("cuda") and not device:
-            tensor = self._tensor(call)
+            tensor = self._tensor(call, taker)
             if tensor:
                 return self._missing(call, taker, f"{tensor}.device", _instead(default))
         return None
@@ -142,6 +144,11 @@ class Missed:
                     return self._missing(call, taker, kept, "as the object that it is made from is")
         return None
 
+    def _in_own_class(self, call: ast.Call, taker: Taker) -> bool:
+        """`Batch(..)` in a method of `Batch`"""
+        owner = self._source.enclosing(call, ast.ClassDef)
+        return taker.function.name == "__init__" and owner is not None and owner is taker.owner
+
     def _option(self, call: ast.Call, taker: Taker) -> str:
         """`opt.device`, where other fields of `opt` are handed over and the file declares `--device`."""
         roots: dict[str, int] = {}
@@ -154,11 +161,19 @@ class Missed:
         pattern = r"add_argument\(\s*(?:[\"']-\w+[\"']\s*,\s*)?[\"']--device[\"']"
         return f"{root}.device" if re.search(pattern, self._source.text) else ""
 
-    def _tensor(self, call: ast.Call) -> str:
-        """A name among the arguments of a call that is certainly a tensor from elsewhere."""
-        for value in (*call.args, *(keyword.value for keyword in call.keywords)):
-            known = self._flow.value(value)
-            if isinstance(value, ast.Name) and known.kind is Kind.TENSOR and not known.place.on_host:
+    def _tensor(self, call: ast.Call, taker: Taker) -> str:
+        """A parameter of the caller among the arguments of a call, with which the callee does what only tensors can."""
+        caller = function_around(self._source, call)
+        if caller is None:
+            return ""
+        given = {a.arg for a in (*caller.args.posonlyargs, *caller.args.args, *caller.args.kwonlyargs)}
+        used = {
+            path_of(node.value)
+            for node in self._source.walk(taker.function)
+            if isinstance(node, ast.Attribute) and node.attr in (torch_api.TENSOR_ONLY | {"flip"})
+        }
+        for name, value in taker.arguments(call):
+            if isinstance(value, ast.Name) and value.id in given and name in used:
                 return value.id
         return ""
 
@@ -197,7 +212,11 @@ class Missed:
             child, node = node, self._source.parents[node]
             if isinstance(node, ast.If) and child in node.body:
                 for part in ast.walk(node.test):
-                    if isinstance(part, ast.Call) and path_of(part.func) == "isinstance" and len(part.args) == 2:
+                    if (
+                        isinstance(part, ast.Call)
+                        and path_of(part.func) == "isinstance"
+                        and len(part.args) == 2
+                    ):
                         if path_of(part.args[0]) == path and path_of(part.args[1]) == taker.owner.name:
                             return True
         return False
@@ -206,21 +225,27 @@ class Missed:
         """The same callee with a device and, in the same function, without."""
         source = self._source
         name = path_of(calls[0].func).rpartition(".")[2]
-        if len(calls) < 2 or _ANYTHING.match(name):
+        if len(calls) < 2 or _ANYTHING.match(name) or name.startswith(("to_", "move_")):
             return
         if source.qualified(calls[0].func).partition(".")[0] in ("torch", "numpy", "np", "jax", "tensorflow"):
             return
+        if len(re.findall(rf"import[^\n]*\b{path_of(calls[0].func).partition('.')[0]}\b", source.text)) > 1:
+            return  # one name for several things
         told = [(call, k) for call in calls for k in call.keywords if k.arg and DEVICE.match(k.arg)]
         for call in calls if told else ():
             if not _bare(call):
                 continue
             function = function_around(source, call)
-            for other, keyword in told:
+            for other, keyword in told if function is not None else ():
                 if function_around(source, other) is not function or not path_of(keyword.value):
+                    continue
+                if not reasons.runs_with(source, call, other):
                     continue
                 statement = source.statement(call)
                 first, last = sorted((other, call), key=lambda node: (node.lineno, node.col_offset))
-                if bound_before(source, keyword.value, statement) and not rebound(source, [keyword.value], first, last):
+                if bound_before(source, keyword.value, statement) and not rebound(
+                    source, [keyword.value], first, last
+                ):
                     yield Missing(
                         call, keyword.arg or "", path_of(keyword.value),
                         f"as it is in line {other.lineno}", other, "it is told the device here",
@@ -230,9 +255,11 @@ class Missed:
 
 def _bare(call: ast.Call) -> bool:
     """Does a call certainly say nothing of a device?"""
-    if any(isinstance(value, ast.Starred) for value in call.args) or any(k.arg is None for k in call.keywords):
+    if any(isinstance(value, ast.Starred) for value in call.args) or any(
+        k.arg is None for k in call.keywords
+    ):
         return False
-    return not any("device" in (k.arg or "") for k in call.keywords) and not any(
+    return not any("device" in (k.arg or "") or DEVICE.match(k.arg or "") for k in call.keywords) and not any(
         re.search(r"device|\bdev\b|cuda|gpu", ast.unparse(value)) for value in _values(call)
     )
 

@@ -13,6 +13,7 @@ from devfix.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN = frozenset({"device", "dev", "torch_device"})
+_TESTING = frozenset({"pytest", "unittest", "parameterized", "absl"})
 _TEST = re.compile(r"^_?test|_test$")
 # Functions whose CPU is meant: what they give is copied, saved, converted or handed to workers.
 _HOST = re.compile(
@@ -50,9 +51,9 @@ def is_literal(source: Source, bindings: Bindings, device: str, at: ast.AST, val
 def excused(source: Source, call: ast.Call, taker: Taker, default: str) -> bool:
     """Is the other device meant, or put right, or does it not matter?"""
     function = function_around(source, call)
-    if function is not None and _TEST.search(function.name):
-        return True
     if not reads(source, taker.function, taker.parameter) or _asked(source, call):
+        return True
+    if taken_from_another(source, taker.function, taker.parameter):
         return True
     if default.startswith("cuda"):
         return False
@@ -69,6 +70,44 @@ def reads(source: Source, function: FunctionNode, name: str) -> bool:
     )
 
 
+def taken_from_another(source: Source, function: FunctionNode, name: str) -> bool:
+    """Does a function take the device of what else it is given: `device = x.device`?"""
+    return any(
+        isinstance(node, ast.Assign)
+        and path_of(node.targets[0]) == name
+        and ".device" in ast.unparse(node.value)
+        and ".device(" not in ast.unparse(node.value)
+        for node in source.walk(function)
+    )
+
+
+def falls_back(source: Source, call: ast.Call) -> bool:
+    """Is a call what is tried after another one has failed, or a part of a test?"""
+    node: ast.AST | None = call
+    while node is not None:
+        if isinstance(node, ast.ExceptHandler):
+            return True
+        if isinstance(node, _FUNCTIONS) and _TEST.search(node.name):
+            return True
+        node = source.parents.get(node)
+    return not _TESTING.isdisjoint(name.partition(".")[0] for name in source.imports.values())
+
+
+def runs_with(source: Source, call: ast.AST, other: ast.AST) -> bool:
+    """Does `other` run whenever `call` does, as far as conditions go?"""
+    around = set[ast.AST]()
+    node: ast.AST = call
+    while node in source.parents and not isinstance(node, _FUNCTIONS):
+        around.add(node)
+        node = source.parents[node]
+    node = other
+    while node in source.parents and not isinstance(node, _FUNCTIONS):
+        child, node = node, source.parents[node]
+        if isinstance(node, (ast.If, ast.IfExp, ast.ExceptHandler, ast.Match)) and child not in around:
+            return False
+    return True
+
+
 def settles_none(source: Source, function: FunctionNode, name: str) -> bool:
     """Does a function ask whether its parameter is None, and choose a device then?"""
     for node in source.walk(function):
@@ -82,9 +121,7 @@ def settles_none(source: Source, function: FunctionNode, name: str) -> bool:
             return True
         else:
             continue
-        if any(
-            path_of(test.operand if isinstance(test, ast.UnaryOp) else test) == name for test in tests
-        ):
+        if any(path_of(test.operand if isinstance(test, ast.UnaryOp) else test) == name for test in tests):
             return True
     return False
 
@@ -110,7 +147,10 @@ def moved_after(source: Source, call: ast.Call) -> bool:
     around = scope if any(name.startswith("self.") for name in names) and scope is not None else function
     text = source.code(around) if around is not None else source.text
     return any(
-        re.search(rf"(?<![\w.]){re.escape(name)}\b[\w.\[\]]*\.(?:to|cuda)\(|load_state_dict\({re.escape(name)}\b", text)
+        re.search(
+            rf"(?<![\w.]){re.escape(name)}\b[\w.\[\]]*\.(?:to|cuda)\(|load_state_dict\({re.escape(name)}\b",
+            text,
+        )
         for name in names
         if name and name != "_"
     )

@@ -42,15 +42,17 @@ class Taker:
         starred = any(isinstance(argument, ast.Starred) for argument in call.args)
         return not starred and len(call.args) <= self.position
 
-    def given(self, call: ast.Call) -> ast.expr | None:
-        """What a call names as the device."""
+    def arguments(self, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+        """The arguments of a call, by the names of the parameters that they are for."""
+        plain = [*self.function.args.posonlyargs, *self.function.args.args]
+        skip = int(self.owner is not None and not _decorated(self.function, "staticmethod"))
+        for argument, value in zip(plain[skip:], call.args, strict=False):
+            if isinstance(value, ast.Starred):
+                break
+            yield argument.arg, value
         for keyword in call.keywords:
-            if keyword.arg == self.parameter:
-                return keyword.value
-        if 0 <= self.position < len(call.args):
-            if not any(isinstance(argument, ast.Starred) for argument in call.args):
-                return call.args[self.position]
-        return None
+            if keyword.arg is not None:
+                yield keyword.arg, keyword.value
 
 
 class Takers:
@@ -59,7 +61,9 @@ class Takers:
     def __init__(self, source: Source) -> None:
         self._source = source
         self.found: dict[ast.AST, Taker] = {}
-        self._named: dict[tuple[ast.AST, str], list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]] = {}
+        self._named: dict[
+            tuple[ast.AST, str], list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]
+        ] = {}
         for node in source.definitions:
             scope = source.enclosing(node, *_FUNCTIONS, ast.ClassDef) or source.tree
             self._named.setdefault((scope, node.name), []).append(node)

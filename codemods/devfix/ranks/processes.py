@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from devfix.bindings import Bindings, function_around
@@ -53,7 +54,7 @@ def without_set_device(flow: Flow, event: Event, call: ast.Call, place: Place) -
     """`model.cuda()` of a DDP process that never says which GPU is its own."""
     source = flow.source
     ids = next((k.value for k in call.keywords if k.arg == "device_ids"), None)
-    if not isinstance(ids, (ast.List, ast.Tuple)) or not ids.elts or _is_set(source):
+    if not isinstance(ids, (ast.List, ast.Tuple)) or not ids.elts or _is_set(source, call):
         return
     first, path, move = ids.elts[0], path_of(ids.elts[0]), place.node
     if not _RANK.search(path):
@@ -95,13 +96,45 @@ def _never_moved(flow: Flow, event: Event, first: ast.expr) -> Iterator[Remark]:
     )
 
 
-def _is_set(source: Source) -> bool:
-    """Does anything in the file, or a function that it imports, set the device of a process?"""
-    if _SET.search(source.text):
+def _is_set(source: Source, at: ast.AST | None = None) -> bool:
+    """Does anything in the file, or a function that it imports, set the device of a process?
+
+    What a class does about it concerns `at` only where that is in the same class or one related to it.
+    """
+    found = [match.start() for match in _SET.finditer(source.text)]
+    if found and at is None:
         return True
+    for start in found:
+        line = bisect_right(source.line_starts, start)
+        owner = next((c for c in _classes(source) if c.lineno <= line <= (c.end_lineno or 0)), None)
+        if at is None or owner is None or _related(source, owner, at):
+            return True
     return any(
         _SETS.search(local) and not what.startswith("torch.") for local, what in source.imports.items()
     )
+
+
+def _classes(source: Source) -> list[ast.ClassDef]:
+    return [node for node in source.definitions if isinstance(node, ast.ClassDef)]
+
+
+def _related(source: Source, owner: ast.ClassDef, at: ast.AST) -> bool:
+    """Is `at` outside of classes, or may an object of its class be one of `owner`, or the reverse?"""
+    mine = source.enclosing(at, ast.ClassDef)
+    if not isinstance(mine, ast.ClassDef):
+        return True
+    by_name = {node.name: node for node in _classes(source)}
+    return mine.name in _ancestry(owner, by_name) or owner.name in _ancestry(mine, by_name)
+
+
+def _ancestry(node: ast.ClassDef, by_name: dict[str, ast.ClassDef]) -> list[str]:
+    names = [node.name]
+    for name in names:
+        for base in by_name[name].bases if name in by_name else ():
+            last = path_of(base).rpartition(".")[2]
+            if last and last not in names:
+                names.append(last)
+    return names
 
 
 def _without_index(move: ast.Call) -> bool:
@@ -115,16 +148,41 @@ def _without_index(move: ast.Call) -> bool:
 def objects(flow: Flow) -> Iterator[Remark]:
     """`all_gather_object` by NCCL, which goes over the current GPU: that of every process is the first."""
     source = flow.source
-    if _is_set(source) or not any(_starts_nccl(call) for call in source.calls):
+    if not any(_starts_nccl(call) for call in source.calls):
         return
     for call in source.calls:
         if source.qualified(call.func) in _OBJECTS and all(k.arg != "group" for k in call.keywords):
+            if _is_set(source, call):
+                continue
+            rank = _own_rank(source, call)
+            statement = source.statement(call)
+            edits: tuple[Edit, ...] = ()
+            if rank and "torch" in source.imports:
+                edits = (
+                    InsertStatement(source.span(statement), f"torch.cuda.set_device({rank})", before=True),
+                )
             yield Remark(
                 source.span(call),
                 f"`{source.code(call.func)}` goes over the current GPU, and nothing sets that of a process: "
                 "call `torch.cuda.set_device` first",
+                f"call `torch.cuda.set_device({rank})`" if rank else "",
+                edits,
             )
             return
+
+
+def _own_rank(source: Source, at: ast.AST) -> str:
+    """`self.local_rank`, where the class of a call, or a base in the file, stores it."""
+    mine = source.enclosing(at, ast.ClassDef)
+    if not isinstance(mine, ast.ClassDef):
+        return ""
+    by_name = {node.name: node for node in _classes(source)}
+    for name in _ancestry(mine, by_name):
+        for node in source.walk(by_name[name]) if name in by_name else ():
+            if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+                if re.fullmatch(r"self\._?local_?rank", path_of(node)):
+                    return path_of(node)
+    return ""
 
 
 def _starts_nccl(call: ast.Call) -> bool:

@@ -20,6 +20,7 @@ from devfix.unmoved.entries import Entry, entries
 from devfix.unmoved.foreign import made_elsewhere
 from devfix.unmoved.others import handed_over, made_per_call, one_armed
 from devfix.unmoved.plan import Made, Move, given_device, inherits, made_at, move_for, received
+from devfix.unmoved.runners import given_with_device
 from devfix.unmoved.weights import filled, in_view, shared, weighted
 
 # Ways to run a module; other methods may take tensors for other ends.
@@ -296,6 +297,7 @@ print(round((model(x) + layer(x)).sum().item(), 4))
             *handed_over(flow, bindings),
             *made_per_call(flow),
             *made_elsewhere(flow, bindings),
+            *given_with_device(flow, bindings),
         ):
             if left.made not in seen:
                 seen.add(left.made)

@@ -19,6 +19,7 @@ from devfix.inputs.displayed import is_displayed
 from devfix.inputs.edits import Mover
 from devfix.inputs.hints import Hint
 from devfix.inputs.indices import indices
+from devfix.inputs.leftovers import leftovers
 from devfix.inputs.roundtrip import trips
 from devfix.inputs.siblings import Forgotten, forgotten
 from devfix.inputs.strays import Group, certain, groups_of
@@ -276,7 +277,7 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
         for found in forgotten(flow):
             yield self._forgotten(flow, found)
         yield from self._returned(flow)
-        for hint in (*indices(flow), *tokens(flow)):
+        for hint in (*indices(flow), *tokens(flow), *leftovers(flow)):
             yield self._hinted(flow, hint)
 
     def _hinted(self, flow: Flow, hint: Hint) -> Finding:

@@ -55,7 +55,7 @@ def made_elsewhere(flow: Flow, bindings: Callable[[], Bindings]) -> Iterator[Lef
         place = next((one for one in places if _placed(one)), None)
         if place is None or function in owned:
             continue
-        values = _makers(flow, bindings(), name, call, place)
+        values = makers(flow, bindings(), name, call, place.where is not Where.ACCELERATOR)
         if not values or not seen.isdisjoint(values):
             continue
         seen.update(values)
@@ -101,8 +101,11 @@ def _placed(place: Place) -> bool:
     return given_device(place) or (place.on_device and place.where in (Where.ACCELERATOR, Where.SYMBOL))
 
 
-def _makers(flow: Flow, bindings: Bindings, name: str, run: ast.Call, place: Place) -> list[ast.expr]:
-    """The calls that make the network, all out of sight; none if anything may have moved it."""
+def makers(flow: Flow, bindings: Bindings, name: str, run: ast.Call, told: bool) -> list[ast.expr]:
+    """The calls that make the network, all out of sight; none if anything may have moved it.
+
+    `told`: whoever builds the model would have to be told the device, as it has none of its own.
+    """
     source = flow.source
     if looks_like_loader(name) or looks_like_loss(name) or looks_like_pipeline(name):
         return []
@@ -122,7 +125,7 @@ def _makers(flow: Flow, bindings: Bindings, name: str, run: ast.Call, place: Pla
         values += arms
     if not values or not all(_out_of_sight(flow, value, name) for value in values):
         return []
-    if place.where is Where.ACCELERATOR and any(_GENERIC.search(_last(value)) for value in values):
+    if not told and any(_GENERIC.search(_last(value)) for value in values):
         return []  # where all goes to CUDA, what builds the model may take it there
     homes = {function_around(source, value) or source.tree for value in values}
     scope = homes.pop()

@@ -19,7 +19,7 @@ _LEAVING = re.compile(
     r"(?:load|count|print|init|log|save|plot|freeze|unfreeze|summar|info|debug|warn|set_seed|weights?_|calc_|"
     r"get_(?:num|n_|param|optim)|num_|watch|compile|optim|isinstance|len|type|id|hasattr|getattr|callable|"
     r"str|repr|deepcopy|copy|is_|Adam|SGD|RMSprop|inspect|describe|requires_grad|set_requires_grad|toggle|"
-    r"add_graph|update_ema|update_average|accumulate|clip_|register_|setattr|delattr|_?export)"
+    r"add_graph|(?:setup|set_up|build|make|create|configure)_optim|update_ema|update_average|accumulate|clip_|register_|setattr|delattr|_?export)"
 )
 _PLACING = re.compile(r"offload|parallel|dispatch|shard|_device$|quanti|unpack")
 

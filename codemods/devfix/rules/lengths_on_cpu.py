@@ -1,0 +1,137 @@
+"""`lengths-on-cpu`: packed sequences get their lengths on the CPU."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from devfix.arrays.lengths import Origin, packed
+from devfix.arrays.reading import Known
+from devfix.codemod import Codemod, Example
+from devfix.findings import AppendCall, Finding, Safety
+from devfix.flow import Flow
+from devfix.spotting import lines_with, on_lines
+
+_PACK = re.compile(r"\bpack\w*\s*\(")
+_INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+@dataclass(frozen=True)
+class LengthsOnCpu(Codemod):
+    """Packed sequences get their lengths on the CPU.
+
+    ## What it does
+    Finds `pack_padded_sequence(x, lengths)` where `lengths` is a tensor that was moved to a device,
+    was made on that of `x`, or was made by operations of tensors of what `forward` is given
+    (`(tokens != 0).sum(1)`, `lengths.sort(descending=True)`), and inserts `.cpu()`.
+
+    ## Why is this bad?
+    The lengths are read by the CPU, whichever device the sequences are on: "'lengths' argument should be
+    a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor"
+    (https://pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pack_padded_sequence.html).
+    Before torch 1.7 they were copied without a word.
+
+    ## Fix safety
+    Safe where the lengths are on a device for sure: on the CPU, `.cpu()` gives the tensor itself. Unsafe
+    where they are made of a parameter, since whoever calls may keep it on the CPU on purpose; nothing is
+    said where the text speaks of the CPU, and of a parameter that is handed on as it comes.
+    """
+
+    id: ClassVar[str] = "lengths-on-cpu"
+    words: ClassVar[tuple[tuple[str, ...], ...]] = (("pack_padded_sequence",), ("torch",))
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "Lengths counted in the tokens",
+            """\
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(9, 4)
+        self.rnn = nn.GRU(4, 3, batch_first=True)
+
+    def forward(self, tokens):
+        lengths = (tokens != 0).sum(dim=1)
+        packed = pack_padded_sequence(self.embedding(tokens), lengths, batch_first=True)
+        return self.rnn(packed)[1]
+
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+encoder = Encoder().to(device)
+print(encoder(torch.tensor([[3, 4, 5], [6, 7, 0]]).to(device)).shape)
+""",
+            """\
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(9, 4)
+        self.rnn = nn.GRU(4, 3, batch_first=True)
+
+    def forward(self, tokens):
+        lengths = (tokens != 0).sum(dim=1)
+        packed = pack_padded_sequence(self.embedding(tokens), lengths.cpu(), batch_first=True)
+        return self.rnn(packed)[1]
+
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+encoder = Encoder().to(device)
+print(encoder(torch.tensor([[3, 4, 5], [6, 7, 0]]).to(device)).shape)
+""",
+            raises="should be a 1D CPU int64 tensor",
+            safety=Safety.UNSAFE,
+        ),
+        Example(
+            "Trap: lengths that stay on the CPU on purpose",
+            """\
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+x = torch.ones(2, 3, 1).to(device)
+lengths = torch.tensor([3, 2])
+print(pack_padded_sequence(x, lengths, batch_first=True).batch_sizes)
+print(pack_padded_sequence(x, (x != 0).sum(dim=(1, 2)).tolist(), batch_first=True).batch_sizes)
+""",
+        ),
+    )
+
+    def check(self, flow: Flow) -> Iterator[Finding]:
+        source, known = flow.source, Known(flow)
+        lines = lines_with(source, _PACK)
+        for scope in flow.scopes:
+            calls = [node for node in on_lines(scope.node, lines, _INNER) if isinstance(node, ast.Call)]
+            for found in packed(known, scope, calls):
+                span = source.span(found.node)
+                value = flow.value(found.node)
+                sure = value.place.on_device and known.certain(value)
+                text = source.code(found.node)
+                text = text if len(text) < 60 and "\n" not in text else f"{text[:40].splitlines()[0]} ..."
+                where = f"on `{value.place.text}`" if value.place.on_device and value.place.text else _WHERE[found.origin]
+                yield self.finding(
+                    span,
+                    f"`{text}` {where.format(found.parameter)}, and `pack_padded_sequence` reads lengths on the CPU",
+                    title=f"copy `{text}` to the CPU for `pack_padded_sequence`",
+                    edits=(AppendCall(span, ".cpu()"),),
+                    safety=Safety.SAFE if sure else Safety.UNSAFE,
+                )
+
+
+_WHERE = {
+    Origin.PLACED: "is on the device of what is packed",
+    Origin.DATA: "is made of `{}`, so it is on the device of what is packed",
+    Origin.DERIVED: "is a tensor made of `{}`, on the device of that",
+}
