@@ -56,6 +56,10 @@ TEXTS = [
     ("autocast", "RuntimeError: User specified an unsupported autocast device_type 'cuda:0'"),
     ("autocast", "ValueError: Expected `device_type` of type `str`, got: `<class 'torch.device'>`"),
     (
+        "lengths",
+        "RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor",
+    ),
+    (
         "numpy",
         "TypeError: can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
         "memory first.",

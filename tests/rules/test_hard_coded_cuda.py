@@ -115,6 +115,76 @@ UNSAFE = {
         "        self.device = device\n\n    def step(self, rows):\n        rows = rows.to(self.device)\n"
         "        return self.model(rows)\n",
     ),
+    "a library for CUDA alone": (
+        "def f(x: torch.Tensor, flag):\n    y = torch.zeros(x.size(0)).cuda()\n    if flag:\n"
+        "        return x * y\n    return None\n",
+        "def f(x: torch.Tensor, flag):\n    y = torch.zeros(x.size(0), device=x.device)\n    if flag:\n"
+        "        return x * y\n    return None\n",
+    ),
+    "the choice of the user, next to a tensor of the caller": (
+        "def f(x: torch.Tensor, use_cuda):\n    y = torch.zeros(x.size(0))\n    if use_cuda:\n"
+        "        y = y.cuda()\n    return x + y\n",
+        "def f(x: torch.Tensor, use_cuda):\n    y = torch.zeros(x.size(0))\n    if use_cuda:\n"
+        "        y = y.to(x.device)\n    return x + y\n",
+    ),
+    "an index that meets what came of a parameter": (
+        "def f(values, corr):\n    i = torch.arange(values.shape[1]).unsqueeze(0).cuda()\n"
+        "    weights, delay = torch.topk(corr, 3, dim=-1)\n"
+        "    return torch.gather(values, dim=-1, index=i + delay)\n",
+        "def f(values, corr):\n    i = torch.arange(values.shape[1]).unsqueeze(0).to(values.device)\n"
+        "    weights, delay = torch.topk(corr, 3, dim=-1)\n"
+        "    return torch.gather(values, dim=-1, index=i + delay)\n",
+    ),
+    "a method of a module": (
+        "def f(net: nn.Module, rows):\n    return net.encode(torch.tensor(rows).cuda())\n",
+        "def f(net: nn.Module, rows):\n    return net.encode(torch.tensor(rows, device=next(net.parameters()).device))\n",
+    ),
+    "generation, in a program that has its model from elsewhere": (
+        "import argparse\n\n\ndef f(model, tokenizer, text):\n"
+        "    ids = tokenizer(text, return_tensors='pt').input_ids.to('cuda')\n"
+        "    return model.generate(input_ids=ids)\n",
+        "import argparse\n\n\ndef f(model, tokenizer, text):\n"
+        "    ids = tokenizer(text, return_tensors='pt').input_ids.to(next(model.parameters()).device)\n"
+        "    return model.generate(input_ids=ids)\n",
+    ),
+    "a function of the file that runs the model": (
+        "def run(model, ids):\n    return model(ids)\n\n\ndef f(model, rows):\n"
+        "    ids = torch.tensor(rows)\n    ids = ids.to('cuda')\n    return run(model, ids)\n",
+        "def run(model, ids):\n    return model(ids)\n\n\ndef f(model, rows):\n"
+        "    ids = torch.tensor(rows)\n    ids = ids.to(next(model.parameters()).device)\n    return run(model, ids)\n",
+    ),
+    "the example of an export": (
+        "def f(model, path):\n    rows = model.example()\n    rows = (rows[0].to('cuda'),)\n"
+        "    torch.onnx.export(model, rows, path)\n",
+        "def f(model, path):\n    rows = model.example()\n"
+        "    rows = (rows[0].to(next(model.parameters()).device),)\n"
+        "    torch.onnx.export(model, rows, path)\n",
+    ),
+    "a layer of one's own, and oneself": (
+        "class N(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.net = nn.Linear(3, 3)\n\n    def one(self, rows):\n"
+        "        rows = torch.tensor(rows).cuda()\n        return self.net(rows)\n\n"
+        "    def two(self, rows):\n        rows = torch.tensor(rows).cuda()\n        return self(rows)\n",
+        "class N(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.net = nn.Linear(3, 3)\n\n    def one(self, rows):\n"
+        "        rows = torch.tensor(rows, device=next(self.net.parameters()).device)\n"
+        "        return self.net(rows)\n\n    def two(self, rows):\n"
+        "        rows = torch.tensor(rows, device=next(self.parameters()).device)\n        return self(rows)\n",
+    ),
+    "the type that stands for the current GPU": (
+        "def f(x, n):\n    Float = torch.cuda.FloatTensor if x.is_cuda else torch.FloatTensor\n"
+        "    return x * Float(n).fill_(0) + torch.arange(n).type(Float)\n",
+        "def f(x, n):\n    Float = torch.cuda.FloatTensor if x.is_cuda else torch.FloatTensor\n"
+        "    return x * Float(n).to(x.device).fill_(0) + torch.arange(n).type(Float).to(x.device)\n",
+    ),
+    "a parameter that its move makes none": (
+        "class N(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.w = nn.Parameter(torch.zeros(3)).cuda()\n\n    def forward(self, x):\n"
+        "        return x * self.w\n",
+        "class N(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.w = nn.Parameter(torch.zeros(3))\n\n    def forward(self, x):\n"
+        "        return x * self.w\n",
+    ),
     "the device of what may be no tensor": (
         "def f(task, n):\n    y = torch.zeros(n)\n    if task.device.type == 'cuda':\n"
         "        y = y.pin_memory().cuda()\n    return y\n",
@@ -218,10 +288,6 @@ SILENT = {
         "def build(net, device):\n    return net.to(device)\n\n\nclass T:\n    def __init__(self, net, device):\n"
         "        self.net = net.to(device)\n\n    def step(self, rows):\n        return rows.cuda() * 2\n"
     ),
-    "a library for CUDA alone, and a meeting that need not come": (
-        "def f(x: torch.Tensor, flag):\n    y = torch.zeros(x.size(0)).cuda()\n    if flag:\n"
-        "        return x * y\n    return None\n"
-    ),
     "a program for CUDA alone": (
         'def step(model, rows, local_rank):\n    device = torch.device("cuda", local_rank)\n'
         "    model.to(device)\n\n\ndef train(model, loader):\n    for x in loader:\n"
@@ -229,10 +295,14 @@ SILENT = {
     ),
     "a script for CUDA": "model = nn.Linear(2, 2).cuda()\nx = torch.ones(3, 2).cuda()\nmodel(x)\n",
     "a function of such a script": "def f(x):\n    m = nn.Linear(2, 2).cuda()\n    return m(x.cuda())\n",
-    "the choice of the user": (
+    "the choice of the user, of what meets nothing": (
         "def f(x: torch.Tensor, use_cuda):\n    y = torch.zeros(x.size(0))\n    if use_cuda:\n"
         "        y = y.cuda()\n"
-        "    return x + y\n"
+        "    return y\n"
+    ),
+    "the choice of the user, also for what it meets": (
+        "def f(x, use_cuda):\n    y = torch.zeros(x.size(0))\n    if use_cuda:\n"
+        "        y = y.cuda()\n        x = x.cuda()\n    return x + y\n"
     ),
     "the other arm": (
         "def f(x: torch.Tensor):\n    y = torch.zeros(x.size(0))\n    if x.device.type == 'cpu':\n"
@@ -276,6 +346,21 @@ SILENT = {
     "the type of the device that the program has declared": (
         "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
         "def f(net):\n    if device.type == 'cuda':\n        net = nn.DataParallel(net).cuda()\n    return net\n"
+    ),
+    "a parameter that may be None": (
+        "def f(n, base=None):\n    y = torch.zeros(n).cuda()\n    if base is not None:\n"
+        "        y = base.mean() + y * base.size(0)\n    return y\n"
+    ),
+    "a model that goes to CUDA in the same function": (
+        "def f(model, rows):\n    x = torch.tensor(rows).cuda()\n    model = model.cuda()\n    return model(x)\n"
+    ),
+    "a model that the program puts on CUDA": (
+        "import argparse\n\n\ndef f(model, rows):\n    return model(torch.tensor(rows).cuda())\n\n\n"
+        "def main(path):\n    f(Net(path).cuda(), [1])\n"
+    ),
+    "the type of what is moved afterwards": (
+        "def f(x, n):\n    Float = torch.cuda.FloatTensor if x.is_cuda else torch.FloatTensor\n"
+        "    return x * Float(n).to(x.device)\n"
     ),
     "something on the host": (
         "def f(n):\n    a = torch.zeros(n)\n    b = torch.ones(n).cuda()\n"

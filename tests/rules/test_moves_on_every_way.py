@@ -195,7 +195,8 @@ def repaired(rule: Codemod, every: bool) -> Iterator[tuple[str, str, str]]:
     for (trouble, (statement, end)), move in product(TROUBLES.items(), MOVES):
         head = HEAD + (OPTIMIZER if trouble == "restore" else "")
         end = "model(x).sum().backward()\noptimizer.step()" if trouble == "restore" else end
-        for shape in shapes(statement.replace("; ", "\n"), move, every):
+        some = list(shapes(statement.replace("; ", "\n"), move, every))
+        for shape in some if every else some[::3]:  # "late" and "early" take turns
             body = f"{shape.text}\n{end}\nreturn model".replace("; ", "\n")
             text = head + indent(body, "    ") + "\n"
             after = fixed(rule, text, Safety.SAFE)

@@ -1,1 +1,1 @@
-"""What `numpy-of-device` knows of numpy: which functions convert tensors, and what it can be sure to be given."""
+"""What needs the CPU: functions of numpy that convert tensors, lengths of packed sequences, and what they are given."""

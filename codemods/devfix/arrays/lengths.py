@@ -4,36 +4,40 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
+from devfix.arrays.bound import bound
 from devfix.arrays.reading import Known
-from devfix.flow.events import Scope
 from devfix.flow.frame import path_of
+from devfix.flow.lattice import Kind
 from devfix.names import Binding, Names
 from devfix.source import Source
 
 _PACK = "torch.nn.utils.rnn.pack_padded_sequence"
 _LOCAL = re.compile(r"\bpack_padded_sequence\b")
-# Methods that give a tensor where the tensor is; arrays of numpy have some of them as well.
-_KEEP = frozenset(
-    "sum long int float clamp clamp_min clamp_max view squeeze unsqueeze flatten reshape where ne eq gt lt ge le "
-    "masked_select index_select contiguous detach repeat repeat_interleave floor ceil round add sub div mul type "
-    "sort bool any all logical_not gather masked_fill clone floor_divide expand permute transpose t".split()
-)
-_TORCH_KEEPS = frozenset(
-    "sort sum clamp where ceil floor div ne eq gt lt ge le add sub mul ones_like zeros_like full_like masked_select "
-    "index_select logical_not count_nonzero round any all true_divide floor_divide gather flatten".split()
-)
+# Methods that give a tensor where the tensor is, and functions of torch that do.
+_METHODS = """
+add all any bool clamp clamp_max clamp_min clone contiguous detach div eq expand flatten float floor floor_divide
+gather ge gt ceil index_select int le logical_not long lt masked_fill masked_select mul ne permute repeat
+repeat_interleave reshape round sort squeeze sub sum t transpose type unsqueeze view where
+"""
+_OF_TORCH = """
+add all any ceil clamp count_nonzero div eq flatten floor floor_divide full_like gather ge gt index_select le
+logical_not lt masked_select mul ne ones_like round sort sub sum true_divide where zeros_like
+"""
+_KEEP, _TORCH_KEEPS = frozenset(_METHODS.split()), frozenset(_OF_TORCH.split())
 # Arrays of numpy have them, too.
-_NUMPY_HAS = frozenset("sum any all round repeat squeeze reshape flatten transpose view".split())
+_NUMPY_HAS = frozenset(
+    {"sum", "any", "all", "round", "repeat", "squeeze", "reshape", "flatten", "transpose", "view"}
+)
 _NEW = frozenset({"new_tensor", "new_full", "new_zeros", "new_ones", "new"})
 _HOSTS = frozenset({"cpu", "tolist", "numpy", "item", "size", "astype"})
-_FACTORIES = frozenset(
-    "tensor as_tensor full ones zeros arange LongTensor IntTensor Tensor from_numpy randint empty".split()
-)
+_MAKE = "arange as_tensor empty from_numpy full IntTensor LongTensor ones randint tensor Tensor zeros"
+_FACTORIES = frozenset(_MAKE.split())
 _DEPTH = 12
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Origin(IntEnum):
@@ -57,26 +61,27 @@ class Lengths:
     parameter: str = ""
 
 
-def packed(known: Known, scope: Scope, calls: list[ast.Call]) -> Iterator[Lengths]:
-    """The lengths of every `pack_padded_sequence` of a function that surely or likely are on a device."""
-    if scope.host or isinstance(scope.node, ast.Module) and not known.flow.source.imports:
-        return
-    trace: _Trace | None = None
+def packed(known: Known, calls: Iterable[ast.Call]) -> Iterator[Lengths]:
+    """The lengths of each `pack_padded_sequence` among `calls` that surely or likely are on a device."""
+    source = known.flow.source
+    hosts = {scope.node for scope in known.flow.scopes if scope.host}
     for call in calls:
-        arguments = _arguments(known.flow.source, call)
-        if arguments is None:
+        arguments = _arguments(source, call)
+        scope = source.enclosing(call, *_FUNCTIONS)
+        if arguments is None or scope in hosts:
             continue
         data, lengths = arguments
         value = known.flow.value(lengths)
-        if known.tensor_on_device(lengths):
+        place = value.place
+        # What a module gives may be a list of numbers.
+        tensor = value.kind is Kind.TENSOR and not value.source.startswith("the output of")
+        if known.on_device(value) if tensor else known.tensor_on_device(lengths):
             yield Lengths(lengths, Origin.PLACED)
-            continue
-        if value.place.on_host or value.place.on_device:
-            continue  # on some paths only, or on the CPU
-        trace = trace or _Trace(known.flow.source, scope)
-        found = trace.judge(data, lengths)
-        if found is not None:
-            yield found
+        elif isinstance(scope, _FUNCTIONS) and not place.on_host and not place.on_device:
+            # Neither on the CPU, nor on a device on some paths only, nor what a module has given.
+            found = _Trace(source, scope).judge(data, lengths)
+            if found is not None:
+                yield found
 
 
 def _arguments(source: Source, call: ast.Call) -> tuple[ast.expr, ast.expr] | None:
@@ -92,9 +97,9 @@ def _arguments(source: Source, call: ast.Call) -> tuple[ast.expr, ast.expr] | No
 class _Trace:
     """One function: what its names stand for."""
 
-    def __init__(self, source: Source, scope: Scope) -> None:
+    def __init__(self, source: Source, scope: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self._source, self._scope = source, scope
-        self._names = Names(source, scope.node)
+        self._bindings = Names(source, scope).bindings
         self._roots: set[str] = set()  # the parameters that what is packed is made of
         self._root = ""  # the parameter that the lengths are made of
         self._compared = False  # by comparing something with a number: `(x != 0).sum(1)`
@@ -109,31 +114,47 @@ class _Trace:
             origin = Origin.DATA
         if origin not in (Origin.DERIVED, Origin.DATA, Origin.PLACED):
             return None
-        if origin is Origin.DERIVED and (self._scope.owner is None or self._on_purpose()):
+        if origin is not Origin.PLACED and not self._in_module():
+            return None
+        if origin is Origin.DERIVED and self._on_purpose():
             return None
         return Lengths(lengths, origin, self._root)
 
-    def _on_purpose(self) -> bool:
-        """Do other words of the file say that the lengths are kept on the CPU, or are a list?"""
-        owner, node, text = self._scope.owner, self._scope.node, self._source.text
-        forward = owner is not None and any(
+    def _in_module(self) -> bool:
+        """Is it a method of a module? Elsewhere, in what prepares batches, the CPU is right."""
+        owner = self._source.parents.get(self._scope)
+        return isinstance(owner, ast.ClassDef) and any(
             isinstance(item, ast.FunctionDef) and item.name == "forward" for item in owner.body
         )
-        if not forward or isinstance(node, ast.Module) or not self._root:
-            return True
+
+    def _on_purpose(self) -> bool:
+        """Do other words of the file say that the lengths are kept on the CPU, or are a list?"""
+        node, text = self._scope, self._source.text
         code, root = self._source.code(node), re.escape(self._root)
         if re.search(r"\bcpu\b", code, re.IGNORECASE):
             return True
         if any(re.search(rf"\b{re.escape(name)}\s*\.\s*(?:to|cuda)\(", code) for name in self._beside):
             return True
-        arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-        noted = next((one.annotation for one in arguments if one.arg == self._root), None)
-        if noted is not None and "Tensor" not in self._source.code(noted):
+        noted = self._noted()
+        if noted and "Tensor" not in noted:
             return True
         if re.search(rf"\b(?:len|list|sorted|np\.\w+|numpy\.\w+|\w*[tT]ensor)\(\s*{root}\b", code):
             return True
         lines = re.findall(rf".*\b{root}\b.*\.(?:cpu|tolist|numpy)\(.*", text)
         return any(not _LOCAL.search(line) for line in lines)
+
+    def _noted(self) -> str:
+        """The annotation of the parameter that the lengths are made of."""
+        arguments = self._scope.args
+        every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+        noted = next((one.annotation for one in every if one.arg == self._root), None)
+        return self._source.code(noted) if noted is not None else ""
+
+    def _is_tensor(self) -> bool:
+        return re.search(r"\bTensor\b", self._noted()) is not None
+
+    def _binding(self, use: ast.Name) -> Binding | None:
+        return bound(self._source, self._bindings, use)
 
     def _collect(self, node: ast.expr, depth: int) -> None:
         """The parameters of which an expression is made."""
@@ -141,7 +162,9 @@ class _Trace:
             depth += 1
             if isinstance(node, ast.Call):
                 own = isinstance(node.func, ast.Attribute) and path_of(node.func).startswith("self.")
-                if node.args and (own or not isinstance(node.func, ast.Attribute) or self._source.qualified(node.func)):
+                if node.args and (
+                    own or not isinstance(node.func, ast.Attribute) or self._source.qualified(node.func)
+                ):
                     node = node.args[0]
                 elif isinstance(node.func, ast.Attribute):
                     node = node.func.value
@@ -153,7 +176,7 @@ class _Trace:
                 self._collect(node.right, depth)
                 node = node.left
             elif isinstance(node, ast.Name):
-                binding = self._names.binding(node)
+                binding = self._binding(node)
                 if binding is not None and binding.statement is None:
                     self._roots.add(node.id)
                 if binding is None or binding.value is None:
@@ -177,7 +200,10 @@ class _Trace:
         if isinstance(node, ast.Attribute):
             return self._origin(node.value, depth) if node.attr in ("data", "values") else Origin.UNKNOWN
         if isinstance(node, ast.Subscript):
-            return self._origin(node.value, depth)
+            found = self._origin(node.value, depth)
+            if found is Origin.PLAIN and self._by_order(node.slice, depth):
+                return Origin.DERIVED
+            return found
         if isinstance(node, ast.UnaryOp):
             return _made(self._origin(node.operand, depth))
         if isinstance(node, ast.BinOp):
@@ -190,14 +216,20 @@ class _Trace:
             return min(self._origin(node.body, depth), self._origin(node.orelse, depth))
         return Origin.UNKNOWN
 
+    def _by_order(self, node: ast.expr, depth: int) -> bool:
+        """`lengths[order]`, where the order is made by operations of tensors of the same parameter."""
+        root = self._root
+        made = isinstance(node, ast.Name) and self._origin(node, depth) is Origin.DERIVED
+        return made and self._root == root
+
     def _beyond(self, node: ast.expr, depth: int) -> Origin:
         """The other side of a comparison: `self.pad_index`, `PAD` are numbers."""
-        if isinstance(node, ast.Attribute) or isinstance(node, ast.Name) and node.id.isupper():
+        if isinstance(node, ast.Attribute) or (isinstance(node, ast.Name) and node.id.isupper()):
             return Origin.NUMBER
         return self._origin(node, depth)
 
     def _name(self, node: ast.Name, depth: int) -> Origin:
-        binding = self._names.binding(node)
+        binding = self._binding(node)
         if binding is None:
             return Origin.UNKNOWN
         if binding.statement is None:
@@ -215,7 +247,11 @@ class _Trace:
         """`lengths, order = lengths.sort(...)`; the order is remembered."""
         value, statement = binding.value, binding.statement
         func = value.func if isinstance(value, ast.Call) else None
-        if not isinstance(func, ast.Attribute) or func.attr != "sort" or not isinstance(statement, ast.Assign):
+        if (
+            not isinstance(func, ast.Attribute)
+            or func.attr != "sort"
+            or not isinstance(statement, ast.Assign)
+        ):
             return False
         target = statement.targets[0]
         if not isinstance(target, ast.Tuple) or target.elts[0] is not binding.target:
@@ -239,7 +275,7 @@ class _Trace:
             return Origin.UNKNOWN
         self._compared |= func.attr in ("ne", "eq", "gt", "ge", "lt", "le")
         found = self._origin(func.value, depth)
-        return found if func.attr in _NUMPY_HAS else _made(found)
+        return found if func.attr in _NUMPY_HAS and not self._is_tensor() else _made(found)
 
     def _torch(self, node: ast.Call, name: str, depth: int) -> Origin:
         base, _, last = name.rpartition(".")
@@ -259,7 +295,10 @@ class _Trace:
         return Origin.PLACED if self._is_device_of_packed(device) else Origin.UNKNOWN
 
     def _moved(self, node: ast.Call, value: ast.expr, depth: int) -> Origin:
-        given = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg in ("device", "other"))]
+        given = [
+            *node.args,
+            *(keyword.value for keyword in node.keywords if keyword.arg in ("device", "other")),
+        ]
         if not given and node.keywords:
             return self._origin(value, depth)
         if given and (self._is_device_of_packed(given[0]) or self._is_packed(given[0])):
@@ -275,7 +314,7 @@ class _Trace:
         """Is it, or does it come of, what is packed?"""
         if not isinstance(node, ast.Name):
             return False
-        binding = self._names.binding(node)
+        binding = self._binding(node)
         return node.id in self._roots if binding is None or binding.statement is None else True
 
 

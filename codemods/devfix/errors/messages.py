@@ -62,7 +62,7 @@ KINDS = (
         r"arguments are located on different GPUs|"
         r"expected \w+ and \w+ to be on the same device",
         "tensors on different devices met in one operation",
-        (*_MEET, "list-in-modules", "map-location", "one-device", "restore-after-move"),
+        (*_MEET, "hand-on-device", "list-in-modules", "map-location", "one-device", "restore-after-move"),
     ),
     Kind(
         "autocast",
@@ -77,6 +77,12 @@ KINDS = (
         r"Use Tensor\.cpu\(\) to copy the tensor to host memory",
         "numpy reads the memory of the CPU; a tensor on another device has to be copied there first",
         ("numpy-of-device",),
+    ),
+    Kind(
+        "lengths",
+        r"'lengths' argument should be a 1D CPU int64 tensor",
+        "a packed sequence reads its lengths on the CPU, whichever device the sequences are on",
+        ("lengths-on-cpu",),
     ),
     Kind(
         "generator",
@@ -112,7 +118,7 @@ KINDS = (
         r"CUDA (?:driver version is insufficient|unknown error)|"
         r"torch\.cuda\.FloatTensor is not available",
         "the program asks for CUDA on a machine that has none",
-        ("hard-coded-cuda", "map-location"),
+        ("hard-coded-cuda", "hand-on-device", "map-location"),
     ),
     Kind(
         "ordinal",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from abc import abstractmethod
+from dataclasses import replace
 
 from devfix.factories.expressions import Expressions
-from devfix.factories.values import OTHER, UNKNOWN, Anchor, Fact, Form, element, join
+from devfix.factories.values import HERE, OTHER, UNKNOWN, Anchor, Fact, Form, element, join
 from devfix.flow.frame import path_of
 from devfix.placing import about_devices
 
@@ -44,6 +45,15 @@ class Branches(Expressions):
             self.names = ends[0]
         else:
             self.names = self._joined(ends[0], ends[1], about_devices(node.test))
+            self._given_else(node.test, start)
+
+    def _given_else(self, test: ast.expr, start: dict[str, Fact]) -> None:
+        """`if x is None: x = something()`: whatever that is, a tensor may have been given."""
+        path = _asked_for(test)
+        before, after = start.get(path, UNKNOWN), self.names.get(path, UNKNOWN)
+        if before.placed and before.anchor is not None and before.anchor.text == f"{path}.device":
+            if after.form in (Form.UNKNOWN, Form.MAYBE) and after != HERE:
+                self.names[path] = replace(before, anchor=replace(before.anchor, sure=False))
 
     def _first_rounds(
         self, start: dict[str, Fact], ends: list[dict[str, Fact]], spans: list[tuple[int, int]]
@@ -79,7 +89,7 @@ class Branches(Expressions):
             elif devices and a.origins != b.origins:
                 result[name] = a if not a.origins else b if not b.origins else UNKNOWN
             else:
-                result[name] = join(a, b)
+                result[name] = join(a, b) if devices else _either(name, a, b) or join(a, b)
         return result
 
     def _assume(self, test: ast.expr, holds: bool) -> None:
@@ -147,3 +157,20 @@ class Branches(Expressions):
         self.dead = False
         self.names = self._joined(self.names, before)
         self.block(orelse)
+
+
+def _asked_for(test: ast.expr) -> str:
+    """`x` of `x is None`."""
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Is):
+        right = test.comparators[0]
+        return path_of(test.left) if isinstance(right, ast.Constant) and right.value is None else ""
+    return ""
+
+
+def _either(name: str, a: Fact, b: Fact) -> Fact | None:
+    """What was moved to a device in one arm and is elsewhere in the other: `x.device` is right for both."""
+    for one, other in ((a, b), (b, a)):
+        elsewhere = other.form is Form.TENSOR and other.anchor is None and not other.origins
+        if one.placed and elsewhere and name.isidentifier():
+            return replace(one, anchor=Anchor(f"{name}.device", False), flat=None, filled=None)
+    return None

@@ -70,8 +70,11 @@ class Calls(Layers):
             return self._torch(node, self.scopes.aliases[func.id], facts)
         held = self.layer_of(func) if isinstance(func, (ast.Name, ast.Subscript)) else ""
         if held:
-            return self.layer(node, held, "", facts)
+            given = self.layer(node, held, "", facts)
+            return replace(given, anchor=replace(given.anchor, sure=False)) if given.anchor else given
         if isinstance(func, ast.Name):
+            if func.id == "self" and self.module:
+                return self._own(node, "self.forward", facts)
             return self._outside(node, func.id, facts)
         if isinstance(func, ast.Call) and self.source.qualified(func.func).endswith("Loss"):
             return self._loss(node, facts)
@@ -88,6 +91,10 @@ class Calls(Layers):
             if not LENGTHS.search(keyword or _named(argument))
         ]
         return self.combine(node, compared)
+
+    def _criterion(self, path: str) -> bool:
+        """Is it a loss, by its name or by what the file binds it to?"""
+        return looks_like_loss(path) or path.rpartition(".")[2] in self.scopes.criteria
 
     def _aligns(self, node: ast.Call) -> bool:
         """Is it a CTC loss, which takes the lengths to the CPU: by its name, or by what its name is bound to?"""
@@ -119,9 +126,12 @@ class Calls(Layers):
                 return self.tensor(func.value, base)
             if looks_like_loss(method):
                 return self._loss(node, facts)
+            if base.form is Form.MAYBE and base.anchor is not None and method in REDUCTIONS:
+                if isinstance(func.value, ast.Call) and looks_like_module(path_of(func.value.func)):
+                    return replace(self.tensor(func.value, base), flat=None)
             owner = path.rpartition(".")[0]
             if method in ACCELERATED and owner.endswith("accelerator"):
-                self._collective(node, method, facts[:1], Anchor(f"{owner}.device", False))
+                self._collective(node, method, facts[:1], f"{owner}.device")
                 return UNKNOWN
             if base.form is Form.MAYBE and method in ("get", "pop"):
                 return base
@@ -270,7 +280,7 @@ class Calls(Layers):
         name = self.owner.layers.get(path, "")
         if "ctc" in path.lower():
             return UNKNOWN
-        if looks_like_loss(path) and _compared(facts):
+        if self._criterion(path) and _compared(facts):
             return self._loss(node, facts)
         if name in torch_api.BARE_MODULES:
             return self.combine(node, [(a, f) for a, f, _ in facts])
@@ -300,6 +310,8 @@ class Calls(Layers):
             argument, fact, _ = facts[0]
             base = element(fact) if fact.form is Form.LIST else self.tensor(argument, fact)
             return replace(base, flat=None if last == "reduce" else False) if base.form is Form.TENSOR else base
+        if name == "pyro.sample" and len(facts) > 1:
+            return facts[1][1]
         if name == "einops.einsum":
             return self.combine(node, [(a, self.tensor(a, f)) for a, f, _ in facts], strict=True)
         if last in ("max", "min", "sum") and "." not in name:
@@ -309,7 +321,7 @@ class Calls(Layers):
                 self.hosted |= fact.origins
                 self.on_host(fact)
             return OTHER
-        if looks_like_loss(last) and "ctc" not in last.lower() and _compared(facts):
+        if self._criterion(last) and "ctc" not in last.lower() and _compared(facts):
             return self._loss(node, facts)
         if "distributed" in name or name in ("all_reduce", "reduce_tensor"):
             self._collective(node, last, facts)

@@ -32,7 +32,10 @@ from devfix.source import children
 _LOADED = re.compile(r"(?i)loader$|dataset$")
 _LABELS = re.compile(r"^(?:\w+_)?(?:labels?|targets?|indices|ids|classes)$")
 _SETTINGS = re.compile(r"(?i)config|cfg|args|params|opt")
-_SAME = frozenset({"T", "mT", "H", "data", "grad", "real", "imag"})
+_SAME = frozenset(
+    # the last ones are of distributions, which are where their parameters are
+    {"T", "mT", "H", "data", "grad", "real", "imag", "mean", "stddev", "variance", "loc", "scale"}
+)
 
 
 class Expressions(Calls):
@@ -72,6 +75,8 @@ class Expressions(Calls):
         attribute = node.attr
         if path and self.owner is not None and path in self.owner.tensors:
             return Fact(Form.TENSOR, anchor=Anchor(f"{path}.device"))
+        if path and self.owner is not None and path in self.owner.placed:
+            return Fact(Form.TENSOR, anchor=Anchor(f"{path}.device", False))
         if path == "self.device":
             return Fact(Form.DEVICE, anchor=Anchor(path))
         base = self.ev(node.value)

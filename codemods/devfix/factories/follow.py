@@ -18,11 +18,15 @@ from devfix.factories.owners import Owner
 from devfix.factories.placeholders import replaced
 from devfix.factories.returns import returned
 from devfix.factories.scopes import Scopes
-from devfix.factories.values import OTHER, UNKNOWN, Anchor, Fact, Form, Origin, element, join, listed
+from devfix.factories.training import trained
+from devfix.factories.uses import TENSOR_TYPE
+from devfix.factories.values import HERE, OTHER, UNKNOWN, Anchor, Fact, Form, Origin, element, listed
+from devfix.flow.evidence import annotation_text
 from devfix.flow.frame import path_of
 from devfix.source import children, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_MAPPED = frozenset({"vmap", "compile", "checkpoint"})
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
@@ -43,6 +47,7 @@ class Follow(Branches):
         self.doubted: set[Origin] = set()
         self.cpu: set[str] = set()
         self.held: dict[str, str] = {}
+        self.local: dict[str, ast.FunctionDef] = {}
         self.default = True
         self.dead = False
         self.returns: list[tuple[ast.Return, Fact]] = []
@@ -105,6 +110,7 @@ class Follow(Branches):
     def _functiondef(self, node: ast.FunctionDef) -> None:
         self.nested.append((node, dict(self.names)))
         self.names[node.name] = OTHER
+        self.local[node.name] = node
 
     _asyncfunctiondef = _functiondef
 
@@ -114,21 +120,40 @@ class Follow(Branches):
     def _assign(self, node: ast.Assign) -> None:
         value = self.ev(node.value)
         if value.form is Form.MAYBE and value.anchor is None and isinstance(node.value, ast.BinOp):
-            if not all(self.uses.once(path_of(target)) for target in node.targets):
+            if not all(self.uses.once(path_of(target)) or _sums_up(node, target) for target in node.targets):
                 value = UNKNOWN  # numbers, perhaps: what its name stands for below may be another thing
         for target in node.targets:
             self.assign(target, value)
             self.hold(target, node.value)
+            self._name(target, node.value)
+
+    def _name(self, target: ast.expr, value: ast.expr) -> None:
+        """Another name for a function inside this one: `batched = torch.vmap(one)`."""
+        while isinstance(value, ast.Call) and value.args and path_of(value.func).rpartition(".")[2] in _MAPPED:
+            value = value.args[0]
+        found = self.local.get(path_of(value))
+        if isinstance(target, ast.Name):
+            self.local.pop(target.id, None)
+            if found is not None:
+                self.local[target.id] = found
 
     def _annassign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None:
-            self.assign(node.target, self.ev(node.value))
+        if node.value is None:
+            return
+        value, path = self.ev(node.value), path_of(node.target)
+        if value.form is Form.MAYBE and TENSOR_TYPE.search(annotation_text(node.annotation)):
+            value = Fact(Form.TENSOR, anchor=Anchor(f"{path}.device", False))
+        self.assign(node.target, value)
 
     def _augassign(self, node: ast.AugAssign) -> None:
         right, left = self.ev(node.value), self.ev(node.target)
         if left.form is Form.LIST:
             self.assign(node.target, listed((*left.items, *right.items)))
             return
+        sums = left.stray and isinstance(node.op, ast.Add) and not isinstance(node.target, ast.Subscript)
+        if sums and right.form in (Form.UNKNOWN, Form.MAYBE) and right != HERE:
+            at = right.anchor or trained(self, node.value)
+            right = right if at is None else Fact(Form.TENSOR, anchor=replace(at, sure=False))
         if left.form is Form.TENSOR and left.stray and right.placed:
             self.meet(node.value, left, node.value, right, "is added to in place by")
             self.assign(node.target, Fact(Form.TENSOR, anchor=right.anchor, flat=left.flat))
@@ -227,6 +252,10 @@ class Follow(Branches):
             self.meet(target, value, target.value, base, "is written into")
         elif base.placed:
             self.settled |= value.origins  # copied
+        elif base.stray and value.stray and base.anchor is not None and value.anchor is None:
+            if path and indexed and value.flat is False and not value.origins & base.origins:
+                where = Fact(Form.TENSOR, anchor=Anchor(f"{path}.device", False))
+                self.meet(target, value, target.value, where, "is written into")
         elif base.stray and value.stray:
             self.links.append(base.origins | value.origins)
 
@@ -280,3 +309,9 @@ class Follow(Branches):
 def _on_cpu(value: Fact) -> bool:
     """Is it a tensor that was put on the CPU, as what it is written to by then is?"""
     return value.form is Form.TENSOR and value.anchor is None and not value.origins
+
+
+def _sums_up(node: ast.Assign, target: ast.expr) -> bool:
+    """`total = total + x`."""
+    value = node.value
+    return isinstance(value, ast.BinOp) and path_of(target) in (path_of(value.left), path_of(value.right))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
     from devfix.factories.follow import Follow
 
 _DEPTH = 2
+_TO_OWN = re.compile(r"\.to\((?:device=)?self\.[\w.]*device\b")
 
 
 def enter(follow: Follow, node: ast.Call, path: str, facts: Facts) -> Fact | None:
     """Follow a call; None where nothing is learnt from it."""
-    callee = follow.scopes.callee(path, follow.owner)
+    local = follow.local.get(path)
+    callee = local or follow.scopes.callee(path, follow.owner)
     if callee is None or callee is follow.scope:
         return None
     if any(isinstance(a, ast.Starred) for a in node.args) or any(k == "**" for _, _, k in facts):
@@ -35,7 +38,7 @@ def enter(follow: Follow, node: ast.Call, path: str, facts: Facts) -> Fact | Non
             given[keyword or plain[at]] = fact
             written[keyword or plain[at]] = path_of(argument)
     follow.passed.append(Passed(callee, given, written, node))
-    makes = callee in follow.scopes.makers
+    makes = callee in follow.scopes.makers or (method and _moves(follow, callee))
     if follow.depth >= _DEPTH or not (makes or any(f.form is Form.TENSOR for f in given.values())):
         return None
     names = dict(follow.scopes.parameters(callee))
@@ -44,9 +47,11 @@ def enter(follow: Follow, node: ast.Call, path: str, facts: Facts) -> Fact | Non
     # What is written the same here and there need not be the same.
     names.update((name, MAYBE) for name, anchor in own.items() if anchor.text in texts)
     names.update((name, fact) for name, fact in given.items() if fact.form is Form.TENSOR)
-    if method:
+    if local is not None:
+        names = {**follow.names, **names}  # it sees what is around it
+    elif method:
         names.update((key, fact) for key, fact in follow.names.items() if key.startswith("self."))
-    inner = type(follow)(follow.scopes, callee, dict(names), follow.owner if method else None)
+    inner = type(follow)(follow.scopes, callee, dict(names), follow.owner if method or local else None)
     inner.depth = follow.depth + 1
     inner.terms = {
         fact.anchor.text: own.get(name) or Anchor(f"{name}.device", False)
@@ -55,10 +60,17 @@ def enter(follow: Follow, node: ast.Call, path: str, facts: Facts) -> Fact | Non
     }
     inner.block(callee.body)
     ours = frozenset(o for f in given.values() for o in f.origins)
+    told = frozenset(texts)
+    if method or local is not None:
+        texts |= _shared(follow, inner, local is not None)
+    if local is not None:
+        ours |= {o for f in follow.names.values() for o in f.origins}
     for meeting in inner.meetings:
         if meeting.origins & ours and meeting.anchor.text in texts:
             how = f"goes through `{path}` and meets"
-            follow.meetings.append(replace(meeting, origins=meeting.origins & ours, node=node, how=how))
+            sure = meeting.certain and meeting.anchor.text in told
+            known = replace(meeting, origins=meeting.origins & ours, node=node, how=how, certain=sure)
+            follow.meetings.append(known)
     follow.hosted |= inner.hosted & ours
     if method:
         for key, fact in inner.names.items():
@@ -72,6 +84,23 @@ def enter(follow: Follow, node: ast.Call, path: str, facts: Facts) -> Fact | Non
     if result.origins and any(not fact.origins for _, fact in inner.returns) and _chooses(follow, inner):
         return UNKNOWN  # made where the device that it is told is, the CPU being one of the ways
     return _outer(follow, node, path, result, ours, texts)
+
+
+def _moves(follow: Follow, callee: ast.AST) -> bool:
+    """Does a method bring things to a device that the class has?"""
+    return _TO_OWN.search(follow.source.code(callee)) is not None
+
+
+def _shared(follow: Follow, inner: Follow, local: bool) -> set[str]:
+    """The devices that have the same name in a function and where it is called: those in `self`, or around both."""
+    anchors = [meeting.anchor for meeting in inner.meetings]
+    anchors += [fact.anchor for _, fact in inner.returns if fact.anchor is not None]
+    found = {"", "next(self.parameters()).device"}
+    for anchor in anchors:
+        known = follow.names.get(anchor.root)
+        if anchor.root == "self" or (local and known is not None and inner.names.get(anchor.root) == known):
+            found.add(anchor.text)
+    return found
 
 
 def _chooses(follow: Follow, inner: Follow) -> bool:

@@ -23,6 +23,8 @@ from devfix.flow.evidence import looks_like_device
 from devfix.flow.frame import path_of
 
 _LITERALS = (ast.List, ast.Tuple, ast.ListComp)
+# What is in the list that they take is a tensor.
+_JOINED = frozenset({"cat", "stack", "concat", "concatenate", "hstack", "vstack"})
 
 
 class Making(Meetings):
@@ -40,6 +42,8 @@ class Making(Meetings):
         if name.startswith("torch.distributed."):
             self._collective(node, last, facts)
             return UNKNOWN
+        if name.startswith("torch.distributions."):
+            return self.combine(node, [(a, f) for a, f, _ in facts]) if _tensors(facts) else self._result(facts)
         if last == "pack_padded_sequence":
             for _, fact, _ in facts[1:]:
                 self.hosted |= fact.origins  # it wants the lengths on the CPU
@@ -62,7 +66,10 @@ class Making(Meetings):
         flat: list[tuple[ast.expr, Fact]] = []
         for argument, fact in operands:
             if fact.form is Form.LIST:
-                flat += [(self._item(argument, at), item) for at, item in enumerate(fact.items)]
+                items = [(self._item(argument, at), item) for at, item in enumerate(fact.items)]
+                if last in _JOINED and isinstance(argument, (ast.List, ast.Tuple)):
+                    items = [(a, self.tensor(_unsliced(a), item)) for a, item in items]
+                flat += items
             else:
                 flat.append((argument, fact))
         if last == "where" and len(flat) == 1:
@@ -75,7 +82,7 @@ class Making(Meetings):
         result = self.combine(node, flat, last in STRICT or clamps)
         if result.form is not Form.TENSOR:
             return self._result(facts)
-        if last in ("cat", "stack", "concat", "hstack", "vstack"):
+        if last in _JOINED:
             return replace(result, flat=False)
         if last in ("meshgrid", "sort", "topk", "unique"):
             return listed((replace(result, flat=False),))
@@ -85,14 +92,15 @@ class Making(Meetings):
             return result
         return result
 
-    def _collective(self, node: ast.Call, last: str, facts: Facts, at: Anchor = Anchor("", False)) -> None:
+    def _collective(self, node: ast.Call, last: str, facts: Facts, at: str = "") -> None:
         """`all_reduce(torch.tensor(..))`: NCCL takes tensors of the GPU only."""
         if last not in COLLECTIVES or ("gloo" in self.source.text and "nccl" not in self.source.text):
             return
         for _argument, fact, _ in facts:
             for item in fact.items if fact.form is Form.LIST else (fact,):
                 if item.stray and not self.moved_then(node):
-                    anchor = at if at.text or item.anchor is None else replace(item.anchor, sure=False)
+                    known = item.anchor.text if item.anchor is not None else ""
+                    anchor = Anchor(at or known, False)
                     self.meetings.append(Meeting(item.origins, node, anchor, last, "is sent by", certain=False))
 
     def _item(self, node: ast.expr, at: int) -> ast.expr:
@@ -178,6 +186,9 @@ class Making(Meetings):
             or (fact.form is Form.LIST and any(item.placed for item in fact.items))
             or (fact.form is Form.OTHER and fact.anchor is not None)
         }
+        for key, fact in self.names.items():
+            if fact.stray and fact.anchor is not None and key.isidentifier():
+                found[key] = Fact(Form.TENSOR, anchor=Anchor(f"{key}.device", False))
         if self.owner is not None and self.owner.device:
             found.setdefault("self.device", Fact(Form.DEVICE, anchor=Anchor("self.device")))
         if self.owner is not None and self.owner.weights:
@@ -217,6 +228,17 @@ def _known(facts: Facts) -> bool:
     if indices.placed and indices.anchor is not None:
         return indices.anchor.sure
     return indices.stray or indices.form in (Form.LIST, Form.OTHER)
+
+
+def _tensors(facts: Facts) -> bool:
+    return any(fact.form is Form.TENSOR for _, fact, _ in facts)
+
+
+def _unsliced(node: ast.expr) -> ast.expr:
+    """`x[0]` of `x[0][:n]`, which is written as it is."""
+    while isinstance(node, ast.Subscript) and isinstance(node.slice, (ast.Slice, ast.Tuple)):
+        node = node.value
+    return node
 
 
 def _tensorial(data: Fact) -> bool:

@@ -29,6 +29,7 @@ class Meeting:
     other: str  # how the other one is written
     how: str = "meets"
     certain: bool = True
+    at: ast.expr | None = None  # how the new tensor is written there
 
 
 @dataclass(frozen=True)
@@ -95,14 +96,16 @@ class Meetings(ABC):
         placed = next(((n, f) for n, f in tensors if f.placed), None)
         strays = [f for _, f in tensors if f.stray]
         if placed is not None and placed[1].anchor is not None:
-            for stray in strays:
-                if strict or stray.flat is False:
-                    self.meet(node, stray, placed[0], placed[1], how, certain)
+            for at, stray in tensors:
+                if stray.stray and (strict or stray.flat is False):
+                    self.meet(node, stray, placed[0], placed[1], how, certain, at)
             flats = {f.flat for _, f in tensors}
             flat = True if flats == {True} else False if False in flats else None
             return Fact(
                 Form.TENSOR, anchor=placed[1].anchor, flat=flat, basic=all(f.basic for _, f in tensors)
             )
+        if strays and (either := self._either(node, tensors, strict)) is not None:
+            return either
         if strays:
             if len(strays) > 1:
                 self.links.append(frozenset(o for f in strays for o in f.origins))
@@ -116,6 +119,22 @@ class Meetings(ABC):
             return Fact(Form.TENSOR, big or origins or strays[0].origins, flat=flat, filled=filled)
         return Fact(Form.TENSOR) if tensors else UNKNOWN
 
+    def _either(self, node: ast.expr, tensors: list[tuple[ast.expr, Fact]], strict: bool) -> Fact | None:
+        """New tensors with one that was given, or made here where it was not: `if x is None: x = zeros(3)`.
+
+        `x.device` is right for both.
+        """
+        for one, fact in tensors:
+            if not fact.stray or fact.anchor is None or not (path := path_of(one)):
+                continue
+            new = [f for _, f in tensors if f.stray and f.anchor is None and not f.origins & fact.origins]
+            where = Fact(Form.TENSOR, anchor=Anchor(f"{path}.device", False))
+            for stray in new:
+                if strict or stray.flat is False:
+                    self.meet(node, stray, one, where)
+            return replace(fact, flat=False if fact.flat is False else None) if new else None
+        return None
+
     def meet(
         self,
         node: ast.expr,
@@ -124,11 +143,12 @@ class Meetings(ABC):
         placed: Fact,
         how: str = "meets",
         certain: bool = True,
+        at: ast.expr | None = None,
     ) -> None:
         if placed.anchor is not None and not self.moved_then(node):
             certain = certain and not self.moved_then(node, named=True)
             self.meetings.append(
-                Meeting(stray.origins, node, placed.anchor, self.source.code(other), how, certain)
+                Meeting(stray.origins, node, placed.anchor, self.source.code(other), how, certain, at)
             )
 
     def moved_then(self, node: ast.expr, named: bool = False) -> bool:

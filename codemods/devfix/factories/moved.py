@@ -55,3 +55,18 @@ def _wholes(follow: Follow, text: str) -> set[str]:
                     if any(isinstance(target, ast.Name) and target.id == whole for target in node.targets):
                         todo.append(follow.source.code(node.value))
     return found
+
+
+def of_host(follows: list[Follow]) -> set[tuple[ast.AST, str]]:
+    """Parameters that are given tensors of the default device wherever they are given something."""
+    host: set[tuple[ast.AST, str]] = set()
+    others: set[tuple[ast.AST, str]] = set()
+    for follow in follows:
+        for one in follow.passed:
+            for name, fact in one.given.items():
+                path = one.written[name]
+                told = fact.placed and fact.anchor is not None and fact.anchor.text != f"{path}.device"
+                moved = follow.moved_then(one.node, named=True) or moved_after(follow, one.node, path)
+                here = fact.stray or (not told and moved)
+                (host if here else others).add((one.callee, f"{name}.device"))
+    return host - others

@@ -83,6 +83,7 @@ JOINING = STRICT | frozenset(
         "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "copysign", "nextafter",
         "heaviside", "xlogy", "repeat_interleave", "tensordot", "sparse_mask", "cholesky_solve",
         "lu_solve", "triangular_solve", "gcd", "lcm", "ldexp", "backward", "sspaddmm", "smm",
+        "log_prob", "cdf", "icdf",  # of a distribution, which is where its parameters are
     }
 )  # fmt: skip
 # Their first two arguments are tensors.
@@ -129,8 +130,9 @@ REDUCTIONS = frozenset(
 )  # fmt: skip
 # Give a tensor that has a dimension.
 SHAPING = frozenset(
-    {"unsqueeze", "view", "reshape", "repeat", "expand", "flatten", "permute", "tile", "repeat_interleave"}
-)
+    {"unsqueeze", "view", "reshape", "repeat", "expand", "flatten", "permute", "tile", "repeat_interleave",
+     "sample", "rsample"}
+)  # fmt: skip
 # What is given to these says how many, or which dimensions: a tensor there is read as integers.
 INTEGER_KEYWORDS = frozenset(
     {"dim", "dims", "axis", "axes", "dim0", "dim1", "size", "sizes", "shape", "chunks", "kernel_size",
@@ -202,6 +204,8 @@ def names_device(path: str) -> bool:
 def torch_name(name: str) -> str:
     """torch's own name for a function that another package hands on."""
     package, _, last = name.rpartition(".")
+    if package == "pyro.distributions":
+        return f"torch.distributions.{last}"
     return f"torch.{last}" if package in ALIASES else name
 
 

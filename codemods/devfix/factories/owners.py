@@ -32,6 +32,7 @@ _ASSIGNED = re.compile(r"self\.(\w+)[ \t]*(?::[^=\n]+)?=[ \t]*([\w.]+)\(")
 _GIVEN = re.compile(r"self\.(\w+)[ \t]*(?::[^=\n]+)?=(?!=)([^\n]*(?:(?<=[(\[\\])\n[^\n]*)?)")
 _FACTORIES = "|".join(sorted(LASTS - {"range"}))
 _MADE = re.compile(rf"\b(?:{_FACTORIES})\(")
+_PLACED = re.compile(r"\bdevice=(?:self\.)?[\w.]*device\b|\.to\((?:device=)?(?:self\.)?[\w.]*device\)|\.cuda\(\)")
 _REGISTERED = re.compile(r"""register_(?:buffer|parameter)\(\s*(?:name=)?["'](\w+)["'](\s*,\s*None\b)?""")
 _CONTAINERS = frozenset({"ModuleList", "ModuleDict", "Sequential"})
 _ADDED = re.compile(r"add_module\([^()]*(?:\([^()]*\))?[^()]*,\s*(\w+)\s*\)")
@@ -60,6 +61,16 @@ class Owner:
         found = {path for path, name in self.layers.items() if name.rpartition(".")[2] in _CONTAINERS}
         added = set(_ADDED.findall(self.code)) if self.module else set()
         return found | {f"self.{name}" for name, item in _APPENDED.findall(self.code) if item in added}
+
+    @cached_property
+    def placed(self) -> set[str]:
+        """Attributes that hold new tensors, each made on a device or moved there where it is bound."""
+        found: dict[str, bool] = {}
+        for name, value in _GIVEN.findall(self.code):
+            if value.strip() != "None":
+                there = _MADE.search(value) is not None and _PLACED.search(value) is not None
+                found[name] = there and found.get(name, True)
+        return {f"self.{name}" for name, there in found.items() if there}
 
     @cached_property
     def plain(self) -> set[str]:

@@ -5,33 +5,27 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from devfix.factories.edits import of_device
-from devfix.findings import Edit, ReplaceExpression, Safety
+from devfix.factories.operations import names_device
+from devfix.factories.owners import FUNCTIONS
+from devfix.factories.said import Said
+from devfix.findings import ReplaceExpression, Safety, SetArgument
 from devfix.flow import torch_api
+from devfix.flow.frame import path_of
 from devfix.placing import about_devices
 from devfix.source import Source
 
 _CPU = frozenset({"'cpu'", "torch.device('cpu')", "None"})
 
 
-@dataclass(frozen=True)
-class Refused:
-    """A call that raises where it stands, and what would run."""
-
-    call: ast.Call
-    message: str
-    title: str
-    edits: tuple[Edit, ...]
-    safety: Safety
-
-
-def refused(source: Source) -> Iterator[Refused]:
+def refused(source: Source) -> Iterator[Said]:
     """The calls of a file that torch refuses on an accelerator."""
-    if "Tensor(" not in source.text:
+    if "Tensor(" not in source.text and "pin_memory=True" not in source.text:
         return
     for call in source.calls:
+        if (pinned := _pinned(source, call)) is not None:
+            yield pinned
         told = next((k.value for k in call.keywords if k.arg == "device"), None)
         if told is None or ast.unparse(told) in _CPU:
             continue
@@ -46,7 +40,7 @@ def refused(source: Source) -> Iterator[Refused]:
             given = ", ".join(source.code(argument) for argument in call.args)
             modern = f"{source.code(call.func)}({given}).to({device})"
         last = name.rpartition(".")[2]
-        yield Refused(
+        yield Said(
             call,
             f"`torch.{last}` takes the device of the CPU only: that of an accelerator raises",
             f"make it on `{device}` in another way",
@@ -55,10 +49,38 @@ def refused(source: Source) -> Iterator[Refused]:
         )
 
 
+def _pinned(source: Source, call: ast.Call) -> Said | None:
+    """`torch.tensor(x, pin_memory=True)` in a function that goes to whatever device it is told."""
+    pin = next((k.value for k in call.keywords if k.arg == "pin_memory"), None)
+    if not isinstance(pin, ast.Constant) or pin.value is not True:
+        return None
+    name, scope = source.qualified(call.func), source.enclosing(call, *FUNCTIONS)
+    if name not in torch_api.FACTORIES or not isinstance(scope, FUNCTIONS) or _on_cpu(source, call, ""):
+        return None
+    if not any(_goes(source, one) for one in source.walk(scope)):
+        return None
+    torch = source.code(call.func).rpartition(".")[0] or "torch"
+    return Said(
+        call,
+        f"`{name}(pin_memory=True)` raises where there is no CUDA",
+        "pin memory where there is CUDA",
+        (SetArgument(source.span(call), "pin_memory", f"{torch}.cuda.is_available()"),),
+        Safety.UNSAFE,
+    )
+
+
+def _goes(source: Source, node: ast.AST) -> bool:
+    """`x.to(device)`, with a device that is not written there."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "to":
+        return False
+    told = [*node.args[:1], *(k.value for k in node.keywords if k.arg == "device")]
+    return any(names_device(path_of(one)) for one in told)
+
+
 def _on_cpu(source: Source, call: ast.Call, device: str) -> bool:
     """Is the device that of the CPU, or does a condition about devices decide whether the call runs?"""
     bound = rf"(?<![\w.]){re.escape(device)}[ \t]*=[ \t]*(?:torch\.device\()?[\"']cpu"
-    if "cuda" not in source.text and re.search(bound, source.text):
+    if device and "cuda" not in source.text and re.search(bound, source.text):
         return True
     up = source.parents.get(call)
     while up is not None and not isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):

@@ -28,6 +28,7 @@ _MOVED = re.compile(
     r"(?:\.\w+\((?:[^()]|\([^()]*\))*\))*"
     r"\.(?:to\((?:device=)?(?:[\w.]+\.)?device\b(?!\.type)|cuda\(|type_as\(|item\()"
 )
+_CRITERIA = re.compile(r"\b(\w+)[ \t]*=[ \t]*(?:\w+\.)*\w+Loss\(")
 _BRACKETS = re.compile(r"[()]")
 _TOLD = re.compile(r"\b(?:device\s*=\s*(?!None\b)|out\s*=|generator\s*=|pin_memory\s*=)|[(,]\s*\*\*(?=[\w{])")
 _ROOTS = ALIASES | {"torch"}
@@ -81,6 +82,11 @@ class Scopes(Owners):
                     found.pop(name, None)
                 bound.add(name)
         return found
+
+    @cached_property
+    def criteria(self) -> frozenset[str]:
+        """What the file binds to a loss, as `crit = nn.MSELoss()` does."""
+        return frozenset(_CRITERIA.findall(self.source.text))
 
     # --- which functions -----------------------------------------------------------------
 

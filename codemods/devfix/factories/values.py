@@ -101,6 +101,9 @@ def join(a: Fact, b: Fact) -> Fact:
         for one, other in ((a, b), (b, a)):
             if one.placed and other.form is Form.MAYBE and other.anchor is not None:
                 return replace(one, anchor=replace(other.anchor, sure=False), flat=None)
+        for one, other in ((a, b), (b, a)):
+            if one.form is Form.LIST and other.stray and all(item.stray for item in one.items):
+                return listed((*one.items, other))  # the states of an LSTM, or that of a GRU
         tensors = [one for one in (a, b) if one.form is Form.TENSOR]
         if len(tensors) == 1 and tensors[0].stray and {a.form, b.form} & {Form.MAYBE, Form.UNKNOWN}:
             return replace(tensors[0], anchor=None, flat=tensors[0].flat)
@@ -154,3 +157,10 @@ def derived(*values: Fact) -> Fact:
     if any(value.form is Form.MAYBE for value in values):
         return MAYBE
     return HERE if any(value.form is Form.TENSOR for value in values) else UNKNOWN
+
+
+def leaves_of(origin: Origin) -> list[Origin]:
+    """What a called function makes, where it makes it."""
+    if not origin.inner:
+        return []
+    return [leaf for one in origin.inner for leaf in (leaves_of(one) or [one])]

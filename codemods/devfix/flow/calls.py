@@ -99,6 +99,8 @@ class Calls(Methods):
             if callee.parameter >= 0:
                 self._left_behind(node, callee, path_of(node.func), callee.place, arguments)
             return self.combine(node, arguments, name or "the loss")
+        if kind is Kind.ANY and looks_like_processor(path_of(node.func)):
+            return self._tokenize(node, callee)
         if kind is Kind.MODULE or kind is Kind.PART or kind is Kind.ANY:
             return self.run_module(node, callee, arguments, path_of(node.func) or self.source.code(node.func))
         if kind is Kind.FUNCTION:

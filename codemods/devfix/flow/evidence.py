@@ -23,7 +23,9 @@ _PROCESSOR_NAME = re.compile(
     r"(?:^|[_.])(?:pre_?process(?:or|ing)?|image_processor|processor|tokenizer|feature_extractor)$",
     re.IGNORECASE,
 )
-_SETTINGS_NAME = re.compile(r"(?:^|[_.])(?:args|arguments|opts?|options|cfg|conf|config|h?params|settings|flags)\.device$")
+_SETTINGS_NAME = re.compile(
+    r"(?:^|[_.])(?:args|arguments|opts?|options|cfg|conf|config|h?params|settings|flags)\.device$"
+)
 _LOSS_NAME = re.compile(r"(?:^|[_.])(?:criterion|loss_?(?:fn|func|function|fct)?)$", re.IGNORECASE)
 _PIPELINE_NAME = re.compile(r"(?:^|[_.])pipe(?:line)?s?\d*$|Pipeline\w*$", re.IGNORECASE)
 _TOKENS_NAME = re.compile(r"(?:^|_)(?:tokenize|text_to_(?:token_)?ids|to_token_ids)$")

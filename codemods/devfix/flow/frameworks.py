@@ -126,9 +126,15 @@ HOST_FUNCTIONS = ("collate", "worker_init", "_transform", "preprocess", "pre_pro
 OWNING_ARGUMENTS = frozenset({"device_map", "load_in_8bit", "load_in_4bit", "quantization_config"})
 
 
+# Their loaders are told a device, or put batches where their datasets are.
+_OWN_LOADERS = ("dgl.dataloading", "dgl.graphbolt", "ffcv", "nvidia.dali")
+
+
 def places_loaders(imported: str) -> bool:
     """Does importing this tell that loaders are prepared, if not in this file then in another?"""
-    return any(owner.places and imported in (name, name.rpartition(".")[0]) for name, owner in OWNERS.items())
+    return imported.startswith(_OWN_LOADERS) or any(
+        owner.places and imported in (name, name.rpartition(".")[0]) for name, owner in OWNERS.items()
+    )
 
 
 def owns_models(name: str) -> bool:

@@ -119,9 +119,10 @@ class Methods(Owners):
         if known is not None and known.kind in (Kind.MODULE, Kind.FUNCTION, Kind.CLASS, Kind.TOKENIZER):
             return self._call_value(node, known, arguments, method)
         if kind in (Kind.PART, Kind.MODULE, Kind.INSTANCE) and looks_like_processor(path_of(func)):
+            there = any(value.place.on_device for _, value, _ in arguments)
             return Value(
                 Kind.BATCH,
-                self.program.default_place(node),
+                UNPLACED if there else self.program.default_place(node),
                 node=node,
                 sure=False,
                 source=f"the output of `{path_of(func)}`",
@@ -138,7 +139,11 @@ class Methods(Owners):
             function = self.program.method(base, method)
             if function is not None:
                 return self._call_function(node, function, arguments, base)
-        if kind is Kind.TOKENIZER:
+        if kind is Kind.TOKENIZER or (
+            kind is Kind.ANY
+            and looks_like_processor(path_of(func.value))
+            and any(keyword.arg == "return_tensors" for keyword in node.keywords)
+        ):
             return self._tokenize(node, base)
         if kind is Kind.ANY and method in torch_api.TENSOR_ONLY:
             return replace(base, identity=0)

@@ -25,6 +25,7 @@ from devfix.flow.lattice import (
 from devfix.flow.meetings import Meetings
 
 _WEIGHTED = {"weight", "pos_weight"}
+_JOINS = frozenset({"cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack"})
 _PLACED_DATASET = "a dataset that was moved"
 _NO_MODEL = ("Tokenizer", "Processor", "Config", "Extractor", "Scheduler", "Dataset", "Feature", "Cache")
 
@@ -97,6 +98,11 @@ class TorchCalls(Meetings):
         if name.count(".") == 1 or name.startswith(
             ("torch.nn.functional.", "torch.linalg.", "torch.fft.", "torch.special.")
         ):
+            joined = node.args[0] if node.args and last in _JOINS else None
+            if isinstance(joined, (ast.Tuple, ast.List)):
+                parts = [(part, self.values.get(part, UNKNOWN), "") for part in joined.elts]
+                # Where none of them is on a device, what comes out may be an index, or go anywhere.
+                arguments = parts if any(v.place.on_device for _, v, _ in parts) else arguments
             return self.combine(node, arguments, last)
         return None
 

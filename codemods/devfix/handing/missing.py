@@ -105,7 +105,8 @@ class Missed:
             if inside is taker.function:
                 return self._missing(call, taker, device, "as the call that it stands in is told")
             literal = default.startswith(("cuda", "cpu"))
-            if not literal and not (default == "None" and self._none_is_cpu(taker)):
+            none = default == "None" and not device.startswith("self.") and self._none_is_cpu(taker)
+            if not literal and not none:
                 return None
             same = frozenset({default, "cpu"})
             if default == "cpu" and device == "self.device" and path_of(call.func).startswith("self."):
@@ -124,7 +125,7 @@ class Missed:
         function, name = taker.function, taker.parameter
         if function.name == "__init__" or reasons.settles_none(self._source, function, name):
             return False
-        return reasons.makes_with(self._source, function, name)
+        return reasons.needs(self._source, function, name)
 
     def _missing(self, call: ast.Call, taker: Taker, device: str, why: str) -> Missing:
         related = next(
@@ -135,12 +136,15 @@ class Missed:
     def _rebuilt(self, call: ast.Call, taker: Taker) -> Missing | None:
         """`self.__class__(..)` without the device that `__init__` keeps."""
         name, source = taker.parameter, self._source
+        inside = function_around(source, call)
+        if inside is None or [a.arg for a in inside.args.args[:1]] != ["self"]:
+            return None
         if reasons.settles_none(source, taker.function, name):
             return None  # from what else it is given, which is there already
         for node in source.walk(taker.function):
             if isinstance(node, ast.Assign) and path_of(node.value) == name:
                 kept = next((p for t in node.targets if (p := path_of(t)).startswith("self.")), "")
-                if kept and function_around(source, call) is not taker.function:
+                if kept and inside is not taker.function:
                     return self._missing(call, taker, kept, "as the object that it is made from is")
         return None
 
@@ -229,7 +233,8 @@ class Missed:
             return
         if source.qualified(calls[0].func).partition(".")[0] in ("torch", "numpy", "np", "jax", "tensorflow"):
             return
-        if len(re.findall(rf"import[^\n]*\b{path_of(calls[0].func).partition('.')[0]}\b", source.text)) > 1:
+        root = re.escape(path_of(calls[0].func).partition(".")[0])
+        if len(re.findall(rf"import[^\n]*(?<!\w){root}(?!\w)", source.text)) > 1:
             return  # one name for several things
         told = [(call, k) for call in calls for k in call.keywords if k.arg and DEVICE.match(k.arg)]
         for call in calls if told else ():

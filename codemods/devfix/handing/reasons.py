@@ -126,20 +126,28 @@ def settles_none(source: Source, function: FunctionNode, name: str) -> bool:
     return False
 
 
-def makes_with(source: Source, function: FunctionNode, name: str) -> bool:
-    """Does torch make a tensor on what a parameter says, so that None is the CPU?"""
+def needs(source: Source, function: FunctionNode, name: str) -> bool:
+    """Does None for a parameter mean the CPU, or whatever others choose: is it handed on as it is?"""
     for node in source.walk(function):
-        if isinstance(node, ast.Call) and source.qualified(node.func).startswith("torch."):
-            if any(k.arg == "device" and path_of(k.value) == name for k in node.keywords):
-                return True
+        if isinstance(node, ast.keyword) and node.arg == "device" and path_of(node.value) == name:
+            return True
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if path_of(value) == name and isinstance(key, ast.Constant) and key.value == "device":
+                    return True
     return False
 
 
 def moved_after(source: Source, call: ast.Call) -> bool:
     """Is the result moved: in the same expression, or by its name further down?"""
     statement = source.statement(call)
-    if re.search(r"\.(?:to|cuda|cpu)\(", source.code(statement).replace(source.code(call), "", 1)):
-        return True
+    node: ast.AST = call
+    while not isinstance(node, ast.stmt):
+        child, node = node, source.parents[node]
+        if isinstance(node, ast.Attribute) and node.attr in ("to", "cuda", "cpu"):
+            return True
+        if isinstance(node, ast.BinOp) or (isinstance(node, ast.Call) and child is not node.func):
+            break
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     names = [path_of(item) for target in targets for item in getattr(target, "elts", [target])]
     function = function_around(source, call)

@@ -268,7 +268,7 @@ def _is_input(event: Event, meeting: Meeting) -> bool:
                 return False
         if event.place.on_device:
             return True
-        if "batch of" in value.source and event.place.where is Where.OF and _given_device(event):
+        if loaded and event.place.where is Where.OF and _given_device(event):
             return True
         return (
             event.place.where in (Where.UNKNOWN, Where.OF)

@@ -87,6 +87,17 @@ def parameters(function: FunctionNode | ast.Module) -> frozenset[str]:
     return frozenset(argument.arg for argument in every) - {"self", "cls"}
 
 
+def optional(function: FunctionNode | ast.Module) -> frozenset[str]:
+    """The parameters whose default is None: they may have no device."""
+    if isinstance(function, ast.Module):
+        return frozenset()
+    arguments = function.args
+    plain = [*arguments.posonlyargs, *arguments.args]
+    pairs = [*zip(plain[len(plain) - len(arguments.defaults) :], arguments.defaults, strict=True)]
+    pairs += [(a, d) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d]
+    return frozenset(a.arg for a, d in pairs if isinstance(d, ast.Constant) and d.value is None)
+
+
 def typed(function: FunctionNode | ast.Module) -> frozenset[str]:
     """The parameters that are declared to be no tensors."""
     if isinstance(function, ast.Module):

@@ -6,13 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from devfix.bindings import Bindings, function_around
-from devfix.findings import (
-    DeleteStatement,
-    Edit,
-    InsertStatement,
-    ReplaceExpression,
-    Safety,
-)
+from devfix.findings import DeleteStatement, Edit, InsertStatement, ReplaceExpression, Safety
 from devfix.flow import Flow
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
@@ -122,13 +116,32 @@ def buffer(flow: Flow, bindings: Bindings, function: FunctionNode | ast.Module, 
     receiver = source.code(site.receiver)
     span = source.span(statement)
     edits: tuple[Edit, ...] = ()
-    if "\n" not in receiver and source.code(site.node).startswith(receiver):
+    if _is_parameter(source, site.receiver):
+        # What the move makes of a parameter is a plain tensor, which nobody trains or saves.
+        if source.code(site.node).startswith(receiver):
+            edits = (ReplaceExpression(source.span(site.node), receiver),)
+        why = "is no parameter any more, since its copy on CUDA is a plain tensor, and stays there"
+        code, title = source.code(site.node), "leave the move to the module"
+        return Verdict(span, code, "", why, edits, Safety.UNSAFE, used[0], title)
+    trained = any(isinstance(n, ast.keyword) and n.arg == "requires_grad" for n in source.walk(site.receiver))
+    if "\n" not in receiver and source.code(site.node).startswith(receiver) and not trained:
         text = f'self.register_buffer("{path[5:]}", {receiver}, persistent=False)'
         edits = (InsertStatement(span, text, before=True), DeleteStatement(span))
     code = source.code(site.node)
     return Verdict(
         span, code, "", why, edits, Safety.UNSAFE, used[0], f"make `{path}` a buffer of the module"
     )
+
+
+def _is_parameter(source: Source, node: ast.expr) -> bool:
+    """`nn.Parameter(..)`, also behind further calls: `nn.Parameter(..).float()`"""
+    while isinstance(node, ast.Call):
+        if source.qualified(node.func) in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
+            return True
+        if not isinstance(node.func, ast.Attribute):
+            return False
+        node = node.func.value
+    return False
 
 
 def _after_super(source: Source, function: FunctionNode, statement: ast.stmt) -> bool:

@@ -70,19 +70,30 @@ def _read(source: Source, node: ast.If | ast.IfExp | ast.While, positive: bool) 
     if positive and isinstance(node, (ast.If, ast.IfExp)):
         alone = len(parts) == 1
         for part in parts:
-            device, path = _is_on_cuda(source, part)
+            device, path = is_on_cuda(source, part)
             if device:
                 return Guard(Told.SAME, node, device, path, alone)
         if any(_is_available(source, part) for part in parts):
             return Guard(Told.AVAILABLE, node, alone=alone)
+    if positive and isinstance(node, ast.If) and not node.orelse and is_flag(test):
+        return Guard(Told.CHOSEN, node, alone=True)
     return _CHOSEN if _about(test) else _NONE
+
+
+# `use_cuda`, `self.cuda`, `args.gpu`: said once, of everything.
+_FLAG = re.compile(r"(?:^|[._])(?:use_?|on_|with_)?(?:cuda|gpu)$", re.IGNORECASE)
+
+
+def is_flag(test: ast.expr) -> bool:
+    """Is a condition a flag of the program and nothing else?"""
+    return bool(_FLAG.search(path_of(test)))
 
 
 # An attribute, property or slot called `is_cuda` that the file itself makes.
 _OWN_OPTION = re.compile(r"\.is_cuda\s*(?::\s*bool\s*)?=(?!=)|def is_cuda\b")
 
 
-def _is_on_cuda(source: Source, test: ast.expr) -> tuple[str, str]:
+def is_on_cuda(source: Source, test: ast.expr) -> tuple[str, str]:
     """`x.is_cuda` or `x.device.type == "cuda"` as the text of that device, and the path of `x`."""
     if isinstance(test, ast.Attribute) and test.attr == "is_cuda":
         text = source.code(test.value)
@@ -104,7 +115,7 @@ def _is_on_cuda(source: Source, test: ast.expr) -> tuple[str, str]:
 def implied(source: Source, test: ast.expr, path: str) -> bool:
     """Does a condition hold wherever the value at `path` is on CUDA?"""
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) else [test]
-    return any(_is_available(source, part) or _is_on_cuda(source, part)[1] == path for part in parts)
+    return any(_is_available(source, part) or is_on_cuda(source, part)[1] == path for part in parts)
 
 
 def _first_parameter(source: Source, node: ast.expr) -> bool:

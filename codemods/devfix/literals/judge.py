@@ -6,52 +6,31 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
 
-from devfix.bindings import function_around
 from devfix.findings import DeleteStatement, Edit, InsertStatement, ReplaceExpression, Safety, Span
 from devfix.flow import Flow, torch_api
-from devfix.flow.evidence import looks_like_module
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
 from devfix.literals.extras import buffer, declared, defaults, named_constants
+from devfix.literals.flags import aliases
+from devfix.literals.gates import Gate
+from devfix.literals.groups import grouped, place
 from devfix.literals.guards import Guard, Told, guard_of, kept, moves_alone
 from devfix.literals.owner import owned
 from devfix.literals.partners import FunctionNode, Partner, Partners
 from devfix.literals.scope import Devices
 from devfix.literals.shown import current_only, moved_above, of_a_value, runs
-from devfix.literals.sites import Site, edits_for, moved, sites_of
+from devfix.literals.sites import Site, edits_for, moved
 from devfix.literals.verdict import Cure, Verdict
 from devfix.literals.worth import Worth
 
-# Code that tells devices apart somewhere: then a literal next to it is an oversight.
-_AGNOSTIC = re.compile(
-    r"\.device\b(?!\()|\bis_available\(|\.is_cuda\b|\.type_as\("
-    r"|\bdevice\s*=\s*(?!=|[\"'\s]|f[\"']cuda:|torch\.device\(\s*f?[\"']cuda[^\"']*[\"']\s*[,)])"
-)
 # Without one of these there is nothing to find.
 _SOMETHING = re.compile(r"\.cuda\(|cuda\.\w*Tensor\b|[\"']cuda(?::0)?[\"'](?!\s+if\b)")
 _DEFAULT = re.compile(r"=\s*(?:torch\.device\()?[\"']cuda(?::0)?[\"']\)?\s*[,)]")
-# A program rather than a library.
-_SCRIPT = re.compile(
-    r"__main__|\bargparse\b|\bimport fire\b|\bhydra\b|\bimport click\b|\bgradio\b|\bstreamlit\b"
-)
-# What puts its parts on GPUs by number has a plan of its own.
-_SECOND = re.compile(r"""\.cuda\(\s*(?:device\s*=\s*)?[1-9]\d*\s*\)|["']cuda:[1-9]""")
-_TESTS = ("pytest", "unittest", "absl.testing", "hypothesis", "parameterized")
-_KERNELS = ("triton", "numba", "cupy", "pycuda", "tensorrt", "torch.utils.cpp_extension")
-# `from . import nms_cuda`: a compiled extension.
-_EXTENSION = re.compile(r"\w_cuda$|(?:^|\.)cuda_\w+$|_cuda_ext$", re.IGNORECASE)
-_OWN_WORD = re.compile(r"cuda|gpu|triton|kernel|bench|profile", re.IGNORECASE)
 # A constructor of CUDA tensors, under another name.
 _LEGACY = re.compile(r"\btorch\.cuda\.\w*Tensor\b(?!\s+if\b)")
 # Refuses what is not on CUDA.
 _INSISTS = re.compile(r"isinstance\([^)\n]*\bcuda\.\w*Tensor\)")
-# Used in code that runs on CUDA only.
-_CUDA_ONLY = re.compile(
-    r"\bcuda\.(?:synchronize|Event|Stream|CUDAGraph|graph|current_stream|stream|max_memory\w*|memory_\w+|"
-    r"reset_\w+|nvtx|set_device|current_device|Generator|device)\b"
-)
 
 
 def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = "") -> Iterator[Verdict]:
@@ -68,12 +47,14 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
         return
     if _DEFAULT.search(text):
         yield from defaults(flow)
-    devices = Devices(flow)
+    if "Tensor if" in text:
+        yield from aliases(flow)
+    devices, gate = Devices(flow), Gate(flow)
     left: list[Site] = []
     judged: list[tuple[FunctionNode | ast.Module, list[Verdict]]] = []
     bound: set[ast.AST] = set()  # functions and classes that go on needing CUDA
     for function, sites in groups.items():
-        judge = _Judge(flow, function, sites, devices)
+        judge = _Judge(flow, function, sites, devices, gate)
         judged.append((function, list(judge.verdicts())))
         left.extend(judge.left)
         if judge.left or (_around(flow, function) and _LEGACY.search(flow.source.code(function))):
@@ -83,7 +64,7 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
         and flow.default_is_set()
     )
     # Where other functions need CUDA, and no device is known at all, what they give each other is on CUDA.
-    cuda = bool(left) and not _AGNOSTIC.search(text)
+    cuda = bool(left) and not gate.agnostic
     everywhere = everywhere or _INSISTS.search(text) is not None
     settled: list[tuple[FunctionNode | ast.Module, Verdict]] = []
     for function, found in judged:
@@ -103,11 +84,11 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
             verdict = replace(verdict, safety=Safety.UNSAFE)
         yield verdict
     if module:
-        one = owned(flow, sorted(left, key=_place), module, "cuda" if declare == "no" else declare)
+        one = owned(flow, sorted(left, key=place), module, "cuda" if declare == "no" else declare)
         if one is not None:
             yield one
     elif declare != "no":
-        one = declared(flow, sorted(left, key=_place), declare)
+        one = declared(flow, sorted(left, key=place), declare)
         if one is not None:
             yield one
     elif rest:
@@ -124,58 +105,22 @@ def _around(flow: Flow, function: FunctionNode | ast.Module) -> tuple[ast.AST, .
     return (function,) if owner is None else (function, owner)
 
 
-def grouped(flow: Flow) -> dict[FunctionNode | ast.Module, list[Site]] | None:
-    """The sites by function, less those of benchmarks and data loading; None for tests and kernels."""
-    source = flow.source
-    modules = list(source.imports.values())
-    if any(name == word or name.startswith(word + ".") for name in modules for word in (*_TESTS, *_KERNELS)):
-        return None
-    if any("testing_utils" in name or "test_utils" in name for name in modules):
-        return None
-    if any(_EXTENSION.search(name) and not name.startswith("torch.") for name in modules):
-        return None
-    found: dict[FunctionNode | ast.Module, list[Site]] = {}
-    for site in sites_of(source, source.tree):
-        found.setdefault(function_around(source, site.node) or source.tree, []).append(site)
-    hosts = {scope.node for scope in flow.scopes if scope.host}
-    for function in [one for one in found if one in hosts or _cuda_only(flow, one)]:
-        del found[function]
-    return {function: sorted(sites, key=_place) for function, sites in found.items()}
-
-
-def _place(site: Site) -> tuple[int, int]:
-    return site.node.lineno, site.node.col_offset
-
-
-def _cuda_only(flow: Flow, function: FunctionNode | ast.Module) -> bool:
-    """Does a function exist for CUDA alone, by its name, by what it calls, or by its use of several GPUs?"""
-    source = flow.source
-    if isinstance(function, ast.Module):
-        return False
-    owner = source.enclosing(function, ast.ClassDef)
-    names = [function.name, owner.name if isinstance(owner, ast.ClassDef) else ""]
-    if any(_OWN_WORD.search(name) or name.lower().startswith("test") for name in names):
-        return True
-    if _SECOND.search(source.code(owner if isinstance(owner, ast.ClassDef) else function)):
-        return True
-    return bool(_CUDA_ONLY.search(source.code(function)))
-
-
 class _Judge:
     """The sites of one function."""
 
     def __init__(
-        self, flow: Flow, function: FunctionNode | ast.Module, sites: list[Site], devices: Devices
+        self, flow: Flow, function: FunctionNode | ast.Module, sites: list[Site], devices: Devices, gate: Gate
     ) -> None:
         self.flow = flow
         self.source = flow.source
         self.function = function
         self.sites = sites
         self.devices = devices
+        self.gate = gate
         self.nodes: set[ast.expr] = {site.node for site in sites}
         self.partners = Partners(flow, function, self.nodes)
         self.left: list[Site] = []  # of which nothing is known
-        self.agnostic = bool(_AGNOSTIC.search(self.source.text))
+        self.agnostic = gate.agnostic
 
     def verdicts(self) -> Iterator[Verdict]:
         done: set[ast.AST] = set()
@@ -187,6 +132,9 @@ class _Judge:
                     yield from self._same(guard)
                 continue
             if guard.told is Told.CHOSEN:
+                found = self._flagged(site) if guard.node is not None else None
+                if found is not None:
+                    yield found
                 continue
             found = self._again(site) or self._back(site)
             if found is None and guard.told is Told.AVAILABLE:
@@ -201,23 +149,6 @@ class _Judge:
                 under = self._under(guard) if guard.told is Told.AVAILABLE else [site]
                 found = replace(found, sites=tuple(one.node for one in under))
                 yield found
-
-    @cached_property
-    def _library(self) -> bool:
-        """Does the file leave it to others where models are? Then tensors belong where they meet."""
-        if _SCRIPT.search(self.source.text):
-            return False
-        return not any(
-            site.receiver is not None and self._moves_module(site)
-            for site in sites_of(self.source, self.source.tree)
-        )
-
-    def _moves_module(self, site: Site) -> bool:
-        assert site.receiver is not None
-        if isinstance(self.source.parents[site.node], ast.Expr):
-            return True
-        value = self.flow.value(site.receiver)
-        return value.kind in (Kind.MODULE, Kind.PART) or looks_like_module(path_of(site.receiver))
 
     # --- conditions ------------------------------------------------------------------------
 
@@ -309,6 +240,14 @@ class _Judge:
             return None
         return Verdict(whole[0], self.source.code(sites[0].node), device_text, why, whole[1], Safety.UNSAFE)
 
+    def _flagged(self, site: Site) -> Verdict | None:
+        """`if use_cuda: y = y.cuda()` of what meets a tensor of the caller: on its GPU, not on the current one."""
+        partner = self.partners.of(site)
+        root = partner.device.partition(".")[0] if partner is not None else ""
+        if partner is None or root not in self.partners.parameters or root in self.partners.placed:
+            return None
+        return self._verdict(site, partner.device, self._meets(partner), Safety.UNSAFE, partner.node)
+
     # --- without a condition ---------------------------------------------------------------
 
     def _again(self, site: Site) -> Verdict | None:
@@ -349,7 +288,9 @@ class _Judge:
         return None
 
     def _plain(self, site: Site) -> Verdict | None:
-        if isinstance(self.function, ast.Module) or not (self.agnostic or self._library):
+        if isinstance(self.function, ast.Module) or not (
+            self.agnostic or self.gate.open or self.gate.library
+        ):
             return self._script(site)
         partner = self.partners.of(site)
         if partner is None or not partner.sure:
@@ -360,11 +301,18 @@ class _Judge:
                     site, device.text, why, Safety.SAFE if device.sure else Safety.UNSAFE, device.node
                 )
             partner = partner or self.partners.sized_by(site)
-        if partner is None or not (partner.sure or self.agnostic):
+        if partner is None or not (
+            partner.sure or self.agnostic or (self.gate.open and self._given(partner))
+        ):
             return None
         safety = Safety.SAFE if partner.sure else Safety.UNSAFE
         found = self._verdict(site, partner.device, self._meets(partner), safety, partner.node)
         return replace(found, cure=Cure.ABSENT | Cure.OTHER)
+
+    def _given(self, partner: Partner) -> bool:
+        """Is it a caller that says where the other side is?"""
+        root = partner.device.removeprefix("next(").partition(".")[0]
+        return root in self.partners.parameters or root == "self"
 
     def _script(self, site: Site) -> Verdict | None:
         """In a script only the variable that it declares for the purpose counts."""

@@ -7,39 +7,21 @@ meets a tensor that came from outside, belongs on that tensor's device: anywhere
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from devfix.bindings import function_around
 from devfix.flow import Flow, torch_api
-from devfix.flow.events import What
 from devfix.flow.frame import path_of
-from devfix.flow.lattice import CARRIERS, UNKNOWN, Kind, Place, Value, Where
-from devfix.flow.methods import MOVES
-from devfix.literals.chains import is_local, parameters, parsed, resolves, root_of, typed
+from devfix.flow.lattice import CARRIERS, UNKNOWN, Kind, Place, Where
+from devfix.literals.chains import is_local, optional, parameters, parsed, resolves, root_of, typed
+from devfix.literals.meets import Meet, Meetings
 from devfix.literals.sites import Site
 from devfix.names import Names
 from devfix.placing import around, bound_before, rebound
-from devfix.source import children, walk
+from devfix.source import walk
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-# Methods that take a tensor from any device, or only look at its shape.
-_LENIENT = frozenset(
-    {
-        "copy_", "set_", "expand_as", "view_as", "reshape_as", "resize_as_", "share_memory_", "split",
-        "append", "extend", "update", "setdefault", "type_as", "index", "insert", "remove", "put",
-        "add_scalar", "register",
-    }
-)  # fmt: skip
-# Take CPU scalars next to CUDA tensors, as the operators do; everything else is strict.
-_ARITHMETIC = frozenset(
-    {
-        "add", "sub", "mul", "div", "true_divide", "floor_divide", "pow", "remainder", "fmod", "eq",
-        "ne", "lt", "gt", "le", "ge", "maximum", "minimum", "max", "min", "clamp", "logical_and",
-        "logical_or", "where", "masked_fill", "add_", "mul_", "fill", "lerp", "addcmul", "addcdiv",
-        "rsub", "atan2",
-    }
-)  # fmt: skip
 _WITNESSES = torch_api.TENSOR_ONLY | {
     "device",
     "is_cuda",
@@ -54,24 +36,6 @@ _WITNESSES = torch_api.TENSOR_ONLY | {
 _SHAPED = frozenset(
     {"shape", "size", "view", "reshape", "dim", "ndim", "numel", "unsqueeze", "transpose", "permute"}
 )
-_NOT_COMBINED = (
-    "torch.cuda.",
-    "torch.distributed.",
-    "torch.utils.",
-    "torch.backends.",
-    "torch.jit.",
-    "torch.amp.",
-)
-
-
-@dataclass(frozen=True, eq=False)
-class Meet:
-    """Operands of one operation. `strict`: raises wherever they differ, scalars included."""
-
-    node: ast.AST
-    operands: tuple[ast.expr, ...]
-    strict: bool
-    runs: ast.expr | None = None  # the module that is run on them
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,17 +57,18 @@ class Partners:
         self.function = function
         self.sites = sites
         self.names = Names(flow.source, function)
-        # The modules that are run here, by the call that runs them.
-        self.run: dict[ast.expr, Value] = {
-            event.node: event.value
-            for scope in flow.scopes
-            if scope.node is function
-            for event in scope.events
-            if event.what is What.USE and event.inner is None and event.detail == "called"
-        }
-        self.meets = list(self._meetings())
+        meetings = Meetings(flow, function, sites)
+        self.meets = list(meetings)
+        self.run = meetings.run
         self.parameters = parameters(function)
         self.typed = typed(function)
+        self.absent = optional(function)
+        # What goes to CUDA here as well is no better source of a device.
+        self.placed = {
+            path_of(site.func.value)
+            for site in sites
+            if isinstance(site, ast.Call) and isinstance(site.func, ast.Attribute)
+        } - {""}
         self._uses: dict[str, set[str]] = {}
         for node in flow.source.walk(function):
             if isinstance(node, ast.Attribute):
@@ -127,7 +92,9 @@ class Partners:
                 if operand in mine:
                     continue
                 found = self._tensor(site, meet, operand)
-                if found is not None and (best is None or (found.sure and not best.sure)):
+                if found is not None and (
+                    best is None or (found.sure and not best.sure) or best.device.startswith("next(")
+                ):
                     best = found
             if best is not None and best.sure:
                 break
@@ -195,6 +162,8 @@ class Partners:
             if name not in self.parameters or self._changed(name, at):
                 return None
             path, rebinds = name, True
+        if path in self.absent:
+            return None
         if path.partition(".")[0] in self.typed:
             return None  # declared to be something else: a `Booster` is no tensor, whatever it can do
         declared = value.sure and value.kind is Kind.TENSOR
@@ -213,19 +182,33 @@ class Partners:
     def _module(self, site: Site, meet: Meet) -> Partner | None:
         assert meet.runs is not None
         path = path_of(meet.runs)
-        value = self.run[meet.node] if isinstance(meet.node, ast.Call) else UNKNOWN
+        value = self.run[meet.node][1] if isinstance(meet.node, ast.Call) else UNKNOWN
         at = self.source.statement(site.node)
         place = value.place
-        if value.kind is not Kind.MODULE or not path or value.bare or path == "self":
+        if value.kind is not Kind.MODULE or not path or value.bare:
             return None
         device = self._device(place, at)
         if device:
             return Partner(device, meet.runs, value.sure and self._follows(at, meet.node), path)
-        if place.where not in (Where.OF, Where.UNKNOWN) or not self._writable(meet.runs, at):
+        # What a module has made in its `__init__` is wherever the module is put.
+        own = path.startswith("self.") and place.where is Where.DEFAULT and self._of_module
+        if not (own or place.where in (Where.OF, Where.UNKNOWN)) or not self._writable(meet.runs, at):
+            return None
+        if (path == "self" and not self._of_module) or path in self.placed:
             return None
         if self._born_later(path.partition(".")[0], at):
             return None
         return Partner(f"next({path}.parameters()).device", meet.runs, False, path)
+
+    @cached_property
+    def _of_module(self) -> bool:
+        """Is the function a method of a torch module, other than the one that makes it?"""
+        owner = self.source.parents.get(self.function)
+        return (
+            isinstance(owner, ast.ClassDef)
+            and getattr(self.function, "name", "") != "__init__"
+            and any(path_of(base).endswith("Module") for base in owner.bases)
+        )
 
     def sized_by(self, site: Site) -> Partner | None:
         """A tensor parameter that the value takes its size from: `torch.zeros(x.size(0)).cuda()`."""
@@ -234,90 +217,11 @@ class Partners:
         for node in walk(made):
             if isinstance(node, ast.Attribute) and node.attr in ("size", "shape"):
                 path = path_of(node.value)
-                if path in self.parameters and not self._changed(path, at):
+                if path in self.parameters - self.absent and not self._changed(path, at):
                     value = self.flow.value(node.value)
                     if value.kind is Kind.TENSOR or self.is_tensor(path):
                         if value.place.where in (Where.OF, Where.UNKNOWN, Where.SYMBOL):
                             return Partner(f"{path}.device", node.value, False, path)
-        return None
-
-    # --- the operations ---
-
-    def _meetings(self) -> Iterator[Meet]:
-        """Every operation of a function over two or more operands, nested functions left out."""
-        todo: list[ast.AST] = list(reversed(self.function.body))
-        while todo:
-            node = todo.pop()
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                continue
-            found = self._meet(node)
-            if found is not None:
-                yield found
-            todo.extend(reversed(list(children(node))))
-
-    def _meet(self, node: ast.AST) -> Meet | None:
-        if isinstance(node, ast.BinOp):
-            if isinstance(self.flow.source.parents[node], ast.BinOp):
-                return None
-            return Meet(node, tuple(_leaves(node)), isinstance(node.op, ast.MatMult))
-        if isinstance(node, ast.AugAssign):
-            return Meet(node, (node.target, *_leaves(node.value)), False)
-        if isinstance(node, ast.Compare):
-            if all(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in node.ops):
-                return None
-            return Meet(node, (node.left, *node.comparators), False)
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-            index = node.slice
-            parts = index.elts if isinstance(index, ast.Tuple) else [index]
-            # Only the index is bound to the other: a CPU index into a CUDA tensor is right.
-            known = self.flow.value(node.value).kind is Kind.TENSOR
-            hard = tuple(
-                part
-                for part in parts
-                if part in self.sites or (known and self.flow.value(part).place.where is Where.ACCELERATOR)
-            )
-            return Meet(node, (node.value, *hard), True) if hard else None
-        if (
-            isinstance(node, ast.Assign)
-            and len(node.targets) == 1
-            and isinstance(node.targets[0], ast.Subscript)
-        ):
-            target = node.targets[0].value
-            return (
-                Meet(node, (target, node.value), False)
-                if self.flow.value(target).kind is Kind.TENSOR
-                else None
-            )
-        if isinstance(node, ast.Call):
-            return self._call(node)
-        return None
-
-    def _call(self, node: ast.Call) -> Meet | None:
-        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
-        flat: list[ast.expr] = []
-        for argument in arguments:
-            listed = isinstance(argument, (ast.List, ast.Tuple))
-            flat.extend(
-                argument.elts if isinstance(argument, (ast.List, ast.Tuple)) and listed else [argument]
-            )
-        name = self.flow.source.qualified(node.func)
-        if name.startswith("torch."):
-            if name in torch_api.FACTORIES or name in torch_api.LEGACY or name in torch_api.LEGACY_CUDA:
-                return None
-            if name.startswith(_NOT_COMBINED) or name in torch_api.NOT_TENSOR_CALLS or name.endswith("_like"):
-                return None
-            functional = name.count(".") == 1 or name.startswith(("torch.nn.functional.", "torch.linalg."))
-            strict = name.rpartition(".")[2] not in _ARITHMETIC
-            return Meet(node, tuple(flat), strict) if functional and len(flat) > 1 else None
-        if isinstance(node.func, ast.Attribute):
-            value, method = self.flow.value(node.func.value), node.func.attr
-            if value.kind in (Kind.TENSOR, Kind.ANY) and not name:
-                if method in MOVES or method in _LENIENT or method.startswith("new_") or not flat:
-                    return None
-                if value.kind is Kind.TENSOR or method in torch_api.TENSOR_ONLY:
-                    return Meet(node, (node.func.value, *flat), method.rstrip("_") not in _ARITHMETIC)
-        if flat and node in self.run:
-            return Meet(node, tuple(flat), True, node.func)
         return None
 
     # --- the text --------------------------------------------------------------------------
@@ -377,15 +281,3 @@ class Partners:
                 return True
             up = self.source.parents.get(up)
         return False
-
-
-def _leaves(node: ast.expr) -> Iterator[ast.expr]:
-    todo = [node]
-    while todo:
-        part = todo.pop()
-        if isinstance(part, ast.BinOp):
-            todo.extend((part.right, part.left))
-        elif isinstance(part, ast.UnaryOp):
-            todo.append(part.operand)
-        else:
-            yield part

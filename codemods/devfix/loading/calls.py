@@ -120,7 +120,7 @@ class Loads:
         source = self.source
         if not _TESTING.isdisjoint(name.partition(".")[0] for name in source.imports.values()):
             return True
-        if name.endswith(("load_state_dict_from_url", "load_url")) and _PUBLISHED in source.text:
+        if name.endswith(("load_state_dict_from_url", "load_url")) and self._published(call):
             return True
         owner = source.enclosing(call, ast.ClassDef)
         if isinstance(owner, ast.ClassDef):
@@ -135,6 +135,23 @@ class Loads:
                 return True
             around_it = function_around(source, around_it)
         return self._guarded(call) or self._just_saved(call, function)
+
+    def _published(self, call: ast.Call) -> bool:
+        """Does a load get what torch publishes, as far as the text of its address shows?"""
+        source = self.source
+        if _PUBLISHED not in source.text:
+            return False
+        address = (
+            call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "url"), None)
+        )
+        written = ast.unparse(address) if address is not None else ""
+        names = {node.id for node in ast.walk(address) if isinstance(node, ast.Name)} if address else set()
+        for statement in source.tree.body:
+            if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                if any(path_of(target) in names for target in targets):
+                    written += source.code(statement.value)
+        return "://" not in written or _PUBLISHED in written
 
     def _guarded(self, call: ast.Call) -> bool:
         """Does the code around it see to it that there is a GPU, or that another load takes over?"""

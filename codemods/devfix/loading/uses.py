@@ -11,6 +11,7 @@ from devfix.bindings import FunctionNode, function_around
 from devfix.device_forms import DeviceForms
 from devfix.flow import torch_api
 from devfix.flow.frame import path_of
+from devfix.flow.lattice import Kind
 from devfix.loading.receivers import Receivers
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -241,8 +242,16 @@ class Follower:
             self._note(Use.TENSOR)
         elif not called:
             self._follow(node, depth)
+        elif isinstance(call, ast.Call) and self._computes(call):
+            self._note(Use.MODULE)
         else:
             self._note(Use.OUT)
+
+    def _computes(self, call: ast.Call) -> bool:
+        """Does a method get a tensor, so that what it belongs to is a model: `policy.act(torch.zeros(1))`?"""
+        flow = self._forms.flow
+        values = (*call.args, *(keyword.value for keyword in call.keywords))
+        return any((known := flow.value(value)).kind is Kind.TENSOR and known.sure for value in values)
 
     def _call(self, call: ast.Call, argument: ast.AST, depth: int) -> None:
         if argument is call.func:

@@ -16,7 +16,6 @@ from devfix.flow import Flow
 from devfix.spotting import lines_with, on_lines
 
 _PACK = re.compile(r"\bpack\w*\s*\(")
-_INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 @dataclass(frozen=True)
@@ -112,22 +111,22 @@ print(pack_padded_sequence(x, (x != 0).sum(dim=(1, 2)).tolist(), batch_first=Tru
     def check(self, flow: Flow) -> Iterator[Finding]:
         source, known = flow.source, Known(flow)
         lines = lines_with(source, _PACK)
-        for scope in flow.scopes:
-            calls = [node for node in on_lines(scope.node, lines, _INNER) if isinstance(node, ast.Call)]
-            for found in packed(known, scope, calls):
-                span = source.span(found.node)
-                value = flow.value(found.node)
-                sure = value.place.on_device and known.certain(value)
-                text = source.code(found.node)
-                text = text if len(text) < 60 and "\n" not in text else f"{text[:40].splitlines()[0]} ..."
-                where = f"on `{value.place.text}`" if value.place.on_device and value.place.text else _WHERE[found.origin]
-                yield self.finding(
-                    span,
-                    f"`{text}` {where.format(found.parameter)}, and `pack_padded_sequence` reads lengths on the CPU",
-                    title=f"copy `{text}` to the CPU for `pack_padded_sequence`",
-                    edits=(AppendCall(span, ".cpu()"),),
-                    safety=Safety.SAFE if sure else Safety.UNSAFE,
-                )
+        calls = [node for node in on_lines(source.tree, lines) if isinstance(node, ast.Call)]
+        for found in packed(known, calls):
+            span, value = source.span(found.node), flow.value(found.node)
+            sure = value.place.on_device and known.certain(value)
+            text = source.code(found.node)
+            text = text if len(text) < 60 and "\n" not in text else f"{text[:40].splitlines()[0]} ..."
+            where = _WHERE[found.origin].format(found.parameter)
+            if value.place.on_device and value.place.text:
+                where = f"is on `{value.place.text}`"
+            yield self.finding(
+                span,
+                f"`{text}` {where}, and `pack_padded_sequence` reads lengths on the CPU",
+                title=f"copy `{text}` to the CPU for `pack_padded_sequence`",
+                edits=(AppendCall(span, ".cpu()"),),
+                safety=Safety.SAFE if sure else Safety.UNSAFE,
+            )
 
 
 _WHERE = {

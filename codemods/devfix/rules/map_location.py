@@ -12,10 +12,12 @@ from devfix.codemod import Codemod, Example
 from devfix.device_forms import DeviceForms
 from devfix.findings import Edit, EnsureImport, Finding, Safety, SetArgument
 from devfix.flow import Flow
+from devfix.handing.reasons import reads
 from devfix.loading.calls import ARGUMENT, Load, Loads, is_none_at
 from devfix.loading.cure import cures
 from devfix.loading.devices import DevicesInScope
 from devfix.loading.examples import EXAMPLES
+from devfix.loading.handed import fixed, open_ended
 from devfix.loading.standing import matters, of_replicas
 from devfix.loading.uses import Follower, Use, Uses
 from devfix.source import Source, walk
@@ -41,6 +43,8 @@ _STATE_NAME = re.compile(r"state_?dict|(?:^|_)sd$")
 # Numbers and texts about a checkpoint, not its tensors.
 _NO_TENSORS = re.compile(r"metadata|manifest|kwargs|^args|config", re.IGNORECASE)
 _GPU = re.compile(r"\.cuda\(|[\"']cuda")
+# What has no tensors in its state.
+_NUMBERS = re.compile(r"sched|(?:^|[._])(?:grad_?|amp_?|loss_?)?scaler$", re.IGNORECASE)
 # Objects that keep what they are given, on the device that it is on.
 _KEEPERS = re.compile(r"ema|shadow|average|obj\b|self$", re.IGNORECASE)
 
@@ -54,9 +58,10 @@ class MapLocation(Codemod):
     argument on, functions of the file among them, the `map_location` that they lack: `"cpu"` where what
     is loaded only feeds `load_state_dict`, a converter or a file; the device in scope (`device`,
     `self.device`, `args.device`) where the loaded model or tensors are used themselves. A function that
-    takes a `map_location` and forgets it passes it on.
+    takes a `map_location` and forgets it passes it on, also where it names a place of its own in one call
+    of several. A device that is None unless a caller names one counts as none where a model's state is loaded.
 
-    Nothing is said of datasets, caches, vocabularies and the like, in tests, of a file that the same
+    Nothing is said of datasets, caches, vocabularies and the like, of schedulers, in tests, of a file that the same
     function has just written, and under a condition that there is a GPU.
 
     ## Why is this bad?
@@ -94,6 +99,7 @@ class MapLocation(Codemod):
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
 
     def check(self, flow: Flow) -> Iterator[Finding]:
+        yield from self._named(flow)
         loads = list(Loads(flow.source).find())
         if not loads:
             return
@@ -121,6 +127,32 @@ class MapLocation(Codemod):
             if one.safety is Safety.SAFE and not cures(flow, one.load, stay):
                 one = replace(one, safety=Safety.UNSAFE)
             yield self._report(flow, one)
+
+    def _named(self, flow: Flow) -> Iterator[Finding]:
+        """Those that name a place: another one than the function is asked for, or none by default."""
+        source = flow.source
+        if ARGUMENT not in source.text:
+            return
+        for call, keyword in fixed(source):
+            span, code = source.span(call), source.code(keyword.value)
+            yield self.finding(
+                source.span(keyword.value),
+                f"the function takes a `{ARGUMENT}` and hands it on elsewhere, but here it is always {code}",
+                title=f"hand on `{ARGUMENT}={ARGUMENT}`",
+                edits=(SetArgument(span, ARGUMENT, ARGUMENT),),
+                safety=Safety.UNSAFE,
+            )
+        for call, keyword in open_ended(source):
+            span, code = source.span(call), source.code(keyword.value)
+            yield self.finding(
+                span,
+                f"`{code}` is None unless a caller names one, which loads to the device that was saved from",
+                title="load to the CPU by default",
+                edits=(
+                    SetArgument(span, ARGUMENT, f"{code} or {_quote(source, call)}cpu{_quote(source, call)}"),
+                ),
+                safety=Safety.UNSAFE,
+            )
 
     def _report(self, flow: Flow, found: _Found) -> Finding:
         source, load, uses = flow.source, found.load, found.uses
@@ -164,10 +196,14 @@ def _is_checkpoint(flow: Flow, load: Load, uses: Uses, device: str, host: bool) 
     plain = any(_NO_TENSORS.search(name) for name in uses.names[:1])
     if plain and not uses.kinds & ~Use.OUT:
         return False
+    if uses.kinds is Use.STATE and uses.receivers and all(map(_NUMBERS.search, uses.receivers)):
+        return False
     if load.wrapper or load.restores or load.name == "torch.jit.load" or uses.has(Use.STATE):
         return True
     if host:
         return False
+    if _is_told(flow, load):
+        return True
     if _has_entries(flow, load, uses):
         return True
     if uses.has(Use.MODULE) or uses.has(Use.PARAMETER):
@@ -182,6 +218,15 @@ def _is_checkpoint(flow: Flow, load: Load, uses: Uses, device: str, host: bool) 
     if _CHECKPOINT.search(around) and not _DATA.search(f"{words} {around}"):
         return True
     return uses.has(Use.TENSOR) and bool(device) and not _DATA.search(words)
+
+
+def _is_told(flow: Flow, load: Load) -> bool:
+    """Does the function around a load take a device, and nothing ever reads it?"""
+    function = load.function
+    if function is None:
+        return False
+    arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+    return any(one.arg == "device" and not reads(flow.source, function, one.arg) for one in arguments)
 
 
 def _has_entries(flow: Flow, load: Load, uses: Uses) -> bool:

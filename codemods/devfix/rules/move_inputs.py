@@ -16,7 +16,9 @@ from devfix.flow.lattice import Kind, Where
 from devfix.flow.outside import came_from
 from devfix.inputs.copies import mixed
 from devfix.inputs.displayed import is_displayed
+from devfix.inputs.dropped import unassigned
 from devfix.inputs.edits import Mover
+from devfix.inputs.entries import entries
 from devfix.inputs.hints import Hint
 from devfix.inputs.indices import indices
 from devfix.inputs.leftovers import leftovers
@@ -277,7 +279,8 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
         for found in forgotten(flow):
             yield self._forgotten(flow, found)
         yield from self._returned(flow)
-        for hint in (*indices(flow), *tokens(flow), *leftovers(flow)):
+        texts = (indices, tokens, leftovers, entries, unassigned)
+        for hint in (hint for read in texts for hint in read(flow)):
             yield self._hinted(flow, hint)
 
     def _hinted(self, flow: Flow, hint: Hint) -> Finding:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from devfix.arrays.carried import Carried
 from devfix.arrays.converting import converts
 from devfix.arrays.reading import Known, lists_of
 from devfix.codemod import Codemod, Example
@@ -162,8 +163,9 @@ print(host.numpy(), x.to("cpu").numpy(), np.mean(x.tolist()), np.sqrt(x[1].item(
                 continue
             every = range(scope.node.body[0].lineno, (scope.node.body[-1].end_lineno or 0) + 1)
             lists = lists_of(known, scope, list(_calls(scope.node, every)))
+            carried = Carried(known, scope.node, lists)
             for read in reads:
-                finding = self._judge(known, read, lists)
+                finding = self._judge(known, read, lists) or self._carried(carried, read)
                 if finding is not None:
                     yield finding
 
@@ -195,8 +197,23 @@ print(host.numpy(), x.to("cpu").numpy(), np.mean(x.tolist()), np.sqrt(x[1].item(
         edits = tuple(AppendCall(flow.source.span(item), ".cpu()") for item in placed)
         return self._report(known, read, flow.value(placed[0]), edits, "holds tensors that are")
 
+    def _carried(self, carried: Carried, read: _Read) -> Finding | None:
+        """`x.numpy()` of what a function out of sight has made of a tensor on a device: likely on it as well."""
+        source = carried.known.flow.source
+        value = carried.value(read.argument) if read.method and not _chosen(source, read.argument) else None
+        if value is None:
+            return None
+        edits = (AppendCall(source.span(read.argument), ".cpu()"),)
+        return self._report(carried.known, read, value, edits, "is made of what is", sure=False)
+
     def _report(
-        self, known: Known, read: _Read, value: Value, edits: tuple[Edit, ...], verb: str = "is"
+        self,
+        known: Known,
+        read: _Read,
+        value: Value,
+        edits: tuple[Edit, ...],
+        verb: str = "is",
+        sure: bool = True,
     ) -> Finding:
         source, place = known.flow.source, value.place
         text = source.code(read.argument)
@@ -213,7 +230,7 @@ print(host.numpy(), x.to("cpu").numpy(), np.mean(x.tolist()), np.sqrt(x[1].item(
             f"`{text}` {verb} {at}{since}, and `{read.reader}` reads the CPU only",
             title=f"copy `{text}` to the CPU for `{read.reader}`",
             edits=edits,
-            safety=Safety.SAFE if _read_for_sure(read) and known.certain(value) else Safety.UNSAFE,
+            safety=Safety.SAFE if sure and _read_for_sure(read) and known.certain(value) else Safety.UNSAFE,
             related=related,
         )
 

@@ -9,15 +9,20 @@ from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
 from devfix.factories.edits import device_for, edit_for
+from devfix.factories.files import of_file
 from devfix.factories.follow import Follow
+from devfix.factories.keepers import Kept
+from devfix.factories.late import moved_at, moved_there
 from devfix.factories.meetings import Meeting
-from devfix.factories.moved import moved_after, moved_later
+from devfix.factories.moved import moved_later, of_host
 from devfix.factories.operations import LASTS
+from devfix.factories.probes import probes
 from devfix.factories.proof import Proof, apart, exported, one_number, reached
+from devfix.factories.rebuilt import rebuilt
 from devfix.factories.refused import refused
 from devfix.factories.scopes import Scopes
 from devfix.factories.switches import switched_off
-from devfix.factories.values import Fact, Origin
+from devfix.factories.values import Origin, leaves_of
 from devfix.findings import Edit, Finding, Related, Safety, Span
 from devfix.flow import Flow, torch_api
 from devfix.inputs.strays import inputs_of
@@ -235,39 +240,32 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
         source = flow.source
         if any(call in source.text for call in torch_api.DEFAULT_DEVICE_CALLS):
             return
-        for one in refused(source):
-            span = source.span(one.call)
-            yield self.finding(span, one.message, title=one.title, edits=one.edits, safety=one.safety)
         scopes = Scopes(source)
+        known: list[Span] = []
         try:
-            yield from self._check(flow, scopes)
+            for finding in self._check(flow, scopes):
+                known.append(finding.span)
+                yield finding
+            plain = [*refused(source), *rebuilt(source), *probes(source, scopes)]
         finally:
             scopes.release()
+        for one in plain:
+            span = source.span(one.within or one.node)
+            if not any(span.start <= other.start < span.end for other in known):
+                yield self.finding(
+                    source.span(one.node), one.message, title=one.title, edits=one.edits, safety=one.safety
+                )
 
     def _check(self, flow: Flow, scopes: Scopes) -> Iterator[Finding]:
-        roots = scopes.roots()
-        if not roots:
-            return
-        around = scopes.globals()
-        follows = [follow for scope in roots for follow in _followed(scopes, scope, around)]
-        escaping = sorted({follow.gives() for follow in follows} - {""})
-        callers = [scope for scope in scopes.callers(escaping) if scope not in roots]
-        follows += [follow for scope in callers for follow in _followed(scopes, scope, around)]
-        # Who calls what meets its parameters tells whether those are of the default device, too.
-        called = sorted({getattr(f.scope, "name", "") for f in follows if f.meetings} - {"", "forward"})
-        if not any(follow.meetings for follow in follows):
-            return
-        seen = {follow.scope for follow in follows}
-        callers = [scope for scope in scopes.callers(called, host=True) if scope not in seen]
-        others = [follow for scope in callers for follow in _followed(scopes, scope, around)]
-        host = _on_host([*follows, *others])
+        follows, others, kept = of_file(scopes)
+        host = of_host([*follows, *others])
         proof = Proof([*follows, *others])
         taken = inputs_of(flow)
         known: set[Span] = set()
         for follow in follows:
             if scopes.hosted(follow.scope):
                 continue
-            for finding in self._report(follow, taken, host, proof):
+            for finding in self._report(follow, taken, host, proof, kept):
                 if finding.span not in known:  # a helper may be found from several callers
                     known.add(finding.span)
                     if (
@@ -279,10 +277,11 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
                     yield finding
 
     def _report(
-        self, follow: Follow, taken: set[ast.AST], host: set[tuple[ast.AST, str]], proof: Proof
+        self, follow: Follow, taken: set[ast.AST], host: set[tuple[ast.AST, str]], proof: Proof, kept: Kept
     ) -> Iterator[Finding]:
         source = follow.source
         seen: dict[Origin, Meeting] = {}
+        met: dict[Origin, list[Meeting]] = {}
         for meeting in follow.meetings:
             for origin in meeting.origins:
                 if meeting.anchor.text in follow.cpu or moved_later(follow, meeting):
@@ -293,19 +292,33 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
                     continue
                 if origin.call in taken or (follow.scope, meeting.anchor.text) in host:
                     continue
+                met.setdefault(origin, []).append(meeting)
                 known = seen.get(origin)
                 if known is None or (meeting.certain and not known.certain):
                     seen[origin] = meeting
         for origin, meeting in sorted(seen.items(), key=lambda item: source.span(item[0].call)):
-            leaves = [(leaf, device_for(source, leaf, meeting)[0]) for leaf in _leaves(origin)]
+            leaves = [(leaf, device_for(source, leaf, meeting)[0]) for leaf in leaves_of(origin)]
             if leaves and all(device for _, device in leaves):
                 for leaf, device in leaves:
                     yield self._found(source, leaf, meeting, device, (edit_for(source, leaf, device),), False)
                 continue
             device, sure = device_for(source, origin, meeting)
+            if origin in kept.origins:
+                at_use = moved_at(source, origin, met[origin])
+                if origin not in kept.early and meeting.anchor.text.startswith("self."):
+                    edit = edit_for(source, origin, "self.device")
+                    yield self._found(source, origin, meeting, "self.device", (edit,), False)
+                elif at_use is not None:
+                    yield self._found(source, origin, meeting, at_use.device, at_use.edits, False, at_use.at)
+                continue
             if leaves and not origin.name and meeting.certain and meeting.anchor.sure:
                 for leaf, _ in leaves:
                     yield self._found(source, leaf, meeting, "", (), False)
+            if not device and origin.name:
+                move = moved_there(source, origin, met[origin])
+                if move is not None and origin not in follow.hosted:
+                    yield self._found(source, origin, meeting, move.device, move.edits, False, move.at)
+                continue
             if not device or not origin.name:
                 continue  # where no device can be named, the other tensor is mostly made from this one
             edits: tuple[Edit, ...] = (edit_for(source, origin, device),)
@@ -336,15 +349,20 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
         device: str,
         edits: tuple[Edit, ...],
         safe: bool,
+        at: ast.AST | None = None,
     ) -> Finding:
         where = f", which is on `{meeting.anchor.text}`" if meeting.anchor.text else ""
         return self.finding(
-            source.span(origin.call),
+            source.span(at or origin.call),
             f"`{origin.name}` makes a tensor on the CPU; it {meeting.how} `{_short(meeting.other)}`{where}",
-            title=f"make it on `{device}`" if device else "",
+            title=f"{'move' if at else 'make'} it {'to' if at else 'on'} `{device}`" if device else "",
             edits=edits,
             safety=Safety.SAFE if safe else Safety.UNSAFE,
-            related=(Related(source.span(meeting.node), "they come together here"),),
+            related=(
+                Related(source.span(origin.call), "it is made here")
+                if at
+                else Related(source.span(meeting.node), "they come together here"),
+            ),
         )
 
 
@@ -355,41 +373,6 @@ def _sized(origin: Origin, meeting: Meeting) -> bool:
             if fact.anchor is not None and fact.anchor.text == meeting.anchor.text:
                 return True
     return False
-
-
-def _on_host(follows: list[Follow]) -> set[tuple[ast.AST, str]]:
-    """Parameters that are given tensors of the default device wherever they are given something."""
-    host: set[tuple[ast.AST, str]] = set()
-    others: set[tuple[ast.AST, str]] = set()
-    for follow in follows:
-        for one in follow.passed:
-            for name, fact in one.given.items():
-                path = one.written[name]
-                told = fact.placed and fact.anchor is not None and fact.anchor.text != f"{path}.device"
-                moved = follow.moved_then(one.node, named=True) or moved_after(follow, one.node, path)
-                here = fact.stray or (not told and moved)
-                (host if here else others).add((one.callee, f"{name}.device"))
-    return host - others
-
-
-def _leaves(origin: Origin) -> list[Origin]:
-    """What a called function makes, where it makes it."""
-    if not origin.inner:
-        return []
-    return [leaf for one in origin.inner for leaf in (_leaves(one) or [one])]
-
-
-def _followed(scopes: Scopes, scope: ast.AST, names: dict[str, Fact]) -> Iterator[Follow]:
-    """A function and those in it."""
-    names = dict(names)
-    if isinstance(scope, _FUNCTIONS):
-        names.update(scopes.parameters(scope))
-    follow = Follow(scopes, scope, names, scopes.owner(scope))
-    follow.run()
-    yield follow
-    if isinstance(scope, _FUNCTIONS):
-        for node, around in follow.nested:
-            yield from _followed(scopes, node, around)
 
 
 def _short(text: str) -> str:

@@ -15,6 +15,7 @@ from devfix.source import Source
 from devfix.surgery.arrivals import Surgery, surgeries, surgery_path
 from devfix.surgery.late import late_moves
 from devfix.surgery.plan import Plan
+from devfix.surgery.regrown import regrown
 from devfix.surgery.swaps import swapped_layers
 
 _HEAD = """\
@@ -268,7 +269,7 @@ print(model(torch.ones(1, 4, device=device)).sum().item())
     def check(self, flow: Flow) -> Iterator[Finding]:
         for surgery in surgeries(flow):
             yield self._report(flow.source, surgery)
-        for late in (*late_moves(flow), *swapped_layers(flow)):
+        for late in (*late_moves(flow), *swapped_layers(flow), *regrown(flow)):
             yield self.finding(
                 late.span,
                 late.message,

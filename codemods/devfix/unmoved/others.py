@@ -23,12 +23,12 @@ from devfix.unmoved.uses import Use, reads, use_of
 from devfix.unmoved.weights import maker, weighted
 
 _MOVED_MAKER = re.compile(r"\)\s*\.(?:to|cuda)\(")
-_LAYERS = (
+LAYERS = (
     "Linear", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "LSTM", "GRU", "Embedding", "MultiheadAttention",
     "Bilinear", "PReLU", "InstanceNorm2d",
 )  # fmt: skip
 _MADE = re.compile(r"\b[A-Z]\w+\(")
-_LAYER_MADE = re.compile(rf"\b(?:{'|'.join(_LAYERS)})\w*\(")
+_LAYER_MADE = re.compile(rf"\b(?:{'|'.join(LAYERS)})\w*\(")
 # Words without which a file has no module of a library.
 _LIBRARIES = ({name.partition(".")[0] for name in torch_api.LIBRARY_MODULES} - {"torch"}) | {"quantization"}
 _TRAINS = ("train", "fit", "finetune", "fine_tune")
@@ -223,7 +223,7 @@ def made_per_call(flow: Flow) -> Iterator[Left]:
     for call in source.calls:
         func = call.func
         last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-        if not (last[:1].isupper() if library else last.startswith(_LAYERS)):
+        if not (last[:1].isupper() if library else last.startswith(LAYERS)):
             continue
         name = source.qualified(func)
         if not _has_weights(name, last) or any(k.arg in ("device", "factory_kwargs") for k in call.keywords):
@@ -250,7 +250,7 @@ def _has_weights(name: str, last: str) -> bool:
         and name.count(".") == 2
         and name not in torch_api.BARE_MODULES
         and name not in torch_api.CONTAINERS
-        and last.startswith(_LAYERS)
+        and last.startswith(LAYERS)
     )
 
 

@@ -1,0 +1,136 @@
+"""hand-on-device: who leaves a device out, what is handed on, and where another one is meant."""
+
+from __future__ import annotations
+
+import pytest
+from applying import findings, fixed
+from devfix.findings import Safety
+from devfix.rules.hand_on_device import HandOnDevice
+
+RULE = HandOnDevice()
+HEAD = "import torch\nfrom nets import Block, helper\n\n\n"
+_ONES = "def ones(n, device='cpu'):\n    return torch.ones(n, device=device)\n\n\n"
+_CUDA = _ONES.replace("cpu", "cuda")
+_NONE = _ONES.replace("'cpu'", "None")
+_OPTIONS = "parser.add_argument('--device', default='')\n\n\ndef run(data, a=1, b=1, device=''):\n    go(data, device)\n\n\n"
+
+# name: (before, what the call becomes)
+CHANGED = {
+    "a parameter": (_ONES + "def f(n, device):\n    return ones(n)\n", "ones(n, device=device)"),
+    "a variable": (
+        _CUDA + "def f(n, x):\n    device = x.device\n    return ones(n)\n",
+        "ones(n, device=device)",
+    ),
+    "an attribute": (
+        _ONES + "class A:\n    def __init__(self, device):\n        self.device = device\n"
+        "    def f(self):\n        return ones(3)\n",
+        "ones(3, device=self.device)",
+    ),
+    "a device by its class": (
+        "class Net(torch.nn.Module):\n    def __init__(self, n, *, device=torch.device('cuda')):\n"
+        "        self.n = torch.zeros(n, device=device)\n\n\ndef f(device):\n    return Net(3)\n",
+        "Net(3, device=device)",
+    ),
+    "a method": (
+        "class A:\n    def ones(self, n, device='cuda'):\n        return torch.ones(n, device=device)\n"
+        "    def f(self, device):\n        return self.ones(2)\n",
+        "self.ones(2, device=device)",
+    ),
+    "None is torch's CPU": (_NONE + "def f(n, device):\n    return ones(n)\n", "ones(n, device=device)"),
+    "a tensor where the default is cuda": (
+        "def near(y, device='cuda'):\n    return y.view(-1) + torch.ones(1, device=device)\n\n\n"
+        "def f(x):\n    return near(x)\n",
+        "near(x, device=x.device)",
+    ),
+    "once with, once without": (
+        "def f(device):\n    return Block(1, device=device), Block(2)\n",
+        "Block(2, device=device)",
+    ),
+    "calls itself": (
+        "def move(x, device='cpu'):\n    if isinstance(x, list):\n        return [move(y) for y in x]\n"
+        "    return x.to(device)\n",
+        "move(y, device=device)",
+    ),
+    "a method of the same name": (
+        "class Batch:\n    def to_torch(self, dtype=None, device='cpu'):\n        for v in vars(self).values():\n"
+        "            if isinstance(v, Batch):\n                v.to_torch()\n            else:\n"
+        "                v.to(device)\n",
+        "v.to_torch(device=device)",
+    ),
+    "a method of another's, as a branch beside it": (
+        "def to_torch(x, device='cpu'):\n    if isinstance(x, dict):\n        return [to_torch(v, device) for v in x]\n"
+        "    return x.to_torch()\n",
+        "x.to_torch(device=device)",
+    ),
+    "made anew": (
+        "class Lazy:\n    def __init__(self, *parts, dim=0, output_device=None):\n"
+        "        self.output_device = output_device\n    def f(self):\n        return type(self)(*self.parts, dim=1)\n",
+        "type(self)(*self.parts, dim=1, output_device=self.output_device)",
+    ),
+    "the other options": (
+        _OPTIONS + "def main(opt):\n    run(opt.data, a=opt.a, b=opt.b)\n",
+        "run(opt.data, a=opt.a, b=opt.b, device=opt.device)",
+    ),
+    "a builder": (
+        "def build(path, device='cpu'):\n    net = Block(2)\n"
+        "    net.load_state_dict(torch.load(path, map_location=device))\n    return net\n",
+        "return net.to(device)",
+    ),
+}
+
+# Another device is meant, or it does not matter.
+SILENT = {
+    "it is handed on": _ONES + "def f(n, device):\n    return ones(n, device)\n",
+    "who knows": _ONES + "def f(n, device, **more):\n    return ones(n, **more)\n",
+    "no device in scope": _ONES + "def f(n):\n    return ones(n)\n",
+    "moved at once": _ONES + "def f(n, device):\n    return ones(n).to(device)\n",
+    "moved later": _ONES + "def f(n, device):\n    x = ones(n)\n    return x.to(device)\n",
+    "of its input": "def ones(x, device=None):\n    if device is None:\n        device = x.device\n"
+    "    return torch.ones(3, device=device)\n\n\ndef f(x, device):\n    return ones(x)\n",
+    "of its input, whatever it is told": "def ones(x, device='cpu'):\n    if x is not None:\n        device = x.device\n"
+    "    return torch.ones(3, device=device)\n\n\ndef f(x, device):\n    return ones(x)\n",
+    "it does not read it": "def ones(n, device='cpu'):\n    return n\n\n\ndef f(n, device):\n    return ones(n)\n",
+    "the same device": _CUDA + "def f(n):\n    device = 'cuda'\n    return ones(n)\n",
+    "the CPU by name": _ONES.replace("ones(n, ", "load_ones(n, ") + "def f(n, device):\n    return load_ones(n)\n",
+    "where there is no GPU": _CUDA + "def f(n, device):\n    if device == 'cuda':\n        return ones(n)\n",
+    "after an error": _ONES + "def f(n, device):\n    try:\n        return ones(n, device)\n"
+    "    except RuntimeError:\n        return ones(n)\n",
+    "a test": _ONES + "def test_ones(device):\n    assert ones(2).sum() == 2\n",
+    "another arm": "def f(device, host):\n    if host:\n        return Block(2)\n    return Block(1, device=device)\n"
+    .replace("    return Block(1", "    else:\n        return Block(1"),
+    "its own CPU": "class A:\n    def __init__(self, device):\n        self.device = device\n"
+    "    def rows(self, device='cpu'):\n        return torch.ones(3).to(device)\n"
+    "    def f(self):\n        return self.rows()\n",
+    "no object to take it from": "class A:\n    def __init__(self, n, device='cuda'):\n        self.device = device\n"
+    "    @staticmethod\n    def make(n):\n        return A(n)\n",
+    "two things of one name": "def f(device, new):\n    if new:\n        from a import Net\n    else:\n"
+    "        from b import Net\n    return Net(1, device=device), Net(2)\n",
+    "data for workers": _ONES + "class D(torch.utils.data.Dataset):\n    def __getitem__(self, i, device=0):\n"
+    "        return ones(i)\n",
+    "two options are no sign": _OPTIONS + "def main(opt):\n    run(opt.data, a=opt.a)\n",
+    "a builder that moves": "def build(path, device='cpu'):\n    net = Block(2).to(device)\n"
+    "    net.load_state_dict(torch.load(path, map_location=device))\n    return net\n",
+    "a builder of an unknown kind": "def build(path, device='cpu'):\n    net = helper(2)\n"
+    "    net.load_state_dict(torch.load(path, map_location=device))\n    return net\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_hands_it_on(name: str) -> None:
+    before, call = CHANGED[name]
+    [found] = findings(RULE, HEAD + before)
+    assert found.fix is not None and found.fix.safety is Safety.UNSAFE
+    after = fixed(RULE, HEAD + before)
+    assert after.count(call) == before.count(call) + 1
+    assert not findings(RULE, after)
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_leaves_alone(name: str) -> None:
+    assert not findings(RULE, HEAD + SILENT[name])
+
+
+def test_says_where_the_other_device_comes_from() -> None:
+    [found] = findings(RULE, HEAD + CHANGED["a parameter"][0])
+    assert "goes to the CPU" in found.message
+    assert [one.message for one in found.related] == ["the device that it takes"]
