@@ -56,6 +56,7 @@ MAKERS = (
     others.plain_containers,
     others.autocast_on_objects,
     others.unmapped_loads,
+    others.untold_functions,
     others.compared_with_strings,
 )
 RAISES_ANYWHERE = "pass a device object to autocast"  # torch refuses a torch.device, even that of the CPU
@@ -72,6 +73,7 @@ KINDS = (
     "ModuleDict -> dict",
     "pass a device object to autocast",
     "drop map_location",
+    "drop device= from a call",
     "compare a device with a string",
 )
 

@@ -40,6 +40,10 @@ class Net(nn.Module):
         return self.blocks[0](x) * self.scale + noise
 
 
+def draw(n, device="cpu"):
+    return torch.rand(n).to(device)
+
+
 def train(loader, path):
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = Net()
@@ -54,7 +58,7 @@ def train(loader, path):
         x = x.to(device)
         with torch.autocast(device.type):
             loss = model(x) * weight - y.to(device)
-        loss.sum().backward()
+        (loss * draw(4, device=device)).sum().backward()
 """
 # Kind -> what of RIGHT becomes what; "" for a line that goes.
 CHANGED = {
@@ -74,6 +78,7 @@ CHANGED = {
     ],
     "pass a device object to autocast": [("torch.autocast(device.type)", "torch.autocast(device)")],
     "drop map_location": [(", map_location=device", "")],
+    "drop device= from a call": [("draw(4, device=device)", "draw(4)")],
     "compare a device with a string": [("if device.type ==", "if device ==")],
 }  # fmt: skip
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from devfix.flow.torch_api import FACTORIES
+from devfix.handing.takers import Takers
 from devfix.placing import dotted
 from devfix.source import Source
 
@@ -143,6 +144,17 @@ def unmapped_loads(program: str, source: Source) -> Iterator[Mutant | None]:
             edits = without_keyword(source, call, "map_location")
             if edits:
                 yield mutant("drop map_location", program, source, call, edits)
+
+
+def untold_functions(program: str, source: Source) -> Iterator[Mutant | None]:
+    takers = Takers(source)
+    for call in own_calls(source, source.tree):
+        taker = takers.of(call)
+        if taker is None or (isinstance(taker.default, ast.Constant) and taker.default.value is None):
+            continue  # None may well be settled by what else it is given
+        edits = without_keyword(source, call, taker.parameter)
+        if edits:
+            yield mutant("drop device= from a call", program, source, call, edits)
 
 
 def compared_with_strings(program: str, source: Source) -> Iterator[Mutant | None]:

@@ -110,6 +110,8 @@ SILENT = {
     "two options are no sign": _OPTIONS + "def main(opt):\n    run(opt.data, a=opt.a)\n",
     "a builder that moves": "def build(path, device='cpu'):\n    net = Block(2).to(device)\n"
     "    net.load_state_dict(torch.load(path, map_location=device))\n    return net\n",
+    "an optimizer has no `to`": "def build(path, net, device='cpu'):\n    optimizer = torch.optim.AdamW(net.parameters())\n"
+    "    optimizer.load_state_dict(torch.load(path, map_location=device))\n    return optimizer\n",
     "a builder of an unknown kind": "def build(path, device='cpu'):\n    net = helper(2)\n"
     "    net.load_state_dict(torch.load(path, map_location=device))\n    return net\n",
 }  # fmt: skip

@@ -185,6 +185,46 @@ UNSAFE = {
         "        self.w = nn.Parameter(torch.zeros(3))\n\n    def forward(self, x):\n"
         "        return x * self.w\n",
     ),
+    "the device of the program's options": (
+        "args = parse()\nnet = nn.Linear(2, 2).to(args.device)\n\n\ndef f(n):\n    return torch.zeros(n).cuda()\n",
+        "args = parse()\nnet = nn.Linear(2, 2).to(args.device)\n\n\ndef f(n):\n    return torch.zeros(n, device=args.device)\n",
+    ),
+    "the device of an imported package": (
+        "import flair\n\n\ndef g(x):\n    return x.to(flair.device)\n\n\ndef f(n):\n    x = torch.zeros(n)\n"
+        "    if torch.cuda.is_available():\n        x = x.cuda()\n    return x\n",
+        "import flair\n\n\ndef g(x):\n    return x.to(flair.device)\n\n\ndef f(n):\n    x = torch.zeros(n)\n"
+        "    x = x.to(flair.device)\n    return x\n",
+    ),
+    "an entry of the configuration": (
+        "def f(config, net):\n    if config['device'] != 'cpu':\n        net = nn.DataParallel(net)\n"
+        "    net = net.cuda()\n    return net\n",
+        "def f(config, net):\n    if config['device'] != 'cpu':\n        net = nn.DataParallel(net)\n"
+        "    net = net.to(config['device'])\n    return net\n",
+    ),
+    "the number of a GPU": (
+        "class A:\n    def put(self):\n        self.net.cuda(self.gpu)\n\n    def z(self, n):\n"
+        "        return torch.cuda.FloatTensor(n, 3)\n",
+        "class A:\n    def put(self):\n        self.net.cuda(self.gpu)\n\n    def z(self, n):\n"
+        "        return torch.empty(n, 3, dtype=torch.float32, device=self.gpu)\n",
+    ),
+    "what there is, where a module has been put somewhere": (
+        "class N(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.l = nn.Linear(3, 3)\n\n"
+        "    def start(self, n):\n        device = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
+        "        return self.l(torch.ones(n, 3).to(device))\n",
+        "class N(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.l = nn.Linear(3, 3)\n\n"
+        "    def start(self, n):\n        device = next(self.parameters()).device\n"
+        "        return self.l(torch.ones(n, 3).to(device))\n",
+    ),
+    "what there is, where a tensor is given": (
+        "class N(nn.Module):\n    def forward(self, x):\n        x = x.t\n        return x\n\n"
+        "    def more(self, x, y):\n        x = x.contiguous\n"
+        "        d = torch.device('cuda') if torch.cuda.is_available() else torch.device('cpu')\n"
+        "        return torch.ones(x.size(0), device=d) + y.size(1)\n",
+        "class N(nn.Module):\n    def forward(self, x):\n        x = x.t\n        return x\n\n"
+        "    def more(self, x, y):\n        x = x.contiguous\n"
+        "        d = y.device\n"
+        "        return torch.ones(x.size(0), device=d) + y.size(1)\n",
+    ),
     "the device of what may be no tensor": (
         "def f(task, n):\n    y = torch.zeros(n)\n    if task.device.type == 'cuda':\n"
         "        y = y.pin_memory().cuda()\n    return y\n",
@@ -361,6 +401,18 @@ SILENT = {
     "the type of what is moved afterwards": (
         "def f(x, n):\n    Float = torch.cuda.FloatTensor if x.is_cuda else torch.FloatTensor\n"
         "    return x * Float(n).to(x.device)\n"
+    ),
+    "a choice by which the module itself is moved": (
+        "class N(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.l = nn.Linear(3, 3)\n\n"
+        "    def put(self):\n        device = 'cuda' if torch.cuda.is_available() else 'cpu'\n        self.l.to(device)\n\n"
+        "    @classmethod\n    def make(cls):\n        device = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
+        "        return torch.zeros(3, device=device)\n"
+    ),
+    "a GPU by number that the program has made the current one": (
+        "def f(x, y, gpu):\n    torch.cuda.set_device(gpu)\n    x.cuda(gpu)\n    return y.cuda()\n"
+    ),
+    "the options of another function": (
+        "def main():\n    args = parse()\n    return net(args).to(args.device)\n\n\ndef f(n):\n    return torch.zeros(n).cuda()\n"
     ),
     "something on the host": (
         "def f(n):\n    a = torch.zeros(n)\n    b = torch.ones(n).cuda()\n"

@@ -412,6 +412,21 @@ FOLLOW = [
                 with torch.autocast(x.device.type):
                     return self.layer(x)
         """, U),
+    Case("asks the machine, in a class that knows its device", """\
+        class Runner:
+            def __init__(self, device):
+                self.device = device
+            def context(self):
+                kind = "cpu" if not torch.cuda.is_available() else "cuda"
+                return torch.autocast(device_type=kind)
+        """, """\
+        class Runner:
+            def __init__(self, device):
+                self.device = device
+            def context(self):
+                kind = "cpu" if not torch.cuda.is_available() else "cuda"
+                return torch.autocast(device_type=torch.device(self.device).type)
+        """, U),
     Case("enabled by the machine", """\
         class Net(torch.nn.Module):
             def forward(self, x: torch.Tensor):
@@ -502,6 +517,13 @@ SILENT = [
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         with torch.autocast("cuda" if torch.cuda.is_available() else "cpu"):
             torch.ones(2, device=device)
+        """),
+    silent("a class whose device is by the same test", """\
+        class Runner:
+            def __init__(self):
+                self.device = "cuda" if torch.cuda.is_available() else "cpu"
+            def context(self):
+                return torch.autocast("cuda" if torch.cuda.is_available() else "cpu")
         """),
     silent("cpu on purpose", "def f(device):\n    return torch.autocast('cpu', dtype=torch.bfloat16)\n"),
     silent("NVIDIA's library", """\

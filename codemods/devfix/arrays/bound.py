@@ -47,7 +47,11 @@ def runs_over(source: Source, use: ast.Name, binding: Binding | None) -> ast.exp
 def _element(target: ast.expr, over: ast.expr, name: str) -> ast.expr | None:
     if isinstance(target, ast.Name):
         return over if target.id == name else None
-    if not isinstance(target, ast.Tuple) or not isinstance(over, ast.Call) or not isinstance(over.func, ast.Name):
+    if (
+        not isinstance(target, ast.Tuple)
+        or not isinstance(over, ast.Call)
+        or not isinstance(over.func, ast.Name)
+    ):
         return None
     parts: list[ast.expr] = list(over.args)
     if over.func.id == "enumerate" and len(target.elts) == 2 and parts:

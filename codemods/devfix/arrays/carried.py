@@ -8,7 +8,7 @@ import re
 from devfix.arrays.bound import bound, runs_over
 from devfix.arrays.reading import Known
 from devfix.flow.frame import path_of
-from devfix.flow.lattice import Kind, Value
+from devfix.flow.lattice import Kind, Value, Where
 from devfix.names import Binding, Names
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -22,16 +22,18 @@ tile topk transpose type unbind unsqueeze var view view_as where
 """
 _KEEP = frozenset(_METHODS.split())
 # Of these the first argument, or what it holds, says where the result is.
-_OF_TORCH = frozenset(
-    (_METHODS + " cat stack hstack vstack concat concatenate sum mean").split()
-)
+_OF_TORCH = frozenset((_METHODS + " cat stack hstack vstack concat concatenate sum mean").split())
 # Functions that bring their result to the CPU, or make something else of it.
 _ANYTHING = re.compile(
     r"numpy|array|cpu|host|list|pil|decode|predict|transcri|translat|metric|accura|plot|show|draw|render|visuali|"
     r"save|load|read|write|print|collate|item|format|json|remote|map|zip|sorted|dict|postprocess|post_process|nms|"
-    r"(?:^|_)(?:np|str|to|log|len|act|get|sample|select_action|step|set|int|float|range|min|max|sum)$|"
-    r"(?:^|_)(?:images?|get)_",
+    r"(?:^|[._])(?:np|str|to|log|len|act|get|sample|generate|select_action|step|set|int|float|range|min|max|sum)$|"
+    r"(?:^|[._])(?:images?|get)_",
     re.IGNORECASE,
+)
+_NOTHING = re.compile(r"(?!)")
+_FOR_TOKENS = frozenset(
+    {"input_ids", "attention_mask", "max_new_tokens", "max_length", "num_beams", "do_sample", "pad_token_id"}
 )
 _SET_UP = r"\.(?:to|cuda|train|eval|parameters|named_parameters|load_state_dict|state_dict|half|zero_grad)\("
 
@@ -51,8 +53,9 @@ class Carried:
             return None
         depth += 1
         value = self._flow.value(node)
-        if value.place.on_device or value.place.on_host:
-            return value if self.known.on_device(value) else None
+        if value.place.where is not Where.UNKNOWN:
+            known, names = self.known, _NOTHING if _of_tokens(value.node) else _ANYTHING
+            return value if known.on_device(value, names) or known.with_a_model(value, names) else None
         if isinstance(node, ast.Name):
             return self._name(node, depth)
         if isinstance(node, ast.Attribute):
@@ -103,11 +106,17 @@ class Carried:
         """What an imported function, or a module that is set up in this file, makes of tensors on a device."""
         path = path_of(node.func)
         last = path.rpartition(".")[2]
-        if not path or _ANYTHING.search(last) or self._flow.value(node.func).kind in (Kind.FUNCTION, Kind.CLASS):
+        if (
+            not path
+            or _ANYTHING.search(last)
+            or self._flow.value(node.func).kind in (Kind.FUNCTION, Kind.CLASS)
+        ):
             return None
         if not name and not self._is_module(path):
             return None
-        if name and (name.partition(".")[0] in ("numpy", "np", "scipy", "sklearn", "math") or last[:1].isupper()):
+        if name and (
+            name.partition(".")[0] in ("numpy", "np", "scipy", "sklearn", "math") or last[:1].isupper()
+        ):
             return None
         found: Value | None = None
         for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
@@ -120,9 +129,19 @@ class Carried:
         """Does the file move, train or load what is called, or whose method is called?"""
         base = path.rpartition(".")[0]
         return any(
-            one and one not in ("self", "cls") and re.search(rf"(?<![\w.]){re.escape(one)}{_SET_UP}", self._source.text)
+            one
+            and one not in ("self", "cls")
+            and re.search(rf"(?<![\w.]){re.escape(one)}{_SET_UP}", self._source.text)
             for one in (path, base)
         )
+
+
+def _of_tokens(node: ast.AST | None) -> bool:
+    """`model.generate(...)` as transformers has it: tokens, on the device of the model."""
+    called = (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "generate"
+    )
+    return called and any(keyword.arg in _FOR_TOKENS for keyword in node.keywords)  # type: ignore[union-attr]
 
 
 def _whole(binding: Binding) -> bool:

@@ -25,6 +25,7 @@ _CHOSEN = re.compile(
     r"(?:$|[\"'\])])|cuda|gpu|accelerator|fabric",
     re.IGNORECASE,
 )
+_OF_MODEL = re.compile(r"\.parameters\(\)\)\.device$|(?:^|[._])(?:model|net|network|module)\.device$")
 _OUTPUT = re.compile(r"the output of `(.*)`")
 # What brings a result to the CPU.
 _HOSTS = re.compile(
@@ -44,8 +45,8 @@ class Known:
         self.flow = flow
         self._callees = {event.node: event.value for event in flow.events(What.USE)}
 
-    def on_device(self, value: Value) -> bool:
-        """Certainly on a device, whichever path is taken."""
+    def on_device(self, value: Value, named: re.Pattern[str] = _RETURNS_ANYTHING) -> bool:
+        """Certainly on a device, whichever path is taken; not the output of a method that is `named` so."""
         place = value.place
         if value.kind not in (Kind.TENSOR, Kind.ANY) or not place.on_device or place.guarded:
             return False
@@ -56,7 +57,7 @@ class Known:
         output = _OUTPUT.match(value.source)
         if output is None:
             return True
-        if _RETURNS_ANYTHING.search(output[1]):
+        if named.search(output[1]):
             return False
         written = self._written(value)
         if written is None:
@@ -65,6 +66,15 @@ class Known:
         found = written.method(method) if method else None
         body = found[0].source.code(found[1]) if found is not None else ""
         return not _HOSTS.search(body or written.source.code(written.node))
+
+    def with_a_model(self, value: Value, named: re.Pattern[str]) -> bool:
+        """Brought to where a model is, as one does that has models on devices."""
+        place, output = value.place, _OUTPUT.match(value.source)
+        if value.kind is not Kind.TENSOR or place.where is not Where.OF or place.guarded:
+            return False
+        if output is not None and named.search(output[1]):
+            return False
+        return _OF_MODEL.search(place.text) is not None
 
     def certain(self, value: Value) -> bool:
         """Is it shown, whoever calls? Not where a caller names the device, or a method out of view has made it."""

@@ -69,7 +69,7 @@ class NearbyDevices:
     def at(self, call: AutocastCall) -> Nearby | None:
         """The device at hand; None where there is none, or where the code means CUDA and only CUDA."""
         function = call.decorated or function_around(self._source, call.node)
-        if self._cuda_only(call, function):
+        if self.cuda_only(call, function):
             return None
         found = next(self._candidates(call, function or self._source.tree), None)
         return None if found is _CUDA_ONLY else found
@@ -119,7 +119,8 @@ class NearbyDevices:
         hard = len(_HARD.findall(text))
         return hard > 0 and hard >= len(_SOFT.findall(text))
 
-    def _cuda_only(self, call: AutocastCall, function: ast.AST | None) -> bool:
+    def cuda_only(self, call: AutocastCall, function: ast.AST | None) -> bool:
+        """Does the code around a call mean CUDA and only CUDA?"""
         if self._hard_file:
             return True
         enabled = call.enabled

@@ -8,7 +8,7 @@ from devfix.factories.meetings import Meeting
 from devfix.factories.operations import FROM_HOST, LEGACY_DTYPES
 from devfix.factories.owners import FUNCTIONS
 from devfix.factories.proof import of_other_class
-from devfix.factories.values import Anchor, Form, Origin
+from devfix.factories.values import OTHER, Anchor, Form, Origin
 from devfix.findings import AppendCall, Edit, ReplaceExpression, SetArgument
 from devfix.flow import torch_api
 from devfix.placing import stores
@@ -58,7 +58,7 @@ def _writable(source: Source, origin: Origin, anchor: Anchor) -> bool:
         # It may have no `device`, unless it is bound again or asked for that already.
         return bool(stores(source, function, root)) or text in source.code(function)
     fact = origin.names.get(text) or origin.names.get(root)
-    if fact is None:
+    if fact is None or fact == OTHER:  # it may be None there
         return False
     # A name that is no tensor of its own there, `x[0].device` or `batch.x.device`, is taken as it is.
     return fact.anchor is None or fact.form is not Form.TENSOR or _same(fact.anchor.text, text)

@@ -52,7 +52,7 @@ class Follow(Branches):
         self.dead = False
         self.returns: list[tuple[ast.Return, Fact]] = []
         self.uses = scopes.uses(scope)
-        self.module = owner is not None and owner.module and not scopes.host(scope)
+        self.module = owner is not None and owner.module and not scopes.host(scope) and not _static(scope)
         self._origins: dict[ast.Call, Origin] = {}
         self.terms: dict[str, Anchor] | None = None  # of a function that is called: devices of the caller
         self.nested: list[tuple[ast.AST, dict[str, Fact]]] = []
@@ -64,7 +64,8 @@ class Follow(Branches):
     def run(self) -> None:
         assert isinstance(self.scope, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef))
         self.block(self.scope.body)
-        self.meetings += returned(self.source, self.scope, self.names, self.returns)
+        given = returned(self.source, self.scope, self.names, self.returns)
+        self.meetings += (meeting for meeting in given if not meeting.origins <= self.settled)
         for origin, anchor, node, how in self.kept:
             if origin not in self.settled:
                 what = self.source.code(node)
@@ -234,6 +235,7 @@ class Follow(Branches):
         if base.form is not Form.TENSOR:
             return
         indexed = any(i.form is Form.TENSOR and not i.basic and i.flat is not True for i in indices)
+        indexed = indexed or any(isinstance(part, (ast.List, ast.ListComp)) for part in parts)
         if base.stray and not value.placed and not _on_cpu(value):
             for part, at in zip(parts, indices, strict=True):
                 if at.placed and not at.basic and at.flat is not True:
@@ -309,6 +311,11 @@ class Follow(Branches):
 def _on_cpu(value: Fact) -> bool:
     """Is it a tensor that was put on the CPU, as what it is written to by then is?"""
     return value.form is Form.TENSOR and value.anchor is None and not value.origins
+
+
+def _static(scope: ast.AST) -> bool:
+    """Is it a function that is only kept in a class?"""
+    return any(path_of(one) in ("staticmethod", "classmethod") for one in getattr(scope, "decorator_list", ()))
 
 
 def _sums_up(node: ast.Assign, target: ast.expr) -> bool:

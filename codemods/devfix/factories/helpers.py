@@ -34,11 +34,13 @@ def enter(follow: Follow, node: ast.Call, path: str, facts: Facts) -> Fact | Non
     given: dict[str, Fact] = {}
     written: dict[str, str] = {}
     for at, (argument, fact, keyword) in enumerate(facts):
+        if local is not None and fact.form is Form.MAYBE:
+            fact = _named(fact, path_of(argument))
         if keyword or at < len(plain):
             given[keyword or plain[at]] = fact
             written[keyword or plain[at]] = path_of(argument)
     follow.passed.append(Passed(callee, given, written, node))
-    makes = callee in follow.scopes.makers or (method and _moves(follow, callee))
+    makes = local is not None or callee in follow.scopes.makers or (method and _moves(follow, callee))
     if follow.depth >= _DEPTH or not (makes or any(f.form is Form.TENSOR for f in given.values())):
         return None
     names = dict(follow.scopes.parameters(callee))
@@ -46,7 +48,8 @@ def enter(follow: Follow, node: ast.Call, path: str, facts: Facts) -> Fact | Non
     texts = {f.anchor.text for f in given.values() if f.anchor is not None}
     # What is written the same here and there need not be the same.
     names.update((name, MAYBE) for name, anchor in own.items() if anchor.text in texts)
-    names.update((name, fact) for name, fact in given.items() if fact.form is Form.TENSOR)
+    known = (Form.TENSOR,) if local is None else (Form.TENSOR, Form.MAYBE)
+    names.update((name, fact) for name, fact in given.items() if fact.form in known)
     if local is not None:
         names = {**follow.names, **names}  # it sees what is around it
     elif method:
@@ -69,8 +72,8 @@ def enter(follow: Follow, node: ast.Call, path: str, facts: Facts) -> Fact | Non
         if meeting.origins & ours and meeting.anchor.text in texts:
             how = f"goes through `{path}` and meets"
             sure = meeting.certain and meeting.anchor.text in told
-            known = replace(meeting, origins=meeting.origins & ours, node=node, how=how, certain=sure)
-            follow.meetings.append(known)
+            one = replace(meeting, origins=meeting.origins & ours, node=node, how=how, certain=sure)
+            follow.meetings.append(one)
     follow.hosted |= inner.hosted & ours
     if method:
         for key, fact in inner.names.items():
@@ -84,6 +87,11 @@ def enter(follow: Follow, node: ast.Call, path: str, facts: Facts) -> Fact | Non
     if result.origins and any(not fact.origins for _, fact in inner.returns) and _chooses(follow, inner):
         return UNKNOWN  # made where the device that it is told is, the CPU being one of the ways
     return _outer(follow, node, path, result, ours, texts)
+
+
+def _named(fact: Fact, path: str) -> Fact:
+    """What may be a tensor, and where it is then."""
+    return replace(fact, anchor=Anchor(f"{path}.device", False)) if path and fact.anchor is None else fact
 
 
 def _moves(follow: Follow, callee: ast.AST) -> bool:

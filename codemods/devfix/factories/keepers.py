@@ -47,12 +47,12 @@ def kept(scopes: Scopes, around: dict[str, Fact]) -> Kept:
             if not fact.origins & (follow.hosted | follow.settled) and _once(owner, path)
         }
         if facts:
-            found.facts[owner.node] = facts
-            _note(scopes, owner, facts, found)
+            found.facts.setdefault(owner.node, {}).update(facts)
+            _note(scopes, scope, owner, facts, found)
     return found
 
 
-def _note(scopes: Scopes, owner: Owner, facts: dict[str, Fact], found: Kept) -> None:
+def _note(scopes: Scopes, scope: ast.AST, owner: Owner, facts: dict[str, Fact], found: Kept) -> None:
     origins = {origin for fact in facts.values() for origin in fact.origins}
     found.origins |= origins
     start = scopes.source.span(owner.node).start
@@ -61,9 +61,9 @@ def _note(scopes: Scopes, owner: Owner, facts: dict[str, Fact], found: Kept) -> 
         if bound is None or start + bound.start() > scopes.source.span(origin.call).start:
             found.early.add(origin)
     for item in owner.node.body:
-        if isinstance(item, FUNCTIONS) and item.name != "__init__" and not scopes.hosted(item):
+        if isinstance(item, FUNCTIONS) and item is not scope and not scopes.hosted(item):
             code = scopes.source.code(item)
-            if any(re.search(rf"{re.escape(path)}\b", code) for path in facts):
+            if any(re.search(rf"{re.escape(path)}\b", code) for path in facts) and item not in found.methods:
                 found.methods.append(item)
 
 

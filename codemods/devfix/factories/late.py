@@ -59,7 +59,28 @@ def moved_at(source: Source, origin: Origin, meetings: list[Meeting]) -> Move | 
     uses = [m.at for m in meetings if m.at is not None and m.anchor.text == device]
     if not uses or not device or meetings[0].anchor.weak:
         return None
+    read = _read(source, uses[0], meetings[0].anchor.root)
+    if read is not None and all(ast.unparse(use) == ast.unparse(uses[0]) for use in uses):
+        return Move(read, device, (AppendCall(source.span(read), f".to({device})"),))
     return Move(uses[0], device, tuple(AppendCall(source.span(use), f".to({device})") for use in uses))
+
+
+def _read(source: Source, use: ast.expr, root: str) -> ast.expr | None:
+    """`self.weights` of `weights = self.weights`, where that is what a name is used for first.
+
+    `root` must be known there: a parameter that is not bound again.
+    """
+    scope = source.enclosing(use, *FUNCTIONS)
+    if not isinstance(use, ast.Name) or not isinstance(scope, FUNCTIONS):
+        return None
+    arguments = scope.args
+    if root not in {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}:
+        return None
+    bound = stores(source, scope, use.id)
+    first = source.statement(bound[0]) if bound and not stores(source, scope, root) else None
+    value = first.value if isinstance(first, ast.Assign) else None
+    plain = isinstance(value, ast.Attribute) and ast.unparse(value.value) == "self"
+    return value if plain else None
 
 
 def _named(meeting: Meeting) -> str:

@@ -66,7 +66,7 @@ class Layers(Making):
             if (
                 not fact.stray
                 or not (weighted or fact.flat is False)
-                or LENGTHS.search(keyword or path_of(argument))
+                or (LENGTHS.search(keyword or path_of(argument)) and not _table(fact))
             ):
                 continue
             if anchor is None and not weighted and not self._runs(node, path, name):
@@ -86,6 +86,17 @@ class Layers(Making):
         if self.module:
             return name not in torch_api.BARE_MODULES
         return not name and owner.device
+
+
+def _table(fact: Fact) -> bool:
+    """Has it two dimensions? A packed sequence takes its lengths in one."""
+    return all(
+        origin.call.args
+        and isinstance(first := origin.call.args[0], (ast.Tuple, ast.List))
+        and len(first.elts) > 1
+        and origin.name in ("torch.zeros", "torch.ones", "torch.full")
+        for origin in fact.origins
+    )
 
 
 def _last(node: ast.Call) -> str:

@@ -17,10 +17,12 @@ from devfix.factories.operations import (
     is_operation,
     takes_tensor,
 )
+from devfix.factories.owners import FUNCTIONS
 from devfix.factories.values import HERE, OTHER, UNKNOWN, Anchor, Fact, Form, derived, element, listed
 from devfix.flow import torch_api
 from devfix.flow.evidence import looks_like_device
 from devfix.flow.frame import path_of
+from devfix.source import walk
 
 _LITERALS = (ast.List, ast.Tuple, ast.ListComp)
 # What is in the list that they take is a tensor.
@@ -172,8 +174,11 @@ class Making(Meetings):
         return Fact(Form.TENSOR, frozenset({origin}), flat=flat)
 
     def _computed(self, node: ast.expr) -> bool:
-        """Is it a tensor rather than a list or a size, as `x == 0` and `~x` are?"""
-        return isinstance(node, (ast.Compare, ast.BinOp, ast.UnaryOp)) or self.uses.tensor(path_of(node))
+        """Is it a tensor rather than a list, a size or an array, as `x == 0` and `~x` are of a tensor `x`?"""
+        if isinstance(node, (ast.Compare, ast.BinOp, ast.UnaryOp)):
+            names = [part for part in walk(node) if isinstance(part, ast.Name)]
+            return any(self.ev(one).form is Form.TENSOR or self.uses.tensor(one.id) for one in names)
+        return self.uses.tensor(path_of(node))
 
     def writable(self) -> dict[str, Fact]:
         """What tells of devices here."""
@@ -189,12 +194,23 @@ class Making(Meetings):
         for key, fact in self.names.items():
             if fact.stray and fact.anchor is not None and key.isidentifier():
                 found[key] = Fact(Form.TENSOR, anchor=Anchor(f"{key}.device", False))
-        if self.owner is not None and self.owner.device:
+        if self.owner is None or not self._has_self():
+            return found
+        if self.owner.device:
             found.setdefault("self.device", Fact(Form.DEVICE, anchor=Anchor("self.device")))
-        if self.owner is not None and self.owner.weights:
+        if self.owner.weights:
             text = "next(self.parameters()).device"
             found.setdefault(text, Fact(Form.DEVICE, anchor=Anchor(text)))
         return found
+
+    def _has_self(self) -> bool:
+        """Is it a method, or in one: none that is static, or of the class?"""
+        scope: ast.AST | None = self.scope
+        while isinstance(scope, FUNCTIONS):
+            if any(one.arg == "self" for one in scope.args.args[:1]):
+                return True
+            scope = self.source.enclosing(scope, *FUNCTIONS)
+        return False
 
     def _flat(self, node: ast.Call, last: str, facts: Facts) -> bool | None:
         """Has the tensor no dimension?"""

@@ -33,6 +33,7 @@ _GIVEN = re.compile(r"self\.(\w+)[ \t]*(?::[^=\n]+)?=(?!=)([^\n]*(?:(?<=[(\[\\])
 _FACTORIES = "|".join(sorted(LASTS - {"range"}))
 _MADE = re.compile(rf"\b(?:{_FACTORIES})\(")
 _PLACED = re.compile(r"\bdevice=(?:self\.)?[\w.]*device\b|\.to\((?:device=)?(?:self\.)?[\w.]*device\)|\.cuda\(\)")
+_FORWARD = re.compile(r"^[ \t]+def forward\(self\b", re.MULTILINE)
 _REGISTERED = re.compile(r"""register_(?:buffer|parameter)\(\s*(?:name=)?["'](\w+)["'](\s*,\s*None\b)?""")
 _CONTAINERS = frozenset({"ModuleList", "ModuleDict", "Sequential"})
 _ADDED = re.compile(r"add_module\([^()]*(?:\([^()]*\))?[^()]*,\s*(\w+)\s*\)")
@@ -67,7 +68,7 @@ class Owner:
         """Attributes that hold new tensors, each made on a device or moved there where it is bound."""
         found: dict[str, bool] = {}
         for name, value in _GIVEN.findall(self.code):
-            if value.strip() != "None":
+            if value.strip() != "None" and f"self.{name}" not in value:
                 there = _MADE.search(value) is not None and _PLACED.search(value) is not None
                 found[name] = there and found.get(name, True)
         return {f"self.{name}" for name, there in found.items() if there}
@@ -195,6 +196,9 @@ class Owners:
                 owner.tensors.add(f"self.{name}")
             elif called.rpartition(".")[2][:1].isupper() and called not in MADE:
                 owner.layers[f"self.{name}"] = called
+        if not owner.module and _FORWARD.search(code):
+            owner.module = any(called.startswith("torch.nn.") for called in owner.layers.values())
+            owner.weights = owner.module and _WEIGHTED.search(code) is not None
         owner.tensors.update(f"self.{name}" for name, empty in _REGISTERED.findall(code) if not empty)
         for item in node.body:
             if isinstance(item, ast.FunctionDef) and item.name == "__init__":

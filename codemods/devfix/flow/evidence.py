@@ -128,6 +128,18 @@ def makes_device_batches(name: str) -> bool:
     return "prefetch" in name.lower() or name[:1].isupper()
 
 
+def tells_loaders(source: Source) -> bool:
+    """Is a loader of the file told a device, `DataLoader(graph, ids, sampler, device=device)`?
+
+    What parameters get that are called loaders may be one of these.
+    """
+    return "Loader(" in source.text and any(
+        any(keyword.arg == "device" for keyword in call.keywords)
+        and source.code(call.func).endswith("Loader")
+        for call in source.calls
+    )
+
+
 def cpu_program(source: Source) -> bool:
     """A program, not a library, that names no device anywhere: all of it runs on the CPU."""
     text = _COMMENT.sub("", source.text)

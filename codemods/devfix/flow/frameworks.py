@@ -126,8 +126,8 @@ HOST_FUNCTIONS = ("collate", "worker_init", "_transform", "preprocess", "pre_pro
 OWNING_ARGUMENTS = frozenset({"device_map", "load_in_8bit", "load_in_4bit", "quantization_config"})
 
 
-# Their loaders are told a device, or put batches where their datasets are.
-_OWN_LOADERS = ("dgl.dataloading", "dgl.graphbolt", "ffcv", "nvidia.dali")
+# Their loaders put batches on a device.
+_OWN_LOADERS = ("ffcv", "nvidia.dali")
 
 
 def places_loaders(imported: str) -> bool:

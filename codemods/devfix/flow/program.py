@@ -17,6 +17,7 @@ from devfix.flow.evidence import (
     looks_like_device,
     looks_like_loader,
     looks_like_module,
+    tells_loaders,
 )
 from devfix.flow.given import joined_arguments, tells
 from devfix.flow.interpret import Interpreter
@@ -69,8 +70,7 @@ class Program(Passing):
         self.scopes: list[Scope] = []
         self.made: list[Scope] = []  # those, and what else was interpreted on the way
         self.default_known = not any(call in source.text for call in torch_api.DEFAULT_DEVICE_CALLS)
-        # Loaders that are made out of sight may be prepared there.
-        self.prepared = any(frameworks.places_loaders(name) for name in source.imports.values())
+        self.prepared = tells_loaders(source) or any(map(frameworks.places_loaders, source.imports.values()))
         self._placed: tuple[str, ...] = ()  # module-level names of modules that are on a device
         self._depth = 0
 

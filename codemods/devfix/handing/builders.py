@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,6 +13,10 @@ from devfix.flow.frame import path_of
 from devfix.handing.takers import DEVICE
 from devfix.loading.calls import ARGUMENT
 
+# What has a state, and no `to`.
+_STATEFUL = re.compile(
+    r"optim|adam|sgd|lion\b|sched|scaler|sampler|\bema\b|tokenizer|processor", re.IGNORECASE
+)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -64,6 +69,8 @@ def _in(flow: Flow, function: FunctionNode, device: str) -> Unmoved | None:
     names = [path_of(b.value.func).rpartition(".")[2] for b in made if isinstance(b.value, ast.Call)]
     if not all(name[:1].isupper() for name in names):
         return None  # what a function gives may be anywhere
+    if _STATEFUL.search(f"{value.id} {' '.join(names)}"):
+        return None
     restored = False
     for node in source.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

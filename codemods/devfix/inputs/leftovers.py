@@ -24,7 +24,7 @@ _LOSSES = frozenset(
     {"cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "binary_cross_entropy", "kl_div",
      "binary_cross_entropy_with_logits", "huber_loss", "cosine_embedding_loss", "margin_ranking_loss"}
 )  # fmt: skip
-_HOSTED = frozenset(
+HOSTED = frozenset(
     {"to", "cuda", "cpu", "device", "numpy", "tolist", "item", "is_cuda", "type_as", "get_device"}
 )
 _MAKERS = ("torch.from_numpy", "torch.as_tensor", "torch.load", "torch.FloatTensor", "torch.LongTensor")
@@ -46,18 +46,18 @@ def leftovers(flow: Flow) -> Iterator[Hint]:
         if scope.host or scope.owned:
             continue
         code = source.text if isinstance(scope.node, ast.Module) else source.code(scope.node)
+        nodes = own(source, scope) if ".to(" in code or ".cuda(" in code or "**" in code else []
         if ".to(" in code or ".cuda(" in code:
-            yield from _twins(flow, scope)
+            yield from _twins(flow, nodes)
         if "**" in code:
-            yield from _entries(flow, scope)
+            yield from _entries(flow, scope, nodes)
 
 
 # --- of one batch, or made alike ---------------------------------------------------------------
 
 
-def _twins(flow: Flow, scope: Scope) -> Iterator[Hint]:
+def _twins(flow: Flow, nodes: list[ast.AST]) -> Iterator[Hint]:
     source = flow.source
-    nodes = _own(source, scope)
     moves = dict(_moves(nodes))
     if not moves:
         return
@@ -69,7 +69,7 @@ def _twins(flow: Flow, scope: Scope) -> Iterator[Hint]:
                 continue
             first = moves[moved[0]]
             met = _met(flow, name, moved, reads.get(name, []), alike)
-            if met is None:
+            if met is None or not _before(nodes, name, first.statement, met):
                 continue
             text = ast.unparse(_renamed(first.value, moved[0], name))
             yield Hint(
@@ -84,7 +84,17 @@ def _twins(flow: Flow, scope: Scope) -> Iterator[Hint]:
             break
 
 
-def _own(source: Source, scope: Scope) -> list[ast.AST]:
+def _before(nodes: list[ast.AST], name: str, statement: ast.stmt, met: ast.expr) -> bool:
+    """Is a name bound in front of a statement each time, and does it meet the device below it?"""
+    at = (statement.lineno, statement.col_offset)
+    return (met.lineno, met.col_offset) > at and all(
+        (node.lineno, node.col_offset) < at
+        for node in nodes
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
+    )
+
+
+def own(source: Source, scope: Scope) -> list[ast.AST]:
     """The nodes of a scope, without those of the functions in it."""
     found: list[ast.AST] = []
     todo: list[ast.AST] = list(ast.iter_child_nodes(scope.node))
@@ -178,7 +188,7 @@ def _maker(source: Source, call: ast.Call) -> str:
 def _touched(source: Source, name: str, nodes: list[ast.AST]) -> bool:
     """Is it moved, read on the host or asked where it is, in any way, or bound to something else?"""
     for node in nodes:
-        if isinstance(node, ast.Attribute) and node.attr in _HOSTED and _root(node.value) == name:
+        if isinstance(node, ast.Attribute) and node.attr in HOSTED and _root(node.value) == name:
             return True
         if isinstance(node, ast.Call):
             last = dotted(node.func).rpartition(".")[2].lower()
@@ -226,15 +236,14 @@ def _met(flow: Flow, name: str, moved: list[str], reads: list[ast.Name], alike: 
         up = source.parents.get(read)
         if isinstance(up, (ast.BinOp, ast.Compare)):
             sides = [up.left, up.right] if isinstance(up, ast.BinOp) else [up.left, *up.comparators]
-            if any(one is not read and _there(flow, one, moved) for one in sides):
+            if any(one is not read and there(flow, one) for one in sides):
                 return read
         if not isinstance(up, ast.Call) or read not in up.args:
             continue
         path = dotted(up.func)
-        last = path.rpartition(".")[2]
         beside = [one for one in up.args if one is not read]
-        if last in _LOSSES or looks_like_loss(path) or last in ("crit", "criteria", "ce", "mse", "bce"):
-            if any(_there(flow, one, moved) for one in beside[:1]):
+        if compares(path):
+            if any(there(flow, one) for one in beside[:1]):
                 return read
         elif alike and (
             path == "self" or path.startswith("self.") or flow.value(up.func).kind is Kind.MODULE
@@ -244,7 +253,14 @@ def _met(flow: Flow, name: str, moved: list[str], reads: list[ast.Name], alike: 
     return None
 
 
-def _there(flow: Flow, node: ast.expr, moved: list[str]) -> bool:
+def compares(path: str) -> bool:
+    """Is it the name of a loss, whose first two arguments must be in one place?"""
+    last = path.rpartition(".")[2]
+    return last in _LOSSES or looks_like_loss(path) or last in ("crit", "criteria", "ce", "mse", "bce")
+
+
+def there(flow: Flow, node: ast.expr) -> bool:
+    """Is it a tensor on a device, as far as flow knows?"""
     value = flow.value(node)
     return value.kind is Kind.TENSOR and value.place.on_device and value.form != "scalar"
 
@@ -261,10 +277,9 @@ def _renamed(value: ast.expr, old: str, new: str) -> ast.expr:
 # --- of one dict -------------------------------------------------------------------------------
 
 
-def _entries(flow: Flow, scope: Scope) -> Iterator[Hint]:
+def _entries(flow: Flow, scope: Scope, nodes: list[ast.AST]) -> Iterator[Hint]:
     """`model(**inputs)`: entries on the CPU beside entries on a device, or of a module that is there."""
     source = flow.source
-    nodes = _own(source, scope)
     runs = {
         event.node: event.place
         for event in scope.events

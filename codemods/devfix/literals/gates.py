@@ -15,7 +15,7 @@ from devfix.literals.sites import Site, sites_of
 # Code that tells devices apart somewhere: then a literal next to it is an oversight.
 AGNOSTIC = re.compile(
     r"\.device\b(?!\()|\bis_available\(|\.is_cuda\b|\.type_as\("
-    r"|\bdevice\s*=\s*(?!=|[\"'\s]|f[\"']cuda:|torch\.device\(\s*f?[\"']cuda[^\"']*[\"']\s*[,)])"
+    r"|\[[\"']device[\"']\]|\bdevice\s*=\s*(?!=|[\"'\s]|f[\"']cuda:|torch\.device\(\s*f?[\"']cuda[^\"']*[\"']\s*[,)])"
 )
 # A program rather than a library.
 _SCRIPT = re.compile(

@@ -11,6 +11,7 @@ from devfix.findings import DeleteStatement, Edit, InsertStatement, ReplaceExpre
 from devfix.flow import Flow, torch_api
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
+from devfix.literals.chosen import chosen
 from devfix.literals.extras import buffer, declared, defaults, named_constants
 from devfix.literals.flags import aliases
 from devfix.literals.gates import Gate
@@ -40,6 +41,8 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
     declares one for all of them, and `module` the one that imports it from the file of that path.
     """
     text = flow.source.text
+    if "cuda.is_available()" in text and "class " in text:
+        yield from chosen(flow)
     if not module and ("cuda" not in text or not _SOMETHING.search(text)):
         return
     groups = grouped(flow)

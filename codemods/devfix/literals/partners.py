@@ -159,7 +159,7 @@ class Partners:
         if rebinds or not path:
             # What came of a parameter: the parameter itself, if it still is what it was.
             name = place.text.removesuffix(".device") if place.where is Where.OF else ""
-            if name not in self.parameters or self._changed(name, at):
+            if name not in self.parameters or self.changed(name, at):
                 return None
             path, rebinds = name, True
         if path in self.absent:
@@ -217,7 +217,7 @@ class Partners:
         for node in walk(made):
             if isinstance(node, ast.Attribute) and node.attr in ("size", "shape"):
                 path = path_of(node.value)
-                if path in self.parameters - self.absent and not self._changed(path, at):
+                if path in self.parameters - self.absent and not self.changed(path, at):
                     value = self.flow.value(node.value)
                     if value.kind is Kind.TENSOR or self.is_tensor(path):
                         if value.place.where in (Where.OF, Where.UNKNOWN, Where.SYMBOL):
@@ -250,7 +250,7 @@ class Partners:
         first = self.names.first_binding(name)
         return first is not None and first > self.source.span(at).start
 
-    def _changed(self, name: str, at: ast.stmt) -> bool:
+    def changed(self, name: str, at: ast.stmt) -> bool:
         """Is a parameter bound to something that may be elsewhere before a statement?"""
         start = self.source.span(at).start
         for binding in self.names.bindings.get(name, ()):

@@ -11,6 +11,7 @@ from devfix.bindings import Binding, Bindings, function_around
 from devfix.flow import Flow, frameworks
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
+from devfix.literals.chains import is_local
 from devfix.literals.sites import Site, names_cuda
 from devfix.placing import bound_before, dotted, settled_binding, stores
 
@@ -20,7 +21,7 @@ _OPTIONS = re.compile(
 )
 _ACCELERATOR = re.compile(r"^accelerator$|^fabric$")
 # Bases whose objects say by `self.device` where they are.
-_OWN_DEVICE = ("Brain", "LightningModule", "PreTrainedModel", "ModelMixin", "Pretrained")
+OWN_DEVICE = ("Brain", "LightningModule", "PreTrainedModel", "ModelMixin", "Pretrained")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -93,7 +94,7 @@ class Devices:
                 if not given:
                     continue
             return Device(name, f"`{name}`", self._declared(found), found[0].node)
-        options = self._options(function, at)
+        options = self._options(function, at) or self._entry(function, at) or self._index(function, at)
         if options:
             return Device(options, f"`{options}`")
         run_opts = self._run_options(function, at)
@@ -107,6 +108,74 @@ class Devices:
                 if _OPTIONS.match(path) and bound_before(self.source, node, at):
                     return path
         return ""
+
+    def _entry(self, scope: ast.AST, at: ast.stmt) -> str:
+        """`config["device"]`, where the same function uses it as a device already."""
+        for node in self.source.walk(scope):
+            if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
+                continue
+            key = node.slice
+            named = isinstance(key, ast.Constant) and key.value == "device" and path_of(node.value)
+            if named and self._taken(node) and bound_before(self.source, node, at):
+                return self.source.code(node)
+        return ""
+
+    def _taken(self, node: ast.expr) -> bool:
+        """Is an expression used as a device: `x.to(it)`, `f(device=it)`, `it == "cpu"`?"""
+        up = self.source.parents[node]
+        if isinstance(up, ast.keyword):
+            return up.arg == "device"
+        if isinstance(up, ast.Compare):
+            return any(isinstance(one, ast.Constant) and one.value == "cpu" for one in up.comparators)
+        if not isinstance(up, ast.Call) or node not in up.args:
+            return False
+        if isinstance(up.func, ast.Attribute) and up.func.attr == "to":
+            return True
+        return self.source.qualified(up.func) == "torch.device"
+
+    def _index(self, scope: ast.AST, at: ast.stmt) -> str:
+        """`gpu` of `x.cuda(gpu)`: where the rest goes to the current GPU, which nobody has set."""
+        if "set_device" in self.source.text or "cuda.device(" in self.source.text:
+            return ""
+        for node in self.source.walk(scope):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr == "cuda"
+            ):
+                path = path_of(node.args[0]) if len(node.args) == 1 else ""
+                if (
+                    path
+                    and not self.source.qualified(node.func)
+                    and bound_before(self.source, node.args[0], at)
+                ):
+                    return path
+        return ""
+
+    def _shared(self, function: ast.FunctionDef | ast.AsyncFunctionDef | None) -> str:
+        """`flair.device` of an imported module, or `args.device` of the program, which others of the file use."""
+        for node in self.source.walk():
+            if not isinstance(node, ast.Attribute) or node.attr != "device" or not self._taken(node):
+                continue
+            path = path_of(node)
+            root = path.partition(".")[0]
+            if function is not None and is_local(self.source, function, root):
+                continue
+            if path.count(".") == 1 and self._is_module(root):
+                return path
+            if _OPTIONS.match(path) and stores(self.source, self.source.tree, root):
+                where = function_around(self.source, node)
+                if where is None or not is_local(self.source, where, root):
+                    return path
+        return ""
+
+    def _is_module(self, name: str) -> bool:
+        """Is a name bound by `import name`, or `import a.b as name`?"""
+        return any(
+            isinstance(statement, ast.Import)
+            and any((alias.asname or alias.name) == name for alias in statement.names)
+            for statement in self.source.tree.body
+        )
 
     def _makes_owner(self, binding: Binding) -> bool:
         value = binding.value
@@ -137,7 +206,7 @@ class Devices:
         if any(base.endswith("DiffusionPipeline") for base in bases):
             # Offloaded pipelines are on the CPU, and run elsewhere.
             return Device("self._execution_device", "the pipeline")
-        if any(base.endswith(_OWN_DEVICE) for base in bases):
+        if any(base.endswith(OWN_DEVICE) for base in bases):
             return Device("self.device", "`self.device`")
         for name in ("self.device", "self._device", "self.accelerator"):
             found = self.bindings.of_class(owner, name)
@@ -157,7 +226,8 @@ class Devices:
                 for binding in found
             ):
                 return Device(name, f"`{name}`", self._declared(found), found[0].node)
-        return None
+        number = self._index(owner, self.source.statement(site.node))
+        return Device(number, f"`{number}`") if number.startswith("self.") else None
 
     def _before_in_init(
         self, site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, owner: ast.ClassDef
@@ -194,8 +264,10 @@ class Devices:
             if all(binding.value is not None and names_cuda(self.source, binding.value) for binding in found):
                 continue
             return Device(name, f"`{name}`", self._declared(found), found[0].node)
-        if not inside and (options := self._options(tree, at)):
+        if not inside and (options := self._options(tree, at) or self._entry(tree, at)):
             return Device(options, f"`{options}`")
+        if inside and (shared := self._shared(function_around(self.source, site.node))):
+            return Device(shared, f"`{shared}`")
         run_opts = self._run_options(tree, at)
         return Device(run_opts, "`run_opts`") if run_opts else None
 

@@ -157,7 +157,8 @@ def _legacy(source: Source, node: ast.expr, device: str) -> tuple[str, bool]:
     first = node.args[0]
     if len(node.args) == 1 and isinstance(first, (ast.List, ast.Tuple, ast.ListComp)):
         return f"{name}.tensor({args}, {rest}", False
-    if all(_is_size(argument) for argument in node.args):
+    # Of two numbers or more, all are sizes.
+    if len(node.args) > 1 or all(_is_size(argument) for argument in node.args):
         return f"{name}.empty({args}, {rest}", not any(isinstance(a, ast.Name) for a in node.args)
     return "", False
 

@@ -16,14 +16,9 @@ from devfix.flow.events import Event, Meeting, What
 from devfix.flow.lattice import Kind, Where
 from devfix.inputs.proof import unmet
 from devfix.placing import expects_error
-from devfix.unmoved.beside import beside
+from devfix.unmoved.behind import left_behind
 from devfix.unmoved.entries import Entry, entries
-from devfix.unmoved.half import half_moved
-from devfix.unmoved.foreign import made_elsewhere
-from devfix.unmoved.others import handed_over, made_per_call, one_armed
-from devfix.unmoved.per_call import made_in_function
 from devfix.unmoved.plan import Made, Move, given_device, inherits, made_at, move_for, received
-from devfix.unmoved.runners import given_with_device
 from devfix.unmoved.weights import filled, in_view, shared, weighted
 
 # Ways to run a module; other methods may take tensors for other ends.
@@ -295,16 +290,7 @@ print(round((model(x) + layer(x)).sum().item(), 4))
                 seen.update(made.values)
                 yield self._made(flow, event, stray, made, None)
 
-        for left in (
-            *one_armed(flow, bindings),
-            *handed_over(flow, bindings),
-            *made_per_call(flow),
-            *made_in_function(flow, bindings),
-            *made_elsewhere(flow, bindings),
-            *given_with_device(flow, bindings),
-            *beside(flow),
-            *half_moved(flow),
-        ):
+        for left in left_behind(flow, bindings):
             if left.made not in seen:
                 seen.add(left.made)
                 yield self.finding(

@@ -14,14 +14,16 @@ from devfix.flow.events import Event, What
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Where
 from devfix.flow.outside import came_from
+from devfix.inputs.batches import batches
 from devfix.inputs.copies import mixed
 from devfix.inputs.displayed import is_displayed
 from devfix.inputs.dropped import unassigned
 from devfix.inputs.edits import Mover
-from devfix.inputs.entries import entries
+from devfix.inputs.entries import entries, repeated
 from devfix.inputs.hints import Hint
 from devfix.inputs.indices import indices
 from devfix.inputs.leftovers import leftovers
+from devfix.inputs.onearm import one_armed
 from devfix.inputs.roundtrip import trips
 from devfix.inputs.siblings import Forgotten, forgotten
 from devfix.inputs.strays import Group, certain, groups_of
@@ -279,7 +281,7 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
         for found in forgotten(flow):
             yield self._forgotten(flow, found)
         yield from self._returned(flow)
-        texts = (indices, tokens, leftovers, entries, unassigned)
+        texts = (indices, tokens, leftovers, batches, entries, repeated, unassigned, one_armed)
         for hint in (hint for read in texts for hint in read(flow)):
             yield self._hinted(flow, hint)
 

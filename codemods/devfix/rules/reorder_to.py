@@ -64,7 +64,7 @@ class ReorderTo(Codemod):
 
     id: ClassVar[str] = "reorder-to"
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
-        (".to(", ".cuda(", "setattr(", "_modules["),
+        (".to(", ".cuda(", "setattr(", "_modules[", ".weight.data["),
         ("torch", "nn."),
     )
     examples: ClassVar[tuple[Example, ...]] = (

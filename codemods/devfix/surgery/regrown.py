@@ -23,7 +23,9 @@ def regrown(flow: Flow) -> Iterator[Late]:
     if ".weight" not in source.text:
         return
     for function in source.definitions:
-        if not isinstance(function, ast.FunctionDef) or not isinstance(source.parents[function], ast.ClassDef):
+        if not isinstance(function, ast.FunctionDef) or not isinstance(
+            source.parents[function], ast.ClassDef
+        ):
             continue
         code = source.code(function)
         if function.name.startswith("__") or ".weight" not in code or _DEVICE.search(code):
@@ -59,7 +61,10 @@ def _in_method(source: Source, method: ast.FunctionDef) -> Iterator[Late]:
             continue
         where = f"{old}.weight.device"
         place = next((one for one in assigned.get(old, ()) if dotted(one.value) == name), None)
-        returned = any(isinstance(n, ast.Return) and n.value is not None and dotted(n.value) == name for n in walk(method))
+        returned = any(
+            isinstance(n, ast.Return) and n.value is not None and dotted(n.value) == name
+            for n in walk(method)
+        )
         if place is None and not (returned and old in given and "self" in given):
             continue
         edits: tuple[Edit, ...]
@@ -83,10 +88,14 @@ def _is_layer(source: Source, made: ast.expr) -> bool:
         return False
     name = source.qualified(made.func)
     layer = name.rpartition(".")[2].startswith(_LAYERS)
-    return name.startswith("torch.nn.") and name.count(".") == 2 and layer and name not in torch_api.BARE_MODULES
+    return (
+        name.startswith("torch.nn.") and name.count(".") == 2 and layer and name not in torch_api.BARE_MODULES
+    )
 
 
-def _filled_from(source: Source, method: ast.FunctionDef, assigned: dict[str, list[ast.Assign]], name: str) -> str:
+def _filled_from(
+    source: Source, method: ast.FunctionDef, assigned: dict[str, list[ast.Assign]], name: str
+) -> str:
     """The layer whose weights are written into the new one, also by way of another name; empty if there is none."""
     for node in walk(method):
         value: ast.expr | None = None
@@ -96,7 +105,9 @@ def _filled_from(source: Source, method: ast.FunctionDef, assigned: dict[str, li
                 target = target.value
             if dotted(target) in (f"{name}.weight.data", f"{name}.weight") and target is not node.targets[0]:
                 value = node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "copy_":
+        elif (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "copy_"
+        ):
             if dotted(node.func.value) in (f"{name}.weight.data", f"{name}.weight") and node.args:
                 value = node.args[0]
         if value is None:

@@ -100,7 +100,7 @@ def _entries(source: Source) -> Iterator[Left]:
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
             continue
         target, value = statement.targets[0], statement.value
-        function = function_around(source, statement) or source.tree
+        function: ast.AST = function_around(source, statement) or source.tree
         if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
             key = (function, f"{path_of(target.value)}[]")
             groups.setdefault(key, []).append((path_of(target), value))
@@ -112,7 +112,7 @@ def _entries(source: Source) -> Iterator[Left]:
         elif isinstance(target, ast.Name) and isinstance(value, ast.Call):
             move = move_of(value)
             kind = _kind(_root(value))
-            if kind and (move is None or move.keywords and not move.args):
+            if kind and (move is None or (move.keywords and not move.args)):
                 groups.setdefault((function, kind), []).append((target.id, value))
     for (function, group), entries in groups.items():
         yield from _unlike(source, function, group, entries)
@@ -136,7 +136,9 @@ def _root(value: ast.expr) -> ast.Call | None:
     return value if last[:1].isupper() or last.endswith("_class") else None
 
 
-def _unlike(source: Source, function: ast.AST, group: str, entries: list[tuple[str, ast.expr]]) -> Iterator[Left]:
+def _unlike(
+    source: Source, function: ast.AST, group: str, entries: list[tuple[str, ast.expr]]
+) -> Iterator[Left]:
     moves = [(path, move) for path, value in entries for move in [move_of(value)] if move is not None]
     left = [(path, value) for path, value in entries if move_of(value) is None and _root(value) is value]
     enough = 2 if group.endswith("[]") else 1

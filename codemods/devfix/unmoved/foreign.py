@@ -13,14 +13,15 @@ from devfix.flow.evidence import looks_like_device, looks_like_loader, looks_lik
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Place, Where
 from devfix.placing import bound_before, dotted, expects_error, rebound
+from devfix.source import Source
 from devfix.unmoved.others import Left, move_of
-from devfix.unmoved.plan import given_device, visible
+from devfix.unmoved.plan import given_device, plain_owner, set_before, visible
 from devfix.unmoved.uses import Use, reads, use_of
 from devfix.unmoved.weights import maker, weighted
 
 # What only modules with weights have; a file without these words has no such network.
 _PROOF = r"(?:parameters|named_parameters|train|eval|state_dict|load_state_dict)\("
-_PROVES = re.compile(rf"(?<![\w.])(\w+)\.{_PROOF}")
+_PROVES = re.compile(rf"(?<![\w.])((?:self\.)?\w+)\.{_PROOF}")
 _METHODS = frozenset({"forward", "generate", "encode", "decode", "predict"})
 # Functions that run the model that they are given on the other arguments.
 _RUNS = re.compile(r"^(?:apply|run|infer|predict|generate|forward)(?:_|$)|_(?:apply|infer|predict|forward)$")
@@ -30,7 +31,9 @@ _PLACES = re.compile(
     r"agent|trainer|runner|policy|predictor|detector|onnx|compile|jit|quant|deepcopy|copy$|clone",
     re.IGNORECASE,
 )
-_GENERIC = re.compile(r"get|build|create|make|factory|fetch|model|construct|new_|instantiate|^net|network", re.I)
+_GENERIC = re.compile(
+    r"get|build|create|make|factory|fetch|model|construct|new_|instantiate|^net|network", re.I
+)
 _TOLD = re.compile(r"device|cuda|gpu|rank|accelerat|fabric|distrib|\bcpu\b", re.IGNORECASE)
 _OPTIONS = re.compile(
     r"^(?:self|(?:self\.)?_?(?:\w+_)?(?:args|opts?|options|cfg|conf|config|hparams|flags|params|settings|kwargs|parser))$",
@@ -67,12 +70,12 @@ def made_elsewhere(flow: Flow, bindings: Callable[[], Bindings]) -> Iterator[Lef
 def _run(call: ast.Call, proved: set[str]) -> tuple[str, list[ast.expr]]:
     """The name of the network that a call runs, and what it is given."""
     func, given = call.func, [*call.args, *(one.value for one in call.keywords)]
-    if isinstance(func, ast.Name) and func.id in proved:
-        return func.id, given
-    if isinstance(func, ast.Attribute):
-        if isinstance(func.value, ast.Name) and func.value.id in proved and func.attr in _METHODS:
-            return func.value.id, given
-    last = path_of(func).rpartition(".")[2]
+    path = path_of(func)
+    if path in proved:
+        return path, given
+    owner, _, last = path.rpartition(".")
+    if owner in proved and last in _METHODS:
+        return owner, given
     if call.args and isinstance(call.args[0], ast.Name) and _RUNS.search(last):
         first = call.args[0].id
         if first in proved or (first == "model" and last.endswith("_model")):
@@ -129,6 +132,8 @@ def makers(flow: Flow, bindings: Bindings, name: str, run: ast.Call, told: bool)
         return []  # where all goes to CUDA, what builds the model may take it there
     homes = {function_around(source, value) or source.tree for value in values}
     scope = homes.pop()
+    if name.startswith("self.") and not plain_owner(source, values[0]):
+        return []
     if homes or any(isinstance(n, (ast.Global, ast.Nonlocal)) and name in n.names for n in source.walk()):
         return []
     here = function_around(source, run) or source.tree
@@ -173,19 +178,27 @@ def _out_of_sight(flow: Flow, value: ast.expr, name: str) -> bool:
         return False
     last = made.rpartition(".")[2]
     if _PLACES.search(last):
-        return made.startswith(".") and last == "load_model" and _plain(call)
+        return made.startswith(".") and last == "load_model" and _plain(source, call)
     if (last[:1].isupper() or known.kind is Kind.MODULE) and not weighted(flow, value, name):
         return False
-    return _plain(call) and not _TOLD.search(made)
+    return _plain(source, call) and not _TOLD.search(made)
 
 
-def _plain(call: ast.Call) -> bool:
+def _plain(source: Source, call: ast.Call) -> bool:
     """Is a maker given no device, and nothing that may hold one?"""
     for argument in (*call.args, *(one.value for one in call.keywords)):
         text = ast.unparse(argument)
-        if _TOLD.search(text) or _OPTIONS.match(text) or isinstance(argument, ast.Starred):
+        if _TOLD.search(text) or isinstance(argument, ast.Starred):
+            return False
+        if _OPTIONS.match(text) and (text == "self" or _holds_device(source, text)):
             return False
     return all(one.arg is not None and not _TOLD.search(one.arg) for one in call.keywords)
+
+
+def _holds_device(source: Source, name: str) -> bool:
+    """Does anything in the file read or set a device among these options?"""
+    held = rf"{re.escape(name)}(?:\.|\[.)\w*(?:device|cuda|gpu|rank|dist)|--\w*-?(?:device|cuda|gpu)|[\"']device[\"']"
+    return re.search(held, source.text, re.IGNORECASE) is not None
 
 
 def _suffix(place: Place) -> str:
@@ -199,7 +212,10 @@ def _edits(flow: Flow, place: Place, values: list[ast.expr], run: ast.Call) -> t
     source, suffix = flow.source, _suffix(place)
     expression = ast.parse(place.text, mode="eval").body
     for value in values:
-        if not visible(source, expression, value) or not bound_before(source, expression, source.statement(value)):
+        at = source.statement(value)
+        if not visible(source, expression, value) or not bound_before(source, expression, at):
+            return ()
+        if "self." in place.text and not set_before(source, expression, at):
             return ()
         same = function_around(source, value) is function_around(source, run)
         if same and rebound(source, [expression], value, run):

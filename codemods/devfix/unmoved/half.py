@@ -31,7 +31,9 @@ def half_moved(flow: Flow) -> Iterator[Left]:
 
 def _in_class(source: Source, owner: ast.ClassDef, init: ast.FunctionDef) -> Iterator[Left]:
     code = source.code(owner)
-    if "def forward" not in code or re.search(r"\bself\.(?:to|cuda|to_empty)\(|\.module\.(?:to|cuda)\(", code):
+    if "def forward" not in code or re.search(
+        r"\bself\.(?:to|cuda|to_empty)\(|\.module\.(?:to|cuda)\(", code
+    ):
         return
     moved: dict[str, ast.Call] = {}
     made: dict[str, ast.Assign] = {}
@@ -99,7 +101,9 @@ def _is_module(source: Source, move: ast.Call) -> bool:
         if node.func.attr[:1].isupper():
             return node.func.attr not in ("Tensor", "LongTensor", "FloatTensor", "BoolTensor", "Parameter")
         node = node.func.value
-    return isinstance(node, ast.Call) and path_of(node.func)[:1].isupper() and "Tensor" not in path_of(node.func)
+    return (
+        isinstance(node, ast.Call) and path_of(node.func)[:1].isupper() and "Tensor" not in path_of(node.func)
+    )
 
 
 def _is_weighted(source: Source, call: ast.Call) -> bool:

@@ -14,7 +14,7 @@ from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Where
 from devfix.flow.methods import MOVES
 from devfix.placing import dotted
-from devfix.source import Source, walk
+from devfix.source import Source
 from devfix.unmoved.others import Left
 from devfix.unmoved.uses import Use, reads, use_of
 from devfix.unmoved.weights import weighted

@@ -61,7 +61,7 @@ def made_at(flow: Flow, bindings: Bindings, event: Event) -> Made | None:
     if len(homes) != 1:
         return None
     scope = homes.pop()
-    if held and not _plain_owner(source, calls[0]):
+    if held and not plain_owner(source, calls[0]):
         return None
     before = source.span(node).start if scope is event.scope.node else len(source.text)
     for read in reads(flow, bindings, path, scope):
@@ -122,7 +122,7 @@ def inherits(owner: ast.ClassDef | None) -> bool:
     return owner is not None and any(getattr(base, "id", "") != "object" for base in owner.bases)
 
 
-def _plain_owner(source: Source, node: ast.AST) -> bool:
+def plain_owner(source: Source, node: ast.AST) -> bool:
     """Is the class around it one that moves nothing by inheritance or by walking over its attributes?"""
     owner = source.enclosing(node, ast.ClassDef)
     if not isinstance(owner, ast.ClassDef) or inherits(owner):
@@ -199,7 +199,7 @@ def _writable(source: Source, text: str, value: ast.expr, event: Event, made: Ma
     at = source.statement(value)
     if not visible(source, expression, value) or not bound_before(source, expression, at):
         return False
-    if "self." in text and not _set_before(source, expression, at):
+    if "self." in text and not set_before(source, expression, at):
         return False
     return made.scope is not event.scope.node or not rebound(source, [expression], value, event.node)
 
@@ -224,7 +224,7 @@ def visible(source: Source, expression: ast.expr, at: ast.AST) -> bool:
     return True
 
 
-def _set_before(source: Source, expression: ast.expr, at: ast.stmt) -> bool:
+def set_before(source: Source, expression: ast.expr, at: ast.stmt) -> bool:
     """Are the attributes of self in an expression set above a statement of `__init__`?"""
     function = function_around(source, at)
     if function is None or function.name != "__init__":

@@ -12,6 +12,7 @@ from devfix.flow import Flow
 from devfix.flow.evidence import looks_like_device
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Where
+from devfix.flow.methods import MOVES
 from devfix.placing import bound_before, dotted, rebound
 from devfix.source import Source, walk
 from devfix.unmoved.foreign import makers
@@ -144,7 +145,7 @@ def _kept(
             path = dotted(statement.targets[0])
             if path.startswith("self.") and isinstance(statement.value, ast.Name):
                 argument = given.get(one.name, {}).get(statement.value.id)
-                if argument is not None and not _touched(source, one, statement.value.id):
+                if argument is not None and not _touched(one, statement.value.id):
                     kept[path[5:]] = argument
     used = {name for name in _HELD.findall(code) if name in held}
     device = next((kept[name] for name in sorted(used) if name in kept), None)
@@ -158,11 +159,15 @@ def _kept(
     return None
 
 
-def _touched(source: Source, owner: ast.ClassDef, parameter: str) -> bool:
+def _touched(owner: ast.ClassDef, parameter: str) -> bool:
     """Does `__init__` move its parameter, or give it another value?"""
     init = _init(owner)
-    code = source.code(init) if init is not None else ""
-    return re.search(rf"(?<![\w.]){parameter}\s*(?:\.(?:to|cuda)\(|=(?!=)(?!\s*{parameter}\b))", code[code.find("):") :]) is not None
+    for node in walk(init) if init is not None else ():
+        if isinstance(node, ast.Name) and node.id == parameter and not isinstance(node.ctx, ast.Load):
+            return True
+        if isinstance(node, ast.Attribute) and node.attr in MOVES and dotted(node.value) == parameter:
+            return True
+    return False
 
 
 def _unknown_base(line: list[ast.ClassDef]) -> bool:
