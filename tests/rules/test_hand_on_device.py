@@ -71,6 +71,14 @@ CHANGED = {
         _OPTIONS + "def main(opt):\n    run(opt.data, a=opt.a, b=opt.b)\n",
         "run(opt.data, a=opt.a, b=opt.b, device=opt.device)",
     ),
+    "a device that is not read": (
+        "def sigmas(n, device):\n    return torch.linspace(1, 0, n)[:-1]\n",
+        "torch.linspace(1, 0, n, device=device)[:-1]",
+    ),
+    "by another name": (
+        "def sigmas(n, target_device):\n    return torch.arange(n)\n",
+        "torch.arange(n, device=target_device)",
+    ),
     "a builder": (
         "def build(path, device='cpu'):\n    net = Block(2)\n"
         "    net.load_state_dict(torch.load(path, map_location=device))\n    return net\n",
@@ -101,6 +109,11 @@ SILENT = {
     "its own CPU": "class A:\n    def __init__(self, device):\n        self.device = device\n"
     "    def rows(self, device='cpu'):\n        return torch.ones(3).to(device)\n"
     "    def f(self):\n        return self.rows()\n",
+    "it asks elsewhere": "def ones(x, device=None):\n    return torch.ones(3).to(x.device)\n",
+    "parameters of a module": "class Net(torch.nn.Module):\n    def __init__(self, n, device):\n"
+    "        self.w = torch.nn.Parameter(torch.zeros(n))\n",
+    "what it makes goes elsewhere": "def fill(x, device):\n    idx = torch.randperm(3)\n    return x[idx]\n",
+    "a number": "def seed(n, device):\n    return torch.randint(0, n, (1,)).item()\n",
     "no object to take it from": "class A:\n    def __init__(self, n, device='cuda'):\n        self.device = device\n"
     "    @staticmethod\n    def make(n):\n        return A(n)\n",
     "two things of one name": "def f(device, new):\n    if new:\n        from a import Net\n    else:\n"

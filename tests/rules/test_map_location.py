@@ -387,3 +387,68 @@ if args.{}:
 def test_a_program_that_cannot_start(option: str, safety: Safety) -> None:
     [one] = findings(RULE, OPTIONS.format(option, option, option))
     assert one.fix is not None and one.fix.safety is safety
+
+
+_ASKED = """\
+import torch
+
+
+def restore(model, optimizer, path, map_location="cpu"):
+    state = torch.load(path, map_location=map_location)
+    model.load_state_dict(state["model"])
+    read(path, map_location={0})
+    optimizer.load_state_dict(state["optimizer"], map_location={0})
+"""
+
+
+def test_a_place_of_its_own_in_one_call_of_several() -> None:
+    found = findings(RULE, _ASKED.format('"cpu"'))
+    assert len(found) == 2
+    assert fixed(RULE, _ASKED.format('"cpu"')) == _ASKED.format("map_location")
+    assert not findings(RULE, _ASKED.format("map_location"))
+    assert not findings(RULE, _ASKED.format("None"))
+
+
+_BY_DEFAULT = """\
+import torch
+
+
+def restore(net, path, device{0}):
+{1}    net.load_state_dict(torch.load(path, map_location=device{2}))
+    return net
+"""
+
+
+def test_none_unless_somebody_names_one() -> None:
+    text = _BY_DEFAULT.format("=None", "", "")
+    [found] = findings(RULE, text)
+    assert found.fix is not None and found.fix.safety is Safety.UNSAFE
+    assert fixed(RULE, text) == _BY_DEFAULT.format("=None", "", ' or "cpu"')
+    assert not findings(RULE, _BY_DEFAULT.format("", "", ""))
+    assert not findings(RULE, _BY_DEFAULT.format("='cpu'", "", ""))
+    chosen = "    if device is None:\n        device = 'cpu'\n"
+    assert not findings(RULE, _BY_DEFAULT.format("=None", chosen, ""))
+
+
+def test_a_device_that_is_not_read_speaks_for_a_checkpoint() -> None:
+    text = "import torch\nclass Mean:\n    def _load(self, path, device=None):\n        stats = torch.load(path)\n{}"
+    [found] = findings(RULE, text.format("        self.load_stats(stats)\n"))
+    assert found.fix is not None and "map_location=device" in fixed(RULE, text.format(""))
+    assert not findings(RULE, text.format("        self.load_stats(stats).to(device)\n"))
+
+
+def test_what_computes_with_tensors_is_a_model() -> None:
+    text = "import torch\npolicy, stats = torch.load(path)\nx = {}\nvalue = policy.act(x)\n"
+    assert findings(RULE, text.format("torch.zeros(1, 3)"))
+    assert not findings(RULE, text.format("read()"))
+
+
+def test_each_address_is_judged_by_itself() -> None:
+    text = (
+        "from torch.hub import load_state_dict_from_url\nBASE = 'https://download.pytorch.org/vgg16.pth'\n"
+        "OWN = 'https://example.org/vgg16.pth'\nnet.load_state_dict(load_state_dict_from_url({}))\n"
+    )
+    assert findings(RULE, text.format("OWN"))
+    assert findings(RULE, text.format("'https://example.org/a.pth'"))
+    assert not findings(RULE, text.format("BASE"))
+    assert not findings(RULE, text.format("urls[name]"))

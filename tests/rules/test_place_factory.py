@@ -459,7 +459,7 @@ SILENT = {
         "    return s, e.unsqueeze(0)\n"
     ),
     "an old constructor of what only a tensor can be": (
-        "def f(x: torch.Tensor, y):\n    m = torch.BoolTensor(y == 0)\n    i = torch.LongTensor(x)\n"
+        "def f(x: torch.Tensor, y):\n    m = torch.BoolTensor(y.unsqueeze(0) == 0)\n    i = torch.LongTensor(x)\n"
         "    return x * ~m.unsqueeze(-1) + i\n"
     ),
     "dimensions from tensors": (

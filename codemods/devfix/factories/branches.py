@@ -87,7 +87,7 @@ class Branches(Expressions):
                 assert found is not None
                 result[name] = found
             elif devices and a.origins != b.origins:
-                result[name] = a if not a.origins else b if not b.origins else UNKNOWN
+                result[name] = _chosen(name, a if not a.origins else b if not b.origins else UNKNOWN)
             else:
                 result[name] = join(a, b) if devices else _either(name, a, b) or join(a, b)
         return result
@@ -165,6 +165,13 @@ def _asked_for(test: ast.expr) -> str:
         right = test.comparators[0]
         return path_of(test.left) if isinstance(right, ast.Constant) and right.value is None else ""
     return ""
+
+
+def _chosen(name: str, value: Fact) -> Fact:
+    """What a condition puts on a GPU, or not: `x.device` tells which, and `"cuda"` would not."""
+    if value.placed and value.anchor is not None and value.anchor.text.startswith('"') and name.isidentifier():
+        return replace(value, anchor=Anchor(f"{name}.device", False))
+    return value
 
 
 def _either(name: str, a: Fact, b: Fact) -> Fact | None:

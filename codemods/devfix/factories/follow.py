@@ -37,7 +37,7 @@ class Follow(Branches):
         self.scopes = scopes
         self.source = scopes.source
         self.scope = scope
-        self.owner = owner
+        self.owner = owner = None if _static(scope) else owner
         self.names = names
         self.meetings: list[Meeting] = []
         self.links: list[frozenset[Origin]] = []
@@ -52,7 +52,7 @@ class Follow(Branches):
         self.dead = False
         self.returns: list[tuple[ast.Return, Fact]] = []
         self.uses = scopes.uses(scope)
-        self.module = owner is not None and owner.module and not scopes.host(scope) and not _static(scope)
+        self.module = owner is not None and owner.module and not scopes.host(scope)
         self._origins: dict[ast.Call, Origin] = {}
         self.terms: dict[str, Anchor] | None = None  # of a function that is called: devices of the caller
         self.nested: list[tuple[ast.AST, dict[str, Fact]]] = []
@@ -314,7 +314,7 @@ def _on_cpu(value: Fact) -> bool:
 
 
 def _static(scope: ast.AST) -> bool:
-    """Is it a function that is only kept in a class?"""
+    """Is it a function that is only kept in a class, and has no `self`?"""
     return any(path_of(one) in ("staticmethod", "classmethod") for one in getattr(scope, "decorator_list", ()))
 
 

@@ -65,7 +65,8 @@ def enter(follow: Follow, node: ast.Call, path: str, facts: Facts) -> Fact | Non
     ours = frozenset(o for f in given.values() for o in f.origins)
     told = frozenset(texts)
     if method or local is not None:
-        texts |= _shared(follow, inner, local is not None)
+        around = set(follow.names) - set(dict(follow.scopes.parameters(callee))) if local is not None else set()
+        texts |= _shared(follow, inner, around)
     if local is not None:
         ours |= {o for f in follow.names.values() for o in f.origins}
     for meeting in inner.meetings:
@@ -99,14 +100,14 @@ def _moves(follow: Follow, callee: ast.AST) -> bool:
     return _TO_OWN.search(follow.source.code(callee)) is not None
 
 
-def _shared(follow: Follow, inner: Follow, local: bool) -> set[str]:
+def _shared(follow: Follow, inner: Follow, around: set[str]) -> set[str]:
     """The devices that have the same name in a function and where it is called: those in `self`, or around both."""
     anchors = [meeting.anchor for meeting in inner.meetings]
     anchors += [fact.anchor for _, fact in inner.returns if fact.anchor is not None]
     found = {"", "next(self.parameters()).device"}
     for anchor in anchors:
-        known = follow.names.get(anchor.root)
-        if anchor.root == "self" or (local and known is not None and inner.names.get(anchor.root) == known):
+        root = anchor.root
+        if root == "self" or (root in around and inner.names.get(root) == follow.names[root]):
             found.add(anchor.text)
     return found
 

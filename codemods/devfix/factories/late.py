@@ -33,7 +33,7 @@ def moved_there(source: Source, origin: Origin, meetings: list[Meeting]) -> Move
     """
     first = meetings[0]
     device, name = first.anchor.text, _named(first)
-    if not name or first.anchor.weak or any(m.anchor.text != device or _named(m) != name for m in meetings):
+    if name in ("", "self") or name in source.imports or first.anchor.weak or any(m.anchor.text != device or _named(m) != name for m in meetings):
         return None
     scope = source.enclosing(first.node, *FUNCTIONS)
     root = first.anchor.root
@@ -84,7 +84,11 @@ def _read(source: Source, use: ast.expr, root: str) -> ast.expr | None:
 
 
 def _named(meeting: Meeting) -> str:
-    return meeting.at.id if isinstance(meeting.at, ast.Name) else ""
+    """`w` of `w.unsqueeze(1)`: the name of the new tensor in what meets the other one."""
+    node = meeting.at
+    while isinstance(node, (ast.Attribute, ast.Call, ast.Subscript)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _names(statement: ast.stmt) -> set[str]:

@@ -18,7 +18,7 @@ from devfix.loading.devices import DevicesInScope
 from devfix.placing import bound_before, rebound
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_HANDED = re.compile(r"\b_?(?:torch_|target_|output_|model_|input_)?(?:device|dev) *= *[A-Za-z_]")
+_HANDED = re.compile(r"dev(?:ice)? *= *[A-Za-z_]")
 # Callees that are called the same and are many things, or whose device is an affair of other codemods.
 _ANYTHING = re.compile(
     r"^(?:to|cuda|cpu|type|dict|partial|print|format|get|set|update|new_\w+|\w+_like|setattr|getattr|train|eval|"
@@ -38,6 +38,7 @@ class Missing:
     why: str
     related: ast.AST
     note: str
+    keyword: str = ""  # what the callee calls it, if not by the parameter's name
 
 
 class Missed:
@@ -68,14 +69,16 @@ class Missed:
             return
         found: dict[ast.Call, Missing] = {}
         others: dict[str, list[ast.Call]] = {}
+        defined = self._takers.names
         for call in self._source.calls:
-            function = self._takers.function_of(call)
+            path = path_of(call.func)
+            last = path.rpartition(".")[2]
+            function = self._takers.function_of(call) if not last or last in defined else None
             taker = self._takers.found.get(function) if function is not None else None
             if function is None:
-                path = path_of(call.func)
                 if path and self._handing:
                     others.setdefault(path, []).append(call)
-                one = self._same_name(call, path.rpartition(".")[2]) if path else None
+                one = self._same_name(call, last) if last in defined else None
             else:
                 one = self._known(call, taker) if taker is not None and taker.left_out(call) else None
             if one is not None:
@@ -229,15 +232,15 @@ class Missed:
         """The same callee with a device and, in the same function, without."""
         source = self._source
         name = path_of(calls[0].func).rpartition(".")[2]
-        if len(calls) < 2 or _ANYTHING.match(name) or name.startswith(("to_", "move_")):
+        told = [(call, k) for call in calls for k in call.keywords if k.arg and DEVICE.match(k.arg)]
+        if not told or len(calls) < 2 or _ANYTHING.match(name) or name.startswith(("to_", "move_")):
             return
         if source.qualified(calls[0].func).partition(".")[0] in ("torch", "numpy", "np", "jax", "tensorflow"):
             return
         root = re.escape(path_of(calls[0].func).partition(".")[0])
         if len(re.findall(rf"import[^\n]*(?<!\w){root}(?!\w)", source.text)) > 1:
             return  # one name for several things
-        told = [(call, k) for call in calls for k in call.keywords if k.arg and DEVICE.match(k.arg)]
-        for call in calls if told else ():
+        for call in calls:
             if not _bare(call):
                 continue
             function = function_around(source, call)

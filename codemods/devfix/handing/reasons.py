@@ -81,7 +81,7 @@ def taken_from_another(source: Source, function: FunctionNode, name: str) -> boo
     )
 
 
-def falls_back(source: Source, call: ast.Call) -> bool:
+def falls_back(source: Source, call: ast.AST) -> bool:
     """Is a call what is tried after another one has failed, or a part of a test?"""
     node: ast.AST | None = call
     while node is not None:

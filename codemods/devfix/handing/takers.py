@@ -61,6 +61,8 @@ class Takers:
     def __init__(self, source: Source) -> None:
         self._source = source
         self.found: dict[ast.AST, Taker] = {}
+        # What a call of one of the file's own may be called; `self.__class__` and `cls` besides.
+        self.names = {node.name for node in source.definitions} | {"__class__", "cls"}
         self._named: dict[
             tuple[ast.AST, str], list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]
         ] = {}

@@ -145,13 +145,29 @@ def _left(flow: Flow, nodes: list[ast.AST], group: list[_Part]) -> Iterator[Hint
                 node,
                 f"`{moved.text}` is moved to `{device}`, and `{part.text}`, which comes with it, is not",
                 f"move `{part.text}` as well",
-                (AppendCall(source.span(node), source.code(first)[len(source.code(first.func.value)) :]),)
-                if isinstance(first.func, ast.Attribute) and (first.lineno <= node.lineno or "." in device)
+                (AppendCall(source.span(node), _suffix(source, first)),)
+                if _written(nodes, device, node)
                 else (),
                 first,
                 f"`{moved.text}` is moved here",
             )
             return
+
+
+def _suffix(source: Source, move: ast.Call) -> str:
+    """`.to(device, non_blocking=True)` of a move."""
+    func = move.func
+    return source.code(move)[len(source.code(func.value)) :] if isinstance(func, ast.Attribute) else ""
+
+
+def _written(nodes: list[ast.AST], device: str, node: ast.expr) -> bool:
+    """Can the device be written at a place: is its name bound above it, if it is bound here?"""
+    root = device.partition(".")[0].partition("(")[0]
+    return all(
+        (one.lineno, one.col_offset) < (node.lineno, node.col_offset)
+        for one in nodes
+        if isinstance(one, ast.Name) and one.id == root and isinstance(one.ctx, ast.Store)
+    )
 
 
 def _move(source: Source, read: ast.expr) -> ast.Call | None:

@@ -22,7 +22,8 @@ from devfix.source import walk
 # Methods that run a module on their arguments; others may take tensors of the host.
 _RUNS = re.compile(
     r"(?:forward|encode|decode|generate|predict|infer|embed|reconstruct|classify|translate|denoise|extract|"
-    r"compute|loss|__call__)(?:_\w+)?$|inference|get_(?:action|value)\w*$|(?:select_)?act(?:ion)?$|get_\w*(?:features?|embeddings?|logits|latents?|indices|codes)$"
+    r"compute|loss|__call__)(?:_\w+)?$|inference|get_(?:action|value)\w*$|(?:select_)?act(?:ion)?$|"
+    r"get_\w*(?:features?|embeddings?|logits|latents?|indices|codes)$"
 )
 _ANYTHING = re.compile(
     r"(?:predict|infer|classify|translate|reconstruct|extract|embed|compute)(?:_\w+)?$|inference"

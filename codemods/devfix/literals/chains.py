@@ -8,6 +8,7 @@ import re
 
 from devfix.bindings import FunctionNode, function_around
 from devfix.flow import Flow, torch_api
+from devfix.flow.evidence import annotated_kind
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import CARRIERS, Kind
 from devfix.flow.methods import MOVES
@@ -96,6 +97,17 @@ def optional(function: FunctionNode | ast.Module) -> frozenset[str]:
     pairs = [*zip(plain[len(plain) - len(arguments.defaults) :], arguments.defaults, strict=True)]
     pairs += [(a, d) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d]
     return frozenset(a.arg for a, d in pairs if isinstance(d, ast.Constant) and d.value is None)
+
+
+def annotated(function: FunctionNode | ast.Module) -> frozenset[str]:
+    """The parameters that are declared to be tensors."""
+    if isinstance(function, ast.Module):
+        return frozenset()
+    arguments = function.args
+    every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    return frozenset(
+        one.arg for one in every if one.annotation is not None and annotated_kind(one.annotation) == "tensor"
+    )
 
 
 def typed(function: FunctionNode | ast.Module) -> frozenset[str]:

@@ -10,7 +10,6 @@ from devfix.findings import ReplaceExpression, Safety
 from devfix.flow import Flow
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
-from devfix.literals.chains import optional, parameters
 from devfix.literals.partners import Partners
 from devfix.literals.scope import OWN_DEVICE
 from devfix.literals.sites import names_cuda
@@ -96,11 +95,10 @@ def _known(flow: Flow, function: FunctionNode, owner: ast.ClassDef, at: ast.stmt
     """The device of a tensor that the method is given, else of the module."""
     partners = Partners(flow, function, set())
     ordered = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
-    given = parameters(function) - optional(function) - partners.typed
-    tensors = [name for name in ordered if name in given and partners.is_tensor(name)]
+    tensors = [name for name in ordered if partners.given_tensor(name, at)]
     # One that is still what the caller gave tells it best.
     tensors.sort(key=lambda name: bool(stores(flow.source, function, name)))
-    if tensors and not partners.changed(tensors[0], at):
+    if tensors:
         return f"{tensors[0]}.device", f"`{tensors[0]}` is"
     if any(dotted(base).rpartition(".")[2].endswith(OWN_DEVICE) for base in owner.bases):
         return "self.device", "the module is"

@@ -14,7 +14,7 @@ from devfix.placing import rebound
 
 
 def aliases(flow: Flow) -> Iterator[Verdict]:
-    """`Tensor = torch.cuda.FloatTensor if x.is_cuda else torch.FloatTensor`: the current GPU, whichever `x` is on."""
+    """What `Tensor = torch.cuda.FloatTensor if x.is_cuda else torch.FloatTensor` makes: on the current GPU."""
     source = flow.source
     for node in source.walk():
         if not isinstance(node, ast.IfExp) or source.qualified(node.body) not in torch_api.LEGACY_CUDA:
@@ -28,44 +28,27 @@ def aliases(flow: Flow) -> Iterator[Verdict]:
         target, scope = statement.targets[0], function_around(source, node)
         if not isinstance(target, ast.Name) or scope is None:
             continue
-        edits = _followed(flow, scope, statement, target.id, device)
-        if edits is None:
-            continue
-        why = f"is meant to join `{path}`, but makes tensors on the current GPU, which may be another one"
-        yield Verdict(
-            source.span(node), source.code(node), device, why, edits, Safety.UNSAFE, told=True, cure=Cure.OTHER,
-            title=f"move what it makes to `{device}`",
-        )  # fmt: skip
+        why = f"is meant to join `{path}`, but goes to the current GPU, which may be another one"
+        for made in _made(flow, scope, statement, target, device):
+            span = source.span(made)
+            edits: tuple[Edit, ...] = (AppendCall(span, f".to({device})"),)
+            yield Verdict(
+                span, source.code(made), device, why, edits, Safety.UNSAFE, node, told=True, cure=Cure.OTHER
+            )
 
 
-def _followed(
-    flow: Flow, scope: ast.AST, alias: ast.Assign, name: str, device: str
-) -> tuple[Edit, ...] | None:
-    """The edits that move what an alias makes; empty where one cannot be written, None where it makes nothing."""
+def _made(flow: Flow, scope: ast.AST, alias: ast.Assign, target: ast.Name, device: str) -> Iterator[ast.expr]:
+    """The calls that make or convert a tensor by an alias and leave it there."""
     source = flow.source
-    root = ast.parse(device, mode="eval").body
-    names: list[ast.AST] = [part for part in ast.walk(root) if isinstance(part, ast.Name)]
-    made: list[Edit] = []
-    whole = True
-    for node in source.walk(scope):
-        if not isinstance(node, ast.Name) or node.id != name:
-            continue
-        if not isinstance(node.ctx, ast.Load):
-            whole = whole and source.parents[node] is alias
-            continue
+    names: list[ast.AST] = [part for part in ast.walk(ast.parse(device)) if isinstance(part, ast.Name)]
+    uses = [node for node in source.walk(scope) if isinstance(node, ast.Name) and node.id == target.id]
+    if any(not isinstance(node.ctx, ast.Load) and node is not target for node in uses):
+        return
+    for node in uses:
         up = source.parents[node]
-        called = isinstance(up, ast.Call) and (up.func is node or _converts(up, node))
-        if not called:
-            whole = False
-            continue
-        assert isinstance(up, ast.Call)
-        if _moved_on(source.parents.get(up)):
-            continue
-        whole = whole and not rebound(source, names, alias, up)
-        made.append(AppendCall(source.span(up), f".to({device})"))
-    if not made and whole:
-        return None
-    return tuple(made) if whole else ()
+        if isinstance(up, ast.Call) and (up.func is node or _converts(up, node)):
+            if not _moved_on(source.parents.get(up)) and not rebound(source, names, alias, up):
+                yield up
 
 
 def _converts(call: ast.Call, argument: ast.expr) -> bool:

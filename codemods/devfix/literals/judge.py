@@ -48,11 +48,11 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
     groups = grouped(flow)
     if groups is None:
         return
+    devices, gate = Devices(flow), Gate(flow)
     if _DEFAULT.search(text):
         yield from defaults(flow)
     if "Tensor if" in text:
         yield from aliases(flow)
-    devices, gate = Devices(flow), Gate(flow)
     left: list[Site] = []
     judged: list[tuple[FunctionNode | ast.Module, list[Verdict]]] = []
     bound: set[ast.AST] = set()  # functions and classes that go on needing CUDA

@@ -14,7 +14,7 @@ from devfix.bindings import function_around
 from devfix.flow import Flow, torch_api
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import CARRIERS, UNKNOWN, Kind, Place, Where
-from devfix.literals.chains import is_local, optional, parameters, parsed, resolves, root_of, typed
+from devfix.literals.chains import annotated, is_local, optional, parameters, parsed, resolves, root_of, typed
 from devfix.literals.meets import Meet, Meetings
 from devfix.literals.sites import Site
 from devfix.names import Names
@@ -63,6 +63,7 @@ class Partners:
         self.parameters = parameters(function)
         self.typed = typed(function)
         self.absent = optional(function)
+        self.annotated = annotated(function)
         # What goes to CUDA here as well is no better source of a device.
         self.placed = {
             path_of(site.func.value)
@@ -101,18 +102,22 @@ class Partners:
         return best or self._run_later(site)
 
     def _run_later(self, site: Site) -> Partner | None:
-        """The module that is run on what a statement makes of a site: `x = pad(x.cuda()); net(x)`."""
+        """The module that is run on what comes of a site: `x = x.cuda(); y = pad(x); net(y)`."""
         at = self.source.statement(site.node)
         if not isinstance(at, ast.Assign):
             return None
-        names = {n.id for t in at.targets for n in walk(t) if isinstance(n, ast.Name)}
+        end = self.source.span(at).end
+        names = _given(site.node, at.targets, at.value)
+        made = [n for n in self.source.walk(self.function) if isinstance(n, ast.Assign)]
+        for statement in made:
+            # One step further: what a call makes of it.
+            if isinstance(statement.value, ast.Call) and self.source.span(statement).start > end:
+                if any(isinstance(one, ast.Name) and one.id in names for one in statement.value.args):
+                    names |= {n.id for t in statement.targets for n in walk(t) if isinstance(n, ast.Name)}
+                    break
         for meet in self.meets:
             given = any(isinstance(o, ast.Name) and o.id in names for o in meet.operands)
-            if (
-                meet.runs is not None
-                and given
-                and self.source.span(meet.node).start > self.source.span(at).end
-            ):
+            if meet.runs is not None and given and self.source.span(meet.node).start > end:
                 return self._module(site, meet)
         return None
 
@@ -125,6 +130,12 @@ class Partners:
     def is_tensor(self, path: str) -> bool:
         """Does this very function use a path as only a tensor can be used?"""
         return not _WITNESSES.isdisjoint(self._uses.get(path, ()))
+
+    def given_tensor(self, name: str, at: ast.stmt) -> bool:
+        """Is a parameter a tensor, as its annotation or its uses say, and still that at a statement?"""
+        if name not in self.parameters - self.absent - self.typed or self.changed(name, at):
+            return False
+        return self.is_tensor(name) or name in self.annotated
 
     def shaped(self, path: str) -> bool:
         """Does this very function use a path as something with a size?"""
@@ -281,3 +292,13 @@ class Partners:
                 return True
             up = self.source.parents.get(up)
         return False
+
+
+def _given(site: ast.expr, targets: list[ast.expr], value: ast.expr) -> set[str]:
+    """The names that an assignment gives what a site makes; of a pair of pairs, those of its place."""
+    if isinstance(value, ast.Tuple):
+        for target in targets:
+            if isinstance(target, ast.Tuple) and len(target.elts) == len(value.elts):
+                own = [t for t, v in zip(target.elts, value.elts, strict=True) if site in walk(v)]
+                return {node.id for one in own for node in walk(one) if isinstance(node, ast.Name)}
+    return {node.id for target in targets for node in walk(target) if isinstance(node, ast.Name)}

@@ -12,6 +12,7 @@ from devfix.flow import Flow
 from devfix.handing.builders import Unmoved, unmoved
 from devfix.handing.examples import EXAMPLES
 from devfix.handing.missing import Missed, Missing
+from devfix.handing.unread import unread
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class HandOnDevice(Codemod):
     - the same call, in the same function, is told the device in another line;
     - a function with a device calls itself, or a method of its own name, without;
     - `self.__class__(..)` leaves out the device that `__init__` keeps;
+    - a function takes a device, never reads it, and returns a tensor that torch makes on the CPU;
     - three other fields of the same `args` are handed over, `--device` is an option, and it is not.
 
     A default of "cuda" counts where the caller has a tensor only: the device is that of the tensor. A
@@ -48,12 +50,12 @@ class HandOnDevice(Codemod):
     id: ClassVar[str] = "hand-on-device"
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("torch",),
-        ("device=", "device =", "device:", "dev=", "dev =", "dev:"),
+        ("device=", "device =", "device:", "device,", "device)", "dev=", "dev =", "dev:", "dev,", "dev)"),
     )
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        for missing in Missed(flow).find():
+        for missing in (*Missed(flow).find(), *unread(flow)):
             yield self._left_out(flow, missing)
         for one in unmoved(flow):
             yield self._unmoved(flow, one)
@@ -66,7 +68,7 @@ class HandOnDevice(Codemod):
             span,
             f"`{name}` is not told the `{missing.parameter}`, `{missing.device}`, {missing.why}",
             title=f"hand on `{missing.parameter}={missing.device}`",
-            edits=(SetArgument(span, missing.parameter, missing.device),),
+            edits=(SetArgument(span, missing.keyword or missing.parameter, missing.device),),
             safety=Safety.UNSAFE,
             related=(Related(source.span(missing.related), missing.note),),
         )

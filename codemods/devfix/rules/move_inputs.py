@@ -41,8 +41,10 @@ class MoveInputs(Codemod):
     `next(iter(loader))`, loaded arrays, images and audio, tokenizer output. It moves a batch in one
     statement at the top of the loop, and a value that is used once right where it is used. It also
     finds `x.to(device)` whose result is dropped, a method that runs its batch as it comes where the
-    method beside it moves it first, what a `forward` brings back from numpy, and what flows into a
-    copy of a model that is kept on a device of its own.
+    method beside it moves it first, what a `forward` brings back from numpy, what flows into a
+    copy of a model that is kept on a device of its own, what is left behind where its like is moved
+    (one of a batch, one entry of a dict, one arm of an `if`), and an index that was moved to where
+    only what it picks is to go.
 
     The device is the one that the module was moved to, where that name can be used; else
     `next(model.parameters()).device`, or the `.device` of the tensor that the input meets.
@@ -70,7 +72,7 @@ class MoveInputs(Codemod):
 
     id: ClassVar[str] = "move-inputs"
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
-        (".to(", ".cuda(", "device", "_processor("),
+        (".to(", ".cuda(", "device", "_processor(", "return_tensors"),
         ("torch",),
     )
     examples: ClassVar[tuple[Example, ...]] = (

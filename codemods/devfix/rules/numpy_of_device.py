@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from devfix.arrays.beside import uncopied
 from devfix.arrays.carried import Carried
 from devfix.arrays.converting import converts
 from devfix.arrays.reading import Known, lists_of
+from devfix.arrays.writers import LEARNS, LIBRARIES, written
 from devfix.codemod import Codemod, Example
 from devfix.findings import AppendCall, Edit, Finding, Related, Safety, WrapExpression
 from devfix.flow import Flow
@@ -30,12 +32,13 @@ _DRAW_NAMES = (
     r"semilog[xy]|loglog|boxplot|violinplot|quiver)"
 )
 _DRAWS = re.compile(f"{_DRAW_NAMES}$")
+_NUMPY = re.compile(r"\.numpy\(")
 _AXES = re.compile(r"(?:^|\.)(?:axs?|axes|axis|ax\d+)$")
 
 
 @dataclass(frozen=True)
 class _Read:
-    """An argument that a call reads as an array. `method`: it is the `x` of `x.numpy()`."""
+    """An argument that a call reads as an array. `method`: it must be a tensor, as the `x` of `x.numpy()`."""
 
     argument: ast.expr
     reader: str
@@ -43,6 +46,7 @@ class _Read:
     call: ast.Call | None = None
     name: str = ""  # of what reads it, as it is imported
     at: int = 0  # among the arguments
+    written: bool = False  # by a function of `writers.py`, which takes one tensor
 
 
 @dataclass(frozen=True)
@@ -51,9 +55,9 @@ class NumpyOfDevice(Codemod):
 
     ## What it does
     Finds `x.numpy()`, `np.f(x)` of functions that surely make an array of it, `plt.plot(x)`,
-    `sklearn.metrics.f(x)` and their like, where `x` was moved to a device or comes out of a module
-    that was, and inserts `.cpu()`. A list of such tensors, filled by `append` or written in place,
-    is copied element by element.
+    `sklearn.metrics.f(x)`, `TSNE().fit_transform(x)`, `torchaudio.save(path, x, rate)` and their like,
+    where `x` was moved to a device or comes out of a module that was, and inserts `.cpu()`. A list of such
+    tensors, filled by `append` or written in place, is copied element by element.
 
     ## Why is this bad?
     numpy reads the memory of the CPU only: "can't convert cuda:0 device type tensor to numpy. Use
@@ -63,7 +67,9 @@ class NumpyOfDevice(Codemod):
     ## Fix safety
     Safe: on the CPU `.cpu()` returns the tensor itself, so that the array still shares its memory.
     Unsafe where another function has moved it to a device that it was given, which may be the CPU, and
-    where a method of a model out of view has made it. Functions of numpy that hand the work over to the
+    where a method of a model or a function out of view has made it of tensors on a device. Unsafe as well:
+    a parameter `x` of `x.numpy()`, where the same function copies another parameter to the CPU for numpy,
+    or one beside it this one. Functions of numpy that hand the work over to the
     tensor, or only index it (`take_along_axis`), give a tensor back or fail on the CPU as well.
     Nothing is said of a tensor that is moved on some paths only, such as `if args.cuda:`, and for
     functions other than `x.numpy()`, of what a model out of sight returns, which may be an array
@@ -73,9 +79,19 @@ class NumpyOfDevice(Codemod):
 
     id: ClassVar[str] = "numpy-of-device"
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
-        ("numpy", "matplotlib", "sklearn", "scipy"),
+        (
+            "numpy",
+            "matplotlib",
+            "sklearn",
+            "scipy",
+            "torchaudio.save",
+            "soundfile",
+            "pandas",
+            "imageio",
+            "write_",
+        ),
         ("torch",),
-        (".to(", ".cuda(", "device"),
+        (".to(", ".cuda(", "device", ".cpu()"),
     )
     examples: ClassVar[tuple[Example, ...]] = (
         Example(
@@ -157,6 +173,7 @@ print(host.numpy(), x.to("cpu").numpy(), np.mean(x.tolist()), np.sqrt(x[1].item(
             return  # their tensors copy themselves
         known = Known(flow)
         lines = lines_with(flow.source, *_patterns(flow.source))
+        said: set[ast.expr] = set()
         for scope in flow.scopes:
             reads = [read for call in _calls(scope.node, lines) for read in _reads(flow, call)]
             if not reads:
@@ -167,7 +184,29 @@ print(host.numpy(), x.to("cpu").numpy(), np.mean(x.tolist()), np.sqrt(x[1].item(
             for read in reads:
                 finding = self._judge(known, read, lists) or self._carried(carried, read)
                 if finding is not None:
+                    said.add(read.argument)
                     yield finding
+        if ".cpu()" in flow.source.text:
+            yield from self._beside(flow, said)
+
+    def _beside(self, flow: Flow, said: set[ast.expr]) -> Iterator[Finding]:
+        """Parameters that are read without `.cpu()`, next to others, or to themselves, with it."""
+        source = flow.source
+        calls = _calls(source.tree, lines_with(source, _NUMPY), every=True)
+        for found in uncopied(source, calls):
+            place = flow.value(found.node).place
+            if found.node in said or place.on_host or place.on_device or _chosen(source, found.node):
+                continue
+            span, text = source.span(found.node), source.code(found.node)
+            yield self.finding(
+                span,
+                f"`{text}` is read without a copy on the CPU, unlike `{source.code(found.copied)}` in "
+                f"`{found.function}`: `.numpy()` reads the CPU only",
+                title=f"copy `{text}` to the CPU for `.numpy()`",
+                edits=(AppendCall(span, ".cpu()"),),
+                safety=Safety.UNSAFE,
+                related=(Related(source.span(found.copied), "copied to the CPU here"),),
+            )
 
     def _judge(self, known: Known, read: _Read, lists: dict[str, Value]) -> Finding | None:
         node, flow = read.argument, known.flow
@@ -237,12 +276,14 @@ print(host.numpy(), x.to("cpu").numpy(), np.mean(x.tolist()), np.sqrt(x[1].item(
 
 def _converts(read: _Read, many: bool = False) -> bool:
     """Is what reads it, or a list of such tensors, known to need the CPU? numpy has functions that do not."""
+    if read.written:
+        return not many
     return not read.name.startswith("numpy.") or converts(read.name, read.at, many)
 
 
 def _read_for_sure(read: _Read) -> bool:
     """Does it fail at once? Other libraries may hand on what they are given, or refuse it on the CPU as well."""
-    return not read.name.startswith(("scipy.", "seaborn.", "skimage."))
+    return not read.written and not read.name.startswith(("scipy.", "seaborn.", "skimage."))
 
 
 def _stays_tensor(flow: Flow, read: _Read) -> bool:
@@ -277,17 +318,19 @@ def _chosen(source: Source, node: ast.AST) -> bool:
 
 def _patterns(source: Source) -> Iterator[re.Pattern[str]]:
     """What stands in the text of every call that `_reads` looks for."""
-    yield re.compile(r"\.numpy\(")
+    yield _NUMPY
     for local, what in source.imports.items():
-        if f"{what}.".startswith((*_READERS, "matplotlib.")):
+        if f"{what}.".startswith((*_READERS, "matplotlib.")) or what.partition(".")[0] in LIBRARIES:
             yield re.compile(rf"{re.escape(local)}\s*[.(]")
+    if "sklearn" in source.text:
+        yield LEARNS
     if "matplotlib" in source.text:
         yield re.compile(rf"\.{_DRAW_NAMES}\s*\(")
 
 
-def _calls(scope: ast.AST, lines: Sequence[int]) -> Iterator[ast.Call]:
-    """The calls of a scope on some of its lines, those of nested functions left out."""
-    inner = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+def _calls(scope: ast.AST, lines: Sequence[int], every: bool = False) -> Iterator[ast.Call]:
+    """The calls of a scope on some of its lines, those of nested functions left out unless `every`."""
+    inner = () if every else (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
     return (node for node in on_lines(scope, lines, inner) if isinstance(node, ast.Call))
 
 
@@ -302,6 +345,8 @@ def _reads(flow: Flow, call: ast.Call) -> Iterator[_Read]:
     else:
         name = flow.source.qualified(func)
     name = name or ""
+    for argument, tensor in written(flow.source, call, name):
+        yield _Read(argument, flow.source.code(func), tensor, call=call, name=name, written=True)
     draws = False
     if isinstance(func, ast.Attribute) and _DRAWS.match(func.attr):
         axes = path_of(func.value.value if isinstance(func.value, ast.Subscript) else func.value)

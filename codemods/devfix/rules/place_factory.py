@@ -314,11 +314,12 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
             if leaves and not origin.name and meeting.certain and meeting.anchor.sure:
                 for leaf, _ in leaves:
                     yield self._found(source, leaf, meeting, "", (), False)
-            if not device and origin.name:
+            if origin.name and not sure and device != meeting.anchor.text:  # it is a guess, or none
                 move = moved_there(source, origin, met[origin])
-                if move is not None and origin not in follow.hosted:
-                    yield self._found(source, origin, meeting, move.device, move.edits, False, move.at)
-                continue
+                if move is not None and (not device or isinstance(move.at, ast.stmt)):
+                    if origin not in follow.hosted:
+                        yield self._found(source, origin, meeting, move.device, move.edits, False, move.at)
+                    continue
             if not device or not origin.name:
                 continue  # where no device can be named, the other tensor is mostly made from this one
             edits: tuple[Edit, ...] = (edit_for(source, origin, device),)

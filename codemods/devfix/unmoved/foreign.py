@@ -16,7 +16,7 @@ from devfix.placing import bound_before, dotted, expects_error, rebound
 from devfix.source import Source
 from devfix.unmoved.others import Left, move_of
 from devfix.unmoved.plan import given_device, plain_owner, set_before, visible
-from devfix.unmoved.uses import Use, reads, use_of
+from devfix.unmoved.uses import Use, handed, reads, use_of
 from devfix.unmoved.weights import maker, weighted
 
 # What only modules with weights have; a file without these words has no such network.
@@ -30,6 +30,16 @@ _PLACES = re.compile(
     r"load(?!er)|init|restore|prepare|set_?up|wrap|cuda|gpu|device|dist|parallel|pipe|session|client|engine|"
     r"agent|trainer|runner|policy|predictor|detector|onnx|compile|jit|quant|deepcopy|copy$|clone",
     re.IGNORECASE,
+)
+# What leaves the module that it wraps where it is.
+_WRAPS = frozenset(
+    {
+        "torch.nn.DataParallel",
+        "torch.nn.parallel.DataParallel",
+        "torch.nn.parallel.DistributedDataParallel",
+        "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
+        "torch.compile",
+    }
 )
 _GENERIC = re.compile(
     r"get|build|create|make|factory|fetch|model|construct|new_|instantiate|^net|network", re.I
@@ -51,11 +61,14 @@ def made_elsewhere(flow: Flow, bindings: Callable[[], Bindings]) -> Iterator[Lef
     seen: set[ast.expr] = set()
     for call in sorted(source.calls, key=lambda one: (one.lineno, one.col_offset)):
         name, given = _run(call, proved)
+        lent, place = _lent(flow, call, proved) if not name else ("", None)
+        name = name or lent
         if not name or expects_error(source, call):
             continue
         function = function_around(source, call)
-        places = (_place(flow, bindings(), one) for one in given)
-        place = next((one for one in places if _placed(one)), None)
+        if place is None:
+            places = (_place(flow, bindings(), one) for one in given)
+            place = next((one for one in places if _placed(one)), None)
         if place is None or function in owned:
             continue
         values = makers(flow, bindings(), name, call, place.where is not Where.ACCELERATOR)
@@ -104,10 +117,13 @@ def _placed(place: Place) -> bool:
     return given_device(place) or (place.on_device and place.where in (Where.ACCELERATOR, Where.SYMBOL))
 
 
-def makers(flow: Flow, bindings: Bindings, name: str, run: ast.Call, told: bool) -> list[ast.expr]:
+def makers(
+    flow: Flow, bindings: Bindings, name: str, run: ast.Call, told: bool, here: bool = False
+) -> list[ast.expr]:
     """The calls that make the network, all out of sight; none if anything may have moved it.
 
     `told`: whoever builds the model would have to be told the device, as it has none of its own.
+    `here`: it may be of a class in view as well.
     """
     source = flow.source
     if looks_like_loader(name) or looks_like_loss(name) or looks_like_pipeline(name):
@@ -124,11 +140,17 @@ def makers(flow: Flow, bindings: Bindings, name: str, run: ast.Call, told: bool)
         if isinstance(value, ast.Call) and _wraps(flow, value, name):
             wraps.add(value)
             continue
-        arms = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+        inner = _wrapped(source, value)
+        if inner is not None:
+            wraps.add(value)
+        arms = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [inner or value]
         values += arms
-    if not values or not all(_out_of_sight(flow, value, name) for value in values):
+    here = here or bool(wraps)  # flow does not follow what was wrapped
+    if not all(_out_of_sight(flow, one, name) or (here and _fresh(flow, one, name)) for one in values):
         return []
-    if not told and any(_GENERIC.search(_last(value)) for value in values):
+    if not values:
+        return []
+    if not told and any(_GENERIC.search(_last(one)) and not _fresh(flow, one, name) for one in values):
         return []  # where all goes to CUDA, what builds the model may take it there
     homes = {function_around(source, value) or source.tree for value in values}
     scope = homes.pop()
@@ -136,29 +158,59 @@ def makers(flow: Flow, bindings: Bindings, name: str, run: ast.Call, told: bool)
         return []
     if homes or any(isinstance(n, (ast.Global, ast.Nonlocal)) and name in n.names for n in source.walk()):
         return []
-    here = function_around(source, run) or source.tree
-    before = source.span(run).start if scope is here else len(source.text)
+    same = scope is (function_around(source, run) or source.tree)
+    before = source.span(run).start if same else len(source.text)
     for read in reads(flow, bindings, name, scope):
         up = source.parents[read]
         if up is run or up in wraps or (isinstance(up, ast.Call) and _run(up, {name})[0]):
             continue
-        if use_of(flow, bindings, read, before) is not Use.PLAIN:
+        if use_of(flow, bindings, read, before) is not Use.PLAIN or _moved_inside(flow, bindings, read):
             return []
     return values
+
+
+def _moved_inside(flow: Flow, bindings: Bindings, read: ast.expr) -> bool:
+    """Is the network handed to a function of the file that moves it, or may?"""
+    call = flow.source.parents[read]
+    call = flow.source.parents[call] if isinstance(call, ast.keyword) else call
+    if not isinstance(call, ast.Call) or call.func is read or not isinstance(call.func, ast.Name):
+        return False
+    inside = any(one.name == call.func.id for one in flow.source.definitions)
+    return inside and handed(flow, bindings, call, read, 0) is not Use.PLAIN
+
+
+def _lent(flow: Flow, call: ast.Call, proved: set[str]) -> tuple[str, Place | None]:
+    """`train(net, loader, device)`: a function of the file that runs the network on what it moves there."""
+    source = flow.source
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    callee = next((d for d in source.definitions if d.name == name), None) if name else None
+    if callee is None or isinstance(callee, ast.ClassDef) or any(isinstance(a, ast.Starred) for a in call.args):
+        return "", None
+    names = [one.arg for one in (*callee.args.posonlyargs, *callee.args.args)]
+    given = [*zip(names, call.args, strict=False), *((k.arg, k.value) for k in call.keywords if k.arg)]
+    code = source.code(callee)
+    net = next((p for p, a in given if path_of(a) in proved and re.search(rf"(?<![\w.]){p}\(", code)), "")
+    for parameter, argument in given if net else ():
+        device = dotted(argument)
+        if looks_like_device(device) and re.search(rf"\.to\({parameter}\b", code):
+            return next(path_of(a) for p, a in given if p == net), Place(Where.SYMBOL, device)
+    return "", None
 
 
 def _last(value: ast.expr) -> str:
     return path_of(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
 
 
+def _wrapped(source: Source, value: ast.expr) -> ast.Call | None:
+    """What is made inside of `nn.DataParallel(Net())`."""
+    if not isinstance(value, ast.Call) or not value.args or not isinstance(value.args[0], ast.Call):
+        return None
+    return value.args[0] if source.qualified(value.func) in _WRAPS else None
+
+
 def _wraps(flow: Flow, value: ast.Call, name: str) -> bool:
     """`net = nn.DataParallel(net)`: what it wraps stays where it is."""
-    qualified = flow.source.qualified(value.func)
-    wrap = qualified.startswith("torch.nn.parallel.") or qualified in (
-        "torch.nn.DataParallel",
-        "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
-        "torch.compile",
-    )
+    wrap = flow.source.qualified(value.func) in _WRAPS
     return wrap and bool(value.args) and path_of(value.args[0]) == name
 
 
@@ -182,6 +234,14 @@ def _out_of_sight(flow: Flow, value: ast.expr, name: str) -> bool:
     if (last[:1].isupper() or known.kind is Kind.MODULE) and not weighted(flow, value, name):
         return False
     return _plain(source, call) and not _TOLD.search(made)
+
+
+def _fresh(flow: Flow, value: ast.expr, name: str) -> bool:
+    """Is it a network in view, made on the CPU?"""
+    known = flow.value(value)
+    if known.kind is not Kind.MODULE or known.bare or known.place.where is not Where.DEFAULT:
+        return False
+    return move_of(value) is None and weighted(flow, value, name)
 
 
 def _plain(source: Source, call: ast.Call) -> bool:

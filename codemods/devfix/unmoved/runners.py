@@ -49,7 +49,7 @@ def given_with_device(flow: Flow, bindings: Callable[[], Bindings]) -> Iterator[
             continue
         if not _only_run(flow, bindings(), attribute):
             continue
-        values = makers(flow, bindings(), model.id, call, told=True)
+        values = makers(flow, bindings(), model.id, call, told=True, here=True)
         if not values or not seen.isdisjoint(values):
             continue
         seen.update(values)

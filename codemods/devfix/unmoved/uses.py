@@ -77,7 +77,7 @@ def use_of(flow: Flow, bindings: Bindings | None, read: ast.expr, before: int, d
     if isinstance(parent, ast.Call):
         if source.span(parent).start >= before or _leaves(flow, parent):
             return Use.PLAIN
-        return _handed(flow, bindings, parent, read, depth) if bindings is not None else Use.ESCAPES
+        return handed(flow, bindings, parent, read, depth) if bindings is not None else Use.ESCAPES
     if isinstance(parent, ast.IfExp) and parent.test is not node:
         return _alias(flow, bindings, parent, depth)
     if isinstance(parent, ast.Tuple):
@@ -127,7 +127,7 @@ def _passed_on(flow: Flow, parent: ast.AST, node: ast.AST) -> bool:
     return "device" in name or "cuda" in name or "move" in name
 
 
-def _handed(flow: Flow, bindings: Bindings, call: ast.Call, read: ast.expr, depth: int) -> Use:
+def handed(flow: Flow, bindings: Bindings, call: ast.Call, read: ast.expr, depth: int) -> Use:
     """What a function of the file does with the module that it is given."""
     name = call.func.id if isinstance(call.func, ast.Name) else ""
     found = [one for one in flow.source.definitions if one.name == name] if name else []

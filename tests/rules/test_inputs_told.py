@@ -1,0 +1,345 @@
+"""What a function says of its own tensors: indices, tokens, twins, entries, dropped moves, one arm of two."""
+
+from __future__ import annotations
+
+import pytest
+from applying import findings, fixed
+from devfix.findings import Safety
+from devfix.rules.move_inputs import MoveInputs
+
+RULE = MoveInputs()
+HEAD = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.autograd import Variable
+from transformers import AutoModel, AutoTokenizer
+
+
+"""
+# Name -> the code, and lines of it with what they become.
+WRONG: dict[str, tuple[str, dict[str, str]]] = {
+    "index": (
+        """\
+def batch(labels, nodes, device):
+    nodes = nodes["a"].to(device)
+    return labels[nodes].to(device)
+""",
+        {'nodes = nodes["a"].to(device)': 'nodes = nodes["a"].to(labels.device)'},
+    ),
+    "index, made there": (
+        """\
+def forward(self, x):
+    t = torch.randint(0, 9, (len(x),), device=self.device)
+    tc = self.table[t].to(self.device)
+    return self.q(x, t, tc)
+""",
+        {"self.table[t].to(self.device)": "self.table[t.to(self.table.device)].to(self.device)"},
+    ),
+    "index, in one arm": (
+        """\
+def pick(rays, n, device, train):
+    if train:
+        sel = torch.randperm(n, device=device)[:4]
+    else:
+        sel = torch.arange(n, device=rays.lengths.device)
+    return [v.view(n, -1)[sel].to(device) for v in rays]
+""",
+        {"randperm(n, device=device)": "randperm(n, device=rays.lengths.device)"},
+    ),
+    "index, beside": (
+        """\
+def grow(self, path):
+    where = self.hyps.device
+    self.hyps = torch.cat((self.hyps[path.ids.long()], path.tokens.view(3, -1).to(where)), 1)
+""",
+        {"path.ids.long()]": "path.ids.long().to(where)]"},
+    ),
+    "tokens of a module": (
+        """\
+class Embedder(nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.tokenizer = AutoTokenizer.from_pretrained(name)
+        self.transformer = AutoModel.from_pretrained(name)
+
+    def forward(self, texts):
+        enc = self.tokenizer(texts, return_tensors="pt")
+        return self.transformer(**enc)
+""",
+        {'return_tensors="pt")': 'return_tensors="pt").to(next(self.transformer.parameters()).device)'},
+    ),
+    "tokens of a spread model": (
+        """\
+def embed(name, prompts):
+    tokenizer = AutoTokenizer.from_pretrained(name)
+    encoder = AutoModel.from_pretrained(name, device_map="auto")
+    tokens = tokenizer(prompts, return_tensors="pt")
+    return encoder(tokens.input_ids)[0]
+""",
+        {"encoder(tokens.input_ids)": "encoder(tokens.input_ids.to(encoder.device))"},
+    ),
+    "tokens, by parameters": (
+        """\
+def run(args, model, tokenizer, texts):
+    model.to(args.device)
+    enc = tokenizer(texts, return_tensors="pt")
+    return model(**enc)
+""",
+        {"model(**enc)": "model(**enc.to(args.device))"},
+    ),
+    "of one batch": (
+        """\
+def step(model, batch, device):
+    x, y = batch
+    x = x.to(device)
+    out = model(x)
+    return F.cross_entropy(out, y)
+""",
+        {"    x = x.to(device)\n": "    x = x.to(device)\n    y = y.to(device)\n"},
+    ),
+    "of one batch, where it is read": (
+        """\
+def step(model, batch, device):
+    x, y = batch
+    return F.cross_entropy(model(x.to(device)), y)
+""",
+        {", y)": ", y.to(device))"},
+    ),
+    "entries of one batch": (
+        """\
+def step(model, batch, device):
+    mask = batch["mask"]
+    out = model(batch["ids"].to(device))
+    return out * mask
+""",
+        {'= batch["mask"]': '= batch["mask"].to(device)'},
+    ),
+    "made alike": (
+        """\
+def sample(self, a, b, use_cuda):
+    words = Variable(torch.from_numpy(a).long())
+    letters = Variable(torch.from_numpy(b).long())
+    if use_cuda:
+        words = words.cuda()
+    return self.net(words, letters)
+""",
+        {
+            "        words = words.cuda()\n": "        words = words.cuda()\n        letters = letters.cuda()\n"
+        },
+    ),
+    "of one dict": (
+        """\
+def generate(model, ids, lang, device):
+    inputs = {"ids": torch.tensor(ids, device=device)}
+    inputs["langs"] = torch.tensor([lang] * 4).view(1, -1)
+    return model(**inputs)
+""",
+        {".view(1, -1)": ".view(1, -1).to(device)"},
+    ),
+    "entry of a method": (
+        """\
+class Model(nn.Module):
+    def loss(self, outputs, batch):
+        image = batch["image"]
+        return self.rgb(image, outputs["rgb"])
+
+    def show(self, outputs, batch):
+        image = batch["image"].to(outputs["rgb"].device)
+        return self.psnr(image, outputs["rgb"])
+""",
+        {'image = batch["image"]\n': 'image = batch["image"].to(outputs["rgb"].device)\n'},
+    ),
+    "argument of a method": (
+        """\
+class Free(torch.optim.Optimizer):
+    def eval(self):
+        for p in self.all:
+            p.data.lerp_(end=self.state["z"].to(p.data.device), weight=1)
+
+    def train(self):
+        for p in self.all:
+            p.data.lerp_(end=self.state["z"], weight=2)
+""",
+        {'end=self.state["z"], weight=2': 'end=self.state["z"].to(p.data.device), weight=2'},
+    ),
+    "dropped": (
+        """\
+from utils import zeros
+
+
+def solve(b):
+    x = zeros(b.size())
+    if b.is_cuda:
+        x.to(b.get_device())
+    for _ in range(3):
+        x += b
+    return x
+""",
+        {"        x.to(": "        x = x.to("},
+    ),
+    "one arm": (
+        """\
+def sigmas(self, karras, device, n):
+    if karras:
+        s = make(n)
+        s = s.to(device)
+    else:
+        s = self.scheduler.sigmas
+    s = s.to(torch.float16)
+    return s
+""",
+        {"sigmas\n    s = s.to(t": "sigmas\n    s = s.to(device)\n    s = s.to(t"},
+    ),
+}
+RIGHT = {
+    "index of what is there": """\
+def batch(labels, nodes, device):
+    labels = labels.to(device)
+    nodes = nodes.to(device)
+    return labels[nodes].to(device)
+""",
+    "index on the CPU": """\
+def batch(labels, nodes, device):
+    picked = labels[nodes].to(device)
+    nodes = nodes.to(device)
+    return picked, nodes
+""",
+    "tokens that are moved": """\
+class Embedder(nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.tokenizer = AutoTokenizer.from_pretrained(name)
+        self.model = AutoModel.from_pretrained(name)
+
+    def forward(self, texts):
+        enc = self.tokenizer(texts, return_tensors="pt")
+        enc = {k: v.to(self.model.device) for k, v in enc.items()}
+        return self.model(**enc)
+
+    def other(self, texts):
+        enc = self.tokenizer(texts, return_tensors="pt").to(self.model.device)
+        return self.model(**enc)
+
+    def third(self, texts):
+        enc = self.tokenizer(texts, return_tensors="pt")
+        return self.model(enc.input_ids.to(self.model.device))
+""",
+    "tokens of a plain class": """\
+class Embedder:
+    def __init__(self, name):
+        self.tokenizer = AutoTokenizer.from_pretrained(name)
+        self.model = AutoModel.from_pretrained(name)
+
+    def run(self, texts):
+        return self.model(**self.tokenizer(texts, return_tensors="pt"))
+""",
+    "lengths": """\
+def step(model, batch, device):
+    x, lengths = batch
+    x = x.to(device)
+    return model(x) / lengths
+""",
+    "read on the host": """\
+def step(model, batch, device):
+    x, y = batch
+    x = x.to(device)
+    out = model(x).cpu()
+    return F.cross_entropy(out, y)
+""",
+    "moved by a helper": """\
+def step(model, batch, device):
+    x, y = batch
+    x = x.to(device)
+    y = send_to_device(y, device)
+    return F.cross_entropy(model(x), y)
+""",
+    "a batch that is moved": """\
+def step(model, batch, device):
+    batch = {k: v.to(device) for k, v in batch.items()}
+    out = model(batch["ids"].to(device))
+    return out * batch["mask"]
+""",
+    "entry that is read elsewhere": """\
+class Model(nn.Module):
+    def loss(self, outputs, batch):
+        image = batch["image"].to(self.device)
+        return self.rgb(image, outputs["rgb"])
+
+    def show(self, outputs, batch):
+        image = batch["image"].to(outputs["rgb"].device)
+        return self.psnr(image, outputs["rgb"])
+""",
+    "an object that moves in place": """\
+def run(items, device):
+    data = items[0]
+    data.to(device)
+    print(data.shape, data.edge_index)
+""",
+    "a buffer in one arm": """\
+def mask(self, n, device):
+    if n > 3:
+        m = make(n)
+        m = m.to(device)
+    else:
+        m = self.mask
+    return m * 2
+""",
+    "a loader that is told a device": """\
+from dgl.dataloading import DataLoader
+
+
+def evaluate(model, loader):
+    for a, b, blocks in loader:
+        model(blocks, blocks[0].srcdata["feat"])
+
+
+def main(graph, device):
+    model = nn.Linear(2, 2).to(device)
+    evaluate(model, DataLoader(graph, torch.arange(3).to(graph.device), device=device))
+""",
+    "what a module prepares from what is there": """\
+def run(model, x, device):
+    model.to(device)
+    t = x.to(device)
+    return model(model.preprocess(t))
+""",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_left_behind_is_moved(name: str) -> None:
+    code, changes = WRONG[name]
+    text = HEAD + code
+    found = findings(RULE, text)
+    assert len(found) == 1
+    assert found[0].fix is not None and found[0].fix.safety is Safety.UNSAFE
+    after = text
+    for old, new in changes.items():
+        assert old in after
+        after = after.replace(old, new)
+    assert fixed(RULE, text) == after
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_in_place_is_left_alone(name: str) -> None:
+    assert findings(RULE, HEAD + RIGHT[name]) == []
+
+
+def test_a_list_times_a_number_is_no_scalar() -> None:
+    code = "def run(model, device):\n    model.to(device)\n    return model(torch.tensor([3] * 4))\n"
+    assert len(findings(RULE, HEAD + code)) == 1
+
+
+def test_a_join_is_a_meeting() -> None:
+    """`cat((a, b))` wants both in one place, as `a + b` does."""
+    code = """\
+from torch.utils.data import DataLoader
+
+
+def fixed(device, dataset):
+    labels, _ = next(iter(DataLoader(dataset)))
+    noise = torch.randn(3, 4).to(device)
+    return torch.cat((labels, noise), dim=-1)
+"""
+    assert len(findings(RULE, HEAD + code)) == 1

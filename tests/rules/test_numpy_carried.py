@@ -1,0 +1,150 @@
+"""numpy-of-device: tensors that come through loops, lists and functions out of sight, and parameters beside others."""
+
+from __future__ import annotations
+
+import pytest
+from applying import findings, fixed
+from devfix.findings import Safety
+from devfix.rules.numpy_of_device import NumpyOfDevice
+
+RULE = NumpyOfDevice()
+HEAD = "import numpy as np\nimport torch\nfrom heads import decode_scores, to_scalar\n\n\n"
+
+# name: (before, what is copied)
+CARRIED = {
+    "moved in another method": (
+        "class Base:\n    def fit(self):\n        self.network.to(self.device)\n\n"
+        "    def step(self, x):\n        x = x.to(self.device)\n        out, mask = self.network(x)\n"
+        "        return mask.sum(dim=0).detach().numpy()\n",
+        "mask.sum(dim=0).detach()",
+    ),
+    "moved by the class above": (
+        "class Base:\n    def fit(self):\n        self.network.to(self.device)\n\n"
+        "class Child(Base):\n    def step(self, x):\n        x = x.to(self.device)\n"
+        "        return self.network(x).numpy()\n",
+        "self.network(x)",
+    ),
+    "a list in a loop": (
+        "def run(model, loader, device):\n    model.to(device)\n    found = []\n    for x in loader:\n"
+        "        found.append(model(x.to(device)).detach())\n    for one in found:\n        print(one.numpy())\n",
+        "one",
+    ),
+    "a list in a comprehension": (
+        "def run(model, loader, device):\n    model.to(device)\n    found = []\n    for x in loader:\n"
+        "        found.append(model(x.to(device)).detach())\n    return [one.numpy() for one in found]\n",
+        "one",
+    ),
+    "a list beside another": (
+        "def run(model, loader, device):\n    model.to(device)\n    found = []\n    for x in loader:\n"
+        "        found.append(model(x.to(device)).detach())\n"
+        "    return [a.numpy() for i, (a, b) in enumerate(zip(found, loader))]\n",
+        "a",
+    ),
+    "through an imported function": (
+        "def run(model, x):\n    x = torch.tensor(x).to(next(model.parameters()).device)\n"
+        "    v = to_scalar(model.initial_inference(x)[0], 3)\n    return torch.squeeze(v).detach().numpy()\n",
+        "torch.squeeze(v).detach()",
+    ),
+    "tokens": (
+        "def run(model, ids, device):\n    model.to(device)\n    ids = ids.to(device)\n"
+        "    for row in model.generate(input_ids=ids, max_length=9):\n        print(row.numpy())\n",
+        "row",
+    ),
+    "another reader copies it": (
+        "def roc(pred, y):\n    return pred.cpu().numpy(), y.cpu().numpy()\n\n"
+        "def auc(pred):\n    return pred.detach().numpy()\n",
+        "pred.detach()",
+    ),
+    "another parameter is copied": (
+        "def table(a, b):\n    return np.stack([a.detach().cpu().numpy(), b.detach().numpy()])\n",
+        "b.detach()",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_likely_on_a_device(name: str) -> None:
+    code, copied = CARRIED[name]
+    (found,) = findings(RULE, HEAD + code)
+    assert found.fix is not None and found.fix.safety is Safety.UNSAFE
+    after = fixed(RULE, HEAD + code)
+    assert f"{copied}.cpu().numpy()" in after
+    assert after.count(".cpu()") == code.count(".cpu()") + 1
+
+
+MODEL = "def run(model, x, device):\n    model.to(device)\n    x = x.to(device)\n"
+SILENT = {
+    "a method that may give arrays": f"{MODEL}    return model.generate(x).numpy()\n",
+    "a function that decodes": f"{MODEL}    return decode_scores(model(x)).numpy()\n",
+    "no module in sight": (
+        "class A:\n    def run(self, x):\n        x = x.to(self.device)\n"
+        "        y, z = self.lookup(x)\n        return y.numpy()\n"
+    ),
+    "a list of both": (
+        f"{MODEL}    found = []\n    found.append(model(x))\n    found.append(torch.ones(2))\n"
+        "    return [one.numpy() for one in found]\n"
+    ),
+    "beside the list": (
+        f"{MODEL}    found = []\n    found.append(model(x).detach())\n"
+        "    return [b.numpy() for a, b in zip(found, model.labels)]\n"
+    ),
+    "copied on the way": f"{MODEL}    y = to_scalar(model(x).cpu())\n    return y.numpy()\n",
+    "bound in a branch": f"{MODEL}    y = torch.ones(2)\n    if device:\n        y = to_scalar(x)\n    return y.numpy()\n",
+    "copied before": "def roc(pred, y):\n    pred = pred.cpu()\n    return pred.numpy(), y.cpu().numpy()\n",
+    "another class": (
+        "class A:\n    def f(self, x):\n        return x.cpu().numpy()\n\n"
+        "class B:\n    def f(self, x):\n        return x.numpy()\n"
+    ),
+    "a condition about devices": (
+        "def f(x):\n    if x.is_cuda:\n        return x.cpu().numpy()\n    return x.numpy()\n"
+    ),
+    "an item": "def f(x, y):\n    return x.cpu().numpy(), y['label'].numpy()\n",
+}
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_nothing_speaks_for_a_device(name: str) -> None:
+    assert not findings(RULE, f"{HEAD}# any device\n{SILENT[name]}")
+
+
+WRITTEN = {
+    "audio": (
+        "import torchaudio\n",
+        'torchaudio.save("a.wav", x[0].unsqueeze(0), 16000)',
+        "x[0].unsqueeze(0).cpu()",
+    ),
+    "audio by keyword": (
+        "import torchaudio\n",
+        'torchaudio.save("a.wav", src=x, sample_rate=9)',
+        "src=x.cpu()",
+    ),
+    "sound": ("import soundfile as sf\n", 'sf.write("a.wav", x, 16000)', "x.cpu()"),
+    "frame": ("import pandas as pd\n", "pd.DataFrame(x)", "x.cpu()"),
+    "estimator": ("from sklearn.manifold import TSNE\n", "TSNE(2).fit_transform(x)", "x.cpu()"),
+    "named estimator": (
+        "from sklearn.cluster import KMeans\n",
+        "k = KMeans(2)\nk.fit(x)",
+        "x.cpu()",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_libraries_write_or_learn_from(name: str) -> None:
+    imports, code, wanted = WRITTEN[name]
+    text = f'import torch\n{imports}device = torch.device("cuda")\nx = torch.ones(3, 4).to(device)\n{code}\n'
+    (found,) = findings(RULE, text)
+    assert found.fix is not None and found.fix.safety is Safety.UNSAFE
+    after = fixed(RULE, text)
+    assert wanted in after and after.count(".cpu()") == 1
+    assert not findings(RULE, text.replace(".to(device)", ""))
+
+
+def test_a_model_that_is_no_estimator() -> None:
+    """`fit` and `predict` of what the file names otherwise somewhere take what they like."""
+    text = (
+        "import torch\nfrom sklearn.cluster import KMeans\nfrom mine import Fast\n"
+        'device = torch.device("cuda")\nx = torch.ones(3, 4).to(device)\n'
+    )
+    assert not findings(RULE, f"{text}k = Fast(2)\nk.fit(x)\n")
+    assert not findings(RULE, f"{text}k = KMeans(2)\nk.predict_all(x)\nk = Fast(2)\nk.fit(x)\n")
