@@ -115,7 +115,7 @@ CHANGED["made before what it meets, beside others that are moved"] = (
 
 SILENT = {
     "what is on the CPU is written to what is there": (
-        "def f(t: torch.Tensor, c):\n    m = torch.zeros(3)\n    m[t.long()] = c.cpu()\n    return m.tolist()\n"
+        "def f(t: torch.Tensor, c):\n    m = torch.zeros(3)\n    m[t.long()] = c.cpu()\n    return m + 1\n"
     ),
     "an old constructor that is told the CPU": (
         "def f():\n    return torch.Tensor([1.0], device='cpu'), torch.Tensor([1.0], device=torch.device('cpu'))\n"
@@ -139,6 +139,11 @@ SILENT = {
     "made from what it meets": (
         "def f(model, data):\n    w = torch.Tensor(data)\n    preds = model(w)\n    return preds.unsqueeze(0) * w\n"
     ),
+    "the device of something made from it": (
+        "def f(model, batch, data, mask):\n    w = torch.Tensor(data)\n    preds = model(batch.graph(w))\n"
+        "    m = torch.Tensor(mask).to(preds.device)\n    return (m * w.unsqueeze(1)).sum()\n"
+    ),
+    "a name of what holds tensors": "def f(xs_list):\n    return torch.ones(3) * xs_list[:, 0]\n",
     "an input for a model that is on the CPU": (
         "def info(model):\n    model = model.cpu()\n    return profile(model, inputs=(torch.zeros(1, 3, 9, 9),))\n"
     ),
@@ -149,7 +154,7 @@ SILENT = {
         KEEPER.format("", "", "", "", "self.w.to(x.device)") + "\n    def other(self, x: torch.Tensor):\n"
         "        return x * self.w.to(x.device)\n"
     ),
-    "kept by a class that prepares data": KEEPER.format("Transform", "", "", "", "self.w"),
+    "kept by a class that prepares data": KEEPER.format("Normalizer", "", "", "", "self.w"),
     "kept by a class and bound again": KEEPER.format("", "", "", "", "self.w")
     + "\n    def other(self, x):\n        self.w = x\n",
     "a start that each way replaces": (

@@ -56,6 +56,9 @@ CHANGED = {
     "a layer with a name of its own": (
         LAYERS + "        first = self.ls[0]\n        return first(x, torch.zeros(1, 3)@x.device@)\n"
     ),
+    "lengths in two dimensions": (
+        LAYERS + "        x_length = torch.ones((3, 1))@x.device@\n        return self.ls[0](x, x_length)\n"
+    ),
     "layers that are registered by name": (
         "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.ls = []\n"
         "        for i in range(3):\n            layer = nn.GRU(3, 3)\n            self.add_module('l%d' % i, layer)\n"
@@ -169,16 +172,15 @@ SILENT = {
         "def f(x, n):\n    if n:\n        x = x.cpu()\n    else:\n        x = x.sum().to('cpu')\n"
         "    return x * torch.tensor([1.0, 2.0])\n"
     ),
-    "an attribute that is bound elsewhere as well": (
-        KEEPER.format("torch.ones(3, device=self.device)").replace("@self.x.device@", "")
-        + "\n    def reset(self, x):\n        self.x = x\n"
-    ),
+    "an attribute that is bound elsewhere as well": KEEPER.format("torch.ones(3, device=self.device)")
+    .replace("@self.x.device@", "")
+    .replace("        self.x =", "        self.x = device.rest\n        self.x ="),
     "a sum of numbers": (
         "def f(net, data, step, device):\n    net.to(device)\n    total = torch.zeros(1)\n    for x in data:\n"
         "        loss = step(net, x)\n        total += loss\n    return total\n"
     ),
-    "a function inside with a name of its own for it": (
-        "def f(w: torch.Tensor):\n    p = torch.rand(3, 3)\n\n    def inner(w):\n        return p @ w\n\n    return inner(2)\n"
+    "a function inside that is given a number": (
+        "def f(w: torch.Tensor):\n    p = torch.rand(3, 3)\n\n    def inner(w: int):\n        return p * w\n\n    return inner(2)\n"
     ),
     "a distribution of numbers": (
         "def f(x: torch.Tensor):\n    return x.cpu() + Normal(torch.zeros(3), 1.0).sample()\n"
@@ -186,8 +188,10 @@ SILENT = {
     "a static method has no parameters": (
         "class M(Base):\n    def __init__(self):\n        super().__init__()\n        self.fc = nn.Linear(3, 3)\n\n"
         "    def forward(self, x):\n        return self.fc(x)\n\n    @staticmethod\n    def count(loader, degree):\n"
-        "        h = torch.zeros(1)\n        for x in loader:\n            b = torch.bincount(degree(x))\n"
-        "            h = h.to(b.device)\n            h += b\n        return h\n"
+        "        h = torch.zeros(1)\n        for x in loader:\n            deg = degree(x.edges[1], n=x.n)\n"
+        "            b = torch.bincount(deg, minlength=h.numel())\n            h = h.to(b.device)\n"
+        "            if b.numel() > h.numel():\n                b[: h.size(0)] += h\n                h = b\n"
+        "            else:\n                h += b\n        return h\n"
     ),
 }
 

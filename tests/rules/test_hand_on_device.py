@@ -36,6 +36,11 @@ CHANGED = {
         "    def f(self, device):\n        return self.ones(2)\n",
         "self.ones(2, device=device)",
     ),
+    "a method of an object": (
+        "class Net:\n    def __init__(self):\n        self.n = 2\n    def draw(self, n, device='cuda'):\n"
+        "        return torch.ones(n, device=device)\n\n\ndef f(device):\n    net = Net()\n    return net.draw(2)\n",
+        "net.draw(2, device=device)",
+    ),
     "None is torch's CPU": (_NONE + "def f(n, device):\n    return ones(n)\n", "ones(n, device=device)"),
     "a tensor where the default is cuda": (
         "def near(y, device='cuda'):\n    return y.view(-1) + torch.ones(1, device=device)\n\n\n"
@@ -113,6 +118,7 @@ SILENT = {
     "parameters of a module": "class Net(torch.nn.Module):\n    def __init__(self, n, device):\n"
     "        self.w = torch.nn.Parameter(torch.zeros(n))\n",
     "what it makes goes elsewhere": "def fill(x, device):\n    idx = torch.randperm(3)\n    return x[idx]\n",
+    "more than one": "def rows(n, device):\n    x = torch.zeros(n)\n    x[torch.randperm(n)[:2]] = 1\n    return x\n",
     "a number": "def seed(n, device):\n    return torch.randint(0, n, (1,)).item()\n",
     "no object to take it from": "class A:\n    def __init__(self, n, device='cuda'):\n        self.device = device\n"
     "    @staticmethod\n    def make(n):\n        return A(n)\n",

@@ -225,6 +225,24 @@ UNSAFE = {
         "        d = y.device\n"
         "        return torch.ones(x.size(0), device=d) + y.size(1)\n",
     ),
+    "what a function of the program makes of it": (
+        "import argparse\n\n\ndef f(model, wav, rows):\n    wav, rows = wav.cuda(), rows.cuda()\n"
+        "    feats = features(wav)\n    return model(feats), rows\n",
+        "import argparse\n\n\ndef f(model, wav, rows):\n"
+        "    wav, rows = wav.to(next(model.parameters()).device), rows.cuda()\n"
+        "    feats = features(wav)\n    return model(feats), rows\n",
+    ),
+    "a function that sounds like data, but runs the model": (
+        "def preprocess(model, rows):\n    x = torch.tensor(rows).cuda()\n    return model(x)\n",
+        "def preprocess(model, rows):\n    x = torch.tensor(rows, device=next(model.parameters()).device)\n"
+        "    return model(x)\n",
+    ),
+    "two that are moved at once": (
+        "def f(a, n):\n    x, y = torch.arange(n), torch.arange(n)\n    x, y = x.cuda(), y.cuda()\n"
+        "    return a.size(0) + x * a[:, 0] + torch.stack((x, y), 1)\n",
+        "def f(a, n):\n    x, y = torch.arange(n), torch.arange(n)\n    x, y = x.to(a.device), y.to(a.device)\n"
+        "    return a.size(0) + x * a[:, 0] + torch.stack((x, y), 1)\n",
+    ),
     "the device of what may be no tensor": (
         "def f(task, n):\n    y = torch.zeros(n)\n    if task.device.type == 'cuda':\n"
         "        y = y.pin_memory().cuda()\n    return y\n",
@@ -413,6 +431,12 @@ SILENT = {
     ),
     "the options of another function": (
         "def main():\n    args = parse()\n    return net(args).to(args.device)\n\n\ndef f(n):\n    return torch.zeros(n).cuda()\n"
+    ),
+    "a method of a module's own, and a module without parameters": (
+        "class N(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.kind = 'a'\n\n"
+        "    def helper(self, rows):\n        return rows\n\n    def one(self, rows):\n"
+        "        return self.helper(torch.tensor(rows).cuda())\n\n"
+        "    def two(self, rows):\n        return self(torch.tensor(rows).cuda())\n"
     ),
     "something on the host": (
         "def f(n):\n    a = torch.zeros(n)\n    b = torch.ones(n).cuda()\n"

@@ -137,3 +137,18 @@ def test_the_output_of_a_model_may_be_a_list() -> None:
         "    scores, n = decoder(x)\n    return pack_padded_sequence(scores, n)\n"
     )
     assert not findings(RULE, text)
+
+
+def test_copied_by_another_call() -> None:
+    """The encoder copies its lengths, the decoder forgets to."""
+    decoder = module("x, n", "return pack_padded_sequence(self.emb(x), n)")
+    encoder = (
+        "\n\nclass Other(nn.Module):\n    def forward(self, x, n):\n"
+        "        return pack_padded_sequence(self.emb(x), n.cpu(), batch_first=True)\n"
+    )
+    assert not findings(RULE, decoder)
+    (found,) = findings(RULE, decoder + encoder)
+    assert found.fix is not None and found.fix.safety is Safety.UNSAFE
+    assert "pack_padded_sequence(self.emb(x), n.cpu())" in fixed(RULE, decoder + encoder)
+    caller = "\n\ndef run(net, x, n):\n    return net(x, n.cpu())\n"
+    assert not findings(RULE, decoder + encoder + caller)

@@ -17,6 +17,22 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
 x = torch.ones(1, 4, device=device)
 """
+GROWN = """\
+class Grown(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(4, 2)
+        self.setup()
+
+    def resize(self, n):
+        new = nn.Linear(4, n)
+        kept = self.head.weight.data[:n]
+        new.weight.data[:2] = kept
+        self.head = new
+
+    def setup(self):
+        pass
+"""
 ADAPTED = """\
 class Adapted(nn.Module):
     def __init__(self, base):
@@ -267,6 +283,18 @@ CHANGED = {
 }
 
 UNSAFE = {
+    "a layer that a method makes anew": (
+        GROWN,
+        GROWN.replace(
+            "        self.head = new\n", "        new.to(self.head.weight.device)\n        self.head = new\n"
+        ),
+    ),
+    "a layer that a method returns": (
+        "class Grown:\n    def resized(self, old, n):\n        new = nn.Embedding(n, 4)\n"
+        "        new.weight.data[:2] = old.weight.data[:2]\n        return new\n",
+        "class Grown:\n    def resized(self, old, n):\n        new = nn.Embedding(n, 4).to(old.weight.device)\n"
+        "        new.weight.data[:2] = old.weight.data[:2]\n        return new\n",
+    ),
     "a layer by the name of its class": (
         "from heads import ArcFaceHead\nmodel.to(device)\nmodel.head = ArcFaceHead(4, 2)\nmodel(x)\n",
         "from heads import ArcFaceHead\nmodel.head = ArcFaceHead(4, 2)\nmodel.to(device)\nmodel(x)\n",
@@ -320,6 +348,13 @@ UNSAFE = {
 }
 
 SILENT = {
+    "a method that makes a layer anew as the object is made": GROWN.replace("self.setup()", "self.resize(3)"),
+    "a method that makes a layer with weights of its own": GROWN.replace(
+        "kept = self.head.weight.data[:n]", "kept = 1"
+    ),
+    "a method that moves the layer that it makes": GROWN.replace(
+        "self.head = new", "self.head = new.to(device)"
+    ),
     "made of the weights that it takes over": (
         "class Low(nn.Linear):\n    def __init__(self, size, weight):\n        super().__init__(size, size)\n"
         "        self.weight = weight\n\n\nmodel.to(device)\n"

@@ -112,6 +112,8 @@ class _Trace:
         origin = self._origin(lengths, 0)
         if origin is Origin.DERIVED and self._compared and self._root in self._roots:
             origin = Origin.DATA
+        if origin is Origin.PLAIN and self._copied_elsewhere(lengths) and self._in_module():
+            return Lengths(lengths, origin, self._root)
         if origin not in (Origin.DERIVED, Origin.DATA, Origin.PLACED):
             return None
         if origin is not Origin.PLACED and not self._in_module():
@@ -119,6 +121,14 @@ class _Trace:
         if origin is Origin.DERIVED and self._on_purpose():
             return None
         return Lengths(lengths, origin, self._root)
+
+    def _copied_elsewhere(self, lengths: ast.expr) -> bool:
+        """Does another call of the file pack by a copy of what has this name, and do only such calls copy it?"""
+        if not isinstance(lengths, ast.Name) or lengths.id != self._root:
+            return False
+        text, copy = self._source.text, rf"(?<![\w.]){re.escape(self._root)}(?:\.long\(\))?\.cpu\("
+        packed = re.findall(rf"\bpack\w*\([^()]{{0,80}}(?:\([^()]*\)[^()]{{0,80}})*?{copy}", text)
+        return bool(packed) and len(packed) == len(re.findall(copy, text))
 
     def _in_module(self) -> bool:
         """Is it a method of a module? Elsewhere, in what prepares batches, the CPU is right."""

@@ -33,7 +33,12 @@ def moved_there(source: Source, origin: Origin, meetings: list[Meeting]) -> Move
     """
     first = meetings[0]
     device, name = first.anchor.text, _named(first)
-    if name in ("", "self") or name in source.imports or first.anchor.weak or any(m.anchor.text != device or _named(m) != name for m in meetings):
+    if (
+        name in ("", "self")
+        or name in source.imports
+        or first.anchor.weak
+        or any(m.anchor.text != device or _named(m) != name for m in meetings)
+    ):
         return None
     scope = source.enclosing(first.node, *FUNCTIONS)
     root = first.anchor.root

@@ -17,7 +17,6 @@ from devfix.factories.operations import (
     is_operation,
     takes_tensor,
 )
-from devfix.factories.owners import FUNCTIONS
 from devfix.factories.values import HERE, OTHER, UNKNOWN, Anchor, Fact, Form, derived, element, listed
 from devfix.flow import torch_api
 from devfix.flow.evidence import looks_like_device
@@ -194,7 +193,7 @@ class Making(Meetings):
         for key, fact in self.names.items():
             if fact.stray and fact.anchor is not None and key.isidentifier():
                 found[key] = Fact(Form.TENSOR, anchor=Anchor(f"{key}.device", False))
-        if self.owner is None or not self._has_self():
+        if self.owner is None:
             return found
         if self.owner.device:
             found.setdefault("self.device", Fact(Form.DEVICE, anchor=Anchor("self.device")))
@@ -202,15 +201,6 @@ class Making(Meetings):
             text = "next(self.parameters()).device"
             found.setdefault(text, Fact(Form.DEVICE, anchor=Anchor(text)))
         return found
-
-    def _has_self(self) -> bool:
-        """Is it a method, or in one: none that is static, or of the class?"""
-        scope: ast.AST | None = self.scope
-        while isinstance(scope, FUNCTIONS):
-            if any(one.arg == "self" for one in scope.args.args[:1]):
-                return True
-            scope = self.source.enclosing(scope, *FUNCTIONS)
-        return False
 
     def _flat(self, node: ast.Call, last: str, facts: Facts) -> bool | None:
         """Has the tensor no dimension?"""

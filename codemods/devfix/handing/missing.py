@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from devfix.bindings import Bindings, function_around
+from devfix.bindings import Bindings, FunctionNode, function_around
 from devfix.device_forms import DeviceForms
 from devfix.flow import Flow, torch_api
 from devfix.flow.frame import path_of
@@ -74,6 +74,8 @@ class Missed:
             path = path_of(call.func)
             last = path.rpartition(".")[2]
             function = self._takers.function_of(call) if not last or last in defined else None
+            if function is None and "." in path and last in defined:
+                function = self._of_object(call, path.rpartition(".")[0], last)
             taker = self._takers.found.get(function) if function is not None else None
             if function is None:
                 if path and self._handing:
@@ -92,6 +94,17 @@ class Missed:
                 yield found[call]
 
     # --- functions and classes of the file ------------------------------------------------
+
+    def _of_object(self, call: ast.Call, path: str, name: str) -> FunctionNode | None:
+        """`net.sample(..)` where `net = Net()` is all that `net` ever is."""
+        owners = set[ast.AST | None]()
+        for binding in self._bindings.of(path, call):
+            made = self._takers.function_of(binding.value) if isinstance(binding.value, ast.Call) else None
+            if made is None or made.name != "__init__":
+                return None
+            owners.add(self._source.enclosing(made, ast.ClassDef))
+        owner = owners.pop() if len(owners) == 1 else None
+        return self._takers.method(owner, name) if isinstance(owner, ast.ClassDef) else None
 
     def _known(self, call: ast.Call, taker: Taker) -> Missing | None:
         source, default = self._source, reasons.chosen(taker.default, self._source)

@@ -85,7 +85,7 @@ class Takers:
         owner = source.enclosing(call, ast.ClassDef)
         if isinstance(func, ast.Name):
             if func.id == "cls" and isinstance(owner, ast.ClassDef):
-                return self._method(owner, "__init__")
+                return self.method(owner, "__init__")
             if func.id in source.imports:
                 return None
             inside: ast.AST | None = function_around(source, call)
@@ -95,17 +95,17 @@ class Takers:
                 inside = function_around(source, inside)
             return self._single(source.tree, func.id)
         if is_own_class(func) and isinstance(owner, ast.ClassDef):
-            return self._method(owner, "__init__")
+            return self.method(owner, "__init__")
         if not isinstance(func, ast.Attribute):
             return None
         path = path_of(func.value)
         if path in ("self", "cls") and isinstance(owner, ast.ClassDef):
-            return self._method(owner, func.attr)
+            return self.method(owner, func.attr)
         if isinstance(func.value, ast.Call) and path_of(func.value.func) == "super":
             return self._inherited(owner, func.attr, 0) if isinstance(owner, ast.ClassDef) else None
         classes = self._named.get((source.tree, path), ()) if path.isidentifier() else ()
         if len(classes) == 1 and isinstance(classes[0], ast.ClassDef):
-            found = self._method(classes[0], func.attr)
+            found = self.method(classes[0], func.attr)
             if found is not None and _decorated(found, "staticmethod", "classmethod"):
                 return found
         return None
@@ -115,9 +115,10 @@ class Takers:
         if len(found) != 1:
             return None
         one = found[0]
-        return self._method(one, "__init__") if isinstance(one, ast.ClassDef) else one
+        return self.method(one, "__init__") if isinstance(one, ast.ClassDef) else one
 
-    def _method(self, owner: ast.ClassDef, name: str, depth: int = 0) -> FunctionNode | None:
+    def method(self, owner: ast.ClassDef, name: str, depth: int = 0) -> FunctionNode | None:
+        """A method of a class of the file, its own or one of its first bases."""
         found = self._named.get((owner, name), ())
         if found:
             one = found[0]
@@ -129,7 +130,7 @@ class Takers:
             return None
         classes = self._named.get((self._source.tree, path_of(owner.bases[0])), ())
         if len(classes) == 1 and isinstance(classes[0], ast.ClassDef):
-            return self._method(classes[0], name, depth + 1)
+            return self.method(classes[0], name, depth + 1)
         return None
 
 

@@ -85,13 +85,14 @@ def _twins(flow: Flow, nodes: list[ast.AST]) -> Iterator[Hint]:
 
 
 def _before(nodes: list[ast.AST], name: str, statement: ast.stmt, met: ast.expr) -> bool:
-    """Is a name bound in front of a statement each time, and does it meet the device below it?"""
-    at = (statement.lineno, statement.col_offset)
-    return (met.lineno, met.col_offset) > at and all(
-        (node.lineno, node.col_offset) < at
+    """Is a name bound in front of a statement, and not again before it meets the device below that?"""
+    at, end = (statement.lineno, statement.col_offset), (met.lineno, met.col_offset)
+    stores = [
+        (node.lineno, node.col_offset)
         for node in nodes
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
-    )
+    ]
+    return at < end and any(one < at for one in stores) and not any(at < one < end for one in stores)
 
 
 def own(source: Source, scope: Scope) -> list[ast.AST]:

@@ -9,7 +9,7 @@ from devfix.bindings import FunctionNode, function_around
 from devfix.findings import ReplaceExpression, Safety
 from devfix.flow import Flow
 from devfix.flow.frame import path_of
-from devfix.flow.lattice import Kind
+from devfix.literals.modules import has_layers
 from devfix.literals.partners import Partners
 from devfix.literals.scope import OWN_DEVICE
 from devfix.literals.sites import names_cuda
@@ -102,11 +102,4 @@ def _known(flow: Flow, function: FunctionNode, owner: ast.ClassDef, at: ast.stmt
         return f"{tensors[0]}.device", f"`{tensors[0]}` is"
     if any(dotted(base).rpartition(".")[2].endswith(OWN_DEVICE) for base in owner.bases):
         return "self.device", "the module is"
-    layers = any(
-        isinstance(node, ast.Assign)
-        and path_of(node.targets[0]).startswith("self.")
-        and flow.value(node.value).kind is Kind.MODULE
-        and not flow.value(node.value).bare
-        for node in flow.source.walk(owner)
-    )
-    return ("next(self.parameters()).device", "the module is") if layers else ("", "")
+    return ("next(self.parameters()).device", "the module is") if has_layers(flow, owner) else ("", "")

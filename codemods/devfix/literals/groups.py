@@ -6,9 +6,10 @@ import ast
 import re
 
 from devfix.bindings import FunctionNode, function_around
-from devfix.flow import Flow
-from devfix.flow.events import What
+from devfix.flow import Flow, torch_api
+from devfix.flow.events import Scope, What
 from devfix.flow.lattice import Kind
+from devfix.literals.modules import ran_by
 from devfix.literals.sites import Site, sites_of
 
 # What puts its parts on GPUs by number has a plan of its own.
@@ -38,18 +39,23 @@ def grouped(flow: Flow) -> dict[FunctionNode | ast.Module, list[Site]] | None:
     found: dict[FunctionNode | ast.Module, list[Site]] = {}
     for site in sites_of(source, source.tree):
         found.setdefault(function_around(source, site.node) or source.tree, []).append(site)
-    # What runs a module is no data loading, whatever it is called.
-    hosts = {
-        scope.node
-        for scope in flow.scopes
-        if scope.host
-        and not any(
-            event.what is What.USE and event.value.kind in (Kind.MODULE, Kind.PART) for event in scope.events
-        )
-    }
+    hosts = {scope.node for scope in flow.scopes if scope.host and not _runs_module(scope)}
     for function in [one for one in found if one in hosts or _cuda_only(flow, one)]:
         del found[function]
     return {function: sorted(sites, key=place) for function, sites in found.items()}
+
+
+def _runs_module(scope: Scope) -> bool:
+    """Does a function run a module on what it has? Then it is no data loading, whatever it is called."""
+    return any(
+        event.what is What.USE
+        and event.value.kind in (Kind.MODULE, Kind.PART)
+        and isinstance(event.node, ast.Call)
+        and event.detail not in torch_api.MODULE_ONLY - {"forward"}
+        and ran_by(event.node, event.detail) is not None
+        and any(not isinstance(one, ast.Constant) for one in event.node.args)
+        for event in scope.events
+    )
 
 
 def place(site: Site) -> tuple[int, int]:

@@ -35,13 +35,35 @@ def handed(flow: Flow, node: ast.Call) -> ast.expr | None:
     if isinstance(node.func, ast.Attribute):
         method, base = node.func.attr, node.func.value
         quiet = method.startswith(_KEEPS) or method in MOVES or method in torch_api.MODULE_ONLY - {"forward"}
-        return base if not quiet and path_of(base) and flow.value(base).kind is Kind.MODULE else None
+        known = not quiet and path_of(base) and flow.value(base).kind is Kind.MODULE
+        return base if known and (path_of(base) != "self" or _is_layer(flow, node, method)) else None
     if not isinstance(node.func, ast.Name):
         return None
     found = [one for one in flow.source.definitions if one.name == node.func.id]
     if len(found) != 1 or isinstance(found[0], ast.ClassDef):
         return None
     return _run_inside(flow, node, found[0])
+
+
+def _is_layer(flow: Flow, node: ast.Call, name: str) -> bool:
+    """Is `self.name` a part of a module that has parameters, and none of its own methods?"""
+    owner = flow.source.enclosing(node, ast.ClassDef)
+    return (
+        isinstance(owner, ast.ClassDef)
+        and not any(isinstance(one, ast.FunctionDef) and one.name == name for one in owner.body)
+        and has_layers(flow, owner)
+    )
+
+
+def has_layers(flow: Flow, owner: ast.ClassDef) -> bool:
+    """Does a class make modules with parameters for itself?"""
+    return any(
+        isinstance(node, ast.Assign)
+        and path_of(node.targets[0]).startswith("self.")
+        and flow.value(node.value).kind is Kind.MODULE
+        and not flow.value(node.value).bare
+        for node in flow.source.walk(owner)
+    )
 
 
 def _is_module(flow: Flow, node: ast.expr) -> bool:

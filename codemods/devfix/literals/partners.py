@@ -16,6 +16,7 @@ from devfix.flow.frame import path_of
 from devfix.flow.lattice import CARRIERS, UNKNOWN, Kind, Place, Where
 from devfix.literals.chains import annotated, is_local, optional, parameters, parsed, resolves, root_of, typed
 from devfix.literals.meets import Meet, Meetings
+from devfix.literals.modules import has_layers
 from devfix.literals.sites import Site
 from devfix.names import Names
 from devfix.placing import around, bound_before, rebound
@@ -163,7 +164,8 @@ class Partners:
         rebinds = False
         if path and root is not None:
             name = path.partition(".")[0]
-            if not self._writable(root, at) or self._born_later(name, at):
+            other = _binds(at, name) and self.source.statement(meet.node) is not at
+            if not self._writable(root, at) or self._born_later(name, at) or other:
                 path = ""
             else:
                 rebinds = rebound(self.source, [root], at, meet.node)
@@ -205,7 +207,7 @@ class Partners:
         own = path.startswith("self.") and place.where is Where.DEFAULT and self._of_module
         if not (own or place.where in (Where.OF, Where.UNKNOWN)) or not self._writable(meet.runs, at):
             return None
-        if (path == "self" and not self._of_module) or path in self.placed:
+        if (path == "self" and not self._has_layers) or path in self.placed:
             return None
         if self._born_later(path.partition(".")[0], at):
             return None
@@ -220,6 +222,11 @@ class Partners:
             and getattr(self.function, "name", "") != "__init__"
             and any(path_of(base).endswith("Module") for base in owner.bases)
         )
+
+    @property
+    def _has_layers(self) -> bool:
+        owner = self.source.parents.get(self.function)
+        return self._of_module and isinstance(owner, ast.ClassDef) and has_layers(self.flow, owner)
 
     def sized_by(self, site: Site) -> Partner | None:
         """A tensor parameter that the value takes its size from: `torch.zeros(x.size(0)).cuda()`."""
@@ -302,3 +309,9 @@ def _given(site: ast.expr, targets: list[ast.expr], value: ast.expr) -> set[str]
                 own = [t for t, v in zip(target.elts, value.elts, strict=True) if site in walk(v)]
                 return {node.id for one in own for node in walk(one) if isinstance(node, ast.Name)}
     return {node.id for target in targets for node in walk(target) if isinstance(node, ast.Name)}
+
+
+def _binds(statement: ast.stmt, name: str) -> bool:
+    """Does a statement itself bind a name, so that it still stands for something else in there?"""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return any(isinstance(node, ast.Name) and node.id == name for t in targets for node in walk(t))

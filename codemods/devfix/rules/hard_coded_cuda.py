@@ -27,16 +27,21 @@ class HardCodedCuda(Codemod):
     `torch.cuda.FloatTensor(..)` where the code itself tells a better device, and writes that:
 
     - `if x.is_cuda: y = y.cuda()` is `y = y.to(x.device)`, also where `x` is on the second GPU;
-    - a tensor that meets another one in an operation goes to `x.device`, an input of a module to
-      `next(model.parameters()).device`;
-    - else the device that is in scope: `device`, `self.device`, `args.device`, `accelerator.device`;
-    - a table made in a module's `__init__` by `self.table = make().cuda()` becomes a buffer;
+    - a tensor that meets another one in an operation goes to `x.device`, an input of a module, of its
+      methods, or of a function that runs it, to `next(model.parameters()).device`;
+    - else the device that is in scope: `device`, `self.device`, `args.device`, `config["device"]`,
+      `accelerator.device`, `package.device`, or the number of a GPU, `self.gpu`;
+    - `if use_cuda: y = y.cuda()` next to a tensor `x` of the caller is `y = y.to(x.device)`, and so is what
+      `Tensor = torch.cuda.FloatTensor if x.is_cuda else torch.FloatTensor` makes;
+    - `"cuda" if torch.cuda.is_available() else "cpu"` in a method of a module is where its input is, or itself;
+    - a table made in a module's `__init__` by `self.table = make().cuda()` becomes a buffer, and of
+      `self.w = nn.Parameter(..).cuda()` the move is dropped, which makes a plain tensor of it;
     - `def f(x, device="cuda")` whose `device` has to be that of `x` is shown.
 
     In a HyperPyYAML recipe with its script, `device: cuda:0` and `run_opts: {device: cuda}` are shown, which decide
     over the command line's default; they have no fix.
 
-    Nothing is said where there is no such device: scripts that are CUDA throughout, branches that
+    Nothing is said where there is no such device: scripts that are CUDA throughout, other branches that
     the user chooses (`if use_cuda:`), tests, kernels, benchmarks. Autocast and GradScaler belong to
     `normalize-device-type`.
 
@@ -51,9 +56,10 @@ class HardCodedCuda(Codemod):
     provided that the project shows a run that fails as the code stands: a program that chooses its
     device and needs CUDA nowhere else, or, under `if x.is_cuda:`, one whose tensors are on another GPU
     than the current one. Then the only change is that an error becomes a run. Unsafe for a device
-    variable that its user may set to something else, where the meeting is not on every path, where the
-    same function or class goes on needing CUDA elsewhere, where no program shows such a run, and for
-    buffers. Changed defaults are shown, never applied.
+    variable that its user may set to something else, where the meeting is not on every path, where nothing
+    else in the file asks for a device, for flags and for what is chosen by what there is, where the same
+    function or class goes on needing CUDA elsewhere, where no program shows such a run, and for buffers.
+    Changed defaults are shown, never applied.
 
     ## Options
     - `all` (default false): report also what has no device to go to.

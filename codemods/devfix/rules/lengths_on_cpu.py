@@ -25,7 +25,8 @@ class LengthsOnCpu(Codemod):
     ## What it does
     Finds `pack_padded_sequence(x, lengths)` where `lengths` is a tensor that was moved to a device,
     was made on that of `x`, or was made by operations of tensors of what `forward` is given
-    (`(tokens != 0).sum(1)`, `lengths.sort(descending=True)`), and inserts `.cpu()`.
+    (`(tokens != 0).sum(1)`, `lengths.sort(descending=True)`), and inserts `.cpu()`. A parameter that is
+    handed on as it comes counts only where another call of the file copies what has the same name.
 
     ## Why is this bad?
     The lengths are read by the CPU, whichever device the sequences are on: "'lengths' argument should be
@@ -36,7 +37,7 @@ class LengthsOnCpu(Codemod):
     ## Fix safety
     Safe where the lengths are on a device for sure: on the CPU, `.cpu()` gives the tensor itself. Unsafe
     where they are made of a parameter, since whoever calls may keep it on the CPU on purpose; nothing is
-    said where the text speaks of the CPU, and of a parameter that is handed on as it comes.
+    said where the text speaks of the CPU.
     """
 
     id: ClassVar[str] = "lengths-on-cpu"
@@ -94,6 +95,30 @@ print(encoder(torch.tensor([[3, 4, 5], [6, 7, 0]]).to(device)).shape)
             safety=Safety.UNSAFE,
         ),
         Example(
+            "Lengths that were moved like the sequences",
+            """\
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+x = torch.ones(2, 3, 1).to(device)
+lengths = torch.tensor([2, 3]).to(device)
+lengths, order = lengths.sort(descending=True)
+print(pack_padded_sequence(x[order], lengths, batch_first=True).batch_sizes)
+""",
+            """\
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+x = torch.ones(2, 3, 1).to(device)
+lengths = torch.tensor([2, 3]).to(device)
+lengths, order = lengths.sort(descending=True)
+print(pack_padded_sequence(x[order], lengths.cpu(), batch_first=True).batch_sizes)
+""",
+            raises="should be a 1D CPU int64 tensor",
+        ),
+        Example(
             "Trap: lengths that stay on the CPU on purpose",
             """\
 import torch
@@ -130,6 +155,7 @@ print(pack_padded_sequence(x, (x != 0).sum(dim=(1, 2)).tolist(), batch_first=Tru
 
 
 _WHERE = {
+    Origin.PLAIN: "is packed by as it comes, unlike a copy of `{}` elsewhere in this file",
     Origin.PLACED: "is on the device of what is packed",
     Origin.DATA: "is made of `{}`, so it is on the device of what is packed",
     Origin.DERIVED: "is a tensor made of `{}`, on the device of that",

@@ -38,8 +38,15 @@ class ModuleNeverMoved(Codemod):
     resampler, a copy of a model. It moves it where it is made or, if layers are attached or state is
     loaded later, after that, to the device of those tensors. It also finds a module that is handed
     together with a device to a function that computes with it (`calc_loss(model, batch, device)`),
-    the arm of an `if` that forgets the move, and the entry of a dict of networks that is set to
-    `eval()` and run, but not moved as the others are.
+    or to an object of the file that runs it (`Runner(model, device)`), the arm of an `if` that forgets
+    the move, and the entry of a dict of networks that is set to `eval()` and run, but not moved as the
+    others are.
+
+    Where neither the class nor a run is in view, the text around may tell: a network from a function
+    out of sight that is told no device (`net = resnet18()`, `net.parameters()`, `net(x.cuda())`), one
+    that a loss makes for each call, a layer without `device=`, an entry, a part or a class without the
+    `.to(device)` of all others beside it, and a function that maps weights to its `device`, but
+    returns the model on the CPU.
 
     ## Why is this bad?
     A module stays where it was made until something moves it; its weights and the tensors that it is

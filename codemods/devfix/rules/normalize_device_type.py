@@ -30,7 +30,8 @@ class NormalizeDeviceType(Codemod):
     `torch.device(d).type == "cuda"`.
 
     A type that is written down ("cuda", `torch.cuda.amp.autocast()`) becomes that of the data where
-    the device of the data is at hand and the code is otherwise open to any device.
+    the device of the data is at hand and the code is otherwise open to any device. What asks for a GPU
+    (`"cuda" if torch.cuda.is_available() else "cpu"`) does so in a class with a `self.device`, too.
 
     ## Why is this bad?
 

@@ -41,12 +41,16 @@ class PlaceFactory(Codemod):
     function, what was computed from it, a parameter of the module, or what was moved to a device. It follows
     the new tensor through assignments, views, lists, loops, branches and the functions of the file to the
     operation that fails. It also finds tensors that take their type from another one (`dtype=x.dtype`) and
-    stay on the CPU, and state that a module keeps in the size of its input.
+    stay on the CPU, and state that a module keeps in the size of its input; what a class that is no module
+    keeps for its methods, what is sent to other processes, what a guard about devices has made again, and
+    what is made up to trace a model or to count what it does. Two calls raise as they are: an old constructor
+    that is told the device of an accelerator, and `pin_memory=True` where there is no CUDA.
 
     The device is that of the tensor it meets (`x.device`), written with the name that the function has
     for it already (`device`); where only a layer is met, that of the module's parameters. Calls that take no
     `device=` get `.to(...)`, and so do calls of functions of the file that make the tensor but are given
     nothing that tells of a device. The old constructors become `torch.tensor(..., dtype=..., device=...)`.
+    What is made before the tensor that it meets is moved beside the others that are, or where they meet.
 
     ## Why is this bad?
     Factories make CPU tensors, so the function works until its input is on an accelerator, and raises
@@ -60,7 +64,8 @@ class PlaceFactory(Codemod):
     where a tensor parameter is all there is to see, since its callers may all be on the CPU; where
     nobody names the function, or nothing of the project is moved; behind an option that no call in the
     file sets; where only its use says that something is a tensor; where it may be None; where a program
-    beside it sets the default device; or where nothing fails but the result would stay on the CPU.
+    beside it sets the default device; where nothing fails but the result would stay on the CPU; and where it
+    is sent, rebuilt, kept by a class, made up for a model, or made before what it meets.
     Nothing is said of tensors without dimensions in arithmetic, of a CPU index into a tensor, and of
     code that prepares data or builds modules.
     """

@@ -43,7 +43,8 @@ class ReorderTo(Codemod):
     It also finds moves that come too late: after the module was run on a tensor that is on the
     device, after DistributedDataParallel, after the optimizer's state was loaded, or only in one
     branch of an `if` that has nothing to do with devices. And layers that are swapped in for old
-    ones, or parameters that a wrapper adds, without regard to where the old layer is.
+    ones, or parameters that a wrapper adds, without regard to where the old layer is; so are layers
+    that a method makes anew and fills with the weights of the old one.
 
     ## Why is this bad?
     `Module.to` moves the parameters that are there when it is called

@@ -150,7 +150,8 @@ def _unlike(
     ends = {_suffix(source, move) for _, move in moves}
     if len(ends) != 1 or _OTHERS.search(name) or not (group.endswith("[]") or source.qualified(value.func)):
         return
-    code, base = source.code(function), re.escape(path_of(value) or path)
+    code = source.text if isinstance(function, ast.Module) else source.code(function)
+    base = re.escape(path_of(value) or path)
     whole = re.escape(group[:-2]) if group.endswith("[]") else base
     if "device" in source.code(value) or re.search(rf"{base}\.(?:to|cuda)\(|\bin {whole}\b", code):
         return

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
-from devfix.bindings import Bindings, function_around
+from devfix.bindings import Bindings, FunctionNode, function_around
 from devfix.findings import AppendCall, Edit
 from devfix.flow import Flow
 from devfix.flow.evidence import looks_like_device, looks_like_loader, looks_like_loss, looks_like_pipeline
@@ -57,12 +57,14 @@ def made_elsewhere(flow: Flow, bindings: Callable[[], Bindings]) -> Iterator[Lef
     proved = set(_PROVES.findall(source.text))
     if not proved and "_model(model" not in source.text:
         return
+    functions = {one.name: one for one in source.definitions if not isinstance(one, ast.ClassDef)}
     owned = {scope.node for scope in flow.scopes if scope.host or scope.owned}
     seen: set[ast.expr] = set()
     for call in sorted(source.calls, key=lambda one: (one.lineno, one.col_offset)):
         name, given = _run(call, proved)
-        lent, place = _lent(flow, call, proved) if not name else ("", None)
-        name = name or lent
+        place: Place | None = None
+        if not name and isinstance(call.func, ast.Name) and call.func.id in functions:
+            name, place = _lent(flow, functions[call.func.id], call, proved)
         if not name or expects_error(source, call):
             continue
         function = function_around(source, call)
@@ -162,9 +164,11 @@ def makers(
     before = source.span(run).start if same else len(source.text)
     for read in reads(flow, bindings, name, scope):
         up = source.parents[read]
+        if _moved_inside(flow, bindings, read):
+            return []
         if up is run or up in wraps or (isinstance(up, ast.Call) and _run(up, {name})[0]):
             continue
-        if use_of(flow, bindings, read, before) is not Use.PLAIN or _moved_inside(flow, bindings, read):
+        if use_of(flow, bindings, read, before) is not Use.PLAIN:
             return []
     return values
 
@@ -175,16 +179,15 @@ def _moved_inside(flow: Flow, bindings: Bindings, read: ast.expr) -> bool:
     call = flow.source.parents[call] if isinstance(call, ast.keyword) else call
     if not isinstance(call, ast.Call) or call.func is read or not isinstance(call.func, ast.Name):
         return False
-    inside = any(one.name == call.func.id for one in flow.source.definitions)
+    name, functions = call.func.id, (ast.FunctionDef, ast.AsyncFunctionDef)
+    inside = any(one.name == name and isinstance(one, functions) for one in flow.source.definitions)
     return inside and handed(flow, bindings, call, read, 0) is not Use.PLAIN
 
 
-def _lent(flow: Flow, call: ast.Call, proved: set[str]) -> tuple[str, Place | None]:
+def _lent(flow: Flow, callee: FunctionNode, call: ast.Call, proved: set[str]) -> tuple[str, Place | None]:
     """`train(net, loader, device)`: a function of the file that runs the network on what it moves there."""
     source = flow.source
-    name = call.func.id if isinstance(call.func, ast.Name) else ""
-    callee = next((d for d in source.definitions if d.name == name), None) if name else None
-    if callee is None or isinstance(callee, ast.ClassDef) or any(isinstance(a, ast.Starred) for a in call.args):
+    if any(isinstance(one, ast.Starred) for one in call.args):
         return "", None
     names = [one.arg for one in (*callee.args.posonlyargs, *callee.args.args)]
     given = [*zip(names, call.args, strict=False), *((k.arg, k.value) for k in call.keywords if k.arg)]

@@ -102,7 +102,7 @@ def _run(
         return None, ""
     found: ast.Call | None = None
     tensor = ""
-    for read in reads(flow, bindings, name, function):
+    for read in sorted(reads(flow, bindings, name, function), key=lambda one: (one.lineno, one.col_offset)):
         if use_of(flow, bindings, read, len(source.text)) is not Use.PLAIN:
             return None, ""
         call = source.parents[read]
