@@ -119,6 +119,11 @@ SILENT = {
     "        self.w = torch.nn.Parameter(torch.zeros(n))\n",
     "what it makes goes elsewhere": "def fill(x, device):\n    idx = torch.randperm(3)\n    return x[idx]\n",
     "more than one": "def rows(n, device):\n    x = torch.zeros(n)\n    x[torch.randperm(n)[:2]] = 1\n    return x\n",
+    "held by what is told": "def f(device):\n    return Block({'a': Block(1)}, device=device)\n",
+    "one of two is moved": "def f(text, device):\n    a = helper(text, device=device)\n    b = helper('x')\n"
+    "    b = b[None]\n    return a, b.to(a.device)\n",
+    "a base": "class A:\n    def __init__(self, n, device='cpu'):\n        self.x = torch.ones(n, device=device)\n\n\n"
+    "class B(A):\n    def __init__(self, n, device):\n        super().__init__(n)\n        self.device = device\n",
     "a number": "def seed(n, device):\n    return torch.randint(0, n, (1,)).item()\n",
     "no object to take it from": "class A:\n    def __init__(self, n, device='cuda'):\n        self.device = device\n"
     "    @staticmethod\n    def make(n):\n        return A(n)\n",

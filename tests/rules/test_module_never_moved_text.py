@@ -217,6 +217,10 @@ SILENT = {
     "an object of a class out of sight": CHANGED["handed to an object with a device"][0].replace(
         "class Runner", "class Runner(Base)"
     ),
+    "made and run at once on what is not a parameter": (
+        "def stoi_loss(a: torch.Tensor):\n    part, _ = cut(a)\n"
+        "    return torchaudio.transforms.Resample(16000, 8000)(part)\n"
+    ),
     "where data is prepared": CHANGED["made for each call"][0].replace("stoi_loss", "load_audio"),
     "a layer without weights beside others": LAYERS.replace("        self.c = nn.Linear(2, 2)\n", ""),
     "all layers are moved at the end": LAYERS + "        self.to(config.dev)\n",

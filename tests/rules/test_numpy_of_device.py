@@ -99,6 +99,8 @@ SILENT = {
         "        y, rate = self.net(a, c)\n"
         "        return np.round(rate * 0.1), y\n"
     ),
+    "to where a copy on the CPU is": "y = foreign().cpu()\nx = x.to(y.device)\na = x.numpy()\n",
+    "the error is caught": "try:\n    a = x.numpy()\nexcept TypeError:\n    a = x.cpu().numpy()\n",
     "as a flag says": "if use_gpu:\n    a = x.cpu().numpy()\nelse:\n    a = x.numpy()\n",
     "as a flag says, at once": "a = x.cpu().numpy() if use_cuda else x.numpy()\n",
     "cpu": "x.cpu().numpy()\n",

@@ -54,6 +54,8 @@ class Known:
             return False  # a parameter of the function that made it, which may have been left to its default
         if place.where is Where.SYMBOL and place.text and not _CHOSEN.search(place.text):
             return False  # `self.cpu_device`, `input_device`: may well be the CPU
+        if self._of_a_copy(value):
+            return False
         output = _OUTPUT.match(value.source)
         if output is None:
             return True
@@ -66,6 +68,17 @@ class Known:
         found = written.method(method) if method else None
         body = found[0].source.code(found[1]) if found is not None else ""
         return not _HOSTS.search(body or written.source.code(written.node))
+
+    def _of_a_copy(self, value: Value) -> bool:
+        """Is it where something is that has been brought to the CPU: `y = x.cpu(); t = t.to(y.device)`?"""
+        base, _, last = value.place.text.rpartition(".")
+        at = value.place.node or value.node
+        if at is None or not base or last != "device":
+            return False
+        scope = self.flow.source.enclosing(at, *_FUNCTIONS)
+        bound = rf"^\s*{re.escape(base)}\s*=[^=\n]*(?:\.cpu\(\)|\.to\(\s*[\"']cpu)"
+        text = self.flow.source.text if scope is None else self.flow.source.code(scope)
+        return re.search(bound, text, re.MULTILINE) is not None
 
     def with_a_model(self, value: Value, named: re.Pattern[str]) -> bool:
         """Brought to where a model is, as one does that has models on devices."""

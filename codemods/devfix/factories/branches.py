@@ -169,7 +169,12 @@ def _asked_for(test: ast.expr) -> str:
 
 def _chosen(name: str, value: Fact) -> Fact:
     """What a condition puts on a GPU, or not: `x.device` tells which, and `"cuda"` would not."""
-    if value.placed and value.anchor is not None and value.anchor.text.startswith('"') and name.isidentifier():
+    if (
+        value.placed
+        and value.anchor is not None
+        and value.anchor.text.startswith('"')
+        and name.isidentifier()
+    ):
         return replace(value, anchor=Anchor(f"{name}.device", False))
     return value
 

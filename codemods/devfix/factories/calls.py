@@ -309,7 +309,9 @@ class Calls(Layers):
         if name in REARRANGING and facts:
             argument, fact, _ = facts[0]
             base = element(fact) if fact.form is Form.LIST else self.tensor(argument, fact)
-            return replace(base, flat=None if last == "reduce" else False) if base.form is Form.TENSOR else base
+            return (
+                replace(base, flat=None if last == "reduce" else False) if base.form is Form.TENSOR else base
+            )
         if name == "pyro.sample" and len(facts) > 1:
             return facts[1][1]
         if name == "einops.einsum":

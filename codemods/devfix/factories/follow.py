@@ -130,7 +130,9 @@ class Follow(Branches):
 
     def _name(self, target: ast.expr, value: ast.expr) -> None:
         """Another name for a function inside this one: `batched = torch.vmap(one)`."""
-        while isinstance(value, ast.Call) and value.args and path_of(value.func).rpartition(".")[2] in _MAPPED:
+        while (
+            isinstance(value, ast.Call) and value.args and path_of(value.func).rpartition(".")[2] in _MAPPED
+        ):
             value = value.args[0]
         found = self.local.get(path_of(value))
         if isinstance(target, ast.Name):
@@ -315,7 +317,9 @@ def _on_cpu(value: Fact) -> bool:
 
 def _static(scope: ast.AST) -> bool:
     """Is it a function that is only kept in a class, and has no `self`?"""
-    return any(path_of(one) in ("staticmethod", "classmethod") for one in getattr(scope, "decorator_list", ()))
+    return any(
+        path_of(one) in ("staticmethod", "classmethod") for one in getattr(scope, "decorator_list", ())
+    )
 
 
 def _sums_up(node: ast.Assign, target: ast.expr) -> bool:

@@ -65,7 +65,9 @@ def enter(follow: Follow, node: ast.Call, path: str, facts: Facts) -> Fact | Non
     ours = frozenset(o for f in given.values() for o in f.origins)
     told = frozenset(texts)
     if method or local is not None:
-        around = set(follow.names) - set(dict(follow.scopes.parameters(callee))) if local is not None else set()
+        around = (
+            set(follow.names) - set(dict(follow.scopes.parameters(callee))) if local is not None else set()
+        )
         texts |= _shared(follow, inner, around)
     if local is not None:
         ours |= {o for f in follow.names.values() for o in f.origins}

@@ -44,7 +44,9 @@ class Making(Meetings):
             self._collective(node, last, facts)
             return UNKNOWN
         if name.startswith("torch.distributions."):
-            return self.combine(node, [(a, f) for a, f, _ in facts]) if _tensors(facts) else self._result(facts)
+            return (
+                self.combine(node, [(a, f) for a, f, _ in facts]) if _tensors(facts) else self._result(facts)
+            )
         if last == "pack_padded_sequence":
             for _, fact, _ in facts[1:]:
                 self.hosted |= fact.origins  # it wants the lengths on the CPU
@@ -102,7 +104,9 @@ class Making(Meetings):
                 if item.stray and not self.moved_then(node):
                     known = item.anchor.text if item.anchor is not None else ""
                     anchor = Anchor(at or known, False)
-                    self.meetings.append(Meeting(item.origins, node, anchor, last, "is sent by", certain=False))
+                    self.meetings.append(
+                        Meeting(item.origins, node, anchor, last, "is sent by", certain=False)
+                    )
 
     def _item(self, node: ast.expr, at: int) -> ast.expr:
         if isinstance(node, (ast.List, ast.Tuple)) and at < len(node.elts):

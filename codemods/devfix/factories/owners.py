@@ -22,7 +22,7 @@ _HOST_NAMES = re.compile(
     r"^__getitem__|^__iter__|^load_|^read_|^_?init_(?!\w*(?:state|hidden|cell|memory|cache|mask))|^__init__|"
     r"reset_parameters|init_weights|^_init|build_|^test_|^setup|get_dummy|_pipeline$|^write_|state_dict|"
     r"from_\w*pretrained|convert_|(?:format|make|get|create|pad|build|next)_batch|dummy_|^example_|"
-    r"_example|sample_inputs|export|^make_dataset|^plot|visuali[sz]e|^save_"
+    r"_example|sample_inputs|export|^make_dataset|^plot|visuali[sz]e|^save_|(?:^|_)(?:gifs?|border)(?:_|$)"
 )
 _HOST_CLASSES = re.compile(
     r"(?:Dataset\w*|Sampler|Preprocess\w*|Augment\w*|Transform|Collat\w*|DataModule|Tokenizer|TestCase|"
@@ -32,7 +32,9 @@ _ASSIGNED = re.compile(r"self\.(\w+)[ \t]*(?::[^=\n]+)?=[ \t]*([\w.]+)\(")
 _GIVEN = re.compile(r"self\.(\w+)[ \t]*(?::[^=\n]+)?=(?!=)([^\n]*(?:(?<=[(\[\\])\n[^\n]*)?)")
 _FACTORIES = "|".join(sorted(LASTS - {"range"}))
 _MADE = re.compile(rf"\b(?:{_FACTORIES})\(")
-_PLACED = re.compile(r"\bdevice=(?:self\.)?[\w.]*device\b|\.to\((?:device=)?(?:self\.)?[\w.]*device\)|\.cuda\(\)")
+_PLACED = re.compile(
+    r"\bdevice=(?:self\.)?[\w.]*device\b|\.to\((?:device=)?(?:self\.)?[\w.]*device\)|\.cuda\(\)"
+)
 _FORWARD = re.compile(r"^[ \t]+def forward\(self\b", re.MULTILINE)
 _REGISTERED = re.compile(r"""register_(?:buffer|parameter)\(\s*(?:name=)?["'](\w+)["'](\s*,\s*None\b)?""")
 _CONTAINERS = frozenset({"ModuleList", "ModuleDict", "Sequential"})

@@ -221,6 +221,8 @@ class Meetings(Frame):
             children = list(child.items)
         layer = self._layer_of(node, child)
         children = [layer] if layer is not None else children
+        if isinstance(target, ast.Subscript) and isinstance(target.slice, (ast.Tuple, ast.Slice)):
+            children = []  # elements of a parameter are written: `net.weight[i, :] = ...`
         for one in children:
             is_parameter = one.name == "torch.nn.Parameter"
             if one.kind is Kind.MODULE or is_parameter:

@@ -165,10 +165,11 @@ def moved_after(source: Source, call: ast.Call) -> bool:
 
 
 def _asked(source: Source, call: ast.Call) -> bool:
-    """Does a condition around a call ask for devices?"""
+    """Does a condition around a call ask for devices, or for an export, which is traced on the CPU?"""
     node: ast.AST = call
     while node in source.parents and not isinstance(node, _FUNCTIONS):
         child, node = node, source.parents[node]
-        if isinstance(node, (ast.If, ast.IfExp)) and child is not node.test and about_devices(node.test):
-            return True
+        if isinstance(node, (ast.If, ast.IfExp)) and child is not node.test:
+            if about_devices(node.test) or re.search("onnx|export", ast.unparse(node.test), re.IGNORECASE):
+                return True
     return False

@@ -28,7 +28,9 @@ def places_in(data: bytes, name: str) -> list[Place] | None:
         return []
     text = without_imports(plain(data))
     named = list(
-        re.finditer(rb"(?<![\w\"'])(?<!torch\.)((?:def|class)[ \t]+)?" + re.escape(word) + rb"\b([ \t]*\()?", text)
+        re.finditer(
+            rb"(?<![\w\"'])(?<!torch\.)((?:def|class)[ \t]+)?" + re.escape(word) + rb"\b([ \t]*\()?", text
+        )
     )
     calls = [match.start() for match in named if not match.group(1)]
     if len(calls) > CALLS or any(not match.group(1) and not match.group(2) for match in named):

@@ -307,11 +307,17 @@ def _stays_tensor(flow: Flow, read: _Read) -> bool:
 
 
 def _chosen(source: Source, node: ast.AST) -> bool:
-    """Does a condition about devices decide whether it is read: `x.cpu().numpy() if use_gpu else x.numpy()`?"""
+    """Does a condition about devices decide whether it is read: `x.cpu().numpy() if use_gpu else x.numpy()`?
+
+    So does an attempt whose handler copies it: the error of `.numpy()` is caught.
+    """
     child, up = node, source.parents.get(node)
     while up is not None and not isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         if isinstance(up, (ast.If, ast.IfExp)) and child is not up.test and about_devices(up.test):
             return True
+        if isinstance(up, ast.Try) and child in up.body:
+            if any(".cpu()" in source.code(handler) for handler in up.handlers):
+                return True
         child, up = up, source.parents.get(up)
     return False
 

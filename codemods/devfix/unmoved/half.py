@@ -55,6 +55,8 @@ def _in_class(source: Source, owner: ast.ClassDef, init: ast.FunctionDef) -> Ite
     left = {path: one for path, one in made.items() if path not in moved}
     if len(moved) < 2 or not left or len(left) > 2 or len(left) >= len(moved):
         return
+    if any(_stays(source, one, moved, left) for one in walk(init) if isinstance(one, ast.Call)):
+        return  # most of it is left to whoever owns the object
     last = max(moved.values(), key=lambda one: one.lineno)
     suffix = source.text[source.span(last.func).start : source.span(last).end]
     assert isinstance(last.func, ast.Attribute)
@@ -68,6 +70,15 @@ def _in_class(source: Source, owner: ast.ClassDef, init: ast.FunctionDef) -> Ite
         below = any(isinstance(edit, InsertStatement) for edit in edits)
         at, other = (last, statement.value) if below else (statement.value, last)
         yield Left(at, path, why, other, suffix, edits)
+
+
+def _stays(source: Source, call: ast.Call, moved: dict[str, ast.Call], left: dict[str, ast.Assign]) -> bool:
+    """Is it a layer that is neither moved nor one of those that were counted: an item of a list, say?"""
+    if not _is_weighted(source, call):
+        return False
+    statement = source.statement(call)
+    code = source.code(statement)
+    return statement not in left.values() and not any(f"{path}" in code for path in moved)
 
 
 def _edits(source: Source, path: str, made: ast.Assign, last: ast.Call, suffix: str) -> tuple[Edit, ...]:

@@ -52,7 +52,7 @@ def made_in_function(flow: Flow, bindings: Callable[[], Bindings]) -> Iterator[L
         if not tensors or not (name in classes or _minds(source, function)):
             continue
         run, tensor = _run(flow, bindings(), call, function, tensors)
-        if run is None:
+        if run is None or not tensor:
             continue
         suffix = f".to({tensor}.device)"
         last = name.rpartition(".")[2]
