@@ -152,3 +152,35 @@ def test_a_module_below_a_call_that_always_raises() -> None:
     rule = ModuleNeverMoved()
     assert safeties(findings(rule, text.format("x = torch.tensor(3, 4)"))) == {Safety.UNSAFE}
     assert safeties(findings(rule, text.format("x = torch.randn(3, 4)"))) == {Safety.SAFE}
+
+
+VALIDATE = """\
+class Runner(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.device = device
+        self.net = nn.Linear(4, 2)
+        self.criterion = nn.CrossEntropyLoss()
+        self.to(device)
+
+    def forward(self, x):
+        return self.net(x.to(self.device))
+
+    def fit(self, data):
+        loader = DataLoader(data)
+        self.validate(loader)
+
+    def validate(self, loader):
+        for inputs, targets in loader:
+            outputs = self.forward(inputs)
+            outputs = outputs.squeeze(-1)
+            targets = targets.long()
+            print(self.criterion(outputs, targets))
+"""
+TENSORS = "\n\ndef load(x, y):\n    return DataLoader(TensorDataset(x, y))\n"
+
+
+@pytest.mark.parametrize(("after", "safety"), [("", Safety.SAFE), (TENSORS, Safety.UNSAFE)])
+def test_a_loader_over_tensors_may_give_what_is_on_a_device(after: str, safety: Safety) -> None:
+    found = [f for f in findings(RULE, HEAD + VALIDATE + after) if f.fix]
+    assert [f.fix.safety for f in found if f.fix] == [safety]

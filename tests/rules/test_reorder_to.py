@@ -547,3 +547,13 @@ def test_a_copy_does_not_follow_the_original(made: str, safety: Safety) -> None:
     )
     found = [one.fix.safety for one in findings(RULE, text) if one.fix is not None]
     assert found == [safety]
+
+
+def test_elements_of_a_parameter_are_no_surgery() -> None:
+    text = (
+        "import torch\nfrom torch import nn\n\n\nclass Codes(nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.centers = nn.Parameter(torch.zeros(3, 4))\n\n"
+        "    def other(self):\n        new = Codes().to(self.centers.device)\n"
+        "        new.centers{at} = self.centers\n        return new\n"
+    )
+    assert not findings(RULE, text.format(at="[0, :]"))

@@ -7,6 +7,7 @@ does not run as it is. Where the answer stands in another file, a caller or a co
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from devfix.flow import Flow, torch_api
@@ -27,6 +28,7 @@ _ELEMENTWISE = frozenset({"operator", "comparison"})
 # What is made of these has the type that networks compute with.
 _DATA = frozenset(f"torch.{name}" for name in ("randn", "rand", "zeros", "ones", "FloatTensor"))
 _WHOLE = frozenset({"long", "int", "short", "bool"})
+_BATCH = re.compile(r"a batch of `(\w+)`")
 _DEPTH = 4  # of what is made of what
 
 
@@ -38,11 +40,25 @@ def proven(flow: Flow, event: Event, meeting: Meeting, need: Wanted) -> bool:
         return False
     if need is not Wanted.MEETS and _counts(meeting):
         return False
+    if _of_tensors(flow.source, meeting):
+        return False
     if event.detail in _ELEMENTWISE:
         return False  # numbers and indices meet anything, and what has no dimension is a number
     if event.value.kind in (Kind.MODULE, Kind.PART):
         return need is Wanted.MEETS or _known(flow, event) or _fed(flow, event, meeting)
     return _of_module(flow, event)
+
+
+def _of_tensors(source: Source, meeting: Meeting) -> bool:
+    """Is it of a loader that a caller passes, in a file whose data sets are tensors, which may be anywhere?"""
+    loader = _BATCH.search(meeting.value.source)
+    if loader is None or "TensorDataset(" not in source.text:
+        return False
+    home = source.enclosing(meeting.node, *_FUNCTIONS)
+    arguments = home.args if isinstance(home, _FUNCTIONS) else None
+    return arguments is not None and any(
+        one.arg == loader[1] for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    )
 
 
 def unmet(flow: Flow, node: ast.AST) -> bool:
