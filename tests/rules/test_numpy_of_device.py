@@ -100,6 +100,9 @@ SILENT = {
         "        return np.round(rate * 0.1), y\n"
     ),
     "to where a copy on the CPU is": "y = foreign().cpu()\nx = x.to(y.device)\na = x.numpy()\n",
+    "the other arm is for the GPU": "a = x.numpy() if fn == host else x.contiguous().cuda()\n",
+    "a device that is left to its default": "def made(n, device='cpu'):\n    return torch.zeros(n, device=device)\n"
+    "def f(device):\n    return model.to(device), made(3).numpy()\n",
     "the error is caught": "try:\n    a = x.numpy()\nexcept TypeError:\n    a = x.cpu().numpy()\n",
     "as a flag says": "if use_gpu:\n    a = x.cpu().numpy()\nelse:\n    a = x.numpy()\n",
     "as a flag says, at once": "a = x.cpu().numpy() if use_cuda else x.numpy()\n",

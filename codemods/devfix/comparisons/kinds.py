@@ -123,11 +123,10 @@ class Kinds:
 
     def _bound(self, bindings: list[Binding], depth: int) -> Sure:
         """What all bindings of a name agree on; an annotation is but a claim."""
-        found = Sure.YES if bindings else Sure.NO
-        for binding in bindings:
+        told = [b for b in bindings if b.parameter or not _is_none(b.value)]
+        found = Sure.YES if told else Sure.NO
+        for binding in told:
             if not binding.parameter:
-                if isinstance(binding.value, ast.Constant) and binding.value.value is None:
-                    continue
                 sure = self.device(binding.value, depth + 1) if binding.value is not None else Sure.NO
             elif (
                 isinstance(binding.node, ast.arg) and annotation_text(binding.node.annotation) in _ANNOTATIONS
@@ -358,6 +357,10 @@ def is_options(path: str) -> bool:
 def _is_parsed(value: ast.expr | None) -> bool:
     """The options of a program: `parser.parse_args()`, `OmegaConf.load(...)`."""
     return isinstance(value, ast.Call) and "parse" in path_of(value.func)
+
+
+def _is_none(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
 
 
 def _plain(binding: Binding) -> bool:

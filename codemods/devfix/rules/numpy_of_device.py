@@ -315,6 +315,10 @@ def _chosen(source: Source, node: ast.AST) -> bool:
     while up is not None and not isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         if isinstance(up, (ast.If, ast.IfExp)) and child is not up.test and about_devices(up.test):
             return True
+        if isinstance(up, ast.IfExp) and child is not up.test:
+            other = up.orelse if child is up.body else up.body
+            if re.search(r"\.(?:cpu|cuda)\(", source.code(other)):
+                return True
         if isinstance(up, ast.Try) and child in up.body:
             if any(".cpu()" in source.code(handler) for handler in up.handlers):
                 return True
