@@ -20,9 +20,9 @@ flatten flip float floor gather ge gt half index_select int le log log_softmax l
 permute pow prod relu repeat reshape round select sigmoid softmax sort split sqrt square squeeze std sub sum t tanh
 tile topk transpose type unbind unsqueeze var view view_as where
 """
-_KEEP = frozenset(_METHODS.split())
+KEEP = frozenset(_METHODS.split())
 # Of these the first argument, or what it holds, says where the result is.
-_OF_TORCH = frozenset((_METHODS + " cat stack hstack vstack concat concatenate sum mean").split())
+OF_TORCH = frozenset((_METHODS + " cat stack hstack vstack concat concatenate sum mean").split())
 # Functions that bring their result to the CPU, or make something else of it.
 _ANYTHING = re.compile(
     r"numpy|array|cpu|host|list|pil|decode|predict|transcri|translat|metric|accura|plot|show|draw|render|visuali|"
@@ -89,8 +89,8 @@ class Carried:
         func, name = node.func, self._source.qualified(node.func)
         if name.startswith("torch."):
             last = name.rpartition(".")[2]
-            return self._first(node.args, depth) if last in _OF_TORCH else None
-        if isinstance(func, ast.Attribute) and func.attr in _KEEP and not name:
+            return self._first(node.args, depth) if last in OF_TORCH else None
+        if isinstance(func, ast.Attribute) and func.attr in KEEP and not name:
             return self.value(func.value, depth)
         return self._outside(node, name, depth)
 

@@ -32,6 +32,7 @@ _KEEP, _TORCH_KEEPS = frozenset(_METHODS.split()), frozenset(_OF_TORCH.split())
 _NUMPY_HAS = frozenset(
     {"sum", "any", "all", "round", "repeat", "squeeze", "reshape", "flatten", "transpose", "view"}
 )
+_COMPARES = frozenset({"ne", "eq", "gt", "ge", "lt", "le"})
 _NEW = frozenset({"new_tensor", "new_full", "new_zeros", "new_ones", "new"})
 _HOSTS = frozenset({"cpu", "tolist", "numpy", "item", "size", "astype"})
 _MAKE = "arange as_tensor empty from_numpy full IntTensor LongTensor ones randint tensor Tensor zeros"
@@ -116,7 +117,7 @@ class _Trace:
             return Lengths(lengths, origin, self._root)
         if origin not in (Origin.DERIVED, Origin.DATA, Origin.PLACED):
             return None
-        if origin is not Origin.PLACED and not self._in_module():
+        if origin is not Origin.PLACED and not self._in_module() and not self._handed_counts():
             return None
         if origin is Origin.DERIVED and self._on_purpose():
             return None
@@ -136,6 +137,29 @@ class _Trace:
         return isinstance(owner, ast.ClassDef) and any(
             isinstance(item, ast.FunctionDef) and item.name == "forward" for item in owner.body
         )
+
+    def _handed_counts(self) -> bool:
+        """A helper of the file: is each call of it handed lengths that are counted in a mask, `mask.sum(1)`?"""
+        scope, source = self._scope, self._source
+        names = [one.arg for one in (*scope.args.posonlyargs, *scope.args.args)]
+        if source.parents.get(scope) is not source.tree or self._root not in names:
+            return False
+        at, handed = names.index(self._root), []
+        for call in source.walk(source.tree):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == scope.name:
+                named = (keyword.value for keyword in call.keywords if keyword.arg == self._root)
+                handed.append(next(named, call.args[at] if at < len(call.args) else None))
+        return bool(handed) and all(one is not None and self._counts(one) for one in handed)
+
+    def _counts(self, node: ast.expr) -> bool:
+        """`mask.long().sum(1)` of what has been named a mask, and of nothing that is copied on the way."""
+        func = node.func if isinstance(node, ast.Call) else None
+        found = isinstance(func, ast.Attribute) and func.attr == "sum"
+        while isinstance(node, (ast.Call, ast.Attribute)):
+            if isinstance(node, ast.Attribute) and node.attr not in _KEEP | {"data"}:
+                return False
+            node = node.func if isinstance(node, ast.Call) else node.value
+        return found and isinstance(node, ast.Name) and "mask" in node.id.lower()
 
     def _on_purpose(self) -> bool:
         """Do other words of the file say that the lengths are kept on the CPU, or are a list?"""
@@ -283,9 +307,24 @@ class _Trace:
             return self._fresh(node, Origin.PLACED if self._is_packed(func.value) else Origin.UNKNOWN)
         if func.attr not in _KEEP:
             return Origin.UNKNOWN
-        self._compared |= func.attr in ("ne", "eq", "gt", "ge", "lt", "le")
+        compares = func.attr in _COMPARES
+        self._compared |= compares
         found = self._origin(func.value, depth)
+        if compares and found is Origin.UNKNOWN:
+            found = self._given_back(func.value)
         return found if func.attr in _NUMPY_HAS and not self._is_tensor() else _made(found)
+
+    def _given_back(self, node: ast.expr) -> Origin:
+        """`x = self.dropout(x)`, compared by a method: a tensor, made of the very parameter that is packed."""
+        binding = self._binding(node) if isinstance(node, ast.Name) else None
+        value = binding.value if binding is not None and binding.form == "single" else None
+        if not isinstance(value, ast.Call) or not path_of(value.func).startswith("self."):
+            return Origin.UNKNOWN
+        roots, self._roots = self._roots, set()
+        self._collect(value, 0)
+        made, self._roots = self._roots, roots
+        self._root = next(iter(made & roots), self._root)
+        return Origin.DERIVED if made & roots else Origin.UNKNOWN
 
     def _torch(self, node: ast.Call, name: str, depth: int) -> Origin:
         base, _, last = name.rpartition(".")

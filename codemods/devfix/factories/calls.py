@@ -139,7 +139,7 @@ class Calls(Layers):
         if method in _MOVES:
             return self._move(node, base, method, facts)
         if method in torch_api.TO_HOST:
-            if method != "item":
+            if method == "numpy":  # the others read what is on an accelerator as well
                 self.hosted |= base.origins
                 self.on_host(base)
             return OTHER

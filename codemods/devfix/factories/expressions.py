@@ -31,6 +31,7 @@ from devfix.source import children
 
 _LOADED = re.compile(r"(?i)loader$|dataset$")
 _LABELS = re.compile(r"^(?:\w+_)?(?:labels?|targets?|indices|ids|classes)$")
+_TENSORS = re.compile(r"(?:torch\.)?Tensor")
 _SETTINGS = re.compile(r"(?i)config|cfg|args|params|opt")
 _SAME = frozenset(
     # the last ones are of distributions, which are where their parameters are
@@ -195,7 +196,21 @@ class Expressions(Calls):
         a, b = self.ev(node.body), self.ev(node.orelse)
         if about_devices(node.test) and a.origins != b.origins:
             return a if not a.origins else b if not b.origins else UNKNOWN
+        if a.form in (Form.UNKNOWN, Form.MAYBE) and b.form in (Form.UNKNOWN, Form.MAYBE):
+            if HERE not in (a, b) and self._first(node):
+                return Fact(Form.TENSOR, anchor=Anchor(f"{self.source.code(node.orelse)}.device", False))
         return join(a, b)
+
+    def _first(self, node: ast.IfExp) -> bool:
+        """`x if torch.is_tensor(x) else x[0]`: a tensor, and `x[0].device` is right for both."""
+        test, whole, other = node.test, self.source.code(node.body), node.orelse
+        if not isinstance(test, ast.Call) or not test.args or self.source.code(test.args[0]) != whole:
+            return False
+        if not isinstance(other, ast.Subscript) or self.source.code(other.value) != whole:
+            return False
+        kind = path_of(test.func) == "isinstance" and _TENSORS.fullmatch(self.source.code(test.args[-1]))
+        asked = bool(kind) or path_of(test.func) == "torch.is_tensor"
+        return asked and isinstance(other.slice, ast.Constant) and isinstance(other.slice.value, int)
 
     def _x_boolop(self, node: ast.BoolOp) -> Fact:
         values = [self.ev(part) for part in node.values]

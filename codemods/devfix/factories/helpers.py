@@ -141,7 +141,7 @@ def _outer(
         return UNKNOWN
     made = value.origins - ours
     origins = value.origins & ours
-    if made and not origins and anchor is None:
+    if made and not origins:
         inner = tuple(sorted(made, key=lambda origin: origin.call.lineno))
         origins = frozenset({follow.origin(node, path, follow.writable(), inner)})
     return replace(value, origins=origins, anchor=anchor, filled=None, basic=False)

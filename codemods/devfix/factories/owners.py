@@ -35,6 +35,8 @@ _MADE = re.compile(rf"\b(?:{_FACTORIES})\(")
 _PLACED = re.compile(
     r"\bdevice=(?:self\.)?[\w.]*device\b|\.to\((?:device=)?(?:self\.)?[\w.]*device\)|\.cuda\(\)"
 )
+# What is built is built on the device that a function is told, if that is where it makes something.
+_TOLD = re.compile(r"^(?:async )?def \w+\([^()]*\bdevice\b[^()]*\)[^\n]*:\n(?:.*\n)*?.*\bdevice=device\b")
 _FORWARD = re.compile(r"^[ \t]+def forward\(self\b", re.MULTILINE)
 _REGISTERED = re.compile(r"""register_(?:buffer|parameter)\(\s*(?:name=)?["'](\w+)["'](\s*,\s*None\b)?""")
 _CONTAINERS = frozenset({"ModuleList", "ModuleDict", "Sequential"})
@@ -139,9 +141,9 @@ class Owners:
             return True
         if not isinstance(node, FUNCTIONS):
             return False
-        if _HOST_NAMES.search(node.name) or any(word in node.name for word in frameworks.HOST_FUNCTIONS):
-            return True
         code = self.source.code(node)
+        if _HOST_NAMES.search(node.name) or any(word in node.name for word in frameworks.HOST_FUNCTIONS):
+            return not (node.name.startswith("build_") and _TOLD.search(code))
         if "to_device(" in code or ".pin_memory(" in code:
             return True
         if self._data_file and "device" not in code and ".cuda(" not in code:

@@ -29,6 +29,20 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 TENSOR_TYPE = re.compile(r"(?:^|\.)\w*Tensor$")
 CONTAINERS = re.compile(r"(?i)tuple|list|sequence|dict|iterable|callable")
 _OF_ROWS = TENSOR_METHODS - {"view", "device"}
+# What gives a tensor of another type, and what is done with that: arrays and modules do not have both.
+_CASTS = frozenset({"float", "double", "half", "bfloat16", "long", "int", "bool"})
+_OF_CAST = (TENSOR_METHODS - WEAK_METHODS) | {
+    "abs",
+    "sum",
+    "mean",
+    "exp",
+    "log",
+    "pow",
+    "sqrt",
+    "norm",
+    "max",
+    "min",
+}
 _SEVERAL = re.compile(r"(?:^|_)(?:tuple|list|dict|args|kwargs)s?$")  # what holds tensors, and is none
 _LISTS = re.compile(r"\b(?:list|tuple|List|Tuple|Sequence)\b")
 # Nothing that matters is in these; what is checked is not yet used.
@@ -112,6 +126,9 @@ class Uses:
     def _attribute(self, node: ast.Attribute) -> bool:
         """`x.name`; is it numpy's?"""
         attribute, value = node.attr, node.value
+        if attribute in _OF_CAST and isinstance(value, ast.Call) and not (value.args or value.keywords):
+            if isinstance(value.func, ast.Attribute) and value.func.attr in _CASTS:
+                self._sure.add(_spelled(value.func.value))  # a module has `float()` as well, and no `abs()`
         if name := _spelled(value):
             if attribute == "shape":
                 self._shapes[name] = self._shapes.get(name, 0) + 1

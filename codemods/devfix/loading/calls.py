@@ -35,6 +35,7 @@ LOADERS = {
 RESTORING = frozenset({"mmcv.runner.load_checkpoint", "mmengine.runner.load_checkpoint"})
 # Weights published there were saved from the CPU.
 _PUBLISHED = "download.pytorch.org"
+_LOADS = re.compile(r"_?(?:load|restore|resume)_\w")
 _TESTING = frozenset({"pytest", "unittest", "parameterized", "absl"})
 _TRAINS = re.compile(r"\.(?:fit|backward|train_model)\(")
 _TEST_BASES = re.compile(r"TestCase|^Test|Tests?$|Tester")
@@ -74,12 +75,14 @@ class Loads:
     def __init__(self, source: Source) -> None:
         self.source = source
         self._positions = {**LOADERS, **dict(_forwarding(source))}
+        self._told = frozenset(_told(source))
         self._calls = [node for node in self._candidates() if isinstance(node, ast.Call)]
 
     def _candidates(self) -> Iterator[ast.AST]:
         """The nodes of the lines on which a loader is called by any name that it has here."""
         names = {name.rpartition(".")[2] for name in self._positions}
         names |= {local for local, what in self.source.imports.items() if what in self._positions}
+        names |= self._told
         # Nearly all of them have one word in common, which one look finds.
         other = sorted(name for name in names if "load" not in name)
         calls = [re.compile(r"load\w*\s*\("), *(re.compile(rf"{re.escape(name)}\s*\(") for name in other)]
@@ -92,7 +95,9 @@ class Loads:
             # A function of this file, or torch that came with `from utils import *`.
             path = path_of(call.func)
             name = path if path.isidentifier() or path.startswith("torch.") else ""
-        return name if name in self._positions else ""
+        if name in self._positions:
+            return name
+        return call.func.attr if isinstance(call.func, ast.Attribute) and call.func.attr in self._told else ""
 
     def find(self) -> Iterator[Load]:
         """Loads that name no place, where one is missing; in the order of the text."""
@@ -114,7 +119,7 @@ class Loads:
             return True
         if any(isinstance(argument, ast.Starred) for argument in call.args):
             return True
-        return (not call.args and not call.keywords) or len(call.args) > self._positions[name]
+        return (not call.args and not call.keywords) or len(call.args) > self._positions.get(name, 1)
 
     def _excused(self, call: ast.Call, name: str, function: ast.AST | None) -> bool:
         source = self.source
@@ -131,7 +136,7 @@ class Loads:
                 return True
         around_it = function
         while isinstance(around_it, _FUNCTIONS):
-            if around_it.name.startswith(("test", "_test")) or _is_fixture(around_it):
+            if _is_test(source, around_it) or _is_fixture(around_it):
                 return True
             around_it = function_around(source, around_it)
         return self._guarded(call) or self._just_saved(call, function)
@@ -223,6 +228,20 @@ def _forwarding(source: Source) -> Iterator[tuple[str, int]]:
                     yield node.name, position
 
 
+def _told(source: Source) -> Iterator[str]:
+    """Methods of others that take a `map_location`, as another call in the file shows: `Net.load_from_file`.
+
+    Not Lightning's, as above; and many things have a `load`.
+    """
+    if ARGUMENT not in source.text:
+        return
+    for call in source.calls:
+        if isinstance(call.func, ast.Attribute) and any(keyword.arg == ARGUMENT for keyword in call.keywords):
+            name = call.func.attr
+            if _LOADS.match(name) and name != "load_from_checkpoint" and source.qualified(call.func) not in LOADERS:
+                yield name
+
+
 def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
     return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
 
@@ -261,6 +280,13 @@ def _tells_none(test: ast.expr, name: str, holds: bool) -> bool:
 
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_test(source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Is it run by a test runner? Not a `test(model, loader)` that the program itself calls, with arguments."""
+    if not function.name.startswith(("test", "_test")):
+        return False
+    return not any((call.args or call.keywords) and path_of(call.func) == function.name for call in source.calls)
 
 
 def _is_fixture(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
