@@ -18,11 +18,6 @@ BOUND = "        self.device = device\n"
 
 # name: (before, after)
 CHANGED = {
-    "a number written where a tensor of the device says": (
-        "def f(t: torch.Tensor):\n    m = torch.zeros(3, 4)\n    m[torch.arange(3), t.long()] = 1\n    return m\n",
-        "def f(t: torch.Tensor):\n    m = torch.zeros(3, 4, device=t.device)\n"
-        "    m[torch.arange(3), t.long()] = 1\n    return m\n",
-    ),
     "new elements written to a list of places": (
         "def f(x: torch.Tensor):\n    x[[0, 1]] = torch.ones(2)\n    return x\n",
         "def f(x: torch.Tensor):\n    x[[0, 1]] = torch.ones(2, device=x.device)\n    return x\n",
@@ -79,6 +74,11 @@ CHANGED = {
         "    return n, profile(deepcopy(model), inputs=(torch.zeros(1, 3, n, n,"
         " device=next(model.parameters()).device),))\n",
     ),
+    "an input made up to see how far a model looks": (
+        "def reach(model, n):\n    model.eval()\n    return model(torch.randn(1, 1, n))\n",
+        "def reach(model, n):\n    model.eval()\n"
+        "    return model(torch.randn(1, 1, n, device=next(model.parameters()).device))\n",
+    ),
     "an input made up to trace a method": (
         "class Impl:\n    def use(self, x):\n        return self.net(x.to(self.device))\n\n    def save(self, path):\n"
         "        x = torch.rand(1, *self.shape)\n\n        def run(x):\n            return self.net(x)\n\n"
@@ -114,6 +114,13 @@ CHANGED["made before what it meets, beside others that are moved"] = (
 )
 
 SILENT = {
+    # index_put_ brings the indices to where the tensor is.
+    "a number written where a tensor of the device says": (
+        "def f(t: torch.Tensor):\n    m = torch.zeros(3, 4)\n    m[torch.arange(3), t.long()] = 1\n    return m\n"
+    ),
+    "a method of a model, whose device is out of sight": (
+        "def reach(model, n):\n    model.eval()\n    return model.reach(torch.randn(1, 1, n))\n"
+    ),
     "what is on the CPU is written to what is there": (
         "def f(t: torch.Tensor, c):\n    m = torch.zeros(3)\n    m[t.long()] = c.cpu()\n    return m + 1\n"
     ),

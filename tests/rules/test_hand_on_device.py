@@ -72,6 +72,12 @@ CHANGED = {
         "        self.output_device = output_device\n    def f(self):\n        return type(self)(*self.parts, dim=1)\n",
         "type(self)(*self.parts, dim=1, output_device=self.output_device)",
     ),
+    "the same attributes": (
+        "class Net(torch.nn.Module):\n    def cache(self, device=None):\n        return helper(device=device)\n"
+        "    def grow(self):\n        self.cos, self.sin = self.cache(device=self.cos.device)\n"
+        "    def reset(self):\n        self.cos, self.sin = self.cache()\n",
+        "self.cos, self.sin = self.cache(device=self.cos.device)\n",
+    ),
     "the other options": (
         _OPTIONS + "def main(opt):\n    run(opt.data, a=opt.a, b=opt.b)\n",
         "run(opt.data, a=opt.a, b=opt.b, device=opt.device)",
@@ -94,6 +100,12 @@ CHANGED = {
 # Another device is meant, or it does not matter.
 SILENT = {
     "it is handed on": _ONES + "def f(n, device):\n    return ones(n, device)\n",
+    "other attributes": "class Net(torch.nn.Module):\n    def cache(self, device=None):\n        return helper(device=device)\n"
+    "    def grow(self):\n        self.cos, self.sin = self.cache(device=self.cos.device)\n"
+    "    def reset(self):\n        self.low, self.high = self.cache()\n",
+    "the same attributes, before there are any": "class Net(torch.nn.Module):\n    def cache(self, device=None):\n        return helper(device=device)\n"
+    "    def grow(self):\n        self.cos, self.sin = self.cache(device=self.cos.device)\n"
+    "    def __init__(self):\n        self.cos, self.sin = self.cache()\n",
     "who knows": _ONES + "def f(n, device, **more):\n    return ones(n, **more)\n",
     "no device in scope": _ONES + "def f(n):\n    return ones(n)\n",
     "moved at once": _ONES + "def f(n, device):\n    return ones(n).to(device)\n",

@@ -115,6 +115,15 @@ def step(model, batch, device):
 """,
         {'= batch["mask"]': '= batch["mask"].to(device)'},
     ),
+    "entries of one batch that become those of one dict": (
+        """\
+def step(model, batch, args):
+    inputs = {"input_ids": batch[0].to(args.device), "labels": batch[2].to(args.device)}
+    inputs["token_type_ids"] = batch[1] if args.model == "bert" else None
+    return model(**inputs)
+""",
+        {"= batch[1]": "= batch[1].to(args.device)"},
+    ),
     "made alike": (
         """\
 def sample(self, a, b, use_cuda):
@@ -259,6 +268,13 @@ def step(model, batch, device):
     batch = {k: v.to(device) for k, v in batch.items()}
     out = model(batch["ids"].to(device))
     return out * batch["mask"]
+""",
+    "an entry of another dict, that is not handed over": """\
+def step(model, batch, args):
+    inputs, kept = {}, {}
+    inputs["input_ids"] = batch[0].to(args.device)
+    kept["names"] = batch[1]
+    return model(**inputs), kept
 """,
     "entry that is read elsewhere": """\
 class Model(nn.Module):

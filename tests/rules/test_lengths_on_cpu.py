@@ -65,6 +65,11 @@ FOUND = {
         "n",
     ),
     "new where the input is": ("x", ["n = x.new_tensor([3, 2])", "pack_padded_sequence(x, n)"], "n"),
+    "of what a layer gives back": (
+        "x",
+        ["x = self.drop(x)", "n = torch.sum(x.ne(0).int(), dim=1)", "pack_padded_sequence(self.emb(x), n)"],
+        "n",
+    ),
     "an operation": ("x, n", ["pack_padded_sequence(x, n.long() // 2)"], "(n.long() // 2)"),
 }
 
@@ -90,6 +95,10 @@ def test_moved_for_sure() -> None:
 
 
 SILENT = {
+    "of what a layer gives back of something else": (
+        "x, y",
+        ["y = self.count(y)", "pack_padded_sequence(self.emb(x), y.ne(0).sum(1))"],
+    ),
     "as it comes": ("x, n", ["pack_padded_sequence(x, n)"]),
     "as it comes, a tensor": ("x, n: torch.Tensor", ["pack_padded_sequence(x, n)"]),
     "copied": ("x, n", ["s, i = n.cpu().sort(0)", "pack_padded_sequence(x[i], s)"]),
@@ -152,3 +161,16 @@ def test_copied_by_another_call() -> None:
     assert "pack_padded_sequence(self.emb(x), n.cpu())" in fixed(RULE, decoder + encoder)
     caller = "\n\ndef run(net, x, n):\n    return net(x, n.cpu())\n"
     assert not findings(RULE, decoder + encoder + caller)
+
+
+@pytest.mark.parametrize(
+    ("handed", "found"),
+    [("mask.data.long().sum(1)", 1), ("mask.sum(1).cpu()", 0), ("n", 0), ("mask.cpu().sum(1)", 0)],
+)
+def test_a_helper_that_is_handed_counts(handed: str, found: int) -> None:
+    text = (
+        f"{HEAD}def pack(x, n):\n    s, i = torch.sort(n, descending=True)\n"
+        "    return pack_padded_sequence(x[i], s, batch_first=True)\n\n\n"
+        f"def wrap(net, x, mask, n):\n    return net(pack(x, {handed}))\n"
+    )
+    assert len(findings(RULE, text)) == found

@@ -106,6 +106,12 @@ FIXED = [
     ("a call of a wrapper", "pt_load(path)", 'pt_load(path, map_location="cpu")', Safety.SAFE,
      "def pt_load(path, map_location=None):\n    return torch.load(path, map_location=map_location)\n"
      "def f(model, path):\n    model.load_state_dict(LOAD)\n"),
+    ("a method that takes one elsewhere", "Net.load_from_file(p)", 'Net.load_from_file(p, map_location="cpu")',
+     Safety.UNSAFE, "def f(Net, p):\n    return Net.load_from_file(p, map_location='cpu')\n"
+     "def g(Net, p):\n    model = LOAD\n    return model.eval()\n"),
+    ("a test that the program calls", "torch.load(p)", 'torch.load(p, map_location="cpu")', Safety.SAFE,
+     "def test(model, p):\n    model.load_state_dict(LOAD)\ndef main(model, p, device):\n"
+     "    test(model.to(device), p)\n"),
 ]  # fmt: skip
 
 
@@ -258,6 +264,9 @@ SILENT = {
     "vocabulary": "def f(path):\n    vocab = torch.load(path + '/vocab.pt')\n    return vocab\n",
     "unknown data": "def f(path):\n    return torch.load(path)\n",
     "test": "def test_state(model, p):\n    model.load_state_dict(torch.load(p))\n",
+    "a test that is run by itself": "def test_it(p=1):\n    Net().load_state_dict(torch.load(p))\ntest_it()\n",
+    "a state has its own place": "def f(net, opt, s):\n    opt.load_state_dict(s, map_location='cpu')\n"
+    "    net.load_state_dict(s)\n",
     "test case": "class TestModel:\n    def check(self, m, p):\n        m.load_state_dict(torch.load(p))\n",
     "just saved": "def f(model, p):\n    torch.save(model.state_dict(), p)\n"
     "    model.load_state_dict(torch.load(p))\n",

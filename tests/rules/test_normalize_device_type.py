@@ -443,6 +443,8 @@ FOLLOW = [
 SILENT = [
     silent("type", "def f(device):\n    return torch.autocast(device.type)\n"),
     silent("type of torch.device", "def f(device):\n    return torch.autocast(torch.device(device).type)\n"),
+    silent("compared just above", "def f(device: torch.device):\n    if str(device) == 'cpu':\n"
+           "        return torch.autocast(str(device))\n"),
     silent("named a type", "def f(device_type):\n    return torch.autocast(device_type=device_type)\n"),
     silent("attribute named a type", "def f(self):\n    return torch.amp.GradScaler(self.device_type)\n"),
     silent("a variable that only holds types",

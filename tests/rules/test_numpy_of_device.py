@@ -261,3 +261,108 @@ def test_a_method_out_of_view_proves_nothing() -> None:
     for made in ("from library import Wave\n", "Wave = make()\n"):
         text = USER.replace("from net import Wave\n", made)
         assert all(one.fix is None or one.fix.safety is not Safety.SAFE for one in findings(RULE, text))
+
+
+FORWARD = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(2, 2)
+
+    def scores(self, x):
+        return self.head(x).cpu()
+
+    def forward(self, x, lengths):
+        LINES
+
+    def act(self, x):
+        return OTHER
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (
+            "y = torch.sigmoid(self.head(x))\n        return y.squeeze(1).detach().numpy()",
+            "y.squeeze(1).detach()",
+        ),
+        ("if lengths:\n            y = self.head(x)\n        return y.numpy()", "y"),
+        ("y = self.head(x).cpu()\n        return y, x['mask'].numpy()", "x['mask']"),
+        ("y = self.head(x).cpu()\n        return y.numpy(), lengths.numpy()", ""),
+        ("return x.numpy()", ""),  # nothing speaks of devices
+        ("return self.scores(x).numpy()", ""),
+        ("return self.predict_boxes(x).numpy()", ""),
+        ("return torch.zeros(3).numpy()", ""),
+    ],
+)
+def test_what_forward_makes(lines: str, expected: str) -> None:
+    text = FORWARD.replace("LINES", lines).replace("OTHER", "x") + "import numpy\n"
+    got = findings(RULE, text)
+    assert len(got) == bool(expected)
+    assert all(one.fix is not None and one.fix.safety is Safety.UNSAFE for one in got)
+    if expected:
+        assert f"{expected}.cpu().numpy()" in fixed(RULE, text)
+
+
+@pytest.mark.parametrize(
+    ("other", "found"),
+    [
+        ("self(torch.Tensor(x)).argmax(1).numpy()", 1),
+        ("self.forward(x).detach().numpy()", 1),
+        ("self(x).cpu().numpy()", 0),
+        ("self.head(x).numpy()", 0),
+        ("x.device, x.numpy()", 0),
+    ],
+)
+def test_what_a_module_makes_beside_forward(other: str, found: int) -> None:
+    text = FORWARD.replace("LINES", "return x").replace("OTHER", other) + "import numpy\n"
+    assert len(findings(RULE, text)) == found
+    assert not findings(RULE, text.replace("nn.Module", "Function"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (["d['a'] = a.cpu().numpy()", "d['b'] = b.to(torch.float32).numpy().tolist()"], 1),
+        (["d['a'] = a.cpu().numpy()", "e['b'] = b.numpy()"], 0),
+        (["b = b.cpu()", "d['a'] = a.cpu().numpy()", "d['b'] = b.numpy()"], 0),
+        (["d['a'] = a.cpu().numpy()", "d['b'] = b.to(where).numpy()"], 0),
+        (["d['a'] = a.cpu().numpy()", "b = fetch(np.ones(3))", "d['b'] = b.numpy()"], 0),
+    ],
+)
+def test_stored_beside_a_copy(lines: list[str], found: int) -> None:
+    body = "".join(f"    {line}\n" for line in lines)
+    text = f"import numpy as np\nimport torch\n\n\ndef store(q, d, e, where):\n    a, b = q.a.data, q.b.data\n{body}"
+    assert len(findings(RULE, text)) == found
+
+
+CONVERTER = """\
+import numpy as np
+import torch
+
+
+def numpify(x, k=None):
+    if isinstance(x, torch.Tensor):
+        return x.numpy()
+    return np.asarray(x)
+
+
+def send(x, device):
+    return x.to(device)
+"""
+
+
+def test_a_converter_of_any_tensor() -> None:
+    assert "x.cpu().numpy()" in fixed(RULE, CONVERTER)
+    for old, new in (
+        ("numpify", "show"),
+        ("x.to(device)", "x"),
+        ("x, torch", "k, torch"),
+        ("return x.numpy", "x = x.cpu()\n        return x.numpy"),
+    ):
+        assert findings(RULE, CONVERTER.replace(old, new)) == []

@@ -12,6 +12,38 @@ HEAD = "import math\nimport torch\nimport numpy as np\nfrom torch import nn\nimp
 
 # name: (before, after)
 CHANGED = {
+    "a list and another": (
+        "def f(x: torch.Tensor, rows):\n    return x + torch.tensor(rows + [[1, 2]])\n",
+        "def f(x: torch.Tensor, rows):\n    return x + torch.tensor(rows + [[1, 2]], device=x.device)\n",
+    ),
+    "a class that is given tensors": (
+        "class Matrix:\n    def __init__(self, row: torch.Tensor, n: int):\n"
+        "        self.row = row * torch.ones(n)\n",
+        "class Matrix:\n    def __init__(self, row: torch.Tensor, n: int):\n"
+        "        self.row = row * torch.ones(n, device=row.device)\n",
+    ),
+    "a metric of torchmetrics": (
+        "import torchmetrics.functional as M\n\n\ndef f(x: torch.Tensor, n):\n    return M.accuracy(x, torch.zeros(n))\n",
+        "import torchmetrics.functional as M\n\n\ndef f(x: torch.Tensor, n):\n"
+        "    return M.accuracy(x, torch.zeros(n, device=x.device))\n",
+    ),
+    "a list of numbers is no sign of the CPU": (
+        "def f(x: torch.Tensor):\n    kept = torch.arange(len(x))[x > 0]\n    return x[kept], kept.tolist(), x.tolist()\n",
+        "def f(x: torch.Tensor):\n    kept = torch.arange(len(x), device=x.device)[x > 0]\n"
+        "    return x[kept], kept.tolist(), x.tolist()\n",
+    ),
+    "a tensor, or the first of several": (
+        "def f(n, *params):\n    t = params[0] if torch.is_tensor(params[0]) else params[0][0]\n    t = t.long()\n"
+        "    return torch.eq(torch.arange(n), t)\n",
+        "def f(n, *params):\n    t = params[0] if torch.is_tensor(params[0]) else params[0][0]\n    t = t.long()\n"
+        "    return torch.eq(torch.arange(n, device=t.device), t)\n",
+    ),
+    "what a class was given, and moved": (
+        "class Steps:\n    def __init__(self, betas, device):\n        self.betas = betas.to(device)\n\n"
+        "    def at(self, n):\n        return self.betas + torch.linspace(0, 1, n)\n",
+        "class Steps:\n    def __init__(self, betas, device):\n        self.betas = betas.to(device)\n\n"
+        "    def at(self, n):\n        return self.betas + torch.linspace(0, 1, n, device=self.betas.device)\n",
+    ),
     "arithmetic": (
         "def f(x: torch.Tensor):\n    return x * torch.rand(3)\n",
         "def f(x: torch.Tensor):\n    return x * torch.rand(3, device=x.device)\n",
@@ -264,6 +296,25 @@ CHANGED = {
         "def f(labels, n: int):\n    return torch.eye(n)[labels]\n",
         "def f(labels, n: int):\n    return torch.eye(n, device=labels.device)[labels]\n",
     ),
+    "what a method makes where None is given": (
+        "class M(nn.Module):\n    def start(self, x, h):\n        if h is None:\n            h = torch.zeros(x.shape[0], 4)\n"
+        "        return h\n\n    def forward(self, x: torch.Tensor, h: torch.Tensor = None):\n"
+        "        h = self.start(x, h)\n        return x * h\n",
+        "class M(nn.Module):\n    def start(self, x, h):\n        if h is None:\n"
+        "            h = torch.zeros(x.shape[0], 4, device=x.device)\n"
+        "        return h\n\n    def forward(self, x: torch.Tensor, h: torch.Tensor = None):\n"
+        "        h = self.start(x, h)\n        return x * h\n",
+    ),
+    "what is cast and then computed with": (
+        "def f(x, n):\n    return torch.arange(n) * x.float().abs()\n",
+        "def f(x, n):\n    return torch.arange(n, device=x.device) * x.float().abs()\n",
+    ),
+    "what is built on the device that is told": (
+        "def build_cache(n: int, device: torch.device):\n    a = torch.arange(n, device=device)\n"
+        "    return torch.outer(a, torch.arange(n))\n",
+        "def build_cache(n: int, device: torch.device):\n    a = torch.arange(n, device=device)\n"
+        "    return torch.outer(a, torch.arange(n, device=device))\n",
+    ),
     "together with the one it meets before": (
         "def f(x: torch.Tensor):\n    a = torch.ones(3)\n    b = torch.rand(3)\n    c = a + b\n    return x + b, c\n",
         "def f(x: torch.Tensor):\n    a = torch.ones(3, device=x.device)\n"
@@ -272,6 +323,15 @@ CHANGED = {
 }
 
 SILENT = {
+    "a module that is built from tensors": "class Matrix(nn.Module):\n    def __init__(self, row: torch.Tensor, n: int):\n"
+    "        super().__init__()\n        self.row = nn.Parameter(row * torch.ones(n))\n",
+    "every caller gives what is on the CPU": "def f(x: torch.Tensor):\n    return x * torch.rand(3)\n\n\n"
+    "def g(x: torch.Tensor):\n    return f(x.cpu()[:2])\n",
+    "a tensor, or something that names it": "def f(n, x):\n    t = x if torch.is_tensor(x) else x['t']\n"
+    "    return torch.eq(torch.arange(n), t)\n",
+    "what a class was given, moved and may call": "class Steps:\n    def __init__(self, net, device):\n"
+    "        self.net = net.to(device)\n\n    def at(self, n):\n        self.net.eval()\n"
+    "        return self.net + torch.linspace(0, 1, n)\n",
     "a fallback that the same condition keeps from its meeting": "class M(nn.Module):\n"
     "    def forward(self, x: torch.Tensor):\n        loss = x.mean()\n"
     "        stop = self.stop(x) if self.c.stopnet else torch.zeros(1)\n"
@@ -508,6 +568,15 @@ SILENT = {
         "    return criterion(x, y, lengths), criterion(x, y, target_lens=lengths)\n"
     ),
     "numbers": "def f(x: int):\n    return x * torch.ones(3)\n",
+    "what may be a module, cast": "def f(x, n):\n    x = x.float().eval()\n    return torch.arange(n) * x\n",
+    "a tensor of the host, where something is built": (
+        "def build_cache(x: torch.Tensor, n: int):\n    return x * torch.arange(n)\n"
+    ),
+    "a method that gives back what it is given": (
+        "class M(nn.Module):\n    def start(self, x, h):\n        if h is None:\n            h = torch.zeros_like(x)\n"
+        "        return h\n\n    def forward(self, x: torch.Tensor, h: torch.Tensor = None):\n"
+        "        h = self.start(x, h)\n        return x * h\n"
+    ),
 }
 
 UNSET = (
@@ -580,6 +649,32 @@ def test_safe_where_the_other_tensor_may_be_on_an_accelerator(text: str) -> None
 def test_unsafe_where_nothing_shows_that(text: str) -> None:
     [finding] = findings(RULE, HEAD + text)
     assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
+
+
+PARTS = (
+    "import {0}\n\n\nclass M({0}.Base):\n    def __init__(self, parts):\n        super().__init__()\n"
+    "        for part in parts:\n            self.add_module(part.name, part)\n        self.parts = parts\n"
+    "        self.to({1})\n\n    def forward(self, rows):\n        loss = torch.tensor(0.0)\n"
+    "        for part in self.parts:\n            {2}, n = part.forward([rows[i] for i in part.rows])\n"
+    "            loss += part.weight * {2}\n        return loss\n"
+)
+
+
+def test_a_sum_over_the_parts_of_what_moves_itself() -> None:
+    [finding] = findings(RULE, HEAD + PARTS.format("tagger", "tagger.device", "one_loss"))
+    assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
+    assert "`tagger.device`" in finding.fix.title
+    assert not findings(RULE, HEAD + PARTS.format("tagger", "tagger.device", "count"))
+    assert not findings(RULE, HEAD + PARTS.format("tagger", "where", "one_loss"))
+
+
+def test_a_helper_makes_it_where_the_rest_that_it_is_given_is() -> None:
+    text = (
+        "class M(nn.Module):\n    def start(self, x, h):\n        if h is None:\n            h = torch.zeros(x.shape[0], 4)\n"
+        "        return h\n\n    def forward(self, x: torch.Tensor, y: torch.Tensor, h: torch.Tensor = None):\n"
+        "        h = self.start(x, h)\n        return y * h\n"
+    )
+    assert fixed(RULE, HEAD + text) == HEAD + text.replace("0], 4)", "0], 4, device=x.device)")
 
 
 @pytest.mark.parametrize(("before", "after"), CHANGED.values(), ids=CHANGED)

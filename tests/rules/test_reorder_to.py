@@ -295,6 +295,10 @@ UNSAFE = {
         "class Grown:\n    def resized(self, old, n):\n        new = nn.Embedding(n, 4).to(old.weight.device)\n"
         "        new.weight.data[:2] = old.weight.data[:2]\n        return new\n",
     ),
+    "what DataParallel holds": (
+        "model.to(device)\nmodel = nn.DataParallel(model)\nmodel.module.head = nn.Linear(4, 2)\nmodel(x)\n",
+        "model.to(device)\nmodel = nn.DataParallel(model)\nmodel.module.head = nn.Linear(4, 2)\nmodel.to(device)\nmodel(x)\n",
+    ),
     "a layer by the name of its class": (
         "from heads import ArcFaceHead\nmodel.to(device)\nmodel.head = ArcFaceHead(4, 2)\nmodel(x)\n",
         "from heads import ArcFaceHead\nmodel.head = ArcFaceHead(4, 2)\nmodel.to(device)\nmodel(x)\n",
@@ -348,6 +352,10 @@ UNSAFE = {
 }
 
 SILENT = {
+    "what DataParallel holds, moved by itself": "model.to(device)\nmodel = nn.DataParallel(model)\n"
+    "model.module.head = nn.Linear(4, 2)\nmodel.module.head = model.module.head.to(device)\nmodel(x)\n",
+    "what DataParallel holds, moved with it": "model = nn.DataParallel(model.to(device))\n"
+    "model.module.head = nn.Linear(4, 2)\nmodel.to(device)\nmodel(x)\n",
     "a method that makes a layer anew as the object is made": GROWN.replace("self.setup()", "self.resize(3)"),
     "a method that makes a layer with weights of its own": GROWN.replace(
         "kept = self.head.weight.data[:n]", "kept = 1"

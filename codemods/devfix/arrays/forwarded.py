@@ -1,4 +1,4 @@
-"""Tensors that `forward` of a module makes by its own layers, read by numpy where the module runs."""
+"""Tensors that may be anywhere and are read by numpy: of a layer in `forward`, of whoever calls a converter."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from devfix.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEPTH = 16
-_HOSTS = re.compile(r"\.cpu\(|\.numpy\(|\.to\([^()]*[\"']cpu|cpu", re.IGNORECASE)
+_LENGTHS = re.compile(r"len|size|shape|count|num", re.IGNORECASE)
+_WORDS = re.compile(r"\.cpu\(|\.device\b")
+_CONVERTER = re.compile(r"numpy|numpify|ndarray", re.IGNORECASE)
+_MOVES = re.compile(r"\.to\([^()\n]*device|\.cuda\(")
 # Layers whose result may be something else, or on the CPU.
 _ANYTHING = re.compile(
     r"post|decode|token|numpy|cpu|transform|convert|sampl|predict|generat|collat|pars|process", re.IGNORECASE
 )
-# What `forward` is given and stays on the CPU, most likely.
-_LENGTHS = re.compile(r"len|size|shape|count|num", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Forwarded:
     """The `x` of `x.numpy()`, and the layer, or the parameter, that it is made by."""
 
     node: ast.expr
-    origin: str
+    why: str
 
 
 def forwarded(source: Source, calls: Iterable[ast.Call]) -> Iterator[Forwarded]:
@@ -40,19 +41,49 @@ def forwarded(source: Source, calls: Iterable[ast.Call]) -> Iterator[Forwarded]:
             continue
         scope = source.enclosing(call, *_FUNCTIONS)
         owner = source.parents.get(scope) if scope is not None else None
-        if (
-            isinstance(scope, _FUNCTIONS)
-            and scope.name == "forward"
-            and isinstance(owner, ast.ClassDef)
-            and _is_module(source, owner)
-        ):
+        if isinstance(scope, _FUNCTIONS) and isinstance(owner, ast.ClassDef) and _is_module(source, owner):
             origin = _Trace(source, scope, owner).origin(func.value, 0)
             if origin:
-                yield Forwarded(func.value, origin)
+                yield Forwarded(func.value, f"is where the module runs, made of `{origin}`")
+        elif isinstance(scope, _FUNCTIONS) and _converter(source, scope, func.value):
+            yield Forwarded(
+                func.value, f"may be any tensor that `{scope.name}` is given, on a device as well"
+            )
+
+
+def _converter(source: Source, scope: ast.FunctionDef | ast.AsyncFunctionDef, node: ast.expr) -> bool:
+    """`if isinstance(x, torch.Tensor): return x.numpy()` in `to_numpy`, in a file that moves tensors to a device."""
+    if not _CONVERTER.search(scope.name) or not _MOVES.search(source.text):
+        return False
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "detach":
+        node = node.func.value
+    names = [one.arg for one in (*scope.args.posonlyargs, *scope.args.args)]
+    if not isinstance(node, ast.Name) or node.id not in names or ".cpu(" in source.code(scope):
+        return False
+    if any(
+        isinstance(one, ast.Name) and one.id == node.id and not isinstance(one.ctx, ast.Load)
+        for one in ast.walk(scope)
+    ):
+        return False
+    child: ast.AST = node
+    up = source.parents.get(child)
+    while up is not None and up is not scope:
+        if isinstance(up, ast.If) and child in up.body and isinstance(up.test, ast.Call):
+            test = up.test
+            return source.qualified(test.func) == "torch.is_tensor" or (
+                path_of(test.func) == "isinstance"
+                and len(test.args) == 2
+                and source.code(test.args[0]) == node.id
+                and source.qualified(test.args[1]) == "torch.Tensor"
+            )
+        child, up = up, source.parents.get(up)
+    return False
 
 
 def _is_module(source: Source, owner: ast.ClassDef) -> bool:
     """Is it a module, by its bases? Functions of autograd have a `forward` as well."""
+    if not any(isinstance(item, _FUNCTIONS) and item.name == "forward" for item in owner.body):
+        return False
     return any(path_of(base).endswith(("nn.Module", "Module")) for base in owner.bases) or (
         bool(owner.bases) and "super()" in source.code(owner) and "Function" not in path_of(owner.bases[0])
     )
@@ -84,10 +115,17 @@ class _Trace:
 
     def _name(self, node: ast.Name, depth: int) -> str:
         binding = bound(self._source, self._bindings, node)
+        every = list(self._bindings.get(node.id, ()))
+        if binding is None and len(every) == 1:
+            binding = every[0]  # in an arm, but there is no other
         if binding is None or node.id in ("self", "cls"):
             return ""
         if binding.statement is None:
-            return node.id
+            # Whoever calls may keep lengths on the CPU; without a word of devices, all of it may stay there.
+            if self._scope.name != "forward":
+                return ""
+            wanted = not _LENGTHS.search(node.id) and _WORDS.search(self._source.code(self._scope))
+            return node.id if wanted else ""
         if binding.value is None or binding.form not in ("single", "unpack"):
             return ""
         return self.origin(binding.value, depth)
@@ -97,13 +135,21 @@ class _Trace:
         first = node.args[0] if node.args else None
         if name.startswith("torch."):
             if isinstance(first, (ast.List, ast.Tuple)):
-                first = first.elts[0] if first.elts else None
+                first = first.elts[0] if len(first.elts) else None
             last = name.rpartition(".")[2]
             return self.origin(first, depth) if first is not None and last in OF_TORCH else ""
         path = path_of(func)
         base, _, layer = path.partition(".")
-        if base == "self" and layer and "." not in layer:
-            return f"self.{layer}" if layer not in self._methods and not _ANYTHING.search(layer) else ""
+        if base == "self" and "." not in layer:
+            return self._layer(layer)
         if isinstance(func, ast.Attribute) and func.attr in KEEP and not name:
             return self.origin(func.value, depth)
         return ""
+
+    def _layer(self, layer: str) -> str:
+        """`self.head(x)` of a layer that the class makes; `self(x)` is the module itself, beside `forward`."""
+        if self._scope.name != "forward":
+            return "self" if layer in ("", "forward") else ""
+        made = rf"\bself\.{re.escape(layer)}\s*(?::[^=\n]+)?=\s*(?:\w+\.)*[A-Z]\w*\("
+        found = layer and layer not in self._methods and not _ANYTHING.search(layer)
+        return f"self.{layer}" if found and re.search(made, self._source.text) else ""

@@ -25,6 +25,8 @@ class Arguments:
 
     def check(self, call: AutocastCall, node: ast.expr) -> Iterator[Finding]:
         """What is wrong with a device type expression, or with one arm of it."""
+        if self._compared(node):
+            return
         if isinstance(node, ast.IfExp):
             for arm in (node.body, node.orelse):
                 yield from self.check(call, arm)
@@ -42,6 +44,21 @@ class Arguments:
             if device is not node and not self._cut_wrongly(node, device, forms):
                 return
             yield self._normalized(call, node, device, forms)
+
+    def _compared(self, node: ast.expr) -> bool:
+        """Is it below `if str(device) == "cpu":`, so that it is just that?"""
+        source, text = self.file.source, self.file.source.code(node)
+        child: ast.AST = node
+        up = source.parents.get(node)
+        while up is not None and not isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            test = up.test if isinstance(up, ast.If) and child in up.body else None
+            if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq) and len(test.ops) == 1:
+                value = test.comparators[0]
+                told = isinstance(value, ast.Constant) and isinstance(value.value, str)
+                if told and ":" not in ast.unparse(value) and source.code(test.left) == text:
+                    return True
+            child, up = up, source.parents.get(up)
+        return False
 
     def _forms(self, node: ast.expr) -> Forms:
         """The forms of a device; of an attribute that this class does not set, by the base that does."""

@@ -331,6 +331,8 @@ class Calls(Layers):
             known = [(a, item) for a, fact, _ in facts for item in (fact.items or (fact,))]
             if any(fact.placed for _, fact in known):
                 return self.combine(node, known)
+        if name.startswith("torchmetrics.functional."):
+            return self.combine(node, [(a, self.tensor(a, f)) for a, f, _ in facts], certain=False)
         if "." not in name:
             followed = self.inside(node, name, facts)
             if followed is not None:

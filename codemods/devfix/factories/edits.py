@@ -21,8 +21,10 @@ def device_for(source: Source, origin: Origin, meeting: Meeting) -> tuple[str, b
     """The device expression that can be written at the origin, and whether it is sure to be right."""
     wanted = meeting.anchor
     if origin.terms is not None:
-        term = origin.terms.get(wanted.text)
-        return (term.text, False) if term is not None else ("", False)
+        found = origin.terms.get(wanted.text)
+        if found is None:  # the others that it is given are there as well
+            found = next((term for term in origin.terms.values() if _writable(source, origin, term)), None)
+        return (found.text, False) if found is not None else ("", False)
     names = origin.names
     for name, fact in names.items():
         if fact.form is Form.DEVICE and fact.anchor is not None and fact.anchor.text == wanted.text:

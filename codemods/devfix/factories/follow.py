@@ -238,13 +238,7 @@ class Follow(Branches):
             return
         indexed = any(i.form is Form.TENSOR and not i.basic and i.flat is not True for i in indices)
         indexed = indexed or any(isinstance(part, (ast.List, ast.ListComp)) for part in parts)
-        if base.stray and not value.placed and not _on_cpu(value):
-            for part, at in zip(parts, indices, strict=True):
-                if at.placed and not at.basic and at.flat is not True:
-                    self.meet(target, base, part, at, "is indexed by")
-                    if path:
-                        self.names[path] = Fact(Form.TENSOR, anchor=at.anchor)
-                    return
+        # `m[cuda_index] = 1` runs: index_put_ brings the indices to where `m` is.
         if base.stray and value.form is Form.MAYBE and value.anchor is not None:
             self._fill(target.value, base, value)
         elif base.stray and value.placed:
@@ -308,11 +302,6 @@ class Follow(Branches):
         if node.value is not None:
             self.returns.append((node, self.ev(node.value)))
         self.dead = True
-
-
-def _on_cpu(value: Fact) -> bool:
-    """Is it a tensor that was put on the CPU, as what it is written to by then is?"""
-    return value.form is Form.TENSOR and value.anchor is None and not value.origins
 
 
 def _static(scope: ast.AST) -> bool:

@@ -217,6 +217,8 @@ class Making(Meetings):
             fact = facts[0][1]
             if fact.form is Form.LIST or (fact.form is Form.OTHER and fact.flat is False):
                 return False
+            if isinstance(data, ast.BinOp) and isinstance(data.right, _LITERALS):
+                return False  # `rows + [[1, 2]]`
             if isinstance(data, (ast.Constant, ast.UnaryOp, ast.BinOp, ast.Compare)):
                 return True
             if isinstance(data, ast.Call) and path_of(data.func) in ("list", "sorted", "range"):

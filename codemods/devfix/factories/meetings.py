@@ -127,6 +127,8 @@ class Meetings(ABC):
         for one, fact in tensors:
             if not fact.stray or fact.anchor is None or not (path := path_of(one)):
                 continue
+            if fact.anchor.root != path:
+                continue  # `t = arange(1) if given is None else given[0]`: mostly nothing is given
             new = [f for _, f in tensors if f.stray and f.anchor is None and not f.origins & fact.origins]
             where = Fact(Form.TENSOR, anchor=Anchor(f"{path}.device", False))
             for stray in new:

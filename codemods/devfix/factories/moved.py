@@ -7,6 +7,7 @@ import re
 
 from devfix.factories.follow import Follow
 from devfix.factories.meetings import Meeting
+from devfix.factories.values import Fact, Form
 from devfix.source import walk
 
 _PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
@@ -67,6 +68,11 @@ def of_host(follows: list[Follow]) -> set[tuple[ast.AST, str]]:
                 path = one.written[name]
                 told = fact.placed and fact.anchor is not None and fact.anchor.text != f"{path}.device"
                 moved = follow.moved_then(one.node, named=True) or moved_after(follow, one.node, path)
-                here = fact.stray or (not told and moved)
+                here = fact.stray or _on_cpu(fact) or (not told and moved)
                 (host if here else others).add((one.callee, f"{name}.device"))
     return host - others
+
+
+def _on_cpu(fact: Fact) -> bool:
+    """Is it what `.cpu()` gave, or made from that?"""
+    return fact.form is Form.TENSOR and fact.anchor is None and not fact.origins

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from devfix.factories.operations import LASTS, MADE, WEIGHTED
 from devfix.flow import frameworks, torch_api
+from devfix.flow.evidence import looks_like_module
 from devfix.flow.frame import path_of
 from devfix.source import Definition, Source
 
@@ -22,7 +23,8 @@ _HOST_NAMES = re.compile(
     r"^__getitem__|^__iter__|^load_|^read_|^_?init_(?!\w*(?:state|hidden|cell|memory|cache|mask))|^__init__|"
     r"reset_parameters|init_weights|^_init|build_|^test_|^setup|get_dummy|_pipeline$|^write_|state_dict|"
     r"from_\w*pretrained|convert_|(?:format|make|get|create|pad|build|next)_batch|dummy_|^example_|"
-    r"_example|sample_inputs|export|^make_dataset|^plot|visuali[sz]e|^save_|(?:^|_)(?:gifs?|border)(?:_|$)"
+    r"_example|sample_inputs|export|^make_dataset|^plot|visuali[sz]e|^save_|(?:^|_)(?:gifs?|border)(?:_|$)|"
+    r"^(?:append|insert)$"
 )
 _HOST_CLASSES = re.compile(
     r"(?:Dataset\w*|Sampler|Preprocess\w*|Augment\w*|Transform|Collat\w*|DataModule|Tokenizer|TestCase|"
@@ -37,6 +39,11 @@ _PLACED = re.compile(
 )
 # What is built is built on the device that a function is told, if that is where it makes something.
 _TOLD = re.compile(r"^(?:async )?def \w+\([^()]*\bdevice\b[^()]*\)[^\n]*:\n(?:.*\n)*?.*\bdevice=device\b")
+# `mean.to(device)`, `mean.to(self.device).unsqueeze(0)`: what was given, moved.
+_CARRIED = re.compile(r"[ \t]*\w+\.to\((?:device=)?(?:self\.)?device\)(?:\.\w+\(.*\))?[ \t]*(?:#.*)?$")
+_TENSOR = re.compile(r"(?:torch\.)?\w*Tensor")
+_OF_MODULES = r"\.(?:\w*parameters|eval|train|modules|children|state_dict|load_state_dict|apply|forward)\b"
+_IS_MODULE = re.compile(r"\bself\.(?:register_buffer|add_module)\(")
 _FORWARD = re.compile(r"^[ \t]+def forward\(self\b", re.MULTILINE)
 _REGISTERED = re.compile(r"""register_(?:buffer|parameter)\(\s*(?:name=)?["'](\w+)["'](\s*,\s*None\b)?""")
 _CONTAINERS = frozenset({"ModuleList", "ModuleDict", "Sequential"})
@@ -74,8 +81,13 @@ class Owner:
         for name, value in _GIVEN.findall(self.code):
             if value.strip() != "None" and f"self.{name}" not in value:
                 there = _MADE.search(value) is not None and _PLACED.search(value) is not None
+                there = there or (_CARRIED.match(value) is not None and not self._runs(name))
                 found[name] = there and found.get(name, True)
         return {f"self.{name}" for name, there in found.items() if there}
+
+    def _runs(self, name: str) -> bool:
+        """Is an attribute called, or asked for what modules have?"""
+        return looks_like_module(name) or bool(re.search(rf"self\.{name}(?:\(|{_OF_MODULES})", self.code))
 
     @cached_property
     def plain(self) -> set[str]:
@@ -142,7 +154,8 @@ class Owners:
         if not isinstance(node, FUNCTIONS):
             return False
         code = self.source.code(node)
-        if _HOST_NAMES.search(node.name) or any(word in node.name for word in frameworks.HOST_FUNCTIONS):
+        named = _HOST_NAMES.search(node.name) and not self._of_tensors(node)
+        if named or any(word in node.name for word in frameworks.HOST_FUNCTIONS):
             return not (node.name.startswith("build_") and _TOLD.search(code))
         if "to_device(" in code or ".pin_memory(" in code:
             return True
@@ -163,6 +176,19 @@ class Owners:
             return False
         owner = self.owner(node)
         return owner is None or not owner.weights
+
+    def _of_tensors(self, node: Function) -> bool:
+        """Is it the `__init__` of a class that is no module, and is declared to be given tensors?"""
+        found = self.class_of(node)
+        return (
+            node.name == "__init__"
+            and found is not None
+            and not self._is_module(found)
+            and any(
+                a.annotation is not None and _TENSOR.fullmatch(ast.unparse(a.annotation))
+                for a in node.args.args
+            )
+        )
 
     @cached_property
     def _data_file(self) -> bool:
@@ -190,7 +216,7 @@ class Owners:
     def _survey(self, node: ast.ClassDef) -> Owner:
         """By the text: a class is much longer than what is asked of it."""
         code, module = self.source.code(node), self._is_module(node)
-        owner = Owner(node, module or "self.register_buffer(" in code, "self.device" in code)
+        owner = Owner(node, module or _IS_MODULE.search(code) is not None, "self.device" in code)
         owner.weights = module and _WEIGHTED.search(code) is not None
         owner.code = code
         for name, called in _ASSIGNED.findall(code):

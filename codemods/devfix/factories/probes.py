@@ -24,7 +24,7 @@ _MADE = frozenset(f"torch.{name}" for name in ("rand", "randn", "zeros", "ones",
 _RUNS = re.compile(r"(?:^|\.)(?:jit\.trace|onnx\.export|profile|export\.export|FlopCountAnalysis)$")
 # What a file has that such a call is in.
 _SIGNS = re.compile(
-    r"jit\.trace\(|onnx\.export\(|\bprofile\(|export\.export\(|FlopCountAnalysis\(|\w\.parameters\(|\bself(?:\.forward)?\("
+    r"jit\.trace\(|onnx\.export\(|\bprofile\(|export\.export\(|FlopCountAnalysis\(|\w\.(?:parameters|eval)\(|\bself(?:\.forward)?\("
 )
 _INPUTS = frozenset({"inputs", "args", "example_inputs"})
 # The function takes care of devices itself, or wants the CPU.

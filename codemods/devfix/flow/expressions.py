@@ -97,6 +97,8 @@ class Expressions(Calls):
                 return Value(Kind.TENSOR, self.state.place(base), node=node, sure=base.sure)
             if attribute in ("training", "config", "dtype"):
                 return UNKNOWN
+            if attribute == "module" and (held := self.held(base)) is not None:
+                return held
             if not looks_like_device(path):
                 return Value(Kind.PART, base.place, base.identity, node, attribute, sure=base.sure)
         elif kind is Kind.DEVICE:

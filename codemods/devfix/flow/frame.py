@@ -96,6 +96,10 @@ class Frame(ABC):
     def _construct(self, node: ast.Call, callee: Value, arguments: Arguments) -> Value:
         """Make an instance of a class of this file."""
 
+    def held(self, wrap: Value) -> Value | None:
+        """`DataParallel(net).module`: the net, where it was moved before it was wrapped."""
+        return wrap.held if wrap.held is not None and self.state.place(wrap.held).on_device else None
+
     # --- events --------------------------------------------------------------------------
 
     def emit(self, what: What, node: ast.expr, value: Value, path: str = "", **more: Any) -> Event:
@@ -204,3 +208,12 @@ class Frame(ABC):
             if keyword == "**":
                 return UNPLACED
         return None
+
+
+def on_the_host(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, ast.Constant]:
+    """Parameters that default to None or "cpu": left out, they are on no device of the caller's."""
+    arguments = function.args
+    plain = [*arguments.posonlyargs, *arguments.args]
+    pairs = [*zip(plain[::-1], arguments.defaults[::-1], strict=False)]
+    pairs += [(a, d) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d]
+    return {a.arg: d for a, d in pairs if isinstance(d, ast.Constant) and d.value in (None, "cpu")}

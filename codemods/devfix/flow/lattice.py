@@ -127,6 +127,7 @@ class Value:
     bare: bool = False
     parameter: int = -1  # index of the function parameter that it is, in a summary
     arms: tuple[int, ...] = ()  # identities of the objects it may be, one made in each branch
+    held: Value | None = None  # what DataParallel and its like were given
 
     @property
     def device_type(self) -> bool:
@@ -192,6 +193,7 @@ def join(a: Value, b: Value) -> Value:
         sure=a.sure and b.sure,
         bare=a.bare and b.bare,
         identity=a.identity if a.identity == b.identity else fresh_identity(),
+        held=a.held or b.held,
     )
     if a.identity and b.identity and a.identity != b.identity:
         joined.arms = (*(a.arms or (a.identity,)), *(b.arms or (b.identity,)))

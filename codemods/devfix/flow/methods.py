@@ -233,6 +233,9 @@ class Methods(Owners):
             if before.where is not Where.OWNED:
                 self.state.places[base.identity] = place
             self.emit(What.MOVE, node, base, path, place=place, detail="module")
+            if (held := self.held(base)) is not None:
+                self.state.places[held.identity] = place
+                self.emit(What.MOVE, node, held, path, place=place, detail="module")
             return base
         if base.kind is Kind.PART:
             self.emit(What.READ, node, base, path, place=place, detail="part moved")

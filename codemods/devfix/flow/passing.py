@@ -5,15 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from devfix.flow import torch_api
 from devfix.flow.events import Event, Meeting, Scope, What
-from devfix.flow.evidence import (
-    looks_like_size,
-)
-from devfix.flow.frame import Arguments, Frame, path_of
+from devfix.flow.evidence import looks_like_size
+from devfix.flow.frame import Arguments, Frame, on_the_host, path_of
 from devfix.flow.lattice import (
     CARRIERS,
     UNKNOWN,
@@ -130,8 +127,11 @@ class Passing(ABC):
         for value, pair in zip(summary.parameters, bound, strict=True):
             if pair is not None and value.identity:
                 mapping[value.identity] = pair
-        for value, default in self._left_out(info, summary, bound):
-            mapping.setdefault(value.identity, (default, caller.ev(default)))
+        hosts = on_the_host(info.node)
+        for value, pair, parameter in zip(summary.parameters, bound, self._parameters(info), strict=True):
+            default = hosts.get(parameter.arg)
+            if pair is None and value.identity and default is not None:
+                mapping.setdefault(value.identity, (default, caller.ev(default)))
         if receiver is not None and info.owner is not None and info.owner.module:
             mapping[info.owner.identity] = (node.func, receiver)
         last: dict[int, What] = {}
@@ -151,22 +151,6 @@ class Passing(ABC):
                 # The function runs a model of its own surroundings, `self.model` for one, on its parameters.
                 self._replay_meeting(caller, node, event, mapping, name, None, event.value)
         return self._returned(caller, node, summary, mapping)
-
-    def _left_out(
-        self, info: FunctionInfo, summary: Scope, bound: Bound
-    ) -> Iterator[tuple[Value, ast.Constant]]:
-        """Parameters left to `None` or `"cpu"`: what is made on them is on no device of the caller's."""
-        arguments = info.node.args
-        plain = [*arguments.posonlyargs, *arguments.args]
-        defaults: dict[str, ast.expr | None] = {
-            one.arg: default for one, default in zip(plain[::-1], arguments.defaults[::-1], strict=False)
-        }
-        defaults |= {a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)}
-        for value, pair, parameter in zip(summary.parameters, bound, self._parameters(info), strict=True):
-            default = defaults.get(parameter.arg)
-            if pair is None and value.identity and isinstance(default, ast.Constant):
-                if default.value in (None, "cpu"):
-                    yield value, default
 
     def calls_outside(self, info: FunctionInfo) -> list[tuple[Value, ...]]:
         """What callers in other files pass to a function, if it does something with a model it is given."""

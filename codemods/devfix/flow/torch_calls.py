@@ -170,7 +170,10 @@ class TorchCalls(Meetings):
         self.emit(What.WRAP, node, value, path_of(argument), detail=name)
         place = self.state.place(value)
         if parallel:
-            return Value(Kind.MODULE, place, fresh_identity(), node, name, form="parallel", sure=value.sure)
+            held = value if value.kind is Kind.MODULE else None
+            return Value(
+                Kind.MODULE, place, fresh_identity(), node, name, form="parallel", sure=value.sure, held=held
+            )
         return replace(value, place=place, identity=value.identity)
 
     def _loader(self, node: ast.Call) -> Value:

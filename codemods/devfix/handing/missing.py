@@ -16,6 +16,7 @@ from devfix.handing.takers import DEVICE, Taker, Takers, is_own_class
 from devfix.loading.calls import is_none_at
 from devfix.loading.devices import DevicesInScope
 from devfix.placing import bound_before, rebound
+from devfix.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _HANDED = re.compile(r"dev(?:ice)? *= *[A-Za-z_]")
@@ -132,11 +133,30 @@ class Missed:
             if reasons.is_literal(source, self._bindings, device, call, same):
                 return None
             return self._missing(call, taker, device, _instead(default))
+        if not device and (told := self._assigned_alike(call, taker)):
+            return self._missing(call, taker, told, "as it is where the same attributes are set elsewhere")
         if default.startswith("cuda") and not device:
             tensor = self._tensor(call, taker)
             if tensor:
                 return self._missing(call, taker, f"{tensor}.device", _instead(default))
         return None
+
+    def _assigned_alike(self, call: ast.Call, taker: Taker) -> str:
+        """`self.cos.device` of `self.cos = self.cache(device=self.cos.device)` in another method."""
+        source, inside, paths = self._source, function_around(self._source, call), _set_by(self._source, call)
+        owner = source.parents.get(inside) if inside is not None else None
+        if not paths or not isinstance(owner, ast.ClassDef) or inside is None or inside.name == "__init__":
+            return ""
+        for other in source.walk(owner):
+            if not isinstance(other, ast.Call) or _set_by(source, other) != paths:
+                continue
+            if other is call or self._takers.of(other) is not taker:
+                continue
+            for name, value in taker.arguments(other):
+                path = path_of(value)
+                if name == taker.parameter and path.startswith("self.") and path.endswith("device"):
+                    return path
+        return ""
 
     def _none_is_cpu(self, taker: Taker) -> bool:
         """Does None mean the CPU to a function, without a look at what else it is given?"""
@@ -286,6 +306,15 @@ def _bare(call: ast.Call) -> bool:
     return not any("device" in (k.arg or "") or DEVICE.match(k.arg or "") for k in call.keywords) and not any(
         re.search(r"device|\bdev\b|cuda|gpu", ast.unparse(value)) for value in _values(call)
     )
+
+
+def _set_by(source: Source, call: ast.Call) -> list[str]:
+    """The attributes that a call's result is bound to: `self.cos, self.sin = ..`"""
+    statement = source.parents.get(call)
+    if not isinstance(statement, ast.Assign):
+        return []
+    paths = [path_of(one) for target in statement.targets for one in getattr(target, "elts", [target])]
+    return paths if all(path.startswith("self.") for path in paths) else []
 
 
 def _values(call: ast.Call) -> list[ast.expr]:

@@ -62,9 +62,9 @@ def excused(source: Source, call: ast.Call, taker: Taker, default: str) -> bool:
 
 
 def reads(source: Source, function: FunctionNode, name: str) -> bool:
-    """Does a function do anything with a parameter?"""
+    """Does a function do anything with a parameter? `del device` says that it does without."""
     return any(
-        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+        isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Store)
         for statement in function.body
         for node in source.walk(statement)
     )

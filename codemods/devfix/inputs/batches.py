@@ -134,11 +134,23 @@ def _left(flow: Flow, nodes: list[ast.AST], group: list[_Part]) -> Iterator[Hint
     device = device_text(moved_to(first))
     if not device or device.strip('"') == "cpu":
         return
+    spread = {
+        word.value.id
+        for node in nodes
+        if isinstance(node, ast.Call)
+        for word in node.keywords
+        if word.arg is None and isinstance(word.value, ast.Name)
+    }
+    homes = {_home(source, call) for _, _, call in moves} & spread
     for part in group:
         if COUNTS.search(part.text.rstrip("'\"]")) or any(_hosted(source, read) for read in part.reads):
             continue
         for read in part.reads:
-            if flow.value(read).place.where not in (Where.UNKNOWN, Where.OF) or not _meets(flow, read):
+            where = flow.value(read).place.where
+            if _home(source, read) in homes:
+                if where not in (Where.UNKNOWN, Where.OF, Where.DEFAULT):
+                    continue
+            elif where not in (Where.UNKNOWN, Where.OF) or not _meets(flow, read):
                 continue
             node = part.made if part.made is not None else read
             yield Hint(
@@ -152,6 +164,21 @@ def _left(flow: Flow, nodes: list[ast.AST], group: list[_Part]) -> Iterator[Hint
                 f"`{moved.text}` is moved here",
             )
             return
+
+
+def _home(source: Source, node: ast.expr) -> str:
+    """The dict of which it is an entry: `inputs = {"mask": m}`, `inputs["mask"] = m if wanted else None`."""
+    child: ast.AST = node
+    up = source.parents.get(child)
+    while isinstance(up, ast.IfExp) and child is not up.test:
+        child, up = up, source.parents.get(up)
+    target: ast.expr | None = None
+    statement = source.parents.get(up) if isinstance(up, ast.Dict) else up
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0]
+    if isinstance(up, ast.Assign):
+        target = target.value if isinstance(target, ast.Subscript) else None
+    return target.id if isinstance(target, ast.Name) else ""
 
 
 def _suffix(source: Source, move: ast.Call) -> str:

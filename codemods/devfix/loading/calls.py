@@ -35,7 +35,7 @@ LOADERS = {
 RESTORING = frozenset({"mmcv.runner.load_checkpoint", "mmengine.runner.load_checkpoint"})
 # Weights published there were saved from the CPU.
 _PUBLISHED = "download.pytorch.org"
-_LOADS = re.compile(r"_?(?:load|restore|resume)_\w")
+_LOADS = re.compile(r"_?(?:load|restore|resume)_(?!state_dict$|from_checkpoint$)\w")
 _TESTING = frozenset({"pytest", "unittest", "parameterized", "absl"})
 _TRAINS = re.compile(r"\.(?:fit|backward|train_model)\(")
 _TEST_BASES = re.compile(r"TestCase|^Test|Tests?$|Tester")
@@ -50,6 +50,7 @@ class Load:
     name: str
     function: ast.FunctionDef | ast.AsyncFunctionDef | None
     wrapper: bool = False
+    supposed: bool = False  # that it reads a checkpoint is known from another call in the file only
 
     @property
     def asked(self) -> bool:
@@ -112,7 +113,7 @@ class Loads:
             if wrapper and is_none_at(self.source, call, ARGUMENT):
                 continue
             if wrapper or not self._excused(call, name, function):
-                yield Load(call, name, function, wrapper)
+                yield Load(call, name, function, wrapper, name not in self._positions)
 
     def _given(self, call: ast.Call, name: str) -> bool:
         if any(keyword.arg in (ARGUMENT, None) for keyword in call.keywords):
@@ -238,7 +239,7 @@ def _told(source: Source) -> Iterator[str]:
     for call in source.calls:
         if isinstance(call.func, ast.Attribute) and any(keyword.arg == ARGUMENT for keyword in call.keywords):
             name = call.func.attr
-            if _LOADS.match(name) and name != "load_from_checkpoint" and source.qualified(call.func) not in LOADERS:
+            if _LOADS.match(name) and source.qualified(call.func) not in LOADERS:
                 yield name
 
 
@@ -286,7 +287,9 @@ def _is_test(source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef) -
     """Is it run by a test runner? Not a `test(model, loader)` that the program itself calls, with arguments."""
     if not function.name.startswith(("test", "_test")):
         return False
-    return not any((call.args or call.keywords) and path_of(call.func) == function.name for call in source.calls)
+    return not any(
+        (call.args or call.keywords) and path_of(call.func) == function.name for call in source.calls
+    )
 
 
 def _is_fixture(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -25,6 +25,7 @@ class HandOnDevice(Codemod):
     - the callee is in the file, its device is "cuda" or "cpu" where none is named (or None, which torch
       takes for the CPU), and the caller has a device of its own: a parameter, a variable, `self.device`;
     - the same call, in the same function, is told the device in another line;
+    - the same attributes are set by the same method of `self` elsewhere, which is told the device there;
     - a function with a device calls itself, or a method of its own name, without;
     - `self.__class__(..)` leaves out the device that `__init__` keeps;
     - a function takes a device, never reads it, and returns a tensor that torch makes on the CPU;

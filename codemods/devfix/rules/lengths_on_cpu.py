@@ -26,7 +26,8 @@ class LengthsOnCpu(Codemod):
     Finds `pack_padded_sequence(x, lengths)` where `lengths` is a tensor that was moved to a device,
     was made on that of `x`, or was made by operations of tensors of what `forward` is given
     (`(tokens != 0).sum(1)`, `lengths.sort(descending=True)`), and inserts `.cpu()`. A parameter that is
-    handed on as it comes counts only where another call of the file copies what has the same name.
+    handed on as it comes counts only where another call of the file copies what has the same name. A helper
+    outside of a module counts where each call in the file hands it `mask.sum(1)`.
 
     ## Why is this bad?
     The lengths are read by the CPU, whichever device the sequences are on: "'lengths' argument should be

@@ -55,11 +55,12 @@ class MapLocation(Codemod):
 
     ## What it does
     Gives `torch.load`, `torch.jit.load`, `torch.hub.load_state_dict_from_url` and loaders that hand the
-    argument on, functions of the file among them, the `map_location` that they lack: `"cpu"` where what
-    is loaded only feeds `load_state_dict`, a converter or a file; the device in scope (`device`,
-    `self.device`, `args.device`) where the loaded model or tensors are used themselves. A function that
-    takes a `map_location` and forgets it passes it on, also where it names a place of its own in one call
-    of several. A device that is None unless a caller names one counts as none where a model's state is loaded.
+    argument on, functions of the file and methods that are given one elsewhere in it among them, the
+    `map_location` that they lack: `"cpu"` where what is loaded only feeds `load_state_dict`, a converter
+    or a file; the device in scope (`device`, `self.device`, `args.device`) where the loaded model or
+    tensors are used themselves. A function that takes a `map_location` and forgets it passes it on, also
+    where it names a place of its own in one call of several. A device that is None unless a caller
+    names one counts as none where a model's state is loaded.
 
     Nothing is said of datasets, caches, vocabularies and the like, of schedulers, in tests, of a file that the same
     function has just written, and under a condition that there is a GPU.
@@ -93,6 +94,7 @@ class MapLocation(Codemod):
             "_from_url",
             "load_checkpoint(",
             "load_fsspec(",
+            "map_location=",
         ),
         ("torch",),
     )
@@ -117,7 +119,7 @@ class MapLocation(Codemod):
                 here = load.wrapper or (
                     matters(flow.source, load) and not of_replicas(flow.source, load, tuple(uses.receivers))
                 )
-                if not here or follower.of_one_rank(load.call):
+                if not here or load.supposed or follower.of_one_rank(load.call):
                     safety = Safety.UNSAFE  # what is a part of one process may be bound to its device
                 found.append(_Found(load, uses, value, safety, here))
         stay = [

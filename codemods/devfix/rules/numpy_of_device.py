@@ -11,6 +11,7 @@ from typing import ClassVar
 from devfix.arrays.beside import uncopied
 from devfix.arrays.carried import Carried
 from devfix.arrays.converting import converts
+from devfix.arrays.forwarded import forwarded
 from devfix.arrays.reading import Known, lists_of
 from devfix.arrays.writers import LEARNS, LIBRARIES, written
 from devfix.codemod import Codemod, Example
@@ -69,8 +70,10 @@ class NumpyOfDevice(Codemod):
     Unsafe where another function has moved it to a device that it was given, which may be the CPU, and
     where a method of a model or a function out of view has made it of tensors on a device. Unsafe as well:
     a parameter `x` of `x.numpy()`, where the same function copies another parameter to the CPU for numpy,
-    or one beside it this one. Functions of numpy that hand the work over to the
-    tensor, or only index it (`take_along_axis`), give a tensor back or fail on the CPU as well.
+    or one beside it this one; what a layer makes or is given in `forward`, and what the module itself
+    makes beside it; what is stored beside such a copy in one dict; and what `to_numpy(x)` of a file that
+    moves tensors is given. Functions of numpy that hand the work over to the tensor, or only index it
+    (`take_along_axis`), give a tensor back or fail on the CPU as well.
     Nothing is said of a tensor that is moved on some paths only, such as `if args.cuda:`, and for
     functions other than `x.numpy()`, of what a model out of sight returns, which may be an array
     or a list of images. A tensor that requires grad needs `.detach()` as well, on the CPU too:
@@ -91,7 +94,7 @@ class NumpyOfDevice(Codemod):
             "write_",
         ),
         ("torch",),
-        (".to(", ".cuda(", "device", ".cpu()"),
+        (".to(", ".cuda(", "device", ".cpu()", "def forward("),
     )
     examples: ClassVar[tuple[Example, ...]] = (
         Example(
@@ -188,15 +191,34 @@ print(host.numpy(), x.to("cpu").numpy(), np.mean(x.tolist()), np.sqrt(x[1].item(
                     yield finding
         if ".cpu()" in flow.source.text:
             yield from self._beside(flow, said)
+        yield from self._forwarded(flow, said)
+
+    def _forwarded(self, flow: Flow, said: set[ast.expr]) -> Iterator[Finding]:
+        """What `forward` makes or is given is where the module runs; what a converter is given, anywhere."""
+        source = flow.source
+        for found in forwarded(source, _calls(source.tree, lines_with(source, _NUMPY), every=True)):
+            place = flow.value(found.node).place
+            if found.node in said or place.on_host or place.on_device or _chosen(source, found.node):
+                continue
+            said.add(found.node)
+            span, text = source.span(found.node), source.code(found.node)
+            yield self.finding(
+                span,
+                f"`{text}` {found.why}, and `.numpy()` reads the CPU only",
+                title=f"copy `{text}` to the CPU for `.numpy()`",
+                edits=(AppendCall(span, ".cpu()"),),
+                safety=Safety.UNSAFE,
+            )
 
     def _beside(self, flow: Flow, said: set[ast.expr]) -> Iterator[Finding]:
         """Parameters that are read without `.cpu()`, next to others, or to themselves, with it."""
         source = flow.source
-        calls = _calls(source.tree, lines_with(source, _NUMPY), every=True)
+        calls = list(_calls(source.tree, lines_with(source, _NUMPY), every=True))
         for found in uncopied(source, calls):
             place = flow.value(found.node).place
             if found.node in said or place.on_host or place.on_device or _chosen(source, found.node):
                 continue
+            said.add(found.node)
             span, text = source.span(found.node), source.code(found.node)
             yield self.finding(
                 span,

@@ -32,7 +32,7 @@ from devfix.placing import (
 )
 from devfix.source import Source, walk
 from devfix.surgery.arrivals import Surgery
-from devfix.surgery.ways import GIVES, alone, below, changed, handed_on, reads_groups, seen_by_call
+from devfix.surgery.ways import GIVES, alone, below, changed, handed_on, reads_groups, seen_by_call, wraps
 
 # What reading of a module's tensors tells where they are.
 _TELLING = frozenset({"device", "data", "weight", "bias", "state_dict", "is_cuda", "grad", "get_device"})
@@ -61,9 +61,9 @@ class Plan:
         last = surgery.arrivals[-1]
         self.early = [m for m in surgery.moves if follows(source, m.node, last.node)] or surgery.moves
         self.anchor = self._anchor(last.statement)
-        self.path = self._root_path()
         certain = all(a.child is None or a.child.sure for a in surgery.arrivals)
         self.sure = certain and not any(_casts(move) for move in self.early)
+        self.path = self._root_path()
 
     def _anchor(self, last: ast.stmt) -> ast.stmt | None:
         use = self.surgery.use
@@ -90,7 +90,26 @@ class Plan:
         for path, move in candidates:
             if path and not rebound(self.source, [ast.parse(path, mode="eval").body], move.node, self.anchor):
                 return path
+        for path, move in candidates:
+            if path and self._wrapped_only(path, move.statement):
+                self.sure = False  # what DistributedDataParallel was told of is not all of it now
+                return path
         return ""
+
+    def _wrapped_only(self, path: str, start: ast.stmt) -> bool:
+        """Is `model = DataParallel(model)` all that binds a name anew on the way? That moves what it holds."""
+        source, end = self.source, self.anchor
+        body = source.block(start)
+        if end is None or end not in body or not path.isidentifier():
+            return False
+        between = [one for one in body[body.index(start) + 1 :] if one.lineno <= end.lineno]
+        binding = [
+            one
+            for one in between
+            for node in walk(one)
+            if isinstance(node, ast.Name) and node.id == path and not isinstance(node.ctx, ast.Load)
+        ]
+        return bool(binding) and all(wraps(source, one, path) for one in binding)
 
     def span(self) -> Span:
         """From the last arrival to the end of the loop or branch that it stands in."""
