@@ -138,10 +138,12 @@ class Carried:
 
 def _of_tokens(node: ast.AST | None) -> bool:
     """`model.generate(...)` as transformers has it: tokens, on the device of the model."""
-    called = (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "generate"
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "generate"
+        and any(keyword.arg in _FOR_TOKENS for keyword in node.keywords)
     )
-    return called and any(keyword.arg in _FOR_TOKENS for keyword in node.keywords)  # type: ignore[union-attr]
 
 
 def _whole(binding: Binding) -> bool:

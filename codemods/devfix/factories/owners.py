@@ -23,7 +23,7 @@ _HOST_NAMES = re.compile(
     r"^__getitem__|^__iter__|^load_|^read_|^_?init_(?!\w*(?:state|hidden|cell|memory|cache|mask))|^__init__|"
     r"reset_parameters|init_weights|^_init|build_|^test_|^setup|get_dummy|_pipeline$|^write_|state_dict|"
     r"from_\w*pretrained|convert_|(?:format|make|get|create|pad|build|next)_batch|dummy_|^example_|"
-    r"_example|sample_inputs|export|^make_dataset|^plot|visuali[sz]e|^save_|(?:^|_)(?:gifs?|border)(?:_|$)|"
+    r"_example|sample_inputs|export|^make_dataset|^plot|visuali[sz]e|^save_|"
     r"^(?:append|insert)$"
 )
 _HOST_CLASSES = re.compile(
