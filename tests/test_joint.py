@@ -18,7 +18,7 @@ from devfix.codemod import Codemod, Example
 from devfix.commands.review import Review
 from devfix.discover import discover
 from devfix.documents import DocumentError, replace_files
-from devfix.engine import run
+from devfix.runner import run
 from devfix.findings import Elsewhere, EnsureImport, Finding, ReplaceExpression, Safety, Span
 from devfix.flow import Flow
 from devfix.report import Report

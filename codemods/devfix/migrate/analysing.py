@@ -61,7 +61,7 @@ class _Chosen:
 
 def _report(job: Job, tree: str) -> Report:
     """The repairs of a job, in memory; the working directory is `tree`."""
-    from devfix import engine
+    from devfix import runner
     from devfix.around import Around
     from devfix.discover import Discovered, discover
     from devfix.findings import Safety
@@ -90,7 +90,7 @@ def _report(job: Job, tree: str) -> Report:
     level = Safety.UNSAFE if job.settings.unsafe else Safety.SAFE
     around = Around(config.project_root) if config.project else None
     found = replace(found, files=tuple(kept))
-    return engine.run(found, chosen.codemods, level, jobs=1, may_change=may_change, around=around)
+    return runner.run(found, chosen.codemods, level, jobs=1, may_change=may_change, around=around)
 
 
 def _chosen(job: Job, tree: str) -> _Chosen:

@@ -1,0 +1,73 @@
+"""What the engine found out: plain records that checkers ask for."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from devfix.engine.files import File, Function
+from devfix.engine.places import Place
+from devfix.engine.values import Assumptions, Value
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """An expression that is visible somewhere, and where what it names is.
+
+    `form`: device, tensor or module: how its device is written.
+    """
+
+    text: str
+    form: str
+    place: Place
+    assumed: Assumptions
+
+
+@dataclass(frozen=True, eq=False)
+class Mismatch:
+    """An operation on values that are in two places.
+
+    `relation` is `places.DIFFERENT` (the stray is on the CPU) or `places.FIXED` (the stray is on an accelerator
+    by name). `terms` are the expressions that were visible at the operation.
+    """
+
+    operation: str
+    node: ast.AST
+    file: File
+    function: Function | None
+    relation: str
+    stray: Value
+    stray_place: Place
+    stray_node: ast.AST | None
+    anchor: Value
+    anchor_place: Place
+    anchor_node: ast.AST | None
+    assumed: Assumptions
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class HostRead:
+    """Something that reads memory of the CPU is given a value of a device."""
+
+    operation: str
+    node: ast.AST
+    file: File
+    function: Function | None
+    value: Value
+    value_node: ast.AST
+    place: Place
+    assumed: Assumptions
+
+
+@dataclass(frozen=True, eq=False)
+class Surgery:
+    """A module got a part after it was moved: `attached` is on the CPU then, `place` where the module was moved to."""
+
+    node: ast.AST
+    file: File
+    function: Function | None
+    module: Value
+    attached: Value
+    place: Place
+    terms: tuple[Term, ...]
