@@ -11,7 +11,7 @@ from devfix.engine.facts import HostRead, Mismatch, Surgery
 from devfix.engine.files import Class, File, Function
 from devfix.engine.frame import Frame
 from devfix.engine.places import BY_OWNER, NOWHERE, OF, VAR, Path, Place
-from devfix.engine.state import State, merge
+from devfix.engine.state import State, either, merge
 from devfix.engine.statements import Run
 from devfix.engine.values import (
     ANYTHING,
@@ -57,6 +57,8 @@ class Analysis:
         self.host_reads: list[HostRead] = []
         self.surgeries: list[Surgery] = []
         self.default_is_known = True
+        self.company: dict[ast.AST, set[ast.AST]] = {}  # what is made on the CPU and meets its like there
+        self.read_on_host: set[ast.AST] = set()  # what is made on the CPU and read there
         self.closures: dict[int, Frame] = {}
         self.kept: list[Value] = []
         self.calls: dict[tuple[ast.AST, str], list[Place]] = {}
@@ -245,13 +247,15 @@ class Analysis:
         inner.names, inner.heap, inner.places, inner.stamps = names, state.heap, state.places, state.stamps
         inner.path = state.path
         before = dict(state.stamps)
-        frame = Run(self, function.file, function, inner, outer=outer, me=me, depth=caller.depth + 1)
+        frame = Run(
+            self, function.file, function, inner, outer=outer, me=me, depth=caller.depth + 1, caller=caller
+        )
         frame.quiet, frame.default = caller.quiet, caller.default
         if self._on_host(function):
             frame.quiet += 1
         self._run(frame)
-        given = self._result(frame, function)
         left = self._left(frame)
+        given = self._result(frame, left)
         state.heap, state.places, state.stamps = left.heap, left.places, left.stamps
         changed = [cell for cell, stamp in left.stamps.items() if before.get(cell) != stamp]
         if not any(cell in before for cell in changed):
@@ -295,10 +299,8 @@ class Analysis:
             value = bound.get(name)
             if value is None:
                 default = function.defaults.get(name)
-                if isinstance(default, ast.Constant) or default is not None:
+                if default is not None:
                     value = self.constant(function.file, default)
-                    if value.kind == NONE or not isinstance(default, ast.Constant):
-                        value = value if value.kind == NONE else value
                 else:
                     value = self.parameter(function, name, kind, assumed, None)
             elif value.kind == UNKNOWN and kind in (TENSOR, MODULE, BATCH) and value.role != "instance":
@@ -308,7 +310,7 @@ class Analysis:
                     DEVICE,
                     Place(
                         VAR,
-                        value.place.key if value.place.kind == OF else ("parameter", id(function.node), name),
+                        value.place.key if value.place.is_named else ("parameter", id(function.node), name),
                     ),
                     assumed=assumed,
                 )
@@ -318,7 +320,7 @@ class Analysis:
                 names[extra.arg] = bound.get(extra.arg, ANYTHING)
         return names
 
-    def _result(self, frame: Run, function: Function) -> Value:
+    def _result(self, frame: Run, left: State) -> Value:
         if frame.yields:
             made = frame.yields[0]
             for one in frame.yields[1:]:
@@ -333,9 +335,9 @@ class Analysis:
                 continue
             condition = next((key for key, holds in path if (key, not holds) in state.path), None)
             if condition is not None and (condition, True) in state.path:
-                found = join(value, found, condition)
+                found = either(left, value, found, condition)
             else:
-                found = join(found, value, condition)
+                found = either(left, found, value, condition)
             path = path & state.path
         return found if found is not None else Value(NONE, const=None)
 

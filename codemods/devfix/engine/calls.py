@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.files import Class, Function
-from devfix.engine.frame import Arguments, Frame
+from devfix.engine.frame import Arguments, Frame, Lambda, Partial
 from devfix.engine.methods import Methods
 from devfix.engine.places import AT_DEFAULT, BY_OWNER, NOWHERE, OF, VAR, Place
 from devfix.engine.values import (
@@ -112,10 +112,12 @@ class Calls(Methods):
                 return self.call_function(
                     node, ref, callee.bound, arguments, self.analysis.closures.get(id(callee))
                 )
-            if isinstance(ref, tuple) and ref[0] == "partial":
-                return self.call_value(node, ref[1], ([*ref[2], *arguments[0]], {**ref[3], **arguments[1]}))
-            if isinstance(ref, tuple) and ref[0] == "lambda":
-                return self._lambda(node, ref[1], ref[2], arguments)
+            if isinstance(ref, Partial):
+                return self.call_value(
+                    node, ref.callee, ([*ref.values, *arguments[0]], {**ref.keywords, **arguments[1]})
+                )
+            if isinstance(ref, Lambda):
+                return self._lambda(node, ref.node, ref.frame, arguments)
         if kind == CLASS and isinstance(ref, Class):
             return self.instantiate(node, ref, arguments)
         if kind == LIBRARY:
@@ -292,6 +294,9 @@ class Calls(Methods):
             rows = [self.iterate(one, node) for one in values]
             if len(node.args) == 1 and isinstance(node.args[0], ast.Starred):
                 inner = self.eval(node.args[0].value)
+                columns = _columns(inner)
+                if columns is not None:
+                    return Value(SEQUENCE, items=columns)
                 row = element(inner) if inner.kind == SEQUENCE else None
                 if row is not None and row.items is not None:  # columns of rows
                     return Value(SEQUENCE, items=tuple(Value(SEQUENCE, rest=one) for one in row.items))
@@ -351,6 +356,16 @@ class Calls(Methods):
         if first.kind == SEQUENCE and one.kind == TENSOR and name == "sum":
             return self.together(node, self.tensors(first, node.args[0]), "sum")
         return one if one.kind in (TENSOR, NUMBER) else ANYTHING
+
+
+def _columns(rows: Value) -> tuple[Value, ...] | None:
+    """The columns of rows that are all known."""
+    if rows.kind != SEQUENCE or rows.rest is not None or not rows.items:
+        return None
+    lines = [one.items for one in rows.items if one.items is not None and one.rest is None]
+    if len(lines) != len(rows.items) or len({len(one) for one in lines}) != 1:
+        return None
+    return tuple([Value(SEQUENCE, items=tuple(column)) for column in zip(*lines, strict=True)])
 
 
 __all__ = ["AT_DEFAULT", "NOTHING", "OF", "TEXT", "VAR", "Calls", "join"]

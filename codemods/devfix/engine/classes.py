@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from devfix.engine.files import Class
-from devfix.engine.places import BY_OWNER, IN, OF, Place
+from devfix.engine.places import BY_OWNER, IN, NOWHERE, OF, Place
 from devfix.engine.state import State
 from devfix.engine.values import (
     ANYTHING,
@@ -156,7 +156,8 @@ class Classes:
                 state.set_attribute(cell, name, made)
                 for end in ends:
                     if made.ref is not None and made.kind == MODULE and made.ref in end.places:
-                        state.places.setdefault(made.ref, end.places[made.ref])
+                        known = end.places[made.ref]
+                        state.places.setdefault(made.ref, NOWHERE if known.on_host else known)
                         for key, value in end.heap.items():
                             if key[0] == made.ref:
                                 state.heap.setdefault(key, value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from devfix.engine.places import OF, Condition, project
+from devfix.engine.places import Condition, project
 from devfix.engine.requirements import Requirements
 from devfix.engine.values import (
     ARRAY,
@@ -107,7 +107,7 @@ class Conditions(Requirements):
 
     def key_of(self, node: ast.expr, value: Value) -> object:
         """What a test asks, the same wherever it is asked."""
-        if value.kind in (UNKNOWN, NUMBER, TEXT) and value.place.kind == OF:
+        if value.kind in (UNKNOWN, NUMBER, TEXT) and value.place.is_named:
             return value.place.key
         text = self.file.source.code(node)
         if CUDA_THERE in text:

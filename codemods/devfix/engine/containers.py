@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.conditions import Conditions
-from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, OF, Place, alternatives
+from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, Place, alternatives
 from devfix.engine.values import (
     A_NUMBER,
     A_TEXT,
@@ -58,8 +58,8 @@ class Containers(Conditions):
             return Value(ARRAY)
         if kind == NUMBER or kind == TEXT:
             return Value(kind)
-        if kind == UNKNOWN and value.place.kind == OF:
-            return Value(UNKNOWN, Place(OF, ("element", value.place.key)))
+        if kind == UNKNOWN and value.place.is_named:
+            return Value(UNKNOWN, Place(value.place.kind, ("element", value.place.key)))
         return ANYTHING
 
     def unpack(self, value: Value, count: int, node: ast.AST) -> list[Value]:
@@ -77,8 +77,10 @@ class Containers(Conditions):
                 else known[i]
                 for i in range(count)
             ]
-        if value.kind == UNKNOWN and value.place.kind == OF:
-            return [Value(UNKNOWN, Place(OF, ("item", value.place.key, i))) for i in range(count)]
+        if value.kind == UNKNOWN and value.place.is_named:
+            return [
+                Value(UNKNOWN, Place(value.place.kind, ("item", value.place.key, i))) for i in range(count)
+            ]
         return [self.iterate(value, node)] * count
 
     # --- subscripts ----------------------------------------------------------------------
@@ -126,13 +128,13 @@ class Containers(Conditions):
         return ANYTHING
 
     def _unknown_item(self, node: ast.Subscript, base: Value, key: object) -> Value:
-        root = base.place.key if base.place.kind == OF else None
+        root = base.place.key if base.place.is_named else None
         if root is None or key is ...:
             return ANYTHING
         stored = self.state.heap.get((("item", root), str(key)))
         if stored is not None:
             return stored
-        place = Place(OF, ("item", root, key))
+        place = Place(base.place.kind, ("item", root, key))
         if isinstance(key, str) and self.analysis.is_device_name(key):
             return self.analysis.named_device(Place("var", place.key), key)
         return Value(UNKNOWN, place)
@@ -141,6 +143,8 @@ class Containers(Conditions):
         """A CPU index reads a device's tensor; a device's index does not read one of the CPU."""
         parts = index.items or () if index.kind == SEQUENCE else (index,)
         for one in parts:
+            if one.kind == TENSOR and one.links and self.where(one).on_host and self.where(base).on_host:
+                self.analysis.read_on_host.add(one.links[0].node)  # as an index of what is on the CPU
             if one.kind == TENSOR and any(
                 place.on_host or place.kind == LITERAL for place, _ in alternatives(self.where(base))
             ):
@@ -181,7 +185,7 @@ class Containers(Conditions):
                 target.value,
                 Value(SEQUENCE, rest=value if known is None else join(known, value), links=base.links),
             )
-        elif base.kind in (UNKNOWN, OBJECT) and base.place.kind == OF and index.const is not ...:
+        elif base.kind in (UNKNOWN, OBJECT) and base.place.is_named and index.const is not ...:
             self.state.heap[("item", base.place.key), str(index.const)] = value
 
     def rebind(self, target: ast.expr, value: Value) -> None:

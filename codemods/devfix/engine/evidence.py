@@ -145,6 +145,7 @@ _DEVICE_NAMES = frozenset({"device", "dev", "torch_device", "map_location"})
 _MODULE_NAMES = frozenset(
     {"model", "net", "network", "module", "encoder", "decoder", "generator", "discriminator", "backbone"}
 )
+_DEVICE_WORDS = ("cuda", "gpu", "device", "cpu", "mps", "xpu", "accelerat")
 _NUMBERS = frozenset(["int", "float", "bool", "complex"])
 _PLAIN = frozenset(
     [
@@ -180,6 +181,14 @@ def is_loader_name(name: str) -> bool:
     return name.endswith(("loader", "dataloader", "loaders"))
 
 
+def about_devices(condition: object) -> bool:
+    """Does a condition ask for a device or an accelerator, by the words of its text?"""
+    if isinstance(condition, tuple):
+        return any(about_devices(one) for one in condition)
+    text = condition.lower() if isinstance(condition, str) else ""
+    return any(word in text for word in _DEVICE_WORDS)
+
+
 def annotated(node: ast.expr | None) -> str:
     """The kind that an annotation or the type in a docstring says; an empty string if none."""
     if node is None:
@@ -197,7 +206,7 @@ def annotated_text(text: str) -> str:
         return "other"
     tensors = any(one in ("tensor", "longtensor", "floattensor", "booltensor") for one in lower)
     arrays = "ndarray" in lower or "image" in lower or ("array" in lower and "np" in lower)
-    if tensors and arrays:
+    if (tensors and arrays) or (tensors and any(one in _NUMBERS for one in lower)):
         return ""
     if tensors:
         inside = ("list", "dict", "tuple", "sequence", "iterable", "mapping")

@@ -8,7 +8,9 @@ from typing import Any
 
 from devfix.engine.calls import Calls
 from devfix.engine.files import Class
+from devfix.engine.frame import Lambda
 from devfix.engine.places import NOWHERE, OF, VAR, Place, literal
+from devfix.engine.state import either
 from devfix.engine.values import (
     A_NUMBER,
     A_TEXT,
@@ -126,7 +128,7 @@ class Expressions(Calls):
             return Value(TEXT, base.place, role="type") if name == "type" else A_NUMBER
         if name == "dtype":
             return Value(DTYPE)
-        if kind == UNKNOWN and base.place.kind == OF:
+        if kind == UNKNOWN and base.place.is_named:
             return self._of_unknown_object(node, base)
         if kind == SEQUENCE and base.fields is not None:
             return base.fields.get(name, ANYTHING)
@@ -197,7 +199,7 @@ class Expressions(Calls):
         key = ("attribute", base.place.key, node.attr)
         if self.analysis.is_device_name(node.attr):
             return self.analysis.named_device(Place(VAR, key), node.attr)
-        return Value(UNKNOWN, Place(OF, key))
+        return Value(UNKNOWN, Place(base.place.kind, key))
 
     # --- operators -----------------------------------------------------------------------
 
@@ -266,7 +268,7 @@ class Expressions(Calls):
             value = self.eval(one)
             if isinstance(node.op, ast.Or) and value.kind == NONE:
                 continue
-            found = value if found is None else join(found, value)
+            found = value if found is None else either(self.state, found, value)
         self.state.path = kept
         return found or ANYTHING
 
@@ -297,7 +299,7 @@ class Expressions(Calls):
             values.append(self.eval(part))
         self.state.names, self.state.path = names, path
         chosen = self._choice(node, values[0], values[1])
-        return chosen if chosen is not None else join(values[0], values[1], test.condition)
+        return chosen if chosen is not None else either(self.state, values[0], values[1], test.condition)
 
     def _choice(self, node: ast.IfExp, one: Value, other: Value) -> Value | None:
         """`"cuda" if ... else "cpu"`: a device that is decided here."""
@@ -355,6 +357,10 @@ class Expressions(Calls):
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
         names, path = self.state.names, self.state.path
         self.state.names = dict(names)
+        made = self._each(node)
+        if made is not None:
+            self.state.names = names
+            return made
         for one in node.generators:
             self.bind(one.target, self.iterate(self.eval(one.iter), one.iter), one.iter)
             for condition in one.ifs:
@@ -368,8 +374,22 @@ class Expressions(Calls):
         self.state.names, self.state.path = names, path
         return made
 
+    def _each(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value | None:
+        """A comprehension over a few known elements, one by one; None where it is none."""
+        first = node.generators[0]
+        if len(node.generators) > 1 or first.ifs or isinstance(node, ast.DictComp):
+            return None
+        over = self.eval(first.iter)
+        if over.kind != SEQUENCE or over.rest is not None or not over.items or len(over.items) > 4:
+            return None
+        found = []
+        for one in over.items:
+            self.bind(first.target, one, first.iter)
+            found.append(self.eval(node.elt))
+        return sequence(found)
+
     def _lambda_value(self, node: ast.Lambda) -> Value:
-        return Value(FUNCTION, ref=("lambda", node, self))
+        return Value(FUNCTION, ref=Lambda(node, self))
 
     def _walrus(self, node: ast.NamedExpr) -> Value:
         value = self.eval(node.value)

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from devfix.engine.files import File, Function
-from devfix.engine.places import Place
+from devfix.engine.places import Path, Place
 from devfix.engine.values import Assumptions, Value
 
 
@@ -23,12 +23,16 @@ class Term:
     assumed: Assumptions
 
 
+Scope = tuple[Function | None, tuple[Term, ...]]
+
+
 @dataclass(frozen=True, eq=False)
 class Mismatch:
     """An operation on values that are in two places.
 
     `relation` is `places.DIFFERENT` (the stray is on the CPU) or `places.FIXED` (the stray is on an accelerator
-    by name). `terms` are the expressions that were visible at the operation.
+    by name). `scopes` are the functions that were running, the innermost first, each with the expressions that
+    were visible in it; `path` are the conditions that held.
     """
 
     operation: str
@@ -43,7 +47,8 @@ class Mismatch:
     anchor_place: Place
     anchor_node: ast.AST | None
     assumed: Assumptions
-    terms: tuple[Term, ...]
+    scopes: tuple[Scope, ...]
+    path: Path
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,4 +75,4 @@ class Surgery:
     module: Value
     attached: Value
     place: Place
-    terms: tuple[Term, ...]
+    scopes: tuple[Scope, ...]

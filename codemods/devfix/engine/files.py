@@ -12,6 +12,9 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Resolver = Callable[[str, str], "tuple[File, str] | None"]  # (path, dotted name) -> file and the name in it
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 MAX_BASES = 32
+_CHANGING = frozenset(
+    {"append", "appendleft", "extend", "insert", "update", "add", "setdefault"}
+)  # a container in place
 
 
 class Function:
@@ -125,6 +128,14 @@ def _stored(method: Function) -> Iterator[str]:
     """The attributes of its first parameter that a method stores, or changes in place."""
     me = method.positional[0]
     for node in method.nodes:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _CHANGING
+        ):
+            held = node.func.value
+            if isinstance(held, ast.Attribute) and isinstance(held.value, ast.Name) and held.value.id == me:
+                yield held.attr
         if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or node.value.id != me:
             continue
         if not isinstance(node.ctx, ast.Load):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from devfix.engine.evidence import Uses
-from devfix.engine.facts import Term
+from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Class, File, Function
-from devfix.engine.places import AT_DEFAULT, NOWHERE, OF, VAR, Place
+from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, VAR, Place
 from devfix.engine.state import State
 from devfix.engine.values import (
     ANYTHING,
@@ -36,6 +36,21 @@ Arguments = tuple[list[tuple[Value, ast.expr]], dict[str, tuple[Value, ast.expr]
 MAX_TERMS = 64
 
 
+class Partial(NamedTuple):
+    """`functools.partial(callee, *values, **keywords)`."""
+
+    callee: Value
+    values: tuple[tuple[Value, ast.expr], ...]
+    keywords: dict[str, tuple[Value, ast.expr]]
+
+
+class Lambda(NamedTuple):
+    """A lambda, and the run that it was made in."""
+
+    node: ast.Lambda
+    frame: Frame
+
+
 class Frame(ABC):
     """One run: of `function`, or of the body of `file` where that is None.
 
@@ -52,9 +67,10 @@ class Frame(ABC):
         outer: Frame | None = None,
         me: Value | None = None,
         depth: int = 0,
+        caller: Frame | None = None,
     ) -> None:
         self.analysis, self.file, self.function, self.state = analysis, file, function, state
-        self.outer, self.me, self.depth = outer, me, depth
+        self.outer, self.me, self.depth, self.caller = outer, me, depth, caller
         self.returns: list[tuple[Value, State]] = []
         self.yields: list[Value] = []
         self.loops: list[list[State]] = []
@@ -127,7 +143,7 @@ class Frame(ABC):
             imported = self.file.starred(name)
         if imported:
             return self.library(imported)
-        return Value(UNKNOWN, Place(OF, ("global", self.file.path, name)))
+        return Value(UNKNOWN, Place(AT, ("global", self.file.path, name)))
 
     def library(self, dotted: str) -> Value:
         """What a dotted name of another file or package is."""
@@ -164,6 +180,15 @@ class Frame(ABC):
                 self._term(found, name, value)
         return tuple(found.values())
 
+    def scopes(self) -> tuple[Scope, ...]:
+        """The functions that are running, the innermost first, and what is visible in each."""
+        found: list[Scope] = []
+        frame: Frame | None = self
+        while frame is not None and len(found) < 4:
+            found.append((frame.function, frame.visible()))
+            frame = frame.caller
+        return tuple(found)
+
     def _members(self, found: dict[str, Term], name: str, me: Value) -> None:
         if me.ref is None:
             return
@@ -192,11 +217,11 @@ class Frame(ABC):
     def device_of(self, value: Value, fallback: object, text: str) -> Value:
         """`value.device`."""
         place = self.where(value)
-        if place.kind == "unknown":
-            key = value.place.key if value.place.kind == OF else fallback
-            place = Place(
-                OF if value.kind in (TENSOR, MODULE, BATCH) else VAR, key if key is not None else text
-            )
+        if place.kind == "at":
+            place = Place(VAR, place.key)
+        elif place.kind == "unknown":
+            key = value.place.key if value.place.is_named else fallback
+            place = Place(VAR, key if key is not None else text)
         elif place.on_host:
             place = Place("cpu") if value.kind in (TENSOR, BATCH) else NOWHERE
         forms = frozenset({"object"}) if value.kind in (TENSOR, BATCH) else frozenset[str]()
@@ -204,7 +229,7 @@ class Frame(ABC):
 
     def unknown(self, node: ast.AST) -> Value:
         """A value of its own that nothing is known of."""
-        return Value(UNKNOWN, Place(OF, (id(node), self.depth)))
+        return Value(UNKNOWN, Place(AT, (id(node), self.depth)))
 
 
 __all__ = ["ANYTHING", "PROVEN", "Arguments", "Frame", "Node"]

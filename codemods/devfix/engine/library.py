@@ -6,13 +6,13 @@ import ast
 
 from devfix.engine.containers import Containers
 from devfix.engine.files import Class, Function
-from devfix.engine.frame import Arguments
+from devfix.engine.frame import Arguments, Partial
 from devfix.engine.places import (
+    AT,
     AT_DEFAULT,
     BY_OWNER,
     LITERAL,
     NOWHERE,
-    OF,
     ON_CPU,
     VAR,
     Place,
@@ -151,7 +151,7 @@ class Library(Containers):
             return Value(
                 DEVICE, place or NOWHERE, forms=frozenset({"object"}), links=(self.link(MAKE, node),)
             )
-        key = value.place.key if value.place.kind == OF else (id(node), "device")
+        key = value.place.key if value.place.is_named else (id(node), "device")
         return Value(DEVICE, Place(VAR, key), forms=frozenset({"object"}))
 
     def target(self, value: Value | None, node: ast.AST) -> Place | None:
@@ -166,7 +166,7 @@ class Library(Containers):
             return Place(LITERAL, f"cuda:{value.const}")
         if value.kind in (TENSOR, MODULE):
             return NOWHERE
-        if value.place.kind == OF:
+        if value.place.is_named:
             return Place(VAR, value.place.key)
         return NOWHERE
 
@@ -204,7 +204,7 @@ class Library(Containers):
             made = first if first.kind in PLACED else ANYTHING
             made = made.but(kind=TENSOR) if made.kind == BATCH and not row.many else made
             if first.kind == UNKNOWN:
-                made = Value(TENSOR, first.place if first.place.kind == OF else NOWHERE)
+                made = Value(TENSOR, first.place if first.place.is_named else NOWHERE)
         else:
             known = len(operands)
             open_ = sum(1 for value, _ in values if value.kind in (UNKNOWN,))
@@ -213,6 +213,9 @@ class Library(Containers):
                 made = Value(TENSOR)
             if not known:
                 made = Value(TENSOR)
+        if last == "nonzero" or (last == "where" and len(values) == 1):
+            made = made.but(rank=1)
+            return Value(SEQUENCE, rest=made) if last == "where" else made
         if row.reduce:
             whole = len(values) == 1 and not {"dim", "axis"} & set(keywords)
             made = made.but(rank=0 if whole else None)
@@ -235,7 +238,7 @@ class Library(Containers):
         if form == "cuda":
             return Value(TENSOR, Place(LITERAL, "cuda"), rank=rank, links=(self.link("move", node),))
         if form == "like":
-            if first.kind == UNKNOWN and first.place.kind == OF:
+            if first.kind == UNKNOWN and first.place.is_named:
                 return Value(TENSOR, first.place)
             return (
                 first.but(kind=TENSOR, rank=first.rank, role="")
@@ -316,6 +319,8 @@ class Library(Containers):
             place = NOWHERE
         if given:
             place = self.where(given[0])
+        elif role in ("bare", "loss"):
+            place = NOWHERE
         self.state.set_place(cell, place)
         links = given[0].links if given else (self.link(MAKE, node, name),)
         return Value(MODULE, Place("in", cell), ref=cell, links=links, role=role)
@@ -335,7 +340,9 @@ class Library(Containers):
             if part.kind == MODULE:
                 self.state.set_attribute(made.ref, f"#{i}", part)
                 places.add(self.where(part))
-        if len(places) == 1:
+        if any(isinstance(one, ast.Starred) for one in node.args) and not places:
+            self.state.set_place(made.ref, NOWHERE)
+        elif len(places) == 1:
             self.state.set_place(made.ref, places.pop())
         elif places or parts or (not arguments[0] and dotted.endswith("Sequential")):
             self.state.set_place(made.ref, NOWHERE)
@@ -420,7 +427,7 @@ class Library(Containers):
         ):
             return Value(OWNER, ref=name)
         return Value(
-            UNKNOWN, Place(OF, cell), ref=cell, links=(self.link(MAKE, node, name),), role="instance"
+            UNKNOWN, Place(AT, cell), ref=cell, links=(self.link(MAKE, node, name),), role="instance"
         )
 
     def escape(self, arguments: Arguments) -> None:
@@ -453,7 +460,7 @@ class Library(Containers):
             items=tuple(value for value, _ in values[1:]),
             fields={k: v for k, (v, _) in keywords.items()},
         )
-        return Value(FUNCTION, ref=("partial", values[0][0], tuple(values[1:]), dict(keywords)), rest=held)
+        return Value(FUNCTION, ref=Partial(values[0][0], tuple(values[1:]), dict(keywords)), rest=held)
 
 
 __all__ = ["ON_CPU", "UNKNOWN_PLACE", "Library"]

@@ -145,7 +145,8 @@ class Methods(Library):
         if base.kind == MODULE:
             if base.ref is not None:
                 self.move_module(base.ref, place)
-            return base.but(place=place) if base.ref is None else base
+            made = base.but(place=place) if base.ref is None else base
+            return made.but(links=(self.link("move", node),)) if place.kind == LITERAL else made
         if base.kind == UNKNOWN:
             return self._unknown_moved(node, base, place)
         if base.kind == TENSOR and place.kind == LITERAL:
@@ -202,7 +203,7 @@ class Methods(Library):
         cell = (
             base.ref
             if base.role == "instance"
-            else ("moved", base.place.key if base.place.kind == OF else id(node))
+            else ("moved", base.place.key if base.place.is_named else id(node))
         )
         self.state.set_place(cell, place)
         assumed = base.assumed | {Assumption(USES, self.file.source.code(target)[:40])}
@@ -298,7 +299,7 @@ class Methods(Library):
         if place.on_device and place.kind != OF and at.on_host and part.links and not self.quiet:
             if self.analysis.is_new((node, "surgery", name), part.assumed):
                 self.analysis.surgeries.append(
-                    Surgery(node, self.file, self.function, base, part, place, self.visible())
+                    Surgery(node, self.file, self.function, base, part, place, self.scopes())
                 )
         self.state.set_attribute(base.ref, name, part.linked(self.link(STORE, node, name)))
 
@@ -347,7 +348,7 @@ class Methods(Library):
 
     def _of_unknown(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         values, keywords = arguments
-        if base.place.kind == OF:
+        if base.place.is_named:
             if name in _TENSORS:
                 return Value(SEQUENCE, rest=Value(TENSOR, base.place, role="parameter"))
             if name in (

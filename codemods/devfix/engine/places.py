@@ -13,6 +13,7 @@ CPU = "cpu"  # put on the CPU on purpose
 LITERAL = "literal"  # an accelerator by name: key is "cuda", "cuda:1", "mps"
 VAR = "var"  # a device that a binding holds: key tells bindings apart
 OF = "of"  # wherever the value of a binding is
+AT = "at"  # wherever a value of unknown origin is, which may well be the CPU
 IN = "in"  # wherever the module of that cell is now
 OWNED = "owned"  # a framework places it
 UNKNOWN = "unknown"
@@ -40,6 +41,11 @@ class Place(NamedTuple):
     def on_host(self) -> bool:
         """On the CPU, whatever the program is told."""
         return self.kind in _HOST
+
+    @property
+    def is_named(self) -> bool:
+        """Wherever some value is: it has an identity, though nobody knows where that is."""
+        return self.kind == OF or self.kind == AT
 
     @property
     def on_device(self) -> bool:

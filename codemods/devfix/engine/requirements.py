@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.evidence import about_devices
 from devfix.engine.facts import HostRead, Mismatch
 from devfix.engine.frame import Frame
-from devfix.engine.places import DIFFERENT, FIXED, LITERAL, NOWHERE, OF, Path, Place, alternatives, relate
+from devfix.engine.places import (
+    DEFAULT,
+    DIFFERENT,
+    FIXED,
+    LITERAL,
+    NOWHERE,
+    OF,
+    Path,
+    Place,
+    alternatives,
+    relate,
+)
 from devfix.engine.values import (
     BATCH,
     LIBRARY_CALL,
@@ -79,7 +91,7 @@ class Requirements(Frame):
         strict: bool,
     ) -> None:
         path = self.state.path
-        pairs = agree = 0
+        pairs = 0
         found: tuple[str, Place, Place, Path] | None = None
         for a, first in alternatives(one[2], path):
             for b, both in alternatives(other[2], first):
@@ -88,9 +100,8 @@ class Requirements(Frame):
                 if relation in (DIFFERENT, FIXED):
                     if found is None:
                         found = relation, a, b, both
-                elif relation == "same":
-                    agree += 1
         if found is None:
+            self._agree(one, other)
             return
         relation, a, b, both = found
         swap = b.on_host if relation == DIFFERENT else b.kind == LITERAL
@@ -99,7 +110,7 @@ class Requirements(Frame):
         (anchor, anchor_node, _), (stray, stray_node, _) = (one, other) if swap else (other, one)
         anchor_place, stray_place = (a, b) if swap else (b, a)
         assumed = stray.assumed | anchor.assumed
-        if pairs > 1 and len(both) > len(path):
+        if pairs > 1 and not all(about_devices(condition) for condition, _ in both - path):
             assumed |= {Assumption(PATH_TAKEN)}
         if not strict and stray.kind != MODULE and stray.rank != 1 and stray_place.on_host:
             if stray.rank == 0:
@@ -113,6 +124,18 @@ class Requirements(Frame):
             (anchor, anchor_node, anchor_place),
             assumed,
         )
+
+    def _agree(self, one: tuple[Value, ast.AST, Place], other: tuple[Value, ast.AST, Place]) -> None:
+        """Two that are together where they are: whoever moves one has to move the other."""
+        if one[0].links and other[0].links and one[2] == other[2] and one[2].kind in (DEFAULT, LITERAL):
+            a, b = one[0].links[0].node, other[0].links[0].node
+            if (
+                a is not b
+                and (one[0].rank != 0 or one[2].kind == LITERAL)
+                and (other[0].rank != 0 or other[2].kind == LITERAL)
+            ):
+                self.analysis.company.setdefault(a, set()).add(b)
+                self.analysis.company.setdefault(b, set()).add(a)
 
     def report(
         self,
@@ -131,13 +154,20 @@ class Requirements(Frame):
         if not self.analysis.is_new(key, assumed):
             return
         self.analysis.mismatches.append(
-            Mismatch(operation, node, self.file, self.function, relation, stray[0], stray[2], stray[1], anchor[0], anchor[2], anchor[1], assumed, self.visible())
+            Mismatch(
+                operation=operation, node=node, file=self.file, function=self.function, relation=relation,
+                stray=stray[0], stray_place=stray[2], stray_node=stray[1],
+                anchor=anchor[0], anchor_place=anchor[2], anchor_node=anchor[1],
+                assumed=assumed, scopes=self.scopes(), path=self.state.path,
+            )
         )  # fmt: skip
 
     def on_host(self, node: ast.AST, value: Value, at: ast.AST, operation: str) -> None:
         """Something reads the memory of a value as the CPU's."""
         if self.quiet or value.kind not in (TENSOR, BATCH) or value.assumed & _OUT_OF_SIGHT:
             return
+        if value.links and self.where(value).on_host:
+            self.analysis.read_on_host.add(value.links[0].node)
         for place, _ in alternatives(self.where(value), self.state.path):
             if (
                 place.on_device

@@ -111,6 +111,11 @@ def merge(a: State, b: State, condition: object = None) -> State:
     return a
 
 
+def either(state: State, one: Value, other: Value, condition: object = None) -> Value:
+    """Of two values one, by a condition: two modules become one that is where they are."""
+    return _joined(one, other, state, state, condition)
+
+
 def _joined(old: Value, new: Value, a: State, b: State, condition: object) -> Value:
     if old.kind == MODULE and new.kind == MODULE and old.ref != new.ref:
         # Two modules: what is known of both is where they are.

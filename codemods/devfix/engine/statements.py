@@ -19,6 +19,7 @@ from devfix.engine.values import (
     ELEMENT,
     FUNCTION,
     LOADER,
+    MAPPING,
     MODULE,
     NOTHING,
     OBJECT,
@@ -26,6 +27,7 @@ from devfix.engine.values import (
     STORE,
     TENSOR,
     UNKNOWN,
+    Link,
     Value,
 )
 
@@ -101,9 +103,9 @@ class Run(Expressions):
             return value
         if value.role == "moved" and value.place.on_device and kind in (MODULE, TENSOR):
             return value.but(kind=kind, assumed=value.assumed | assumed, role="")
-        if value.place.kind == OF and kind == TENSOR:
+        if value.place.is_named and kind == TENSOR:
             return value.but(kind=TENSOR, assumed=value.assumed | assumed)
-        if self.analysis.is_device_name(name) and value.place.kind == OF:
+        if self.analysis.is_device_name(name) and value.place.is_named:
             return self.analysis.named_device(value.place._replace(kind="var"), name)
         return value
 
@@ -145,9 +147,18 @@ class Run(Expressions):
             return  # a buffer keeps being one
         if value.links:
             value = value.linked(self.link(STORE, target, name))
-        elif value.kind in (SEQUENCE, "mapping"):
-            value = value.but(links=(self.link(STORE, target, name),))
+        elif value.kind in (SEQUENCE, MAPPING):
+            value = self._kept(value, self.link(STORE, target, f"{name}[]"))
         self.state.set_attribute(base.ref, name, value)
+
+    def _kept(self, value: Value, link: Link) -> Value:
+        """A plain container that an object keeps: its elements know that they are in it."""
+        items = value.items and tuple([one.linked(link) if one.links else one for one in value.items])
+        fields = value.fields and {
+            key: one.linked(link) if one.links else one for key, one in value.fields.items()
+        }
+        rest = value.rest.linked(link) if value.rest is not None and value.rest.links else value.rest
+        return value.but(items=items, fields=fields, rest=rest, links=(link._replace(name=link.name[:-2]),))
 
     def _building(self, base: Value) -> bool:
         """Is this the constructor of the object?"""

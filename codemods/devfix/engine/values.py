@@ -140,10 +140,13 @@ class Value:
         const = self.const if self.const.__class__ in (bool, int, str, float, type(None)) else ...
         inner: object = None
         if depth:
+            below = depth - 1
             inner = (
-                self.items and tuple(item.key(depth - 1) for item in self.items),
-                self.rest and self.rest.key(depth - 1),
-                self.fields and tuple((str(k), v.key(depth - 1)) for k, v in self.fields.items()),
+                None if self.items is None else tuple([one.key(below) for one in self.items]),
+                None if self.rest is None else self.rest.key(below),
+                None
+                if self.fields is None
+                else tuple([(str(key), one.key(below)) for key, one in self.fields.items()]),
             )
         ref = self.ref if self.ref.__class__ in (str, int, tuple) else id(self.ref)
         made = self.links[0].node if self.links and self.kind != NUMBER else None
