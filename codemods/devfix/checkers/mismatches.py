@@ -19,9 +19,11 @@ from devfix.engine.values import (
     LIBRARY_CALL,
     LOAD,
     MODULE,
+    MOVE,
     NAME,
     PATH_TAKEN,
     RANK,
+    RESULT,
     STORE,
     USES,
     Assumptions,
@@ -44,6 +46,7 @@ _WORDS = {
     LIBRARY_CALL: "what `{}` takes and gives are tensors",
     PATH_TAKEN: "both paths are taken in one run",
     RANK: "it has dimensions",
+    RESULT: "what comes out of it is wanted where the rest is",
     CALLER: "`{}` is where the module is",
 }
 
@@ -60,7 +63,7 @@ def findings(analysis: Analysis, wanted: Collection[str]) -> Iterator[Finding]:
             codemod not in wanted
             or at is None
             or analysis.refuted(mismatch.anchor_place)
-            or not _tells(mismatch)
+            or not _tells(mismatch, analysis)
         ):
             continue
         known = best.get(at)
@@ -93,7 +96,7 @@ def _may_move(analysis: Analysis) -> bool:
     )
 
 
-def _tells(mismatch: Mismatch) -> bool:
+def _tells(mismatch: Mismatch, analysis: Analysis) -> bool:
     """Is there evidence enough to speak?"""
     kinds = {one.kind for one in mismatch.assumed}
     if (
@@ -106,9 +109,31 @@ def _tells(mismatch: Mismatch) -> bool:
         return False
     if mismatch.stray.kind == MODULE and LIBRARY_CALL in kinds:
         return False
-    if mismatch.relation == FIXED and (kinds & {RANK, PATH_TAKEN, LIBRARY_CALL} or _guarded(mismatch)):
+    if RANK in kinds or (
+        mismatch.anchor.kind == MODULE and mismatch.anchor_place.kind == OF and LIBRARY_CALL in kinds
+    ):
         return False
-    return not (RANK in kinds and len(kinds) > 1)
+    if mismatch.relation == FIXED:
+        made_there = mismatch.stray.links[0].kind == MOVE
+        return made_there and LIBRARY_CALL not in kinds and not _guarded(mismatch)
+    return _on_accelerators(mismatch, analysis)
+
+
+def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
+    """Does anything but a parameter say that the other one may be on an accelerator?"""
+    key = mismatch.anchor_place.key
+    function = mismatch.function
+    if mismatch.anchor_place.kind != OF or not isinstance(key, tuple):
+        return True
+    if key[0] == "self":
+        return (
+            function is None
+            or function.owner is None
+            or function.name not in analysis.classes.builders(function.owner)
+        )
+    if function is None or (function.owner is not None and analysis.class_kind(function.owner) == "module"):
+        return True
+    return analysis.uses(function).asks_for_devices
 
 
 def _guarded(mismatch: Mismatch) -> bool:

@@ -125,6 +125,8 @@ class Analysis:
         self._active.append(frame.function)
         try:
             frame.block(frame.function.node.body)
+            if len(frame.results) > 1 or any(one.place.kind == "choice" for one, _, _ in frame.results):
+                frame.results_agree()
         finally:
             self._active.pop()
 

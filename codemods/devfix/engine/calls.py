@@ -145,7 +145,10 @@ class Calls(Methods):
         operands = [one for one in operands if one[0].kind != MODULE]
         place = self.where(module)
         name = self.file.source.code(node.func)[:40]
-        if module.role in ("bare", "loss"):
+        if module.role == "bare":
+            first = operands[0][0] if operands else Value(TENSOR)
+            return first.but(kind=TENSOR, role="") if len(operands) < 2 else Value(TENSOR, self.where(first))
+        if module.role == "loss":
             made = self.together(node, operands, name) if operands else Value(TENSOR)
             return made.but(rank=0 if module.role == "loss" else made.rank, role="")
         if place.kind == "unknown" and not operands:
@@ -154,7 +157,7 @@ class Calls(Methods):
             module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
         self.together(node, [(module, node.func), *operands], name, strict=True)
         if place.on_device or place.on_host:
-            return Value(BATCH, place, links=module.links if place.on_host else (), assumed=module.assumed)
+            return Value(BATCH, place, assumed=module.assumed)
         return Value(BATCH, place)
 
     def _super(self, node: ast.Call, name: str, arguments: Arguments) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from devfix.engine.files import Class
@@ -176,6 +177,19 @@ class Classes:
                 return None
             made = join(made, one)
         return made
+
+    def builders(self, owner: Class) -> frozenset[str]:
+        """The methods that the constructor calls: they run before the module is anywhere."""
+        init = owner.method("__init__")
+        if init is None:
+            return frozenset()
+        return frozenset(
+            node.func.attr
+            for node in init.nodes
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+        ) | {"__init__"}
 
     def has_state(self, state: State, cell: object, owner: Class) -> bool:
         """Has a module anything that is moved, as far as is known?"""

@@ -112,6 +112,11 @@ class Conditions(Requirements):
         text = self.file.source.code(node)
         if CUDA_THERE in text:
             return CUDA_THERE
+        root = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if isinstance(root, ast.Name) and (self.function is None or root.id not in self.state.names):
+            return "global", self.file.path, text
         return id(self.function), text
 
     def _one(self, key: object, holds: bool = True) -> Test:
@@ -149,9 +154,13 @@ class Conditions(Requirements):
         """Tensors that are compared must be together; the result."""
         if isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn)):
             return Value(NUMBER)
-        if TENSOR in (left.kind, right.kind) or BATCH in (left.kind, right.kind):
-            return self.together(node, [(left, node.left), (right, node.comparators[0])], "the comparison")
-        return Value(NUMBER)
+        if left.kind not in (TENSOR, BATCH) or right.kind not in (TENSOR, BATCH):
+            tensor, rest = (left, right) if left.kind in (TENSOR, BATCH) else (right, left)
+            if tensor.kind not in (TENSOR, BATCH):
+                return Value(NUMBER)
+            plain = rest.kind in (NUMBER, TEXT, NONE) or not self.where(tensor).on_host
+            return tensor.but(kind=TENSOR, role="") if plain else Value(TENSOR, rank=tensor.rank)
+        return self.together(node, [(left, node.left), (right, node.comparators[0])], "the comparison")
 
     def _none(self, node: ast.expr, value: Value) -> Test:
         if value.kind == NONE:

@@ -158,6 +158,11 @@ class Containers(Conditions):
     def store_item(self, target: ast.Subscript, value: Value, node: ast.AST) -> None:
         """`base[index] = value`."""
         base, index = self.eval(target.value), self.eval(target.slice)
+        if base.kind == MODULE and value.kind == MODULE:
+            self.attach(
+                target, base, f"#{index.const}" if index.const is not ... else f"#{id(target)}", value
+            )
+            return
         if base.kind in (TENSOR, BATCH) and base.fields is None:
             if base.kind == TENSOR:
                 self._indexed(target, base, index)
@@ -181,6 +186,7 @@ class Containers(Conditions):
                 )
         elif base.kind == SEQUENCE:
             known = element(base)
+            self.mixed(target, known, value, node)
             self.rebind(
                 target.value,
                 Value(SEQUENCE, rest=value if known is None else join(known, value), links=base.links),
@@ -223,6 +229,7 @@ class Containers(Conditions):
                 self.rebind(target, base.but(items=(*base.items, linked)))
             else:
                 known = element(base)
+                self.mixed(node, known, linked, node)
                 self.rebind(
                     target, base.but(items=None, rest=linked if known is None else join(known, linked))
                 )

@@ -30,7 +30,8 @@ Evidence = tuple[str, Assumptions]
 NO_EVIDENCE: Evidence = (UNKNOWN, PROVEN)
 
 # Methods and attributes that, of all that programs pass around, only tensors have.
-TENSOR_USES = frozenset(
+_CALLED_USES = frozenset({"size()", "dim()"})  # of arrays these are no methods
+TENSOR_USES = _CALLED_USES | frozenset(
     [
         "unsqueeze",
         "unsqueeze_",
@@ -275,16 +276,27 @@ class Uses:
         self.sliced: set[str] = set()  # x[:, 0], x[..., None]
         self.devices: set[str] = set()  # device=x, .to(x) among names that are called so
         self.numbers: set[str] = set()
+        self.asks_for_devices = False  # x.device, .cuda(), device=
         self.operands: set[str] = set()  # given to a function that takes tensors only
         dotted = function.file.dotted
         find = models().function
         for node in function.nodes:
             kind = node.__class__
             if kind is ast.Attribute:
+                if node.attr in ("device", "cuda", "is_cuda"):  # type: ignore[attr-defined]
+                    self.asks_for_devices = True
                 if node.value.__class__ is ast.Name:  # type: ignore[attr-defined]
                     self.attributes.setdefault(node.value.id, set()).add(node.attr)  # type: ignore[attr-defined]
             elif isinstance(node, ast.Call):
+                func = node.func
+                if (
+                    isinstance(func, ast.Attribute)
+                    and isinstance(func.value, ast.Name)
+                    and func.attr in ("size", "dim")
+                ):
+                    self.attributes.setdefault(func.value.id, set()).add(f"{func.attr}()")
                 for keyword in node.keywords:
+                    self.asks_for_devices = self.asks_for_devices or keyword.arg == "device"
                     if keyword.arg == "device" and isinstance(keyword.value, ast.Name):
                         self.devices.add(keyword.value.id)
                 if isinstance(node.func, ast.Name):

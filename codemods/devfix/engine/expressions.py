@@ -138,6 +138,8 @@ class Expressions(Calls):
 
     def _of_library(self, node: ast.Attribute, base: Value) -> Value:
         dotted = f"{base.ref}.{node.attr}"
+        if dotted in _CONSTANTS:
+            return A_NUMBER
         if dotted.startswith("torch.") and node.attr in _DTYPES and dotted.count(".") == 1:
             return Value(DTYPE)
         if self.analysis.is_device_name(node.attr) and not dotted.startswith("torch."):
@@ -422,6 +424,11 @@ class Expressions(Calls):
             if one is not None:
                 self.eval(one)
         return A_NUMBER
+
+
+_CONSTANTS = frozenset(
+    f"{module}.{name}" for module in ("math", "numpy", "torch") for name in ("pi", "e", "inf", "nan")
+)
 
 
 def _sign(op: ast.operator) -> str:

@@ -19,6 +19,7 @@ from devfix.engine.values import (
     FUNCTION,
     LIBRARY,
     MODULE,
+    NUMBER,
     OBJECT,
     PASS,
     PROVEN,
@@ -73,6 +74,7 @@ class Frame(ABC):
         self.outer, self.me, self.depth, self.caller = outer, me, depth, caller
         self.returns: list[tuple[Value, State]] = []
         self.yields: list[Value] = []
+        self.results: list[tuple[Value, ast.AST, ast.Return]] = []  # tensors that are returned
         self.loops: list[list[State]] = []
         self.statement: ast.stmt | None = None
         self.default = AT_DEFAULT  # where torch makes what is told nothing
@@ -108,6 +110,9 @@ class Frame(ABC):
 
     @abstractmethod
     def attribute(self, node: ast.Attribute, base: Value) -> Value: ...
+
+    @abstractmethod
+    def attach(self, node: ast.AST, base: Value, name: str, part: Value) -> None: ...
 
     @abstractmethod
     def block(self, body: list[ast.stmt]) -> None: ...
@@ -147,6 +152,8 @@ class Frame(ABC):
 
     def library(self, dotted: str) -> Value:
         """What a dotted name of another file or package is."""
+        if dotted in ("math.pi", "math.e", "math.inf", "math.nan", "numpy.pi", "torch.pi"):
+            return Value(NUMBER)
         found = self.file.imported(dotted)
         if isinstance(found, Class):
             return Value(CLASS, ref=found)

@@ -84,6 +84,8 @@ class Library(Containers):
             return Value(ARRAY)
         if last in _PASS_THROUGH and values:
             return values[0][0]
+        if dotted.startswith("torchaudio.transforms.") and last[:1].isupper():
+            return self.new_module(node, dotted, arguments)
         if last in _COLLATES:
             return self.loader(node, arguments)
         owner = frameworks.OWNERS.get(dotted)
@@ -269,7 +271,8 @@ class Library(Containers):
         if form in ("legacy", "array"):
             place = AT_DEFAULT
         role = "flat" if last in _FLAT else "host" if form == "array" else ""
-        return Value(TENSOR, place, rank=rank, links=(self.link(MAKE, node, last),), role=role)
+        made = Value(TENSOR, place, rank=rank, links=(self.link(MAKE, node, last),), role=role)
+        return Value(SEQUENCE, items=(made, A_NUMBER)) if row.many else made
 
     def _rank_of_data(self, first: Value) -> int | None:
         if first.kind in (NUMBER, TEXT):
@@ -293,7 +296,11 @@ class Library(Containers):
         else:
             made = self.together(node, operands, last, strict=row.strict)
             inside = element(first) if first.kind == SEQUENCE else None
-            if made.place.on_host and (inside is None or inside.kind not in (TENSOR, BATCH)):
+            if (
+                first.kind not in (TENSOR, BATCH)
+                and made.place.on_host
+                and (inside is None or inside.kind not in (TENSOR, BATCH))
+            ):
                 made = Value(TENSOR)
         made = made.but(rank=1)
         return Value(SEQUENCE, rest=made) if row.many else made
@@ -406,6 +413,19 @@ class Library(Containers):
                 links=(self.link(LOAD, node, last),),
                 assumed=frozenset({Assumption(LIBRARY_CALL, last)}),
             )
+        told = any(
+            one.kind == DEVICE or self.where(one).on_device for one, _ in (*arguments[0], *keywords.values())
+        )
+        if any(one.kind == ARRAY for one, _ in arguments[0]) and not told and not last[:1].isupper():
+            # What is made of arrays is on the host; a tensor, if it is used as one.
+            return Value(
+                UNKNOWN,
+                AT_DEFAULT,
+                rank=1,
+                links=(self.link(LOAD, node, last),),
+                role="host",
+                assumed=frozenset({Assumption(LIBRARY_CALL, last)}),
+            )
         self.escape(arguments)
         if last in frameworks.PLACING_METHODS:
             return Value(UNKNOWN, BY_OWNER)
@@ -417,6 +437,18 @@ class Library(Containers):
         """An instance of a class out of sight: a module, as far as it is used as one."""
         keywords = arguments[1]
         cell = (id(node), self.depth, "object")
+        given = next((keywords[key][0] for key in ("device", "map_location") if key in keywords), None)
+        place = self.target(given, node) if given is not None else None
+        if place is not None and place.kind in (VAR, LITERAL):
+            self.state.set_place(cell, place)
+            return Value(
+                UNKNOWN,
+                Place("in", cell),
+                ref=cell,
+                links=(self.link(MAKE, node, name),),
+                role="instance",
+                assumed=frozenset({Assumption(LIBRARY_CALL, name)}),
+            )
         told = any(one.kind in (DEVICE, MODULE) for one, _ in (*arguments[0], *keywords.values()))
         told = told or any(key.arg is None or "device" in key.arg for key in node.keywords)
         self.state.set_place(cell, NOWHERE if told or not self.analysis.default_is_known else AT_DEFAULT)

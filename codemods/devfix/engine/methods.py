@@ -53,6 +53,7 @@ _ITSELF = frozenset(
         "zero_grad",
     ]
 )
+_LIST_METHODS = frozenset({"append", "extend", "insert", "clear", "remove"})
 _PARTS = frozenset(["modules", "children"])
 _TENSORS = frozenset(["parameters", "buffers"])
 _NAMED = frozenset(["named_parameters", "named_buffers", "named_modules", "named_children"])
@@ -67,6 +68,8 @@ class Methods(Library):
             kind in (TENSOR, BATCH, MODULE, UNKNOWN) or (kind == SEQUENCE and base.rest is not None)
         ):
             return self.move(node, base, name, arguments)
+        if kind == BATCH and name in _LIST_METHODS:
+            return ANYTHING
         if kind == TENSOR or (kind == BATCH and name not in _BATCH_METHODS):
             return self.tensor_method(node, base, name, arguments)
         if kind == MODULE:
@@ -362,6 +365,19 @@ class Methods(Library):
                 "contiguous",
             ):
                 return self.tensor_method(node, base.but(kind=TENSOR), name, arguments)
+        if base.role == "host" and name in (
+            "unsqueeze",
+            "permute",
+            "float",
+            "half",
+            "squeeze",
+            "view",
+            "reshape",
+            "transpose",
+        ):
+            return self.tensor_method(node, base.but(kind=TENSOR, role="host"), name, arguments).but(
+                role="host"
+            )
         if base.role == "moved" and name in (
             "unsqueeze",
             "detach",

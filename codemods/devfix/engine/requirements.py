@@ -25,6 +25,8 @@ from devfix.engine.values import (
     MODULE,
     PATH_TAKEN,
     RANK,
+    RESULT,
+    SEQUENCE,
     TENSOR,
     Assumption,
     Assumptions,
@@ -103,6 +105,8 @@ class Requirements(Frame):
         if found is None:
             self._agree(one, other)
             return
+        if found[0] == FIXED and pairs > 1:
+            return  # moved under a condition, which mostly asks where the other one is
         relation, a, b, both = found
         swap = b.on_host if relation == DIFFERENT else b.kind == LITERAL
         if relation == DIFFERENT and a.kind == LITERAL and b.kind == LITERAL:
@@ -161,6 +165,59 @@ class Requirements(Frame):
                 assumed=assumed, scopes=self.scopes(), path=self.state.path,
             )
         )  # fmt: skip
+
+    def agree(self, node: ast.Return, value: Value) -> None:
+        """Results of one function are wanted in one place: a tensor made here beside what came from elsewhere."""
+        if self.quiet or self.function is None or self.depth > 1:
+            return
+        at = node.value or node
+        parts = list(value.items) if value.items is not None and value.kind == SEQUENCE else [value]
+        nodes = at.elts if isinstance(at, ast.Tuple) and len(at.elts) == len(parts) else [at] * len(parts)
+        self.results += [
+            (one, where, node) for one, where in zip(parts, nodes, strict=True) if one.kind in (TENSOR, BATCH)
+        ]
+
+    def results_agree(self) -> None:
+        """Compare all results of a run."""
+        anchor: tuple[Value, ast.AST, Place] | None = None
+        strays: list[tuple[Value, ast.AST, Place, ast.Return]] = []
+        for value, at, returned in self.results:
+            for place, _ in alternatives(self.where(value)):
+                if place.on_device and place.kind != LITERAL and anchor is None:
+                    anchor = value, at, place
+                elif place.kind == DEFAULT and value.rank == 1 and value.links and len(value.links) == 1:
+                    strays.append((value, at, place, returned))
+        if anchor is None:
+            return
+        for value, at, place, returned in strays:
+            assumed = value.assumed | anchor[0].assumed | {Assumption(RESULT)}
+            self.report(returned, "the result", DIFFERENT, (value, at, place), anchor, assumed)
+
+    def filled(self, node: ast.AST, base: Value, at: ast.AST, value: Value, value_at: ast.AST) -> None:
+        """What is on a device is written into a tensor that was made on the CPU: it runs, and stays on the CPU."""
+        one, other = self.where(base), self.where(value)
+        if (
+            base.kind == TENSOR
+            and value.kind == TENSOR
+            and one.kind == DEFAULT
+            and other.on_device
+            and other.kind != LITERAL
+        ):
+            if base.links and len(base.links) == 1 and value.rank != 0:
+                assumed = base.assumed | value.assumed | {Assumption(RESULT)}
+                self.report(
+                    node, "the assignment", DIFFERENT, (base, at, one), (value, value_at, other), assumed
+                )
+
+    def mixed(self, node: ast.AST, known: Value | None, value: Value, at: ast.AST) -> None:
+        """The elements of a container are wanted in one place: one made here beside one from elsewhere."""
+        if known is None or known.kind != TENSOR or value.kind != TENSOR:
+            return
+        for one, other in ((known, value), (value, known)):
+            a, b = self.where(one), self.where(other)
+            if a.kind == DEFAULT and b.on_device and b.kind != LITERAL and one.rank == 1 and one.links:
+                assumed = one.assumed | other.assumed | {Assumption(RESULT)}
+                self.report(node, "the container", DIFFERENT, (one, at, a), (other, at, b), assumed)
 
     def on_host(self, node: ast.AST, value: Value, at: ast.AST, operation: str) -> None:
         """Something reads the memory of a value as the CPU's."""

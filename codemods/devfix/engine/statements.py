@@ -115,6 +115,9 @@ class Run(Expressions):
     def _store(self, target: ast.Attribute, value: Value) -> None:
         """`base.name = value`."""
         base = self.eval(target.value)
+        if base.kind == TENSOR and target.attr == "data" and base.place.kind == "in":
+            self.state.set_place(base.place.key, self.where(value))
+            return
         if base.ref is None or base.kind not in (MODULE, OBJECT):
             return
         name = target.attr
@@ -178,6 +181,8 @@ class Run(Expressions):
 
     def _return(self, node: ast.Return) -> None:
         value = self.eval(node.value) if node.value is not None else NOTHING
+        if value.kind in (TENSOR, SEQUENCE):
+            self.agree(node, value)
         self.returns.append((self._settled(value), self.state.copy() if self.keeps_returns() else self.state))
         self.state.dead = True
 

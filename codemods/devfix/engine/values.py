@@ -47,6 +47,7 @@ PATH_TAKEN = "path"  # both conditions can hold on one run
 ACCELERATOR = "accelerator"  # the caller's value can be on an accelerator
 RANK = "rank"  # it has dimensions
 BASE = "base"  # a base class is out of sight
+RESULT = "result"  # the result is wanted where the others are
 CALLER = "caller"  # callers give what the contract of the method says
 
 
@@ -266,7 +267,15 @@ def _unlike(a: Value, b: Value, condition: object) -> Value:
             return other.but(const=...) if other.const is not ... else other
     kinds = {a.kind, b.kind}
     if kinds <= {TENSOR, BATCH}:
-        return (a if a.kind == BATCH else b).but(place=a.place if a.place == b.place else NOWHERE)
+        place = (
+            a.place
+            if a.place == b.place
+            else choose(condition, a.place, b.place)
+            if condition is not None
+            else NOWHERE
+        )
+        made = b if b.links and b.place.on_host else a
+        return made.but(kind=TENSOR, place=place, assumed=a.assumed | b.assumed, role="")
     if DEVICE in kinds and TEXT in kinds:
         device, text = (a, b) if a.kind == DEVICE else (b, a)
         return (
