@@ -60,7 +60,7 @@ class _Chosen:
 
 
 def _report(job: Job, tree: str) -> Report:
-    """The repairs of a job, in memory; the working directory is `tree`."""
+    """The repairs of a job, in memory, and what is left after them; the working directory is `tree`."""
     from devfix import engine
     from devfix.around import Around
     from devfix.discover import Discovered, discover
@@ -90,7 +90,8 @@ def _report(job: Job, tree: str) -> Report:
     level = Safety.UNSAFE if job.settings.unsafe else Safety.SAFE
     around = Around(config.project_root) if config.project else None
     found = replace(found, files=tuple(kept))
-    return engine.run(found, chosen.codemods, level, jobs=1, may_change=may_change, around=around)
+    report = engine.run(found, chosen.codemods, level, jobs=1, may_change=may_change, around=around)
+    return engine.as_it_will_be(report, chosen.codemods, around)
 
 
 def _chosen(job: Job, tree: str) -> _Chosen:
@@ -121,14 +122,15 @@ def _chosen(job: Job, tree: str) -> _Chosen:
 
 
 def _counts(report: Report) -> tuple[Count, ...]:
+    """By codemod. What is found no more in a file is repaired, wherever the edit is that has done it."""
     found: Counter[str] = Counter()
     fixed: Counter[str] = Counter()
     left: Counter[str] = Counter()
     for result in report.results:
-        found.update(finding.codemod for finding in result.findings)
-        fixed.update(change.codemod for change in result.changes if change.home)
-        left.update(one.codemod for one in (result.remaining if result.changed else result.findings))
-    return tuple(Count(id, found[id], fixed[id], left[id]) for id in sorted(found | fixed | left))
+        before = Counter(finding.codemod for finding in result.findings)
+        after = Counter(finding.codemod for finding in result.remaining)
+        found, left, fixed = found + before, left + after, fixed + (before - after)
+    return tuple(Count(id, found[id], fixed[id], left[id]) for id in sorted(found | left))
 
 
 def _why_nothing(report: Report) -> str:
