@@ -47,7 +47,7 @@ def analysed(job: Job, folder: str, head: Head) -> Outcome:
     found = replace(found, log=verification.log, artefacts=tuple(artefacts))
     if verification.ok is False:
         return replace(found, state="failed", reason=verification.words, verified="")
-    commit, pack = commits.made(git, job, head, report, text)
+    commit, pack = commits.made(git, job, head, commits.contents(report, tree), text)
     artefacts.append(Artefact("commit.pack", pack))
     state: State = "verified" if verification.ok else "changed"
     return replace(found, state=state, commit=commit, artefacts=tuple(artefacts))

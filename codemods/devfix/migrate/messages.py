@@ -120,7 +120,7 @@ def _place(path: str, change: Change) -> str:
 
 
 def _home(result: FileResult) -> list[Change]:
-    return [change for change in result.changes if change.home]
+    return sorted((change for change in result.changes if change.home), key=lambda change: change.lines[:1])
 
 
 def _said(change: Change, *, code: bool = False) -> str:
