@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -38,7 +39,8 @@ def analysed(job: Job, folder: str, head: Head) -> Outcome:
     subject = messages.subject(report)
     text = messages.commit(job, head, report, verification)
     with working_in(tree):
-        artefacts.append(Artefact("changes.patch", _patch(report)))
+        patch = _patch(report)
+    artefacts.append(Artefact("changes.patch", patch))
     artefacts.append(Artefact("commit.txt", text.encode("utf-8", "replace")))
     artefacts.append(
         Artefact("body.md", messages.body(job, head, report, verification, notes).encode("utf-8", "replace"))
@@ -50,7 +52,16 @@ def analysed(job: Job, folder: str, head: Head) -> Outcome:
     commit, pack = commits.made(git, job, head, commits.contents(report, tree), text)
     artefacts.append(Artefact("commit.pack", pack))
     state: State = "verified" if verification.ok else "changed"
-    return replace(found, state=state, commit=commit, artefacts=tuple(artefacts))
+    return replace(found, state=state, commit=commit, patch=patch_id(patch), artefacts=tuple(artefacts))
+
+
+def patch_id(patch: bytes) -> str:
+    """A digest of a patch that stays the same when lines around what it changes come or go.
+
+    It is the one of a review's decision: paths, changed lines and their context, but no line numbers.
+    """
+    lines = (b"@@" if line.startswith(b"@@ ") else line for line in patch.split(b"\n"))
+    return hashlib.sha256(b"\n".join(lines)).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -126,8 +126,10 @@ def _home(result: FileResult) -> list[Change]:
 def _said(change: Change, *, code: bool = False) -> str:
     show = _text if code else printable
     said = f"{change.codemod}: {show(change.message)}. Repair ({change.safety.label}): {show(change.title)}."
+    name = _code if code else printable
+    if change.also:
+        said += f" That changes {listed([name(path) for path in change.also])}, too."
     if change.found_in:
-        name = _code if code else printable
         said += f" Found in {listed([name(path) for path in change.found_in])}."
     good = change.verdict.startswith("verified")  # why it was not run elsewhere is in the log
     return f"{said} {show(change.verdict[:1].upper() + change.verdict[1:])}." if good else said
