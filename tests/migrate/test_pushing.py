@@ -195,15 +195,15 @@ def test_a_pull_request(tmp_path: Path, migrate: Migrate, monkeypatch: pytest.Mo
     gh.chmod(0o755)
     monkeypatch.setenv("PATH", str(gh.parent), prepend=":")
     migrate("init", "--repos", "https://github.com/o/r")
-    assert migrate("run") == 0 and migrate("push", "--all") == 0
+    assert migrate("run") == 0 and migrate("push", "--all", "--draft") == 0
     assert row().pull_request == "https://github.com/o/r/pull/7"
     said = log.read_text()
-    assert "pr create --repo o/r --head devfix/camp --base main --title Fix device placement" in said
+    assert "pr create --repo o/r --head devfix/camp --base main --draft --title Fix device placement" in said
     body = Path(said.split("--body-file ")[1].strip())
     assert body.read_text().startswith("This repairs 1 device bug in 1 file")
     with Store("camp/campaign.db") as store:  # as if it had been killed before it was recorded
         store.change(row().id, "test", state="changed", pushed="", pull_request="")
-    assert migrate("push", "--all", "--draft") == 0 and row().pull_request.endswith("/7")
+    assert migrate("push", "--all") == 0 and row().pull_request.endswith("/7")
     assert log.read_text().count("pr create") == 1
 
 
