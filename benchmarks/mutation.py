@@ -33,7 +33,7 @@ from pathlib import Path
 from devfix.codemod import Codemod, registry
 from devfix.discover import discover
 from devfix.documents import Document, DocumentError
-from devfix.engine import process
+from devfix.runner import process
 from devfix.findings import Safety
 from devfix.report import FileResult, Place, PlacedFinding
 from devfix.smoke import Runner, same_numbers

@@ -28,7 +28,7 @@ from devfix.codemod import Codemod, Example
 from devfix.discover import discover
 from devfix.documents import journal
 from devfix.documents.cache import NAME
-from devfix.engine import run
+from devfix.runner import run
 from devfix.findings import Elsewhere, Finding, ReplaceExpression, Safety
 from devfix.flow import Flow
 from devfix.report import Report

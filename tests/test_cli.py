@@ -332,7 +332,7 @@ def test_code_of_the_working_directory_is_never_imported(project: Path) -> None:
 
 
 def test_own_bug_does_not_look_like_findings(project: Path) -> None:
-    code = "import stubs, devfix.engine\ndel devfix.engine.run\nimport sys; sys.exit(stubs.stub_cli())"
+    code = "import stubs, devfix.runner\ndel devfix.runner.run\nimport sys; sys.exit(stubs.stub_cli())"
     done = subprocess.run(
         [PYTHON, "-c", code, "check", "."],
         cwd=project,
@@ -349,7 +349,7 @@ def test_help_is_quick_and_imports_little() -> None:
         "import sys; sys.argv = ['devfix', '--help']\n"
         "from devfix.cli import main\n"
         "main()\n"
-        "print(sorted({'libcst', 'torch', 'rich', 'pebble', 'devfix.engine'} & set(sys.modules)))\n"
+        "print(sorted({'libcst', 'torch', 'rich', 'pebble', 'devfix.runner'} & set(sys.modules)))\n"
     )
     done = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True)
     assert done.stdout.endswith("[]\n"), done.stdout + done.stderr

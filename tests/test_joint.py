@@ -18,11 +18,11 @@ from devfix.codemod import Codemod, Example
 from devfix.commands.review import Review
 from devfix.discover import discover
 from devfix.documents import DocumentError, document_of, read_bytes, replace_files
-from devfix.engine import as_it_will_be, run
 from devfix.findings import Elsewhere, EnsureImport, Finding, ReplaceExpression, Safety, Span
 from devfix.flow import Flow
 from devfix.report import Report
 from devfix.review.patch import patch
+from devfix.runner import as_it_will_be, run
 from devfix.selection import prints
 from devfix.work import Task
 from devfix.writing import write

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from devfix.documents import DocumentError, document_of
 from devfix.documents.notebook import Notebook
-from devfix.engine import process
+from devfix.runner import process
 from devfix.findings import Safety
 from devfix.report import FileResult
 from devfix.rules.move_inputs import MoveInputs

@@ -18,7 +18,7 @@ import pytest
 from devfix import commands, config
 from devfix.codemod import registry
 from devfix.documents import Document
-from devfix.engine import process
+from devfix.runner import process
 from devfix.explain import safeties, title
 from devfix.findings import Safety
 

@@ -11,7 +11,7 @@ from devfix import baseline
 from devfix.codemod import registry
 from devfix.discover import discover
 from devfix.documents.changed_lines import GitError, changed_lines
-from devfix.engine import run
+from devfix.runner import run
 from devfix.findings import Safety
 from devfix.report import Report
 from devfix.selection import Selection, fingerprints

@@ -10,7 +10,7 @@ from pathlib import Path
 from devfix.around import Around
 from devfix.codemod import registry
 from devfix.discover import discover
-from devfix.engine import run
+from devfix.runner import run
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 

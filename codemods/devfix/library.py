@@ -188,7 +188,7 @@ def _run(
     *,
     repair: bool,
 ) -> Report:
-    from devfix import config, engine
+    from devfix import config, runner
     from devfix.around import Around
     from devfix.discover import discover
     from devfix.globs import Globs
@@ -212,11 +212,11 @@ def _run(
     level = Safety.UNSAFE if base.unsafe else Safety.SAFE
     around = Around(base.project_root) if base.project else None
     if source is not None:
-        report = engine.run_bytes(filename, _bytes(source), chosen, level, repair=repair, around=around)
+        report = runner.run_bytes(filename, _bytes(source), chosen, level, repair=repair, around=around)
     else:
         exclude = Globs(base.base, base.exclude)
         found = discover([os.fspath(path) for path in paths], Globs(base.base, base.include), exclude)
-        report = engine.run(
+        report = runner.run(
             found,
             chosen,
             level,

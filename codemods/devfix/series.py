@@ -13,7 +13,7 @@ from typing import Literal
 
 from devfix.discover import Discovered
 from devfix.documents import overlaid
-from devfix.engine import run
+from devfix.runner import run
 from devfix.joint import Allowed
 from devfix.report import Report
 from devfix.selection import Selection, prints

@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 from devfix.codemod import Codemod, Example
 from devfix.config import ConfigError, make
 from devfix.documents import Document
-from devfix.engine import process
+from devfix.runner import process
 from devfix.findings import Safety
 from devfix.report import FileResult
 

@@ -290,7 +290,7 @@ class Work:
             if codemod.id not in self.done
             for finding in self.ask(codemod, flow)
         )
-        everything = tuple(unique)
+        everything = (*unique, *self.more(flow, wanted, tuple(unique)))
         if not self.history:
             self.unused = unused(source, everything, ids)
         found = sorted(
@@ -300,6 +300,13 @@ class Work:
         flow.release()
         self.stage = "rewrite"
         return found, [self.edits(source, finding) for finding in found]
+
+    def more(self, flow: Flow, wanted: tuple[Codemod, ...], known: tuple[Finding, ...]) -> Iterable[Finding]:
+        """What the engine finds besides, for the codemods that it serves."""
+        from devfix.checkers import mismatches
+
+        asked = {codemod.id for codemod in wanted if codemod.id not in self.done} & set(mismatches.CODEMODS)
+        return mismatches.besides(flow.facts(), asked, known) if asked else ()
 
     def ask(self, codemod: Codemod, flow: Flow) -> Iterable[Finding]:
         if codemod.origin is None:

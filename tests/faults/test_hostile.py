@@ -19,8 +19,8 @@ from devfix.cli import main
 from devfix.discover import discover
 from devfix.documents import journal
 from devfix.documents.cache import identity, write_own
-from devfix.engine import run
 from devfix.rules.reorder_to import ReorderTo
+from devfix.runner import run
 from ran import Ran
 from test_odd_inputs import BUG, MOVED
 

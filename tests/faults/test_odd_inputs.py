@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from devfix.discover import Discovered
 from devfix.documents import document_of
-from devfix.engine import process, run
+from devfix.runner import process, run
 from devfix.findings import Safety
 from devfix.parallel import TookTooLong, limited, spread
 from devfix.report import FileResult

@@ -9,7 +9,7 @@ from textwrap import dedent
 from devfix.around import Around
 from devfix.codemod import registry
 from devfix.discover import discover
-from devfix.engine import run
+from devfix.runner import run
 from devfix.report import Report
 
 CODEMODS = ("reorder-to", "move-inputs")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from devfix.around import Around
 from devfix.discover import discover
-from devfix.engine import run
+from devfix.runner import run
 from devfix.rules.device_comparison import DeviceComparison
 from repositories import write
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from devfix.discover import discover
-from devfix.engine import run
+from devfix.runner import run
 from devfix.findings import Safety
 from devfix.rules.hard_coded_cuda import HardCodedCuda
 from toolkit import Checked, checked, recipe, script

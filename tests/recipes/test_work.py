@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from devfix.engine import process_file
+from devfix.runner import process_file
 from devfix.findings import Safety
 from devfix.rules.list_in_modules import ListInModules
 from toolkit import checked, recipe, script
@@ -61,7 +61,7 @@ def test_a_file_may_be_skipped(tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", [Safety.SAFE, Safety.UNSAFE])
 def test_nothing_of_a_fix_is_made_where_a_part_of_it_is_not_allowed(level: Safety, tmp_path: Path) -> None:
     from devfix.discover import discover
-    from devfix.engine import run
+    from devfix.runner import run
 
     checked(tmp_path, recipe())
     found = discover([str(tmp_path)])

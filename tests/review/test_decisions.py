@@ -10,7 +10,7 @@ import pytest
 from devfix.cli import main
 from devfix.codemod import registry
 from devfix.discover import discover
-from devfix.engine import run
+from devfix.runner import run
 from devfix.selection import fingerprints
 
 LOOP = """\

@@ -8,7 +8,7 @@ import pytest
 from applying import findings, fixed
 from devfix.around import Around
 from devfix.discover import discover
-from devfix.engine import run
+from devfix.runner import run
 from devfix.findings import Safety
 from devfix.rules.numpy_of_device import NumpyOfDevice
 

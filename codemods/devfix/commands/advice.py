@@ -57,7 +57,7 @@ def advice(raised: Raised, loaded: Sequence[str]) -> Iterator[str]:
 
 
 def _causes(raised: Raised, loaded: Sequence[str], kind: Kind) -> list[tuple[str, PlacedFinding]]:
-    from devfix import engine
+    from devfix import runner
     from devfix.errors.causes import explain
 
     codemods = [made for id, made in registry().items() if id in kind.codemods]
@@ -66,7 +66,7 @@ def _causes(raised: Raised, loaded: Sequence[str], kind: Kind) -> list[tuple[str
     if explanation.causes:
         return [(cause.path, cause.finding) for cause in explanation.causes]
     near = [path for path in passed if path.startswith(os.path.realpath(os.curdir) + os.sep)]
-    report = engine.run(
+    report = runner.run(
         Discovered(tuple(near[:_FILES])), [made() for made in codemods], Safety.UNSAFE, repair=False, jobs=1
     )
     found = [(result.path, finding) for result in report.results for finding in result.findings]

@@ -14,7 +14,7 @@ from devfix import joint
 from devfix.discover import Discovered
 from devfix.documents import Document, DocumentError, document_of, read_bytes
 from devfix.documents.cache import identity, make, write_own
-from devfix.engine import run
+from devfix.runner import run
 from devfix.findings import Span, TextEdit
 from devfix.place import git_lines, line_feeds
 from devfix.report import Change, FileResult, PlacedFinding, Report

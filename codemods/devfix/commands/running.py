@@ -170,7 +170,7 @@ class Run:
     ) -> Report:
         """Read the settings and process every file; raises click.UsageError for bad settings.
 
-        `each` is as in `engine.run`: it may never be called.
+        `each` is as in `runner.run`: it may never be called.
         """
         from devfix.own.command_line import with_broken
 
@@ -210,19 +210,19 @@ class Run:
             if sys.stdin is None:
                 raise click.UsageError("stdin is closed, so nothing can be read from it")
             self.stdin = sys.stdin.buffer.read()
-            from devfix import engine
+            from devfix import runner
 
-            return engine.run_bytes(
+            return runner.run_bytes(
                 name, self.stdin, chosen(), level, repair=repair, around=around, selection=selection
             )
         include = Globs(here if self.options["include"] else settings.base, settings.include)
         exclude = Globs(here if self.options["exclude"] else settings.base, settings.exclude)
         found = discover(self.paths, include, exclude)
         self.may_change = lambda path: not exclude.below(os.path.realpath(path))
-        from devfix import engine
+        from devfix import runner
 
         with self._counted(len(found.files)) as progress:
-            return engine.run(
+            return runner.run(
                 found,
                 chosen if self.recipe is None else chosen(),
                 level,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from devfix.codemod import Codemod
 from devfix.documents import Document
 from devfix.documents.notebook import Notebook
-from devfix.engine import process
+from devfix.runner import process
 from devfix.errors.messages import Kind, kind_of
 from devfix.errors.places import Located, locate
 from devfix.errors.tracebacks import Traceback, read

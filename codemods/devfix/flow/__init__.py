@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from devfix.flow.events import Event, Scope, What
 from devfix.flow.lattice import UNKNOWN, Value
 from devfix.flow.outside import Outside
 from devfix.flow.program import Program
 from devfix.source import Source
+
+if TYPE_CHECKING:
+    from devfix.engine import Analysis
 
 Made = TypeVar("Made")
 
@@ -44,6 +47,18 @@ class Flow:
         """What an imported name, or a path below one, stands for, where other files of the project tell."""
         outside = self._program.outside
         return outside.named(path) if outside is not None and path else None
+
+    def facts(self) -> Analysis:
+        """What the engine finds out about the file; computed when it is first asked for."""
+        from devfix.engine import analyse as interpret
+
+        def made(source: Source) -> Analysis:
+            outside = self._program.outside
+            return interpret(self.path, source, outside.resolver() if outside is not None else None)
+
+        if "facts" not in self._once:
+            self._once["facts"] = made(self.source)
+        return cast("Analysis", self._once["facts"])
 
     def default_is_set(self) -> bool:
         """Does a program that the file seems to be a part of set where torch makes things?"""

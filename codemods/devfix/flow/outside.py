@@ -17,6 +17,7 @@ from devfix.flow import frameworks, torch_api
 from devfix.flow.lattice import Value
 
 if TYPE_CHECKING:
+    from devfix.engine.files import Resolver
     from devfix.flow.frame import Arguments, Frame
     from devfix.source import Source
 
@@ -125,6 +126,10 @@ class Outside(ABC):
 
         `path` is the file that imports it, the asking one where it is empty.
         """
+        return None
+
+    def resolver(self) -> Resolver | None:
+        """How the engine finds what the names of a file are in other files of the project; None if it cannot."""
         return None
 
     @abstractmethod

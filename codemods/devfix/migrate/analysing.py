@@ -72,7 +72,7 @@ class _Chosen:
 
 def _report(job: Job, tree: str) -> Report:
     """The repairs of a job, in memory, and what is left after them; the working directory is `tree`."""
-    from devfix import engine
+    from devfix import runner
     from devfix.around import Around
     from devfix.discover import Discovered, discover
     from devfix.findings import Safety
@@ -101,8 +101,8 @@ def _report(job: Job, tree: str) -> Report:
     level = Safety.UNSAFE if job.settings.unsafe else Safety.SAFE
     around = Around(config.project_root) if config.project else None
     found = replace(found, files=tuple(kept))
-    report = engine.run(found, chosen.codemods, level, jobs=1, may_change=may_change, around=around)
-    return engine.as_it_will_be(report, chosen.codemods, around)
+    report = runner.run(found, chosen.codemods, level, jobs=1, may_change=may_change, around=around)
+    return runner.as_it_will_be(report, chosen.codemods, around)
 
 
 def _chosen(job: Job, tree: str) -> _Chosen:

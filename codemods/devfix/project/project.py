@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from devfix import depends
 from devfix.depends import Needs
+from devfix.engine.files import File
 from devfix.flow.evidence import declared
 from devfix.flow.lattice import Kind, fresh_identity
 from devfix.flow.outside import Bases, Outside, judged
@@ -46,6 +47,7 @@ class Project:
         self.runs = Runs(self)
         self._outlines: OrderedDict[str, Outline | None] = OrderedDict()
         self._programs: OrderedDict[tuple[str, int], tuple[ForeignProgram | None, Needs]] = OrderedDict()
+        self._files: OrderedDict[str, File] = OrderedDict()
         self._definitions: dict[tuple[str, str], tuple[Definition | None, Needs]] = {}
         self._bases: dict[tuple[str, str], tuple[Bases | None, Needs]] = {}
         self._keys: dict[Definition, int] = {}
@@ -259,6 +261,21 @@ class Project:
             return None
         found = [n for n in source.tree.body if isinstance(n, ast.ClassDef) and n.name == definition.name]
         return (definition.path, source, found[-1]) if found else None
+
+    def resolve(self, path: str, dotted: str) -> tuple[File, str] | None:
+        """The file that defines what `dotted`, imported by the file `path`, is in the end, and its name there."""
+        definition = self.lookup(path, dotted)
+        if definition is None or definition.what not in ("def", "class"):
+            return None
+        source = self.files.source(definition.path)
+        if source is None:
+            return None
+        file = self._files.get(definition.path)
+        if file is None or file.source is not source:
+            file = self._files[definition.path] = File(definition.path, source, self.resolve)
+            if len(self._files) > PROGRAMS:
+                self._files.popitem(last=False)
+        return file, definition.name
 
     def name(self, definition: Definition) -> str:
         """The project's name of a function or class, under which it is known from now on."""

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
+from devfix.engine.files import Resolver
 from devfix.flow import torch_api
 from devfix.flow.events import What
 from devfix.flow.evidence import annotated_kind, looks_like_module
@@ -123,6 +124,9 @@ class View(Outside):
 
     def written(self, name: str, path: str = "") -> tuple[str, Source, ast.ClassDef] | None:
         return self.project.written(path or self.path, name)
+
+    def resolver(self) -> Resolver:
+        return self.project.resolve
 
     def sets_default(self) -> bool:
         return self.project.callers.sets_default(self.path)

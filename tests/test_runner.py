@@ -12,7 +12,7 @@ from devfix import parallel, writing
 from devfix.codemod import Codemod
 from devfix.discover import Discovered, discover
 from devfix.documents import Document
-from devfix.engine import process, process_file, run
+from devfix.runner import process, process_file, run
 from devfix.findings import Safety
 from devfix.report import FileResult
 from stubs import Flip, Grow, Insert, Rename, Trouble

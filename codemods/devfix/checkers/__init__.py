@@ -1,0 +1,1 @@
+"""Checkers: what the engine found, worded and ranked as findings of a codemod."""

@@ -1,0 +1,221 @@
+"""Findings from values that meet in two places.
+
+The histories say which codemod a mismatch belongs to: what a plain attribute of a module keeps is
+`register-buffer`'s, a module in a plain container `register-modules`'s, and so on.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+
+from devfix.engine.analysis import Analysis
+from devfix.engine.evidence import about_devices
+from devfix.engine.facts import Mismatch
+from devfix.engine.files import Class
+from devfix.engine.places import FIXED, IN, LITERAL, OF, VAR, Place
+from devfix.engine.values import (
+    CALLER,
+    LIBRARY_CALL,
+    LOAD,
+    MODULE,
+    NAME,
+    PATH_TAKEN,
+    RANK,
+    STORE,
+    USES,
+    Assumptions,
+    Link,
+)
+from devfix.findings import Edit, Finding, Fix, Related, Safety, Span
+from devfix.repair.candidates import as_buffer, at_its_making, at_the_meeting, of_a_literal
+
+CODEMODS = (
+    "place-factory",
+    "move-inputs",
+    "register-buffer",
+    "register-modules",
+    "module-never-moved",
+    "hard-coded-cuda",
+)
+_WORDS = {
+    NAME: "`{}` is what its name says",
+    USES: "`{}` is what its uses say",
+    LIBRARY_CALL: "what `{}` takes and gives are tensors",
+    PATH_TAKEN: "both paths are taken in one run",
+    RANK: "it has dimensions",
+    CALLER: "`{}` is where the module is",
+}
+
+
+def findings(analysis: Analysis, wanted: Collection[str]) -> Iterator[Finding]:
+    """One finding for each value that strays, of the codemods that are wanted."""
+    best: dict[ast.AST, tuple[int, int, str, Mismatch]] = {}
+    if not _may_move(analysis):
+        return
+    for number, mismatch in enumerate(analysis.mismatches):
+        codemod = _codemod(mismatch, analysis)
+        at = _place_to_show(mismatch, analysis, codemod)
+        if (
+            codemod not in wanted
+            or at is None
+            or analysis.refuted(mismatch.anchor_place)
+            or not _tells(mismatch)
+        ):
+            continue
+        known = best.get(at)
+        rank = len(mismatch.assumed)
+        if known is None or rank < known[0]:
+            best[at] = rank, number, codemod, mismatch
+    for at, (_, _, codemod, mismatch) in best.items():
+        yield _finding(codemod, at, mismatch, analysis)
+
+
+def besides(analysis: Analysis, wanted: Collection[str], known: Collection[Finding]) -> Iterator[Finding]:
+    """The findings on lines of which no finding that is known speaks."""
+    source = analysis.file.source
+    lines: set[int] = set()
+    for finding in known:
+        for span in (finding.span, *(one.span for one in finding.related if not one.path)):
+            first, last = source.position(span.start)[0], source.position(max(span.start, span.end - 1))[0]
+            lines.update(range(first, min(last, first + 12) + 1))
+    for finding in findings(analysis, wanted):
+        spans = (finding.span, *(one.span for one in finding.related))
+        if not any(source.position(span.start)[0] in lines for span in spans):
+            yield finding
+
+
+def _may_move(analysis: Analysis) -> bool:
+    """Not a program that never speaks of devices: all of it is on the CPU."""
+    text = analysis.file.source.text
+    return "__main__" not in text or any(
+        word in text for word in ("cuda", "device", ".to(", "mps", "accelerat")
+    )
+
+
+def _tells(mismatch: Mismatch) -> bool:
+    """Is there evidence enough to speak?"""
+    kinds = {one.kind for one in mismatch.assumed}
+    if (
+        mismatch.function is not None
+        and mismatch.function.name == "__init__"
+        and mismatch.anchor_place.kind == OF
+    ):
+        return False  # what a constructor is given is mostly moved later
+    if PATH_TAKEN in kinds or (mismatch.anchor_place.kind == OF and NAME in kinds):
+        return False
+    if mismatch.stray.kind == MODULE and LIBRARY_CALL in kinds:
+        return False
+    if mismatch.relation == FIXED and (kinds & {RANK, PATH_TAKEN, LIBRARY_CALL} or _guarded(mismatch)):
+        return False
+    return not (RANK in kinds and len(kinds) > 1)
+
+
+def _guarded(mismatch: Mismatch) -> bool:
+    """Does a condition on the way ask for the accelerator that a literal names?"""
+    return any(about_devices(condition) for condition, _ in mismatch.path)
+
+
+def _codemod(mismatch: Mismatch, analysis: Analysis) -> str:
+    links = mismatch.stray.links
+    stored = _stored_in_module(mismatch, analysis)
+    if mismatch.relation == FIXED or mismatch.stray_place.kind == LITERAL:
+        return "hard-coded-cuda"
+    if mismatch.stray.kind == MODULE:
+        return (
+            "register-modules" if stored is not None and stored.name.endswith("[]") else "module-never-moved"
+        )
+    if stored is not None:
+        return "register-buffer"
+    if links[0].kind == LOAD or mismatch.stray.role == "host":
+        return "move-inputs"
+    return "place-factory"
+
+
+def _stored_in_module(mismatch: Mismatch, analysis: Analysis) -> Link | None:
+    """The link by which a module keeps the stray in a plain attribute."""
+    for link in mismatch.stray.links:
+        if link.kind != STORE or link.file is not analysis.file:
+            continue
+        owner = analysis.file.source.enclosing(link.node, ast.ClassDef)
+        made = analysis.file.of_node.get(owner) if owner is not None else None
+        if isinstance(made, Class) and analysis.class_kind(made) == "module":
+            return link
+    return None
+
+
+def _place_to_show(mismatch: Mismatch, analysis: Analysis, codemod: str) -> ast.AST | None:
+    """The node of a finding: in the analysed file, or there is none."""
+    stored = _stored_in_module(mismatch, analysis)
+    if codemod in ("register-buffer", "register-modules") and stored is not None:
+        return analysis.file.source.statement(stored.node)
+    for link in mismatch.stray.links:
+        if link.file is analysis.file:
+            if isinstance(link.node, (ast.For, ast.AsyncFor)):
+                return link.node.target
+            return link.node
+    return None
+
+
+def _finding(codemod: str, at: ast.AST, mismatch: Mismatch, analysis: Analysis) -> Finding:
+    source = analysis.file.source
+    title, edits = _fix(codemod, mismatch, analysis)
+    assumed = _assumptions(mismatch.assumed)
+    where = _where(mismatch.anchor_place)
+    here = mismatch.file is analysis.file
+    operation = mismatch.operation if mismatch.operation.startswith("the ") else f"`{mismatch.operation}`"
+    line = f" in line {source.position(source.span(mismatch.node).start)[0]}" if here else ""
+    if codemod == "hard-coded-cuda":
+        message = f"this is on a device by name, and {operation}{line} meets it with what is {where}"
+    elif codemod in ("register-buffer", "register-modules"):
+        link = _stored_in_module(mismatch, analysis)
+        name = link.name.removesuffix("[]") if link is not None else ""
+        message = f"`{name}` stays on the CPU when the module is moved; {operation}{line} meets it with what is {where}"
+    elif codemod == "module-never-moved":
+        message = f"this module is on the CPU; {operation}{line} runs it with what is {where}"
+    else:
+        message = f"this is on the CPU; {operation}{line} meets it with what is {where}"
+    if edits:
+        message += (
+            f". The fix assumes that {assumed}"
+            if assumed
+            else ". The fix assumes that this is run on an accelerator"
+        )
+    related = (Related(source.span(mismatch.node), "they come together here"),) if here else ()
+    fix = Fix(title, edits, Safety.UNSAFE) if edits else None
+    return Finding(codemod, _span(source.span(at), source.text), message, fix, related)
+
+
+def _span(span: Span, text: str) -> Span:
+    return span
+
+
+def _fix(codemod: str, mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:
+    if codemod == "hard-coded-cuda":
+        device, edits = of_a_literal(mismatch, analysis)
+        return f"use `{device}`", edits
+    if codemod == "register-buffer":
+        link = _stored_in_module(mismatch, analysis)
+        return "register it as a buffer", as_buffer(link, analysis) if link is not None else ()
+    if codemod == "register-modules":
+        return "", ()
+    if codemod == "module-never-moved" or mismatch.stray.links[0].kind != LOAD:
+        device, edits = at_its_making(mismatch, analysis)
+        if edits or codemod == "module-never-moved":
+            return f"make it on `{device}`", edits
+    device, edits = at_the_meeting(mismatch, analysis)
+    return f"move it to `{device}`", edits
+
+
+def _where(place: Place) -> str:
+    if place.kind == LITERAL:
+        return f"on `{place.key}`"
+    if place.kind == OF or place.kind == IN:
+        return "wherever the caller has put it"
+    return "on a device that is chosen at run time" if place.kind == VAR else "elsewhere"
+
+
+def _assumptions(assumed: Assumptions) -> str:
+    return ", and ".join(
+        sorted(_WORDS.get(one.kind, "").format(one.subject) for one in assumed if one.kind in _WORDS)
+    )

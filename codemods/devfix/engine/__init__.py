@@ -1,0 +1,23 @@
+"""The engine: it computes where the values of a program are, and which operations find them apart.
+
+Checkers ask `analyse` for the facts of a file; nothing here knows a codemod.
+"""
+
+from __future__ import annotations
+
+from devfix.engine.analysis import Analysis
+from devfix.engine.facts import HostRead, Mismatch, Surgery, Term
+from devfix.engine.files import File, Resolver
+from devfix.source import Source
+
+__all__ = ["Analysis", "File", "HostRead", "Mismatch", "Surgery", "Term", "analyse"]
+
+
+def analyse(path: str, source: Source, resolve: Resolver | None = None) -> Analysis:
+    """Interpret a file; `resolve` finds the definitions of other files.
+
+    Raises RecursionError on nesting that Python itself can hardly run.
+    """
+    made = Analysis(File(path, source, resolve))
+    made.run()
+    return made

@@ -1,0 +1,423 @@
+"""One file, interpreted: its body, the methods of its classes, its functions; and the calls between them."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.engine import evidence
+from devfix.engine.classes import Classes
+from devfix.engine.evidence import Uses
+from devfix.engine.facts import HostRead, Mismatch, Surgery
+from devfix.engine.files import Class, File, Function
+from devfix.engine.frame import Frame
+from devfix.engine.places import BY_OWNER, NOWHERE, OF, VAR, Path, Place
+from devfix.engine.state import State, either, merge
+from devfix.engine.statements import Run
+from devfix.engine.values import (
+    ANYTHING,
+    ARRAY,
+    BATCH,
+    CALLER,
+    CLASS,
+    DEVICE,
+    LOADER,
+    MODULE,
+    NAME,
+    NONE,
+    NUMBER,
+    OBJECT,
+    RETURN,
+    SEQUENCE,
+    TENSOR,
+    TEXT,
+    UNKNOWN,
+    Assumption,
+    Assumptions,
+    Link,
+    Value,
+    join,
+)
+from devfix.models.loader import models
+
+MAX_RUNS = 12  # of one function
+MAX_MISMATCHES = 400
+_INPUTS = frozenset({"x", "input", "inputs", "features", "hidden_states"})
+_HOST_NAMES = ("collate", "worker_init")
+Bound = dict[str, Value]
+
+
+class Analysis:
+    """The facts of one file. Raises RecursionError on nesting that Python itself can hardly run."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.models = models()
+        self.classes = Classes(self)
+        self.mismatches: list[Mismatch] = []
+        self.host_reads: list[HostRead] = []
+        self.surgeries: list[Surgery] = []
+        self.default_is_known = True
+        self.company: dict[ast.AST, set[ast.AST]] = {}  # what is made on the CPU and meets its like there
+        self.read_on_host: set[ast.AST] = set()  # what is made on the CPU and read there
+        self.closures: dict[int, Frame] = {}
+        self.kept: list[Value] = []
+        self.calls: dict[tuple[ast.AST, str], list[Place]] = {}
+        self._seen: set[object] = set()
+        self._uses: dict[Function, Uses] = {}
+        self._evidence: dict[Function, dict[str, evidence.Evidence]] = {}
+        self._runs: dict[Function, int] = {}
+        self._memo: dict[object, tuple[Value, list[tuple[object, Place | None, dict[str, Value]]]]] = {}
+        self._active: list[Function] = []
+        self._bodies: dict[str, Run] = {}
+        self._budget = 400 + 10 * len(file.all_functions)
+
+    # --- the whole -----------------------------------------------------------------------
+
+    def run(self) -> None:
+        body = self._body(self.file)
+        body.block(self.file.source.tree.body)
+        for owner in self.file.all_classes:
+            if self.class_kind(owner) == "host":
+                continue
+            for method in sorted(owner.methods.values(), key=lambda one: one.name != "forward"):
+                if method.name != "__init__":
+                    self._generic(method, owner)
+                elif owner not in self.classes._states:
+                    self.classes.state(owner)
+        for function in self.file.all_functions:
+            if function.owner is None and function.outer is None:
+                self._generic(function, None)
+
+    def _generic(self, function: Function, owner: Class | None) -> None:
+        """Run a function of which no call is known."""
+        if function.name.startswith(_HOST_NAMES) or "collate" in function.name:
+            return
+        if owner is None or function.static:
+            self.run_method(function, None, State())
+        elif function.of_class:
+            self.run_method(function, Value(CLASS, ref=owner), State())
+        else:
+            self.run_method(function, self.classes.itself(owner), self.classes.state(owner))
+
+    def run_method(
+        self,
+        function: Function,
+        me: Value | None,
+        state: State,
+        *,
+        quiet: bool = False,
+        at_home: bool = False,
+    ) -> State:
+        """Run a function with nothing known of its parameters; the heap that it leaves."""
+        if function in self._active:
+            return state
+        frame = Run(self, function.file, function, state, me=me, depth=1)
+        frame.quiet = int(quiet)
+        names = self.parameters(function, me)
+        if me is not None and function.positional:
+            names[function.positional[0]] = me
+        state.names = names
+        self._run(frame)
+        return self._left(frame)
+
+    def _run(self, frame: Run) -> None:
+        assert frame.function is not None
+        self._active.append(frame.function)
+        try:
+            frame.block(frame.function.node.body)
+        finally:
+            self._active.pop()
+
+    def _left(self, frame: Run) -> State:
+        """The state after a run: of all its ends."""
+        ends = [state for _, state in frame.returns]
+        if not frame.state.dead:
+            ends.append(frame.state)
+        if not ends:
+            return frame.state
+        made = ends[0]
+        for one in ends[1:]:
+            made.dead = one.dead = False
+            made = merge(made, one)
+        made.dead = False
+        return made
+
+    # --- parameters ----------------------------------------------------------------------
+
+    def uses(self, function: Function) -> Uses:
+        found = self._uses.get(function)
+        if found is None:
+            found = self._uses[function] = Uses(function)
+        return found
+
+    def known(self, function: Function) -> dict[str, evidence.Evidence]:
+        found = self._evidence.get(function)
+        if found is None:
+            found = self._evidence[function] = evidence.parameters(function, self.uses(function))
+        return found
+
+    def parameters(self, function: Function, me: Value | None) -> Bound:
+        """The parameters before any caller is known: each is where it is."""
+        found: Bound = {}
+        owner = function.owner
+        forward = (
+            owner is not None
+            and function.name in ("forward", "__call__")
+            and self.class_kind(owner) in ("module", "owned")
+        )
+        home = self.classes.place(owner) if forward and owner is not None else None
+        names = function.positional[1:] if me is not None else function.positional
+        for name, (kind, assumed) in self.known(function).items():
+            first = bool(names) and name == names[0] and name not in function.defaults
+            if forward and kind == UNKNOWN and (first or name in _INPUTS):
+                kind, assumed = TENSOR, frozenset({Assumption(CALLER, name)})
+            found[name] = self.parameter(function, name, kind, assumed, home)
+        arguments = function.node.args
+        if arguments.vararg is not None:
+            found[arguments.vararg.arg] = Value(SEQUENCE, rest=ANYTHING)
+        if arguments.kwarg is not None:
+            found[arguments.kwarg.arg] = ANYTHING
+        return found
+
+    def parameter(
+        self, function: Function, name: str, kind: str, assumed: Assumptions, home: Place | None
+    ) -> Value:
+        key = ("parameter", id(function.node), name)
+        place = home or Place(OF, key)
+        if kind == DEVICE:
+            return Value(DEVICE, Place(VAR, key), assumed=assumed)
+        if kind in (TENSOR, BATCH):
+            return Value(kind, place, assumed=assumed)
+        if kind == MODULE:
+            return Value(MODULE, Place(OF, key), assumed=assumed)
+        if kind == LOADER:
+            return Value(LOADER, assumed=assumed)
+        if kind in (NUMBER, TEXT, ARRAY):
+            return Value(kind, Place(OF, key) if kind == NUMBER else NOWHERE, assumed=assumed)
+        return Value(UNKNOWN, place)
+
+    # --- calls ---------------------------------------------------------------------------
+
+    def note_call(self, frame: Frame, function: Function, bound: Bound) -> None:
+        """Remember where the arguments of a call are."""
+        if frame.quiet or function.file is not self.file:
+            return
+        for name, value in bound.items():
+            if value.kind in (TENSOR, BATCH, MODULE):
+                self.calls.setdefault((function.node, name), []).append(frame.where(value))
+            else:
+                self.calls.setdefault((function.node, name), []).append(NOWHERE)
+
+    def may_run(self, function: Function) -> bool:
+        return self._budget > 0 and function not in self._active and self._runs.get(function, 0) < MAX_RUNS
+
+    def run_call(
+        self,
+        caller: Frame,
+        node: ast.Call,
+        function: Function,
+        me: Value | None,
+        bound: Bound,
+        outer: Frame | None,
+    ) -> Value:
+        """What a call gives, and what it does to the caller's heap."""
+        names = self._arguments(caller, function, me, bound)
+        state = caller.state
+        key = (
+            function.node,
+            id(outer),
+            caller.default,
+            caller.quiet > 0,
+            tuple(
+                (name, value.key(), state.stamps.get(value.ref, 0) if value.ref.__class__ is tuple else 0)
+                for name, value in names.items()
+            ),
+            state.path if any(value.place.kind == "choice" for value in names.values()) else None,
+        )
+        try:
+            known = self._memo.get(key)
+        except TypeError:  # a constant that cannot be hashed
+            return caller.unknown(node)
+        if known is not None:
+            self._again(state, known[1])
+            return self._given(caller, node, function, known[0])
+        self._runs[function] = self._runs.get(function, 0) + 1
+        self._budget -= 1
+        inner = State()
+        inner.names, inner.heap, inner.places, inner.stamps = names, state.heap, state.places, state.stamps
+        inner.path = state.path
+        before = dict(state.stamps)
+        frame = Run(
+            self, function.file, function, inner, outer=outer, me=me, depth=caller.depth + 1, caller=caller
+        )
+        frame.quiet, frame.default = caller.quiet, caller.default
+        if self._on_host(function):
+            frame.quiet += 1
+        self._run(frame)
+        left = self._left(frame)
+        given = self._result(frame, left)
+        state.heap, state.places, state.stamps = left.heap, left.places, left.stamps
+        changed = [cell for cell, stamp in left.stamps.items() if before.get(cell) != stamp]
+        if not any(cell in before for cell in changed):
+            made = (
+                [(cell, left.places.get(cell), dict(left.attributes(cell))) for cell in changed]
+                if len(changed) < 20
+                else None
+            )
+            if made is not None:
+                self._memo[key] = given, made
+        return self._given(caller, node, function, given)
+
+    def _again(self, state: State, made: list[tuple[object, Place | None, dict[str, Value]]]) -> None:
+        for cell, place, attributes in made:
+            if place is not None:
+                state.set_place(cell, place)
+            for name, value in attributes.items():
+                state.set_attribute(cell, name, value)
+
+    def _given(self, caller: Frame, node: ast.Call, function: Function, value: Value) -> Value:
+        if value.links and value.kind in (TENSOR, BATCH, MODULE):
+            return value.linked(Link(RETURN, caller.file, node, function.name))
+        return value
+
+    def _on_host(self, function: Function) -> bool:
+        if function.owner is not None and self.class_kind(function.owner) == "host":
+            return True
+        return "collate" in function.name
+
+    def _arguments(self, caller: Frame, function: Function, me: Value | None, bound: Bound) -> Bound:
+        """A value for every parameter: what is passed, the default, or the parameter itself."""
+        known = self.known(function)
+        names: Bound = {}
+        if me is not None and function.positional and not function.static:
+            names[function.positional[0]] = me
+        for one in function.parameters:
+            name = one.arg
+            if name in names:
+                continue
+            kind, assumed = known.get(name, evidence.NO_EVIDENCE)
+            value = bound.get(name)
+            if value is None:
+                default = function.defaults.get(name)
+                if default is not None:
+                    value = self.constant(function.file, default)
+                else:
+                    value = self.parameter(function, name, kind, assumed, None)
+            elif value.kind == UNKNOWN and kind in (TENSOR, MODULE, BATCH) and value.role != "instance":
+                value = value.but(kind=kind, assumed=value.assumed | assumed)
+            elif value.kind == UNKNOWN and kind == DEVICE:
+                value = Value(
+                    DEVICE,
+                    Place(
+                        VAR,
+                        value.place.key if value.place.is_named else ("parameter", id(function.node), name),
+                    ),
+                    assumed=assumed,
+                )
+            names[name] = value
+        for extra in (function.node.args.vararg, function.node.args.kwarg):
+            if extra is not None:
+                names[extra.arg] = bound.get(extra.arg, ANYTHING)
+        return names
+
+    def _result(self, frame: Run, left: State) -> Value:
+        if frame.yields:
+            made = frame.yields[0]
+            for one in frame.yields[1:]:
+                made = join(made, one)
+            return Value(SEQUENCE, rest=made)
+        found: Value | None = None
+        path: Path = frozenset()
+        for value, state in frame.returns:
+            value = self._settled(value, state)
+            if found is None:
+                found, path = value, state.path
+                continue
+            condition = next((key for key, holds in path if (key, not holds) in state.path), None)
+            if condition is not None and (condition, True) in state.path:
+                found = either(left, value, found, condition)
+            else:
+                found = either(left, found, value, condition)
+            path = path & state.path
+        return found if found is not None else Value(NONE, const=None)
+
+    def _settled(self, value: Value, state: State) -> Value:
+        """A value as it leaves a function."""
+        if value.kind == TENSOR and value.place.kind == "in":
+            return value.but(place=state.resolve(value.place))
+        return value
+
+    # --- names of files ------------------------------------------------------------------
+
+    def _body(self, file: File) -> Run:
+        found = self._bodies.get(file.path)
+        if found is None:
+            found = self._bodies[file.path] = Run(self, file, None, State())
+            found.quiet = int(file is not self.file)
+        return found
+
+    def global_value(self, file: File, name: str) -> Value | None:
+        """What the body of a file binds a name to."""
+        body = self._body(file)
+        found = body.state.names.get(name)
+        if found is None and file is not self.file and name in file.globals:
+            body.state.names[name] = ANYTHING
+            found = body.state.names[name] = body.eval(file.globals[name])
+        return found
+
+    def global_values(self, file: File) -> list[tuple[str, Value]]:
+        return list(self._body(file).state.names.items())
+
+    def constant(self, file: File, node: ast.expr) -> Value:
+        """The value of a default, or of a name in the body of a class."""
+        if isinstance(node, ast.Constant):
+            return self._body(file)._constant(node)
+        if isinstance(node, (ast.Name, ast.Attribute, ast.List, ast.Tuple, ast.Dict, ast.UnaryOp)):
+            body = self._body(file)
+            body.quiet += 1
+            try:
+                return body.eval(node)
+            finally:
+                body.quiet -= 1
+        return ANYTHING
+
+    # --- what parts of the interpreter ask --------------------------------------------------
+
+    def class_kind(self, owner: Class) -> str:
+        return self.classes.kind(owner)
+
+    def has_state(self, state: State, cell: object, owner: Class) -> bool:
+        return self.classes.has_state(state, cell, owner)
+
+    def is_new(self, key: object, assumed: Assumptions) -> bool:
+        if key in self._seen or len(self.mismatches) > MAX_MISMATCHES:
+            return False
+        self._seen.add(key)
+        return True
+
+    def is_device_name(self, name: str) -> bool:
+        return evidence.is_device_name(name)
+
+    def named_device(self, place: Place, name: str) -> Value:
+        """A device, as its name says."""
+        return Value(DEVICE, place, assumed=frozenset({Assumption(NAME, name)}))
+
+    def refuted(self, place: Place) -> bool:
+        """Do all calls in the file pass what is on the CPU for the parameter that a place is of?"""
+        key = place.key
+        if place.kind != OF or not isinstance(key, tuple) or key[0] != "parameter":
+            return False
+        found = [
+            places for (node, name), places in self.calls.items() if id(node) == key[1] and name == key[2]
+        ]
+        return bool(found) and all(one.on_host for one in found[0])
+
+    def release(self) -> None:
+        """Break the circles between frames, functions and values."""
+        self.closures.clear()
+        self.kept.clear()
+        self._memo.clear()
+        self._bodies.clear()
+
+
+__all__ = ["BY_OWNER", "OBJECT", "Analysis"]

@@ -1,0 +1,371 @@
+"""Calls of the program's own functions and classes, of modules, and of builtins."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.engine.files import Class, Function
+from devfix.engine.frame import Arguments, Frame, Lambda, Partial
+from devfix.engine.methods import Methods
+from devfix.engine.places import AT_DEFAULT, BY_OWNER, NOWHERE, OF, VAR, Place
+from devfix.engine.values import (
+    A_NUMBER,
+    A_TEXT,
+    ANYTHING,
+    BATCH,
+    CLASS,
+    DEVICE,
+    FUNCTION,
+    LIBRARY,
+    LIBRARY_CALL,
+    MAKE,
+    MAPPING,
+    MODULE,
+    NOTHING,
+    NUMBER,
+    OBJECT,
+    SEQUENCE,
+    TENSOR,
+    TEXT,
+    UNKNOWN,
+    Assumption,
+    Value,
+    element,
+    join,
+)
+
+MAX_DEPTH = 6
+MAX_CONTEXTS = 10  # of one function, beside the one in which nothing is known of its parameters
+_NUMBERS = frozenset(
+    [
+        "range",
+        "len",
+        "int",
+        "float",
+        "bool",
+        "round",
+        "isinstance",
+        "issubclass",
+        "hasattr",
+        "ord",
+        "hash",
+        "id",
+        "any",
+        "all",
+        "callable",
+        "divmod",
+        "pow",
+    ]
+)
+
+
+class Calls(Methods):
+    def arguments(self, node: ast.Call) -> Arguments:
+        values = []
+        for one in node.args:
+            if isinstance(one, ast.Starred):
+                inner = self.eval(one.value)
+                if inner.items is not None and inner.rest is None:
+                    values += [(item, one.value) for item in inner.items]
+                else:
+                    values.append((self.iterate(inner, one), one.value))
+            else:
+                values.append((self.eval(one), one))
+        keywords: dict[str, tuple[Value, ast.expr]] = {}
+        for keyword in node.keywords:
+            value = self.eval(keyword.value)
+            if keyword.arg is not None:
+                keywords[keyword.arg] = value, keyword.value
+            elif value.fields:
+                for key, held in value.fields.items():
+                    if isinstance(key, str):
+                        keywords.setdefault(key, (held, keyword.value))
+            elif value.kind == BATCH:
+                keywords["**"] = value, keyword.value
+        return values, keywords
+
+    def call(self, node: ast.Call) -> Value:
+        func = node.func
+        if isinstance(func, ast.Attribute):
+            inner = func.value
+            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "super":
+                return self._super(node, func.attr, self.arguments(node))
+            base = self.eval(inner)
+            if base.kind == LIBRARY:
+                return self.call_value(node, self.library(f"{base.ref}.{func.attr}"), self.arguments(node))
+            if base.kind == CLASS and isinstance(base.ref, Class):
+                return self._of_class(node, base.ref, func.attr, self.arguments(node))
+            return self.method(node, base, func.attr, self.arguments(node))
+        if isinstance(func, ast.Name):
+            found = self.lookup(func.id)
+            if found is None:
+                found = self.named(func.id, func)
+                if found.kind == UNKNOWN:
+                    return self._builtin(node, func.id, found, self.arguments(node))
+            return self.call_value(node, found, self.arguments(node))
+        return self.call_value(node, self.eval(func), self.arguments(node))
+
+    def call_value(self, node: ast.Call, callee: Value, arguments: Arguments) -> Value:
+        kind, ref = callee.kind, callee.ref
+        if kind == FUNCTION:
+            if isinstance(ref, Function):
+                return self.call_function(
+                    node, ref, callee.bound, arguments, self.analysis.closures.get(id(callee))
+                )
+            if isinstance(ref, Partial):
+                return self.call_value(
+                    node, ref.callee, ([*ref.values, *arguments[0]], {**ref.keywords, **arguments[1]})
+                )
+            if isinstance(ref, Lambda):
+                return self._lambda(node, ref.node, ref.frame, arguments)
+        if kind == CLASS and isinstance(ref, Class):
+            return self.instantiate(node, ref, arguments)
+        if kind == LIBRARY:
+            return self.library_call(node, str(ref), arguments)
+        if kind == MODULE or (callee.role == "instance" and self.where(callee).on_device):
+            return self.call_module(node, callee, arguments)
+        if kind == UNKNOWN and callee.role == "moved" and callee.place.on_device:
+            return self.call_module(node, callee.but(kind=MODULE), arguments)
+        if kind == OBJECT:
+            return self.own_method(node, callee, "__call__", arguments)
+        name = self.file.source.code(node.func) if isinstance(node.func, (ast.Name, ast.Attribute)) else ""
+        return self.unknown_call(node, name, arguments)
+
+    # --- modules -------------------------------------------------------------------------
+
+    def call_module(self, node: ast.Call, module: Value, arguments: Arguments) -> Value:
+        """`module(...)`: its forward where that is in view, else all that it gets must be where it is."""
+        values, keywords = arguments
+        held = module.bound
+        if isinstance(held, Value) and isinstance(held.ref, Class) and module.role != "hidden":
+            forward = held.ref.method("forward") or held.ref.method("__call__")
+            if forward is not None:
+                return self.call_function(node, forward, module, arguments)
+        operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
+        operands = [one for one in operands if one[0].kind != MODULE]
+        place = self.where(module)
+        name = self.file.source.code(node.func)[:40]
+        if module.role in ("bare", "loss"):
+            made = self.together(node, operands, name) if operands else Value(TENSOR)
+            return made.but(rank=0 if module.role == "loss" else made.rank, role="")
+        if place.kind == "unknown" and not operands:
+            return Value(BATCH)
+        if not str(module.links[0].name if module.links else "").startswith("torch.nn."):
+            module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
+        self.together(node, [(module, node.func), *operands], name, strict=True)
+        if place.on_device or place.on_host:
+            return Value(BATCH, place, links=module.links if place.on_host else (), assumed=module.assumed)
+        return Value(BATCH, place)
+
+    def _super(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
+        owner = self.function.owner if self.function is not None else None
+        if owner is None or self.me is None:
+            return ANYTHING
+        for one in owner.lineage[1:]:
+            found = one.methods.get(name)
+            if found is not None:
+                return self.call_function(node, found, self.me, arguments)
+        if name in ("to", "cuda", "cpu"):
+            return self.me
+        if name in ("register_buffer", "register_parameter", "add_module"):
+            return self.module_method(node, self.me, name, arguments)
+        return ANYTHING
+
+    def _of_class(self, node: ast.Call, owner: Class, name: str, arguments: Arguments) -> Value:
+        """`Class.method(...)`."""
+        found = owner.method(name)
+        if found is None:
+            if name in ("from_pretrained", "from_config"):
+                return self.instantiate(node, owner, ([], {}), open_=True)
+            return self.unknown_call(node, f"{owner.name}.{name}", arguments)
+        if found.of_class:
+            return self.call_function(node, found, Value(CLASS, ref=owner), arguments)
+        if found.static or not arguments[0]:
+            return self.call_function(node, found, None, arguments)
+        return self.call_function(node, found, arguments[0][0][0], (arguments[0][1:], arguments[1]))
+
+    def instantiate(
+        self, node: ast.Call, owner: Class, arguments: Arguments, *, open_: bool = False
+    ) -> Value:
+        """An object of a class in view: its constructor is run."""
+        what = self.analysis.class_kind(owner)
+        cell = (id(node), self.depth, owner.name)
+        if what == "other":
+            return self.unknown_object(node, owner.name, arguments)
+        made = Value(
+            MODULE if what == "module" else OBJECT,
+            Place("in", cell),
+            ref=cell,
+            bound=Value(CLASS, ref=owner),
+            links=(self.link(MAKE, node, owner.name),),
+        )
+        if what == "module":
+            self.state.set_place(cell, self.default if self.analysis.default_is_known else NOWHERE)
+        if what == "owned":
+            self.state.set_place(cell, BY_OWNER)
+            made = made.but(kind=MODULE)
+        init = owner.method("__init__")
+        if init is not None and not open_:
+            self.call_function(node, init, made, arguments)
+        elif init is None and what == "object":
+            self._fields(cell, owner, arguments)
+        if what == "module" and not self.analysis.has_state(self.state, cell, owner):
+            made = made.but(role="stateless")
+        return made
+
+    def _fields(self, cell: object, owner: Class, arguments: Arguments) -> None:
+        """A dataclass or a NamedTuple keeps what it is given under the names of its annotations."""
+        names = [
+            one.target.id
+            for one in owner.node.body
+            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+        ]
+        for name, (value, _) in zip(names, arguments[0], strict=False):
+            self.state.set_attribute(cell, name, value)
+        for name, (value, _) in arguments[1].items():
+            self.state.set_attribute(cell, name, value)
+
+    # --- functions -----------------------------------------------------------------------
+
+    def call_function(
+        self,
+        node: ast.Call,
+        function: Function,
+        me: Value | None,
+        arguments: Arguments,
+        outer: Frame | None = None,
+    ) -> Value:
+        """Run a function with these arguments, or take what an equal run came to."""
+        bound = self._bound(node, function, me, arguments)
+        self.analysis.note_call(self, function, bound)
+        if self.depth >= MAX_DEPTH or not self.analysis.may_run(function):
+            self.escape(arguments)
+            return self.unknown(node)
+        return self.analysis.run_call(self, node, function, me, bound, outer)
+
+    def _bound(
+        self, node: ast.Call, function: Function, me: Value | None, arguments: Arguments
+    ) -> dict[str, Value]:
+        values, keywords = arguments
+        names = function.positional
+        if me is not None and not function.static and names:
+            names = names[1:]
+        bound: dict[str, Value] = {}
+        for name, (value, at) in zip(names, values, strict=False):
+            bound[name] = self.passed(value, at, name)
+        for name, (value, at) in keywords.items():
+            bound[name] = self.passed(value, at, name)
+        rest = values[len(names) :]
+        if function.node.args.vararg is not None:
+            bound[function.node.args.vararg.arg] = Value(
+                SEQUENCE, items=tuple(value for value, _ in rest[:8])
+            )
+        if function.node.args.kwarg is not None:
+            known = {one.arg for one in function.parameters}
+            extra = {name: bound.pop(name) for name in list(bound) if name not in known and name in keywords}
+            bound[function.node.args.kwarg.arg] = Value(MAPPING, fields=extra)
+        return bound
+
+    def _lambda(self, node: ast.Call, made: ast.Lambda, frame: Frame, arguments: Arguments) -> Value:
+        kept = self.state.names
+        names = dict(frame.state.names)
+        for one, (value, _) in zip(made.args.args, arguments[0], strict=False):
+            names[one.arg] = value
+        self.state.names = {**kept, **names}
+        if self.quiet > 3:
+            return ANYTHING
+        self.quiet += 1
+        try:
+            return self.eval(made.body)
+        finally:
+            self.quiet -= 1
+            self.state.names = kept
+
+    # --- builtins ------------------------------------------------------------------------
+
+    def _builtin(self, node: ast.Call, name: str, callee: Value, arguments: Arguments) -> Value:
+        values = [value for value, _ in arguments[0]]
+        first = values[0] if values else ANYTHING
+        if name in _NUMBERS:
+            return A_NUMBER if name != "range" else Value(SEQUENCE, rest=A_NUMBER)
+        if name == "enumerate":
+            return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_NUMBER, self.iterate(first, node))))
+        if name == "zip":
+            rows = [self.iterate(one, node) for one in values]
+            if len(node.args) == 1 and isinstance(node.args[0], ast.Starred):
+                inner = self.eval(node.args[0].value)
+                columns = _columns(inner)
+                if columns is not None:
+                    return Value(SEQUENCE, items=columns)
+                row = element(inner) if inner.kind == SEQUENCE else None
+                if row is not None and row.items is not None:  # columns of rows
+                    return Value(SEQUENCE, items=tuple(Value(SEQUENCE, rest=one) for one in row.items))
+            return Value(SEQUENCE, rest=Value(SEQUENCE, items=tuple(rows)))
+        if name in ("list", "tuple", "sorted", "reversed", "iter", "set", "frozenset"):
+            if first.kind in (SEQUENCE, BATCH) or not values:
+                return first if values else Value(SEQUENCE, items=())
+            return Value(SEQUENCE, rest=self.iterate(first, node))
+        if name in ("tqdm", "trange"):
+            return first
+        if name == "next":
+            return self.iterate(first, node)
+        if name == "map" and len(values) > 1:
+            inner = self.iterate(values[1], node)
+            return Value(SEQUENCE, rest=self.call_value(node, first, ([(inner, node.args[1])], {})))
+        if name == "filter" and len(values) > 1:
+            return values[1]
+        if name == "dict":
+            fields = {key: value for key, (value, _) in arguments[1].items()}
+            return Value(MAPPING, fields={**(first.fields or {}), **fields}, rest=first.rest)
+        if name == "str":
+            return first.but(forms=frozenset({"str"}), role="str") if first.kind == DEVICE else A_TEXT
+        if name in ("sum", "max", "min", "abs"):
+            return self._reduced(name, node, first, values)
+        if name == "getattr" and len(values) > 1 and isinstance(values[1].const, str):
+            made = ast.copy_location(ast.Attribute(node.args[0], values[1].const, ast.Load()), node)
+            return self.attribute(made, first)
+        if name == "setattr" and len(values) == 3 and first.kind == MODULE and values[2].kind == MODULE:
+            self.attach(
+                node,
+                first,
+                str(values[1].const) if isinstance(values[1].const, str) else f"#{id(node)}",
+                values[2],
+            )
+            return ANYTHING
+        if name in (
+            "print",
+            "super",
+            "type",
+            "vars",
+            "repr",
+            "format",
+            "input",
+            "open",
+            "setattr",
+            "delattr",
+        ):
+            return A_TEXT if name in ("repr", "format", "input") else ANYTHING
+        return self.unknown_call(node, name, arguments)
+
+    def _reduced(self, name: str, node: ast.Call, first: Value, values: list[Value]) -> Value:
+        if name == "abs":
+            return first
+        one = element(first) if first.kind == SEQUENCE else first if len(values) == 1 else None
+        if one is None:
+            return A_NUMBER if all(value.kind == NUMBER for value in values) else ANYTHING
+        if first.kind == SEQUENCE and one.kind == TENSOR and name == "sum":
+            return self.together(node, self.tensors(first, node.args[0]), "sum")
+        return one if one.kind in (TENSOR, NUMBER) else ANYTHING
+
+
+def _columns(rows: Value) -> tuple[Value, ...] | None:
+    """The columns of rows that are all known."""
+    if rows.kind != SEQUENCE or rows.rest is not None or not rows.items:
+        return None
+    lines = [one.items for one in rows.items if one.items is not None and one.rest is None]
+    if len(lines) != len(rows.items) or len({len(one) for one in lines}) != 1:
+        return None
+    return tuple([Value(SEQUENCE, items=tuple(column)) for column in zip(*lines, strict=True)])
+
+
+__all__ = ["AT_DEFAULT", "NOTHING", "OF", "TEXT", "VAR", "Calls", "join"]

@@ -1,0 +1,191 @@
+"""What a class is, and what its objects hold when their constructor is done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from devfix.engine.files import Class
+from devfix.engine.places import BY_OWNER, IN, NOWHERE, OF, Place
+from devfix.engine.state import State
+from devfix.engine.values import (
+    ANYTHING,
+    CLASS,
+    DEVICE,
+    MAPPING,
+    MODULE,
+    NONE,
+    OBJECT,
+    SEQUENCE,
+    TENSOR,
+    UNKNOWN,
+    Value,
+    join,
+)
+from devfix.flow import frameworks, torch_api
+
+if TYPE_CHECKING:
+    from devfix.engine.analysis import Analysis
+
+MAX_BUILDERS = 6  # methods besides the constructor that are run to see what they store
+_PLAIN = frozenset(
+    {"object", "ABC", "abc.ABC", "Generic", "typing.Generic", "Protocol", "typing.Protocol", "Exception"}
+)
+
+
+class Classes:
+    """The classes of an analysis, each looked at once."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+        self._kinds: dict[Class, str] = {}
+        self._states: dict[Class, State | None] = {}
+
+    def kind(self, owner: Class) -> str:
+        """module, owned (a framework places its objects), object, host (runs in data loading) or other."""
+        found = self._kinds.get(owner)
+        if found is None:
+            found = self._kinds[owner] = self._judge(owner)
+        return found
+
+    def _judge(self, owner: Class) -> str:
+        unknown = False
+        for base in owner.outside:
+            last = base.rpartition(".")[2]
+            if frameworks.owns_subclasses(base):
+                return "owned"
+            if last.endswith(frameworks.HOST_BASES):
+                return "host"
+            if last == "Function":
+                return "other"
+            if (
+                base in torch_api.MODULE_BASES
+                or base.startswith("torch.nn.")
+                or last in ("Module", "PreTrainedModel", "ModelMixin")
+            ):
+                return "module"
+            unknown = unknown or base not in _PLAIN
+        if unknown and owner.method("forward") is not None:
+            return "module"
+        if owner.method("__getitem__") is not None and owner.method("__len__") is not None:
+            return "host"
+        return "object"
+
+    def itself(self, owner: Class) -> Value:
+        """`self` in the methods of a class, where no object of it is known."""
+        cell = self.cell(owner)
+        kind = MODULE if self.kind(owner) in ("module", "owned") else OBJECT
+        return Value(kind, Place(IN, cell), ref=cell, bound=Value(CLASS, ref=owner))
+
+    def cell(self, owner: Class) -> object:
+        return ("self", id(owner.node))
+
+    def place(self, owner: Class) -> Place:
+        """Where `self` is: wherever whoever uses the module has put it."""
+        return BY_OWNER if self.kind(owner) == "owned" else Place(OF, self.cell(owner))
+
+    def state(self, owner: Class) -> State:
+        """The heap as the constructor leaves it."""
+        if owner not in self._states:
+            self._states[owner] = None  # a class whose constructor makes objects of the class
+            self._states[owner] = self._constructed(owner)
+        found = self._states[owner]
+        return found.copy() if found is not None else State()
+
+    def _constructed(self, owner: Class) -> State:
+        cell, me = self.cell(owner), self.itself(owner)
+        state = State()
+        if self.kind(owner) in ("module", "owned"):
+            state.set_place(cell, self.place(owner))
+        init = owner.method("__init__")
+        if init is not None:
+            if self.kind(owner) == "module":
+                state.set_place(cell, Place("default"))
+            state = self.analysis.run_method(init, me, state, at_home=True)
+        if self.kind(owner) in ("module", "owned"):
+            self._settle(state, cell, self.place(owner))
+        builders = {
+            name: methods - {"__init__"} for name, methods in owner.stores.items() if methods - {"__init__"}
+        }
+        self._rebuilt(owner, me, state, builders)
+        return state
+
+    def _settle(self, state: State, cell: object, place: Place, depth: int = 0) -> None:
+        """What is registered is with the module from now on; what the constructor moved stays there."""
+        known = state.place_of(cell)
+        if not known.on_host and known.kind != "unknown" and depth:
+            return
+        if depth or known.on_host:
+            state.set_place(cell, place)
+        if depth > 5:
+            return
+        for _, value in state.attributes(cell):
+            if (
+                value.kind == MODULE
+                and value.ref is not None
+                and value.ref != cell
+                and value.role not in ("bare", "loss")
+            ):
+                self._settle(state, value.ref, place, depth + 1)
+
+    def _rebuilt(self, owner: Class, me: Value, state: State, builders: dict[str, set[str]]) -> None:
+        """Attributes that other methods store: known only as far as all of them agree."""
+        if not builders:
+            return
+        cell = me.ref
+        first = {name: state.attribute(cell, name) for name in builders}
+        order: list[str] = []
+        for methods in builders.values():
+            order += [name for name in sorted(methods) if name not in order]
+        ends: list[State] = []
+        for name in order[:MAX_BUILDERS]:
+            method = owner.method(name)
+            if method is not None and not method.static:
+                ends.append(self.analysis.run_method(method, me, state.copy(), quiet=True, at_home=True))
+        for name in builders:
+            values = [first[name]] if first[name] is not None else []
+            for end in ends:
+                found = end.attribute(cell, name)
+                if found is not None and not any(found is one for one in values):
+                    values.append(found)
+            made = (
+                self._agreed([one for one in values if one is not None])
+                if len(order) <= MAX_BUILDERS
+                else None
+            )
+            if made is not None and made.kind != UNKNOWN:
+                state.set_attribute(cell, name, made)
+                for end in ends:
+                    if made.ref is not None and made.kind == MODULE and made.ref in end.places:
+                        known = end.places[made.ref]
+                        state.places.setdefault(made.ref, NOWHERE if known.on_host else known)
+                        for key, value in end.heap.items():
+                            if key[0] == made.ref:
+                                state.heap.setdefault(key, value)
+            else:
+                state.heap.pop((cell, name), None)
+
+    def _agreed(self, values: list[Value]) -> Value | None:
+        known = [one for one in values if one.kind != NONE]
+        if not known:
+            return values[0] if values else None
+        made = known[0]
+        for one in known[1:]:
+            if one.kind != made.kind or (one.kind in (MODULE, OBJECT) and one.ref != made.ref):
+                return None
+            if one.kind in (TENSOR, DEVICE) and one.place != made.place:
+                return None
+            made = join(made, one)
+        return made
+
+    def has_state(self, state: State, cell: object, owner: Class) -> bool:
+        """Has a module anything that is moved, as far as is known?"""
+        if any(base not in torch_api.MODULE_BASES for base in owner.outside):
+            return True
+        for name, value in state.attributes(cell):
+            if value.kind == MODULE and value.role not in ("bare", "loss", "stateless"):
+                return True
+            if value.role == "parameter" or value.kind in (UNKNOWN, SEQUENCE, MAPPING):
+                return True
+            if value is ANYTHING:
+                return True
+        return False

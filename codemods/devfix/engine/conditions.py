@@ -1,0 +1,220 @@
+"""What a test tells: whether it is decided, the conditions that hold on each side, and what names are then."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from devfix.engine.places import Condition, project
+from devfix.engine.requirements import Requirements
+from devfix.engine.values import (
+    ARRAY,
+    BATCH,
+    CLASS,
+    DEVICE,
+    FUNCTION,
+    LOADER,
+    MODULE,
+    NONE,
+    NOTHING,
+    NUMBER,
+    OBJECT,
+    TENSOR,
+    TEXT,
+    UNKNOWN,
+    Value,
+)
+
+CUDA_THERE = "torch.cuda.is_available()"
+_TRUE_KINDS = frozenset({MODULE, FUNCTION, CLASS, LOADER, OBJECT, DEVICE})
+_SOMETHING = frozenset({MODULE, TENSOR, BATCH, DEVICE, FUNCTION, CLASS, LOADER, NUMBER, TEXT, OBJECT, ARRAY})
+
+
+@dataclass
+class Test:
+    """`decided`: the outcome where it is known; else what holds, and what names are, on either side."""
+
+    decided: bool | None = None
+    if_true: list[Condition] = field(default_factory=list)
+    if_false: list[Condition] = field(default_factory=list)
+    true_names: dict[str, Value] = field(default_factory=dict)
+    false_names: dict[str, Value] = field(default_factory=dict)
+
+    def negated(self) -> Test:
+        decided = None if self.decided is None else not self.decided
+        return Test(decided, self.if_false, self.if_true, self.false_names, self.true_names)
+
+    @property
+    def condition(self) -> object:
+        """What is asked, where it is one thing; None if it is not."""
+        if len(self.if_true) == 1 and len(self.if_false) == 1:
+            return self.if_true[0][0] if self.if_true[0][1] else self.if_false[0][0]
+        return None
+
+
+class Conditions(Requirements):
+    def test(self, node: ast.expr, depth: int = 0) -> Test:
+        """Interpret a test: everything in it is evaluated once."""
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return self.test(node.operand, depth + 1).negated()
+        if isinstance(node, ast.BoolOp) and depth < 6:
+            return self._several(node, depth)
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            return self._decide(self._comparison(node))
+        value = self.eval(node)
+        if isinstance(node, ast.Call):
+            found = self._instance(node)
+            if found is not None:
+                return self._decide(found)
+        known = truth(value)
+        if known is not None:
+            return Test(known)
+        return self._decide(self._one(self.key_of(node, value)))
+
+    def _several(self, node: ast.BoolOp, depth: int) -> Test:
+        every = isinstance(node.op, ast.And)
+        made = Test()
+        before = self.state.names
+        parts = []
+        for one in node.values:
+            part = self.test(one, depth + 1)
+            if part.decided is (not every):
+                made.decided = not every
+                break
+            if part.decided is None:
+                parts.append(part)
+            names = part.true_names if every else part.false_names
+            if names:  # `x is not None and x.y`: what follows knows
+                self.state.names = {**self.state.names, **names}
+        if before is not self.state.names:
+            # What was bound on the way stays bound; what a test told does not.
+            told = {name for part in parts for name in (part.true_names if every else part.false_names)}
+            self.state.names = {**self.state.names, **{name: before[name] for name in told if name in before}}
+        if made.decided is not None:
+            return made
+        if not parts:
+            return Test(every)
+        for part in parts:
+            if every:
+                made.if_true += part.if_true
+                made.true_names.update(part.true_names)
+            else:
+                made.if_false += part.if_false
+                made.false_names.update(part.false_names)
+        if len(parts) == 1:
+            return parts[0]
+        return made
+
+    def key_of(self, node: ast.expr, value: Value) -> object:
+        """What a test asks, the same wherever it is asked."""
+        if value.kind in (UNKNOWN, NUMBER, TEXT) and value.place.is_named:
+            return value.place.key
+        text = self.file.source.code(node)
+        if CUDA_THERE in text:
+            return CUDA_THERE
+        return id(self.function), text
+
+    def _one(self, key: object, holds: bool = True) -> Test:
+        return Test(None, [(key, holds)], [(key, not holds)])
+
+    def _decide(self, test: Test) -> Test:
+        """Decided by what holds on this path."""
+        if test.decided is None and test.if_true and test.if_false:
+            if all(one in self.state.path for one in test.if_true):
+                test.decided = True
+            elif any((key, not holds) in self.state.path for key, holds in test.if_true):
+                test.decided = False
+        return test
+
+    def _comparison(self, node: ast.Compare) -> Test:
+        left, right = self.eval(node.left), self.eval(node.comparators[0])
+        op = node.ops[0].__class__
+        if op in (ast.Is, ast.IsNot, ast.Eq, ast.NotEq) and NONE in (left.kind, right.kind):
+            made = self._none(
+                node.left if right.kind == NONE else node.comparators[0],
+                left if right.kind == NONE else right,
+            )
+            return made.negated() if op in (ast.IsNot, ast.NotEq) else made
+        if op in (ast.Eq, ast.NotEq) and left.const is not ... and right.const is not ...:
+            return Test((left.const == right.const) is (op is ast.Eq))
+        self.compared(node, left, right)
+        if op in (ast.NotEq, ast.NotIn, ast.IsNot):
+            source = self.file.source
+            positive = {ast.NotEq: "==", ast.NotIn: "in", ast.IsNot: "is"}[op]
+            text = f"{source.code(node.left)} {positive} {source.code(node.comparators[0])}"
+            return self._one((id(self.function), text), False)
+        return self._one(self.key_of(node, Value(OBJECT)))
+
+    def compared(self, node: ast.Compare, left: Value, right: Value) -> Value:
+        """Tensors that are compared must be together; the result."""
+        if isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn)):
+            return Value(NUMBER)
+        if TENSOR in (left.kind, right.kind) or BATCH in (left.kind, right.kind):
+            return self.together(node, [(left, node.left), (right, node.comparators[0])], "the comparison")
+        return Value(NUMBER)
+
+    def _none(self, node: ast.expr, value: Value) -> Test:
+        if value.kind == NONE:
+            return Test(True)
+        if value.kind in _SOMETHING and not isinstance(node, ast.Name):
+            return Test(False)
+        key = ("none", self.key_of(node, value))
+        if value.place.kind == "choice":
+            return self._one(key)
+        made = self._one(key)
+        if isinstance(node, ast.Name):
+            made.true_names[node.id] = NOTHING
+        return made
+
+    def _instance(self, node: ast.Call) -> Test | None:
+        """`isinstance(x, torch.Tensor)`, `torch.is_tensor(x)`."""
+        if not node.args or not isinstance(node.args[0], ast.Name):
+            return None
+        name = node.args[0].id
+        value = self.lookup(name)
+        if value is None:
+            return None
+        dotted = self.file.dotted(node.func)
+        tensor = dotted == "torch.is_tensor"
+        if dotted == "isinstance" and len(node.args) == 2:
+            classes = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
+            names = [self.file.dotted(one) for one in classes]
+            tensor = all(one.endswith("Tensor") for one in names)
+            if not tensor:
+                made = self._one((id(self.function), self.file.source.code(node)))
+                if value.kind in (UNKNOWN, TENSOR, BATCH) and not any(
+                    one.endswith("Tensor") for one in names
+                ):
+                    made.true_names[name] = Value(UNKNOWN) if value.kind != BATCH else value
+                return made
+        if not tensor:
+            return None
+        made = self._one((id(self.function), f"tensor {name}"))
+        if value.kind == UNKNOWN:
+            made.true_names[name] = value.but(kind=TENSOR)
+        elif value.kind in (NUMBER, TEXT, NONE, MODULE):
+            return Test(False)
+        made.false_names[name] = Value(UNKNOWN)
+        return made
+
+    def assume(self, conditions: list[Condition], names: dict[str, Value]) -> None:
+        """Go on where these conditions hold."""
+        if conditions:
+            self.state.path = self.state.path | set(conditions)
+            for name, value in self.state.names.items():
+                if value.place.kind == "choice":
+                    place = value.place
+                    for key, holds in conditions:
+                        place = project(place, key, holds)
+                    self.state.names[name] = value.but(place=place)
+        if names:
+            self.state.names.update(names)
+
+
+def truth(value: Value) -> bool | None:
+    """Whether a value is true, where that is known."""
+    if value.const is not ...:
+        return bool(value.const)
+    if value.kind in _TRUE_KINDS:
+        return True
+    return None

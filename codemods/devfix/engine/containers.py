@@ -1,0 +1,253 @@
+"""Elements: iteration, unpacking, subscripts, and what is stored by them."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.engine.conditions import Conditions
+from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, Place, alternatives
+from devfix.engine.values import (
+    A_NUMBER,
+    A_TEXT,
+    ANYTHING,
+    ARRAY,
+    BATCH,
+    DEVICE,
+    ELEMENT,
+    LOAD,
+    LOADER,
+    MAPPING,
+    MODULE,
+    NUMBER,
+    OBJECT,
+    SEQUENCE,
+    STORE,
+    TENSOR,
+    TEXT,
+    UNKNOWN,
+    Value,
+    element,
+    join,
+)
+
+
+class Containers(Conditions):
+    def iterate(self, value: Value, node: ast.AST) -> Value:
+        """Any element of what is iterated over."""
+        kind = value.kind
+        if kind == LOADER:
+            if value.rest is not None:
+                return value.rest
+            place = AT_DEFAULT if value.place.kind == "unknown" else value.place
+            if value.role == "owned":
+                return Value(BATCH, BY_OWNER)
+            return Value(
+                BATCH, place, rank=1, links=(self.link(LOAD, node, "loader"),), assumed=value.assumed
+            )
+        if kind == SEQUENCE:
+            return element(value) or ANYTHING
+        if kind == MAPPING:
+            return A_TEXT
+        if kind == BATCH:
+            return value.linked(self.link(ELEMENT, node)) if value.links else value
+        if kind == TENSOR:
+            return value.but(rank=0 if value.role == "flat" else None, role="")
+        if kind == MODULE:
+            return Value(MODULE, self.where(value), assumed=value.assumed)
+        if kind == ARRAY:
+            return Value(ARRAY)
+        if kind == NUMBER or kind == TEXT:
+            return Value(kind)
+        if kind == UNKNOWN and value.place.is_named:
+            return Value(UNKNOWN, Place(value.place.kind, ("element", value.place.key)))
+        return ANYTHING
+
+    def unpack(self, value: Value, count: int, node: ast.AST) -> list[Value]:
+        """The first `count` elements, as names on the left take them."""
+        if value.items is not None and value.kind == SEQUENCE:
+            known = [*value.items]
+            if len(known) == count and value.rest is None:
+                return known
+            rest = value.rest or ANYTHING
+            return [
+                known[i]
+                if i < len(known) and value.rest is None and len(known) == count
+                else rest
+                if i >= len(known)
+                else known[i]
+                for i in range(count)
+            ]
+        if value.kind == UNKNOWN and value.place.is_named:
+            return [
+                Value(UNKNOWN, Place(value.place.kind, ("item", value.place.key, i))) for i in range(count)
+            ]
+        return [self.iterate(value, node)] * count
+
+    # --- subscripts ----------------------------------------------------------------------
+
+    def subscript(self, node: ast.Subscript) -> Value:
+        base = self.eval(node.value)
+        index = self.eval(node.slice)
+        return self.item(node, base, index)
+
+    def item(self, node: ast.Subscript, base: Value, index: Value) -> Value:
+        kind, key = base.kind, index.const
+        if kind == UNKNOWN and isinstance(node.slice, ast.Tuple) and isinstance(node.value, ast.Name):
+            uses = self.uses()
+            if uses is not None and node.value.id in uses.sliced and uses.kind(node.value.id)[0] == TENSOR:
+                kind, base = TENSOR, base.but(kind=TENSOR)
+        if kind == TENSOR:
+            self._indexed(node, base, index)
+            keeps = isinstance(node.slice, ast.Slice) or (index.kind == TENSOR and index.rank == 1)
+            return base.but(rank=base.rank if keeps else None, role="")
+        if kind == BATCH:
+            if base.fields is not None and key in base.fields:
+                return base.fields[key]
+            if base.items is not None and key.__class__ is int and -len(base.items) <= key < len(base.items):
+                return base.items[key]
+            return base.linked(self.link(ELEMENT, node)) if base.links else base
+        if kind == SEQUENCE:
+            if key.__class__ is int and base.items is not None and (base.rest is None or key >= 0):
+                if -len(base.items) <= key < len(base.items):
+                    return base.items[key]
+            if isinstance(node.slice, ast.Slice):
+                return Value(SEQUENCE, rest=element(base), links=base.links, ref=base.ref)
+            return element(base) or ANYTHING
+        if kind == MAPPING:
+            if base.fields is not None and key is not ... and key in base.fields:
+                return base.fields[key]
+            if base.fields and key is not ... and base.rest is None:
+                return ANYTHING
+            return element(base) or ANYTHING
+        if kind == MODULE:
+            return Value(MODULE, self.where(base), links=base.links, assumed=base.assumed)
+        if kind == OBJECT or kind == UNKNOWN:
+            return self._unknown_item(node, base, key)
+        if kind == NUMBER or kind == ARRAY:
+            return Value(kind)
+        return ANYTHING
+
+    def _unknown_item(self, node: ast.Subscript, base: Value, key: object) -> Value:
+        root = base.place.key if base.place.is_named else None
+        if root is None or key is ...:
+            return ANYTHING
+        stored = self.state.heap.get((("item", root), str(key)))
+        if stored is not None:
+            return stored
+        place = Place(base.place.kind, ("item", root, key))
+        if isinstance(key, str) and self.analysis.is_device_name(key):
+            return self.analysis.named_device(Place("var", place.key), key)
+        return Value(UNKNOWN, place)
+
+    def _indexed(self, node: ast.AST, base: Value, index: Value) -> None:
+        """A CPU index reads a device's tensor; a device's index does not read one of the CPU."""
+        parts = index.items or () if index.kind == SEQUENCE else (index,)
+        for one in parts:
+            if one.kind == TENSOR and one.links and self.where(one).on_host and self.where(base).on_host:
+                self.analysis.read_on_host.add(one.links[0].node)  # as an index of what is on the CPU
+            if one.kind == TENSOR and any(
+                place.on_host or place.kind == LITERAL for place, _ in alternatives(self.where(base))
+            ):
+                if any(place.on_device for place, _ in alternatives(self.where(one))):
+                    self.together(node, [(base, node), (one, node)], "the index", strict=True)
+            elif one.kind == TENSOR and any(
+                place.kind == LITERAL for place, _ in alternatives(self.where(one))
+            ):
+                self.together(node, [(base, node), (one, node)], "the index", strict=True)
+
+    def store_item(self, target: ast.Subscript, value: Value, node: ast.AST) -> None:
+        """`base[index] = value`."""
+        base, index = self.eval(target.value), self.eval(target.slice)
+        if base.kind in (TENSOR, BATCH) and base.fields is None:
+            if base.kind == TENSOR:
+                self._indexed(target, base, index)
+                if index.kind == TENSOR and value.kind == TENSOR and value.rank == 1:
+                    self.together(
+                        target, [(base, target.value), (value, node)], "the assignment", strict=True
+                    )
+                return
+            if index.const is not ...:
+                self.rebind(target.value, base.but(fields={index.const: value}))
+            elif value.kind in (TENSOR, BATCH):  # in a loop over its keys
+                self.rebind(target.value, base.but(place=value.place, links=value.links))
+            return
+        if base.kind in (MAPPING, BATCH):
+            linked = value.linked(self.link(ELEMENT, target)) if value.links else value
+            if index.const is not ... and index.const.__class__ in (str, int):
+                self.rebind(target.value, base.but(fields={**(base.fields or {}), index.const: linked}))
+            else:
+                self.rebind(
+                    target.value, base.but(rest=linked if base.rest is None else join(base.rest, linked))
+                )
+        elif base.kind == SEQUENCE:
+            known = element(base)
+            self.rebind(
+                target.value,
+                Value(SEQUENCE, rest=value if known is None else join(known, value), links=base.links),
+            )
+        elif base.kind in (UNKNOWN, OBJECT) and base.place.is_named and index.const is not ...:
+            self.state.heap[("item", base.place.key), str(index.const)] = value
+
+    def rebind(self, target: ast.expr, value: Value) -> None:
+        """A container was changed in place: whoever holds it by this expression sees that."""
+        if isinstance(target, ast.Name):
+            frame = self
+            if target.id in frame.state.names:
+                self.state.names[target.id] = value
+        elif isinstance(target, ast.Attribute):
+            base = self.eval(target.value)
+            if base.ref is not None and base.kind in (MODULE, OBJECT):
+                kept = self.state.attribute(base.ref, target.attr)
+                links = (
+                    kept.links
+                    if kept is not None and kept.links
+                    else (self.link(STORE, target, target.attr),)
+                )
+                self.state.set_attribute(base.ref, target.attr, value.but(links=value.links or links))
+        elif isinstance(target, ast.Subscript):
+            self.store_item(target, value, target)
+
+    def in_container(self, node: ast.Call, base: Value, name: str, values: list[Value]) -> Value:
+        """A method of a sequence or mapping."""
+        assert isinstance(node.func, ast.Attribute)
+        target = node.func.value
+        if name in ("append", "add", "insert", "appendleft") and values:
+            linked = values[-1].linked(self.link(ELEMENT, node)) if values[-1].links else values[-1]
+            if (
+                base.items is not None
+                and base.rest is None
+                and len(base.items) < 8
+                and name == "append"
+                and not self.loops
+            ):
+                self.rebind(target, base.but(items=(*base.items, linked)))
+            else:
+                known = element(base)
+                self.rebind(
+                    target, base.but(items=None, rest=linked if known is None else join(known, linked))
+                )
+            return ANYTHING
+        if name == "extend" and values:
+            known, more = element(base), self.iterate(values[0], node)
+            self.rebind(target, base.but(items=None, rest=more if known is None else join(known, more)))
+            return ANYTHING
+        if name == "update" and base.kind == MAPPING:
+            more = values[0] if values else ANYTHING
+            self.rebind(target, base.but(fields={**(base.fields or {}), **(more.fields or {})}))
+            return ANYTHING
+        if name == "items":
+            return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, element(base) or ANYTHING)))
+        if name == "values":
+            return Value(SEQUENCE, rest=element(base))
+        if name == "keys":
+            return Value(SEQUENCE, rest=A_TEXT)
+        if name in ("pop", "get", "setdefault", "popleft"):
+            if base.fields is not None and values and values[0].const in base.fields:
+                return base.fields[values[0].const]
+            return (element(base) or ANYTHING) if not base.fields else ANYTHING
+        if name == "copy":
+            return base
+        return A_NUMBER if name in ("index", "count") else ANYTHING
+
+
+__all__ = ["DEVICE", "Containers"]

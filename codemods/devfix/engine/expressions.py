@@ -1,0 +1,445 @@
+"""Expressions: names, attributes, operators, containers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from devfix.engine.calls import Calls
+from devfix.engine.files import Class
+from devfix.engine.frame import Lambda
+from devfix.engine.places import NOWHERE, OF, VAR, Place, literal
+from devfix.engine.state import either
+from devfix.engine.values import (
+    A_NUMBER,
+    A_TEXT,
+    ANYTHING,
+    ARRAY,
+    BATCH,
+    CLASS,
+    DEVICE,
+    DTYPE,
+    FUNCTION,
+    LIBRARY,
+    LOADER,
+    MAPPING,
+    MODULE,
+    NONE,
+    NOTHING,
+    NUMBER,
+    OBJECT,
+    SEQUENCE,
+    TENSOR,
+    TEXT,
+    UNKNOWN,
+    Value,
+    element,
+    join,
+    sequence,
+)
+
+_SAME = frozenset({"data", "grad", "T", "mT", "H", "mH", "real", "imag", "values", "indices"})
+_NUMBERS = frozenset(
+    {
+        "ndim",
+        "requires_grad",
+        "is_cuda",
+        "layout",
+        "is_leaf",
+        "itemsize",
+        "nbytes",
+        "grad_fn",
+        "is_sparse",
+        "is_mps",
+        "names",
+    }
+)
+_DTYPES = frozenset(
+    [
+        "float16",
+        "float32",
+        "float64",
+        "bfloat16",
+        "half",
+        "float",
+        "double",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "short",
+        "int",
+        "long",
+        "bool",
+        "complex64",
+        "complex128",
+        "float8_e4m3fn",
+        "float8_e5m2",
+        "cfloat",
+        "cdouble",
+    ]
+)
+
+
+class Expressions(Calls):
+    def eval(self, node: ast.expr) -> Value:
+        handler = _HANDLERS.get(node.__class__)
+        return handler(self, node) if handler is not None else ANYTHING
+
+    def _constant(self, node: ast.Constant) -> Value:
+        value = node.value
+        if value is None:
+            return NOTHING
+        if isinstance(value, str):
+            return Value(TEXT, const=value)
+        if isinstance(value, (bool, int, float)):
+            return Value(NUMBER, const=value)
+        return A_NUMBER
+
+    def _name(self, node: ast.Name) -> Value:
+        found = self.state.names.get(node.id)
+        if found is None:
+            found = self.lookup(node.id)
+            if found is None:
+                found = self.named(node.id, node)
+        return found
+
+    # --- attributes ----------------------------------------------------------------------
+
+    def _attribute(self, node: ast.Attribute) -> Value:
+        return self.attribute(node, self.eval(node.value))
+
+    def attribute(self, node: ast.Attribute, base: Value) -> Value:
+        name, kind = node.attr, base.kind
+        if kind == LIBRARY:
+            return self._of_library(node, base)
+        if kind in (TENSOR, BATCH):
+            return self._of_tensor(node, base)
+        if kind in (MODULE, OBJECT):
+            return self._of_object(node, base)
+        if kind == CLASS and isinstance(base.ref, Class):
+            held = base.ref.constant(name)
+            return self.analysis.constant(*held) if held is not None else ANYTHING
+        if name == "device":
+            return self.device_of(base, None, self.file.source.code(node.value)) if kind != DEVICE else base
+        if kind == DEVICE:
+            return Value(TEXT, base.place, role="type") if name == "type" else A_NUMBER
+        if name == "dtype":
+            return Value(DTYPE)
+        if kind == UNKNOWN and base.place.is_named:
+            return self._of_unknown_object(node, base)
+        if kind == SEQUENCE and base.fields is not None:
+            return base.fields.get(name, ANYTHING)
+        if kind == LOADER:
+            return ANYTHING
+        return Value(UNKNOWN, base.place, role=base.role) if base.role == "moved" else ANYTHING
+
+    def _of_library(self, node: ast.Attribute, base: Value) -> Value:
+        dotted = f"{base.ref}.{node.attr}"
+        if dotted.startswith("torch.") and node.attr in _DTYPES and dotted.count(".") == 1:
+            return Value(DTYPE)
+        if self.analysis.is_device_name(node.attr) and not dotted.startswith("torch."):
+            return self.analysis.named_device(Place(VAR, ("global", dotted)), node.attr)
+        return self.library(dotted)
+
+    def _of_tensor(self, node: ast.Attribute, base: Value) -> Value:
+        name = node.attr
+        if name == "device":
+            return self.device_of(base, None, self.file.source.code(node.value))
+        if name in _SAME:
+            return base
+        if name == "dtype":
+            return Value(DTYPE)
+        if name == "shape":
+            return Value(SEQUENCE, rest=A_NUMBER)
+        if name in _NUMBERS:
+            return A_NUMBER
+        if base.kind == BATCH:
+            if base.fields is not None and name in base.fields:
+                return base.fields[name]
+            return base
+        return ANYTHING
+
+    def _of_object(self, node: ast.Attribute, base: Value) -> Value:
+        name = node.attr
+        held = self.state.attribute(base.ref, name) if base.ref is not None else None
+        if held is not None:
+            return held
+        owner = (
+            base.bound.ref if isinstance(base.bound, Value) and isinstance(base.bound.ref, Class) else None
+        )
+        if owner is not None:
+            method = owner.method(name)
+            if method is not None:
+                if method.is_property:
+                    call = ast.copy_location(ast.Call(node, [], []), node)
+                    return self.call_function(call, method, base, ([], {}))
+                return Value(FUNCTION, ref=method, bound=None if method.static else base)
+            constant = owner.constant(name)
+            if constant is not None and name not in owner.stores:
+                return self.analysis.constant(*constant)
+        if name == "device":
+            if base.kind == MODULE:
+                return self.device_of(base, ("device", base.ref), "")
+            return self.analysis.named_device(Place(VAR, ("attribute", base.ref, name)), name)
+        if base.kind == MODULE and name in ("weight", "bias"):
+            return Value(
+                TENSOR,
+                Place("in", base.ref) if base.ref is not None else base.place,
+                rank=1,
+                role="parameter",
+            )
+        if self.analysis.is_device_name(name):
+            return self.analysis.named_device(Place(VAR, ("attribute", base.ref, name)), name)
+        return Value(UNKNOWN, Place(OF, ("attribute", base.ref, name)) if base.ref is not None else NOWHERE)
+
+    def _of_unknown_object(self, node: ast.Attribute, base: Value) -> Value:
+        key = ("attribute", base.place.key, node.attr)
+        if self.analysis.is_device_name(node.attr):
+            return self.analysis.named_device(Place(VAR, key), node.attr)
+        return Value(UNKNOWN, Place(base.place.kind, key))
+
+    # --- operators -----------------------------------------------------------------------
+
+    def _binary(self, node: ast.BinOp) -> Value:
+        return self.operate(node, self.eval(node.left), self.eval(node.right), node.left, node.right, node.op)
+
+    def operate(
+        self, node: ast.AST, left: Value, right: Value, at: ast.AST, other: ast.AST, op: ast.operator
+    ) -> Value:
+        kinds = (left.kind, right.kind)
+        if TENSOR not in kinds and BATCH not in kinds:
+            return self._plain(left, right, op)
+        if left.kind in (TENSOR, BATCH) and right.kind in (TENSOR, BATCH):
+            strict = isinstance(op, ast.MatMult)
+            return self.together(node, [(left, at), (right, other)], _sign(op), strict=strict)
+        tensor, rest = (left, right) if left.kind in (TENSOR, BATCH) else (right, left)
+        if rest.kind in (NUMBER, TEXT, NONE):
+            return tensor.but(kind=TENSOR, role="")
+        if rest.kind == SEQUENCE and left is rest:
+            return rest
+        if self.where(tensor).on_host:
+            return Value(TENSOR, rank=tensor.rank)  # the other may be a tensor elsewhere
+        return tensor.but(kind=TENSOR, role="")
+
+    def _plain(self, left: Value, right: Value, op: ast.operator) -> Value:
+        if isinstance(op, ast.Mult) and SEQUENCE in (left.kind, right.kind):
+            many = left if left.kind == SEQUENCE else right
+            return Value(SEQUENCE, rest=element(many), links=many.links)
+        if isinstance(op, ast.Add) and left.kind == SEQUENCE and right.kind == SEQUENCE:
+            if (
+                left.items is not None
+                and right.items is not None
+                and left.rest is None
+                and right.rest is None
+            ):
+                return sequence([*left.items, *right.items])
+            one, other = element(left), element(right)
+            return Value(
+                SEQUENCE, rest=join(one, other) if one is not None and other is not None else one or other
+            )
+        if left.kind == NUMBER and right.kind == NUMBER:
+            return A_NUMBER
+        if isinstance(op, ast.Mod) and left.kind == TEXT:
+            return A_TEXT
+        if ARRAY in (left.kind, right.kind):
+            return Value(ARRAY)
+        return ANYTHING
+
+    def _unary(self, node: ast.UnaryOp) -> Value:
+        value = self.eval(node.operand)
+        if isinstance(node.op, ast.Not):
+            return A_NUMBER
+        if (
+            value.kind == NUMBER
+            and isinstance(node.op, ast.USub)
+            and isinstance(value.const, (int, float))
+            and not isinstance(value.const, bool)
+        ):
+            return Value(NUMBER, const=-value.const)
+        return value.but(const=...) if value.kind == NUMBER else value
+
+    def _bool(self, node: ast.BoolOp) -> Value:
+        found: Value | None = None
+        kept = self.state.path
+        for one in node.values:
+            value = self.eval(one)
+            if isinstance(node.op, ast.Or) and value.kind == NONE:
+                continue
+            found = value if found is None else either(self.state, found, value)
+        self.state.path = kept
+        return found or ANYTHING
+
+    def _compare(self, node: ast.Compare) -> Value:
+        left = self.eval(node.left)
+        made = A_NUMBER
+        for op, other in zip(node.ops, node.comparators, strict=True):
+            right = self.eval(other)
+            one = (
+                ast.copy_location(ast.Compare(node.left, [op], [other]), node) if len(node.ops) > 1 else node
+            )
+            made = self.compared(one, left, right)
+            left = right
+        return made
+
+    def _conditional(self, node: ast.IfExp) -> Value:
+        test = self.test(node.test)
+        if test.decided is not None:
+            return self.eval(node.body if test.decided else node.orelse)
+        names, path = self.state.names, self.state.path
+        values = []
+        for conditions, told, part in (
+            (test.if_true, test.true_names, node.body),
+            (test.if_false, test.false_names, node.orelse),
+        ):
+            self.state.names = {**names, **told} if told else names
+            self.state.path = path | set(conditions)
+            values.append(self.eval(part))
+        self.state.names, self.state.path = names, path
+        chosen = self._choice(node, values[0], values[1])
+        return chosen if chosen is not None else either(self.state, values[0], values[1], test.condition)
+
+    def _choice(self, node: ast.IfExp, one: Value, other: Value) -> Value | None:
+        """`"cuda" if ... else "cpu"`: a device that is decided here."""
+        places = []
+        for value in (one, other):
+            if isinstance(value.const, str):
+                places.append(literal(value.const))
+            elif value.kind == DEVICE:
+                places.append(value.place)
+        if len(places) != 2 or None in places:
+            return None
+        if places[0] == places[1] and one.kind == other.kind == DEVICE:
+            return one
+        forms = frozenset({"object" if value.kind == DEVICE else "str" for value in (one, other)})
+        return Value(DEVICE, Place(VAR, id(node)), forms=forms)
+
+    # --- containers ----------------------------------------------------------------------
+
+    def _sequence(self, node: ast.Tuple | ast.List | ast.Set) -> Value:
+        items: list[Value] = []
+        for one in node.elts:
+            if isinstance(one, ast.Starred):
+                inner = self.eval(one.value)
+                if inner.items is None or inner.rest is not None:
+                    rest = self.iterate(inner, one)
+                    for other in (
+                        *items,
+                        *(self.eval(x) for x in node.elts if not isinstance(x, ast.Starred)),
+                    ):
+                        rest = join(rest, other)
+                    return Value(SEQUENCE, rest=rest)
+                items += inner.items
+            else:
+                items.append(self.eval(one))
+        made = sequence(items)
+        return made
+
+    def _dict(self, node: ast.Dict) -> Value:
+        fields: dict[Any, Value] = {}
+        rest: Value | None = None
+        for key, one in zip(node.keys, node.values, strict=True):
+            value = self.eval(one)
+            if key is None:
+                fields.update(value.fields or {})
+                if value.rest is not None:
+                    rest = value.rest if rest is None else join(rest, value.rest)
+                continue
+            known = self.eval(key).const
+            if known is not ... and known.__class__ in (str, int):
+                fields[known] = value
+            else:
+                rest = value if rest is None else join(rest, value)
+        return Value(MAPPING, fields=fields, rest=rest)
+
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
+        names, path = self.state.names, self.state.path
+        self.state.names = dict(names)
+        made = self._each(node)
+        if made is not None:
+            self.state.names = names
+            return made
+        for one in node.generators:
+            self.bind(one.target, self.iterate(self.eval(one.iter), one.iter), one.iter)
+            for condition in one.ifs:
+                test = self.test(condition)
+                self.assume(test.if_true, test.true_names)
+        if isinstance(node, ast.DictComp):
+            self.eval(node.key)
+            made = Value(MAPPING, rest=self.eval(node.value))
+        else:
+            made = Value(SEQUENCE, rest=self.eval(node.elt))
+        self.state.names, self.state.path = names, path
+        return made
+
+    def _each(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value | None:
+        """A comprehension over a few known elements, one by one; None where it is none."""
+        first = node.generators[0]
+        if len(node.generators) > 1 or first.ifs or isinstance(node, ast.DictComp):
+            return None
+        over = self.eval(first.iter)
+        if over.kind != SEQUENCE or over.rest is not None or not over.items or len(over.items) > 4:
+            return None
+        found = []
+        for one in over.items:
+            self.bind(first.target, one, first.iter)
+            found.append(self.eval(node.elt))
+        return sequence(found)
+
+    def _lambda_value(self, node: ast.Lambda) -> Value:
+        return Value(FUNCTION, ref=Lambda(node, self))
+
+    def _walrus(self, node: ast.NamedExpr) -> Value:
+        value = self.eval(node.value)
+        self.bind(node.target, value, node.value)
+        return value
+
+    def _text(self, node: ast.JoinedStr) -> Value:
+        first = node.values[0] if node.values else None
+        for one in node.values:
+            if isinstance(one, ast.FormattedValue):
+                self.eval(one.value)
+        head = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
+        if head.endswith(":") and literal(head[:-1]) is not None:
+            return Value(DEVICE, Place(VAR, id(node)), forms=frozenset({"str"}))
+        return A_TEXT
+
+    def _inner(self, node: Any) -> Value:
+        return self.eval(node.value) if node.value is not None else ANYTHING
+
+    def _yield(self, node: ast.Yield) -> Value:
+        self.yields.append(self.eval(node.value) if node.value is not None else NOTHING)
+        return ANYTHING
+
+    def _yield_from(self, node: ast.YieldFrom) -> Value:
+        self.yields.append(self.iterate(self.eval(node.value), node))
+        return ANYTHING
+
+    def _slice(self, node: ast.Slice) -> Value:
+        for one in (node.lower, node.upper, node.step):
+            if one is not None:
+                self.eval(one)
+        return A_NUMBER
+
+
+def _sign(op: ast.operator) -> str:
+    return _SIGNS.get(op.__class__, "an operator")
+
+
+_SIGNS: dict[type[ast.operator], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@", ast.Pow: "**", ast.Mod: "%",
+    ast.FloorDiv: "//", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
+}  # fmt: skip
+_HANDLERS: dict[type[ast.expr], Callable[[Any, Any], Value]] = {
+    ast.Constant: Expressions._constant, ast.Name: Expressions._name, ast.Attribute: Expressions._attribute,
+    ast.Call: Expressions.call, ast.Subscript: Expressions.subscript, ast.BinOp: Expressions._binary,
+    ast.UnaryOp: Expressions._unary, ast.BoolOp: Expressions._bool, ast.Compare: Expressions._compare,
+    ast.IfExp: Expressions._conditional, ast.Tuple: Expressions._sequence, ast.List: Expressions._sequence,
+    ast.Set: Expressions._sequence, ast.Dict: Expressions._dict, ast.ListComp: Expressions._comprehension,
+    ast.SetComp: Expressions._comprehension, ast.GeneratorExp: Expressions._comprehension,
+    ast.DictComp: Expressions._comprehension, ast.Lambda: Expressions._lambda_value, ast.NamedExpr: Expressions._walrus,
+    ast.JoinedStr: Expressions._text, ast.Starred: Expressions._inner, ast.Await: Expressions._inner,
+    ast.Yield: Expressions._yield, ast.YieldFrom: Expressions._yield_from, ast.Slice: Expressions._slice,
+}  # fmt: skip

@@ -1,0 +1,252 @@
+"""A file as the engine sees it: its functions and classes, and what its names stand for, over files."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+from devfix.source import Source, walk
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+Resolver = Callable[[str, str], "tuple[File, str] | None"]  # (path, dotted name) -> file and the name in it
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+MAX_BASES = 32
+_CHANGING = frozenset(
+    {"append", "appendleft", "extend", "insert", "update", "add", "setdefault"}
+)  # a container in place
+
+
+class Function:
+    """A function or method: its parameters, and the class and function that it stands in."""
+
+    def __init__(self, file: File, node: FunctionNode, owner: Class | None, outer: Function | None) -> None:
+        self.file, self.node, self.owner, self.outer, self.name = file, node, owner, outer, node.name
+        arguments = node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        self.positional = [one.arg for one in positional]
+        self.parameters = [*positional, *arguments.kwonlyargs]
+        self.defaults: dict[str, ast.expr] = {}
+        for one, default in zip(reversed(positional), reversed(arguments.defaults), strict=False):
+            self.defaults[one.arg] = default
+        for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+            if value is not None:
+                self.defaults[one.arg] = value
+        decorators = [_last(one) for one in node.decorator_list]
+        self.static = "staticmethod" in decorators
+        self.of_class = "classmethod" in decorators
+        self.is_property = any("property" in one for one in decorators)
+        self.decorators = decorators
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Every node of the function, nested functions included."""
+        return walk(self.node)
+
+    @cached_property
+    def is_generator(self) -> bool:
+        return any(one.__class__ in (ast.Yield, ast.YieldFrom) for one in self.nodes)
+
+
+class Class:
+    """A class, with its bases in other files."""
+
+    def __init__(self, file: File, node: ast.ClassDef, outer: Function | None) -> None:
+        self.file, self.node, self.name = file, node, node.name
+        self.methods: dict[str, Function] = {}
+        self.values: dict[str, ast.expr] = {}
+        for one in node.body:
+            if isinstance(one, _FUNCTIONS):
+                self.methods[one.name] = Function(file, one, self, outer)
+            elif (
+                isinstance(one, ast.Assign) and len(one.targets) == 1 and isinstance(one.targets[0], ast.Name)
+            ):
+                self.values[one.targets[0].id] = one.value
+            elif (
+                isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.value is not None
+            ):
+                self.values[one.target.id] = one.value
+
+    @cached_property
+    def bases(self) -> tuple[str, ...]:
+        """The dotted names of the bases, as far as they have one."""
+        return tuple(self.file.dotted(one) or "?" for one in self.node.bases)
+
+    @cached_property
+    def lineage(self) -> tuple[Class, ...]:
+        """The class and those that it derives from and that are in view, nearest first."""
+        found: list[Class] = []
+        todo: list[Class] = [self]
+        while todo and len(found) < MAX_BASES:
+            one = todo.pop(0)
+            if one in found:
+                continue
+            found.append(one)
+            for base in one.node.bases:
+                parent = one.file.definition(base)
+                if isinstance(parent, Class):
+                    todo.append(parent)
+        return tuple(found)
+
+    @cached_property
+    def outside(self) -> tuple[str, ...]:
+        """The dotted names of the bases that are not in view, of the whole lineage."""
+        return tuple(
+            name
+            for one in self.lineage
+            for name, base in zip(one.bases, one.node.bases, strict=True)
+            if not isinstance(one.file.definition(base), Class)
+        )
+
+    def method(self, name: str) -> Function | None:
+        for one in self.lineage:
+            found = one.methods.get(name)
+            if found is not None:
+                return found
+        return None
+
+    def constant(self, name: str) -> tuple[File, ast.expr] | None:
+        """The value that a name gets in the body of the class or of a base."""
+        for one in self.lineage:
+            if name in one.values:
+                return one.file, one.values[name]
+        return None
+
+    @cached_property
+    def stores(self) -> dict[str, set[str]]:
+        """Attribute of self -> the methods that store it, of the whole lineage."""
+        found: dict[str, set[str]] = {}
+        for one in self.lineage:
+            for method in one.methods.values():
+                if method.positional:
+                    for name in _stored(method):
+                        found.setdefault(name, set()).add(method.name)
+        return found
+
+
+def _stored(method: Function) -> Iterator[str]:
+    """The attributes of its first parameter that a method stores, or changes in place."""
+    me = method.positional[0]
+    for node in method.nodes:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _CHANGING
+        ):
+            held = node.func.value
+            if isinstance(held, ast.Attribute) and isinstance(held.value, ast.Name) and held.value.id == me:
+                yield held.attr
+        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or node.value.id != me:
+            continue
+        if not isinstance(node.ctx, ast.Load):
+            yield node.attr
+
+
+class File:
+    """One parsed file. `resolve` finds what an imported name is in another file of the project."""
+
+    def __init__(self, path: str, source: Source, resolve: Resolver | None = None) -> None:
+        self.path, self.source, self.resolve = path, source, resolve
+        self.functions: dict[str, Function] = {}
+        self.classes: dict[str, Class] = {}
+        self.all_functions: list[Function] = []
+        self.all_classes: list[Class] = []
+        self.of_node: dict[ast.AST, Function | Class] = {}
+        self.globals: dict[str, ast.expr] = {}
+        self._collect(source.tree.body, None, True)
+        self._found: dict[str, Function | Class | None] = {}
+
+    def _collect(self, body: list[ast.stmt], outer: Function | None, top: bool) -> None:
+        for one in body:
+            if isinstance(one, _FUNCTIONS):
+                function = Function(self, one, None, outer)
+                self._add(function)
+                if top:
+                    self.functions[one.name] = function
+                self._collect(one.body, function, False)
+            elif isinstance(one, ast.ClassDef):
+                made = Class(self, one, outer)
+                self.all_classes.append(made)
+                self.of_node[one] = made
+                if top or one.name not in self.classes:
+                    self.classes[one.name] = made
+                for method in made.methods.values():
+                    self._add(method)
+                    self._collect(method.node.body, method, False)
+            elif isinstance(one, (ast.Expr, ast.Return, ast.Pass, ast.Import, ast.ImportFrom)):
+                continue
+            elif isinstance(one, ast.Assign):
+                if top and len(one.targets) == 1 and isinstance(one.targets[0], ast.Name):
+                    self.globals[one.targets[0].id] = one.value
+            else:
+                for field in ("body", "orelse", "finalbody"):
+                    inner = getattr(one, field, None)
+                    if inner.__class__ is list:
+                        self._collect(inner, outer, top)
+                for handler in getattr(one, "handlers", None) or getattr(one, "cases", None) or ():
+                    self._collect(handler.body, outer, top)
+
+    def _add(self, function: Function) -> None:
+        self.all_functions.append(function)
+        self.of_node[function.node] = function
+
+    @cached_property
+    def stars(self) -> tuple[str, ...]:
+        """The modules whose names are all imported."""
+        return tuple(
+            "." * one.level + (one.module or "")
+            for one in self.source.tree.body
+            if isinstance(one, ast.ImportFrom) and any(alias.name == "*" for alias in one.names)
+        )
+
+    def dotted(self, node: ast.AST) -> str:
+        """The dotted name of a Name or Attribute chain through the imports; as it stands where not imported."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if isinstance(node, ast.Subscript):  # Generic[T]
+            return self.dotted(node.value)
+        if not isinstance(node, ast.Name):
+            return ""
+        root = self.source.imports.get(node.id)
+        if root is None:
+            root = self.starred(node.id) or node.id
+        return ".".join([root, *reversed(parts)])
+
+    def starred(self, name: str) -> str:
+        """What a name is that only a star import can give: torch's own names are taken to be torch."""
+        if not self.stars or name in self.functions or name in self.classes or name in self.globals:
+            return ""
+        return STAR_NAMES.get(name, "")
+
+    def definition(self, node: ast.AST) -> Function | Class | None:
+        """The function or class that a name stands for, here or in another file of the project."""
+        if isinstance(node, ast.Name) and node.id not in self.source.imports:
+            found = self.classes.get(node.id) or self.functions.get(node.id)
+            if found is not None:
+                return found
+        return self.imported(self.dotted(node))
+
+    def imported(self, dotted: str) -> Function | Class | None:
+        """The function or class of another file that a dotted name stands for."""
+        if self.resolve is None or not dotted or dotted.startswith("torch."):
+            return None
+        if dotted not in self._found:
+            self._found[dotted] = None  # files that import each other
+            found = self.resolve(self.path, dotted)
+            if found is not None:
+                file, name = found
+                self._found[dotted] = file.classes.get(name) or file.functions.get(name)
+        return self._found[dotted]
+
+
+# Names that people re-export from a module of helpers, and that mean one thing.
+STAR_NAMES = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "np": "numpy"}
+
+
+def _last(node: ast.expr) -> str:
+    """The last name of a decorator."""
+    if isinstance(node, ast.Call):
+        node = node.func
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

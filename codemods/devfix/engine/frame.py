@@ -1,0 +1,235 @@
+"""What the parts of the interpreter share: one run of a function, a class body or a module."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, NamedTuple
+
+from devfix.engine.evidence import Uses
+from devfix.engine.facts import Scope, Term
+from devfix.engine.files import Class, File, Function
+from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, VAR, Place
+from devfix.engine.state import State
+from devfix.engine.values import (
+    ANYTHING,
+    BATCH,
+    CLASS,
+    DEVICE,
+    FUNCTION,
+    LIBRARY,
+    MODULE,
+    OBJECT,
+    PASS,
+    PROVEN,
+    TENSOR,
+    UNKNOWN,
+    Link,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from devfix.engine.analysis import Analysis
+
+Node = ast.AST
+Arguments = tuple[list[tuple[Value, ast.expr]], dict[str, tuple[Value, ast.expr]]]
+MAX_TERMS = 64
+
+
+class Partial(NamedTuple):
+    """`functools.partial(callee, *values, **keywords)`."""
+
+    callee: Value
+    values: tuple[tuple[Value, ast.expr], ...]
+    keywords: dict[str, tuple[Value, ast.expr]]
+
+
+class Lambda(NamedTuple):
+    """A lambda, and the run that it was made in."""
+
+    node: ast.Lambda
+    frame: Frame
+
+
+class Frame(ABC):
+    """One run: of `function`, or of the body of `file` where that is None.
+
+    `me` is the first argument of a method, `outer` the run that a nested function was defined in.
+    """
+
+    def __init__(
+        self,
+        analysis: Analysis,
+        file: File,
+        function: Function | None,
+        state: State,
+        *,
+        outer: Frame | None = None,
+        me: Value | None = None,
+        depth: int = 0,
+        caller: Frame | None = None,
+    ) -> None:
+        self.analysis, self.file, self.function, self.state = analysis, file, function, state
+        self.outer, self.me, self.depth, self.caller = outer, me, depth, caller
+        self.returns: list[tuple[Value, State]] = []
+        self.yields: list[Value] = []
+        self.loops: list[list[State]] = []
+        self.statement: ast.stmt | None = None
+        self.default = AT_DEFAULT  # where torch makes what is told nothing
+        self.quiet = 0
+        self.models = analysis.models
+        self._uses: Uses | None = None
+        if outer is not None:
+            self.default, self.quiet = outer.default, outer.quiet
+
+    # --- the parts -----------------------------------------------------------------------
+
+    @abstractmethod
+    def eval(self, node: ast.expr) -> Value: ...
+
+    @abstractmethod
+    def bind(self, target: ast.expr, value: Value, node: ast.AST) -> None: ...
+
+    @abstractmethod
+    def call(self, node: ast.Call) -> Value: ...
+
+    @abstractmethod
+    def call_value(self, node: ast.Call, callee: Value, arguments: Arguments) -> Value: ...
+
+    @abstractmethod
+    def call_function(
+        self,
+        node: ast.Call,
+        function: Function,
+        me: Value | None,
+        arguments: Arguments,
+        outer: Frame | None = None,
+    ) -> Value: ...
+
+    @abstractmethod
+    def attribute(self, node: ast.Attribute, base: Value) -> Value: ...
+
+    @abstractmethod
+    def block(self, body: list[ast.stmt]) -> None: ...
+
+    # --- names ---------------------------------------------------------------------------
+
+    def uses(self) -> Uses | None:
+        """What the function does with its names; None for the body of a file."""
+        if self._uses is None and self.function is not None:
+            self._uses = self.analysis.uses(self.function)
+        return self._uses
+
+    def lookup(self, name: str) -> Value | None:
+        """What a name is bound to, here or around."""
+        frame: Frame | None = self
+        while frame is not None:
+            found = frame.state.names.get(name)
+            if found is not None:
+                return found
+            frame = frame.outer
+        return self.analysis.global_value(self.file, name)
+
+    def named(self, name: str, node: ast.AST) -> Value:
+        """The value of a name that nothing was bound to: an import, a definition, or not known."""
+        imported = self.file.source.imports.get(name)
+        if imported is None:
+            made = self.file.classes.get(name)
+            if made is not None:
+                return Value(CLASS, ref=made)
+            function = self.file.functions.get(name)
+            if function is not None:
+                return Value(FUNCTION, ref=function)
+            imported = self.file.starred(name)
+        if imported:
+            return self.library(imported)
+        return Value(UNKNOWN, Place(AT, ("global", self.file.path, name)))
+
+    def library(self, dotted: str) -> Value:
+        """What a dotted name of another file or package is."""
+        found = self.file.imported(dotted)
+        if isinstance(found, Class):
+            return Value(CLASS, ref=found)
+        if isinstance(found, Function):
+            return Value(FUNCTION, ref=found)
+        return Value(LIBRARY, ref=dotted)
+
+    # --- places --------------------------------------------------------------------------
+
+    def where(self, value: Value) -> Place:
+        return self.state.where(value)
+
+    def link(self, kind: str, node: ast.AST, name: str = "") -> Link:
+        return Link(kind, self.file, node, name)
+
+    # --- what can be written -------------------------------------------------------------
+
+    def visible(self) -> tuple[Term, ...]:
+        """The names whose device is known here, nearest first."""
+        found: dict[str, Term] = {}
+        frame: Frame | None = self
+        while frame is not None and len(found) < MAX_TERMS:
+            for name, value in frame.state.names.items():
+                if name not in found:
+                    self._term(found, name, value)
+            if frame.me is not None and frame.function is not None and frame.function.positional:
+                self._members(found, frame.function.positional[0], frame.me)
+            frame = frame.outer
+        for name, value in self.analysis.global_values(self.file):
+            if name not in found and len(found) < MAX_TERMS:
+                self._term(found, name, value)
+        return tuple(found.values())
+
+    def scopes(self) -> tuple[Scope, ...]:
+        """The functions that are running, the innermost first, and what is visible in each."""
+        found: list[Scope] = []
+        frame: Frame | None = self
+        while frame is not None and len(found) < 4:
+            found.append((frame.function, frame.visible()))
+            frame = frame.caller
+        return tuple(found)
+
+    def _members(self, found: dict[str, Term], name: str, me: Value) -> None:
+        if me.ref is None:
+            return
+        for attribute, value in self.state.attributes(me.ref):
+            if len(found) < MAX_TERMS and not attribute.startswith("#"):
+                self._term(found, f"{name}.{attribute}", value)
+
+    def _term(self, found: dict[str, Term], text: str, value: Value) -> None:
+        if value.kind == DEVICE:
+            found[text] = Term(text, "device", self.state.resolve(value.place), value.assumed)
+        elif value.kind == TENSOR or value.kind == MODULE:
+            place = self.where(value)
+            if place.kind != "unknown":
+                found[text] = Term(text, "tensor" if value.kind == TENSOR else "module", place, value.assumed)
+        elif value.kind == OBJECT and value.ref is not None and text.count(".") < 1:
+            for attribute, one in self.state.attributes(value.ref):
+                if one.kind == DEVICE:
+                    self._term(found, f"{text}.{attribute}", one)
+
+    def passed(self, value: Value, node: ast.AST, name: str) -> Value:
+        """A value as the parameter `name` of a call."""
+        if value.kind in (TENSOR, MODULE, BATCH) and value.links:
+            return value.linked(self.link(PASS, node, name))
+        return value
+
+    def device_of(self, value: Value, fallback: object, text: str) -> Value:
+        """`value.device`."""
+        place = self.where(value)
+        if place.kind == "at":
+            place = Place(VAR, place.key)
+        elif place.kind == "unknown":
+            key = value.place.key if value.place.is_named else fallback
+            place = Place(VAR, key if key is not None else text)
+        elif place.on_host:
+            place = Place("cpu") if value.kind in (TENSOR, BATCH) else NOWHERE
+        forms = frozenset({"object"}) if value.kind in (TENSOR, BATCH) else frozenset[str]()
+        return Value(DEVICE, place, forms=forms, assumed=value.assumed)
+
+    def unknown(self, node: ast.AST) -> Value:
+        """A value of its own that nothing is known of."""
+        return Value(UNKNOWN, Place(AT, (id(node), self.depth)))
+
+
+__all__ = ["ANYTHING", "PROVEN", "Arguments", "Frame", "Node"]

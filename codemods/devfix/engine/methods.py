@@ -1,0 +1,380 @@
+"""Methods of tensors, modules, devices and the rest, by the kind of what they are called on."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.engine.facts import Surgery
+from devfix.engine.files import Class
+from devfix.engine.frame import Arguments
+from devfix.engine.library import Library
+from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, NOWHERE, OF, ON_CPU, VAR, Place
+from devfix.engine.requirements import Operand
+from devfix.engine.values import (
+    A_NUMBER,
+    A_TEXT,
+    ANYTHING,
+    ARRAY,
+    BATCH,
+    DEVICE,
+    DTYPE,
+    LOADER,
+    MAPPING,
+    MODULE,
+    NUMBER,
+    OBJECT,
+    OPTIMIZER,
+    OWNER,
+    SEQUENCE,
+    STORE,
+    TENSOR,
+    TEXT,
+    UNKNOWN,
+    USES,
+    Assumption,
+    Value,
+)
+from devfix.flow import frameworks
+
+_MOVES = frozenset({"to", "cuda", "cpu", "type_as", "to_empty"})
+_ITSELF = frozenset(
+    [
+        "eval",
+        "train",
+        "requires_grad_",
+        "half",
+        "float",
+        "bfloat16",
+        "double",
+        "type",
+        "apply",
+        "share_memory",
+        "compile",
+        "zero_grad",
+    ]
+)
+_PARTS = frozenset(["modules", "children"])
+_TENSORS = frozenset(["parameters", "buffers"])
+_NAMED = frozenset(["named_parameters", "named_buffers", "named_modules", "named_children"])
+_BATCH_METHODS = frozenset(["items", "values", "keys", "get", "pop", "update", "copy"])
+
+
+class Methods(Library):
+    def method(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
+        """`base.name(...)`."""
+        kind = base.kind
+        if name in _MOVES and (
+            kind in (TENSOR, BATCH, MODULE, UNKNOWN) or (kind == SEQUENCE and base.rest is not None)
+        ):
+            return self.move(node, base, name, arguments)
+        if kind == TENSOR or (kind == BATCH and name not in _BATCH_METHODS):
+            return self.tensor_method(node, base, name, arguments)
+        if kind == MODULE:
+            return self.module_method(node, base, name, arguments)
+        if kind == OBJECT:
+            return self.own_method(node, base, name, arguments)
+        if kind in (SEQUENCE, MAPPING):
+            return self.in_container(node, base, name, [value for value, _ in arguments[0]])
+        if kind == BATCH:
+            return self._of_batch(base, name, arguments)
+        if kind == OWNER:
+            return self._of_owner(base, name, arguments)
+        if kind == LOADER:
+            return self.unknown(node)
+        if kind == OPTIMIZER:
+            return ANYTHING
+        if kind in (NUMBER, TEXT):
+            return A_TEXT if kind == TEXT else A_NUMBER
+        if kind == DEVICE:
+            return A_TEXT
+        if kind == ARRAY:
+            return Value(ARRAY)
+        return self._of_unknown(node, base, name, arguments)
+
+    # --- tensors -------------------------------------------------------------------------
+
+    def tensor_method(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
+        assert isinstance(node.func, ast.Attribute)
+        at = node.func.value
+        if name in ("numpy", "__array__", "tolist"):
+            if name == "numpy":
+                self.on_host(node, base, at, name)
+            return Value(ARRAY) if name != "tolist" else Value(SEQUENCE, rest=A_NUMBER)
+        row = self.models.method(name)
+        values, keywords = arguments
+        if row.form == "number":
+            return Value(SEQUENCE, rest=A_NUMBER) if name == "size" and not values else A_NUMBER
+        if row.form == "like":
+            place = self.target(keywords["device"][0], node) if "device" in keywords else None
+            links = (self.link("move", node),) if place is not None and place.kind == LITERAL else base.links
+            rank = self._rank_of_data(values[0][0]) if name == "new_tensor" and values else 1
+            return Value(TENSOR, place or base.place, rank=rank, links=links, assumed=base.assumed)
+        if row.form == "follow":
+            made = base.but(kind=TENSOR, role="") if not row.many else base.but(role="")
+        else:
+            operands: list[Operand] = [(base, at)]
+            for value, argument in (*values, *keywords.values()):
+                operands += [one for one in self.tensors(value, argument) if one[0].kind != MODULE]
+            inplace = name.endswith("_") and not name.endswith("__")
+            made = (
+                self.together(node, operands, name, strict=row.strict)
+                if len(operands) > 1
+                else base.but(kind=TENSOR, role="")
+            )
+            made = base if inplace else made
+            if made.place.on_host and any(value.kind == UNKNOWN for value, _ in values) and not inplace:
+                made = Value(TENSOR)
+        if row.reduce:
+            whole = not values and not {"dim", "axis"} & set(keywords)
+            return made.but(rank=0 if whole else None)
+        if name in ("unsqueeze", "repeat", "unsqueeze_"):
+            made = made.but(rank=1)
+        elif name in ("squeeze", "reshape", "view", "expand") and made.rank == 0:
+            made = made.but(rank=1 if values else 0)
+        elif name == "squeeze":
+            made = made.but(rank=None)
+        return Value(SEQUENCE, rest=made) if row.many else made
+
+    # --- moves ---------------------------------------------------------------------------
+
+    def move(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
+        """`.to(...)`, `.cuda()`, `.cpu()`, `.type_as(...)`."""
+        place = self._destination(node, name, arguments)
+        if place is None:  # only its type
+            return base if base.kind != TENSOR else base.but(role="")
+        if base.kind == MODULE:
+            if base.ref is not None:
+                self.move_module(base.ref, place)
+            made = base.but(place=place) if base.ref is None else base
+            return made.but(links=(self.link("move", node),)) if place.kind == LITERAL else made
+        if base.kind == UNKNOWN:
+            return self._unknown_moved(node, base, place)
+        if base.kind == TENSOR and place.kind == LITERAL:
+            return self.moved(base, place, node)
+        return (
+            self.moved(base, place, node).but(rank=base.rank)
+            if base.kind == TENSOR
+            else self.moved(base, place, node)
+        )
+
+    def _destination(self, node: ast.Call, name: str, arguments: Arguments) -> Place | None:
+        values, keywords = arguments
+        if name == "cpu":
+            return ON_CPU
+        if name == "cuda":
+            given = values[0][0] if values else keywords["device"][0] if "device" in keywords else None
+            return (
+                (self.target(given, node) or Place(LITERAL, "cuda"))
+                if given is not None
+                else Place(LITERAL, "cuda")
+            )
+        if name == "type_as":
+            return self.where(values[0][0]) if values else NOWHERE
+        if any(isinstance(one, ast.Starred) for one in node.args) or any(
+            one.arg is None for one in node.keywords
+        ):
+            return NOWHERE
+        if "device" in keywords:
+            return self.target(keywords["device"][0], node)
+        given = keywords["other"][0] if "other" in keywords else values[0][0] if values else None
+        if given is None or given.kind == DTYPE:
+            return None
+        if given.kind in (TENSOR, BATCH):
+            return self.where(given)
+        if given.kind == UNKNOWN:
+            # A device or a dtype: only where it is one is its place known.
+            at = node.args[0] if node.args else None
+            if at is not None and self._named_device(at):
+                return self.target(given, node)
+            return NOWHERE
+        return self.target(given, node)
+
+    def _named_device(self, node: ast.expr) -> bool:
+        name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        return self.analysis.is_device_name(name)
+
+    def _unknown_moved(self, node: ast.Call, base: Value, place: Place) -> Value:
+        """Something out of sight is moved: as a statement it is a module, or the result is lost."""
+        assert isinstance(node.func, ast.Attribute)
+        target = node.func.value
+        alone = isinstance(self.statement, ast.Expr) and self.statement.value is node
+        if not alone and base.role != "instance":
+            return Value(UNKNOWN, place, links=(self.link("move", node),), role="moved", assumed=base.assumed)
+        cell = (
+            base.ref
+            if base.role == "instance"
+            else ("moved", base.place.key if base.place.is_named else id(node))
+        )
+        self.state.set_place(cell, place)
+        assumed = base.assumed | {Assumption(USES, self.file.source.code(target)[:40])}
+        made = Value(
+            MODULE,
+            Place("in", cell),
+            ref=cell,
+            links=base.links or (self.link("move", node),),
+            assumed=assumed,
+        )
+        if alone and isinstance(target, ast.Name) and target.id in self.state.names:
+            self.state.names[target.id] = made
+        elif alone and isinstance(target, ast.Attribute):
+            owner = self.eval(target.value)
+            if owner.ref is not None and owner.kind in (OBJECT, MODULE):
+                self.state.set_attribute(owner.ref, target.attr, made)
+        return made
+
+    # --- modules -------------------------------------------------------------------------
+
+    def module_method(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
+        values, keywords = arguments
+        if (
+            name in ("register_buffer", "register_parameter", "add_module", "register_module")
+            and len(values) > 1
+        ):
+            return self._register(node, base, name, values[0][0].const, values[1][0])
+        if name in ("__call__", "forward") and not self._is_me(base):
+            return self.call_value(node, base, arguments)
+        held = self.state.attribute(base.ref, name) if base.ref is not None else None
+        if held is not None:
+            return self.call_value(node, held, arguments)
+        if isinstance(base.bound, Value) and isinstance(base.bound.ref, Class):
+            found = base.bound.ref.method(name)
+            if found is not None:
+                return self.call_function(node, found, base, arguments)
+        if name in _ITSELF:
+            return base
+        place = self.where(base)
+        if name in _TENSORS:
+            return Value(
+                SEQUENCE,
+                rest=Value(
+                    TENSOR, base.place if base.ref is None else Place("in", base.ref), role="parameter"
+                ),
+            )
+        if name in _PARTS:
+            return Value(SEQUENCE, rest=Value(MODULE, place))
+        if name in _NAMED:
+            inner = (
+                Value(MODULE, place)
+                if name.endswith(("modules", "children"))
+                else Value(TENSOR, place, role="parameter")
+            )
+            return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, inner)))
+        if name in ("append", "insert", "extend") and values:
+            for one, _ in self.tensors(values[-1][0], node):
+                if one.kind == MODULE:
+                    self.attach(node, base, f"#{id(node)}", one)
+            return ANYTHING
+        if name in ("load_state_dict", "state_dict", "save_pretrained", "register_forward_hook"):
+            return ANYTHING
+        if name in ("generate", "encode", "decode", "predict"):
+            operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
+            made = (
+                self.together(node, [(base, node.func), *operands], name, strict=True)
+                if name == "generate"
+                else ANYTHING
+            )
+            return made.but(place=place) if made.kind == TENSOR else self.unknown(node)
+        self.escape(arguments)
+        return self.unknown(node)
+
+    def _is_me(self, value: Value) -> bool:
+        return self.me is not None and value.ref is not None and value.ref == self.me.ref
+
+    def _register(self, node: ast.Call, base: Value, how: str, name: object, value: Value) -> Value:
+        if base.ref is None or not isinstance(name, str):
+            return ANYTHING
+        if value.kind == MODULE:
+            self.attach(node, base, name, value)
+        else:
+            self.state.set_attribute(
+                base.ref, name, Value(TENSOR, Place("in", base.ref), rank=value.rank, role="parameter")
+            )
+        return ANYTHING
+
+    def attach(self, node: ast.AST, base: Value, name: str, part: Value) -> None:
+        """A module becomes a part of another one."""
+        if base.ref is None:
+            return
+        place, at = self.where(base), self.where(part)
+        if place.on_device and place.kind != OF and at.on_host and part.links and not self.quiet:
+            if self.analysis.is_new((node, "surgery", name), part.assumed):
+                self.analysis.surgeries.append(
+                    Surgery(node, self.file, self.function, base, part, place, self.scopes())
+                )
+        self.state.set_attribute(base.ref, name, part.linked(self.link(STORE, node, name)))
+
+    # --- everything else -----------------------------------------------------------------
+
+    def own_method(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
+        """A method of an instance of a class in view."""
+        held = self.state.attribute(base.ref, name) if base.ref is not None else None
+        if held is not None:
+            return self.call_value(node, held, arguments)
+        if isinstance(base.bound, Value) and isinstance(base.bound.ref, Class):
+            found = base.bound.ref.method(name)
+            if found is not None:
+                return self.call_function(node, found, base, arguments)
+        self.escape(arguments)
+        return self.unknown(node)
+
+    def _of_batch(self, base: Value, name: str, arguments: Arguments) -> Value:
+        plain = base.but(fields=None)
+        if name == "items":
+            return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, plain)))
+        if name == "values":
+            return Value(SEQUENCE, rest=plain)
+        if name in ("get", "pop"):
+            key = arguments[0][0][0].const if arguments[0] else ...
+            return base.fields[key] if base.fields and key in base.fields else plain
+        return base if name == "copy" else ANYTHING
+
+    def _of_owner(self, base: Value, name: str, arguments: Arguments) -> Value:
+        """What a framework's object does to what it is given."""
+        owner = frameworks.OWNERS.get(str(base.ref))
+        places = owner is None or name in owner.places or name in owner.gives or name in owner.takes
+        made = []
+        for value, _ in arguments[0]:
+            if value.kind == MODULE and value.ref is not None and places:
+                self.move_module(value.ref, BY_OWNER)
+            if value.kind == LOADER:
+                made.append(Value(LOADER, role="owned"))
+            elif value.kind in (TENSOR, BATCH, MODULE) and places:
+                made.append(value.but(place=BY_OWNER))
+            else:
+                made.append(value)
+        if not places or not made:
+            return ANYTHING
+        return made[0] if len(made) == 1 else Value(SEQUENCE, items=tuple(made))
+
+    def _of_unknown(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
+        values, keywords = arguments
+        if base.place.is_named:
+            if name in _TENSORS:
+                return Value(SEQUENCE, rest=Value(TENSOR, base.place, role="parameter"))
+            if name in (
+                "unsqueeze",
+                "permute",
+                "detach",
+                "masked_fill",
+                "long",
+                "expand_as",
+                "view_as",
+                "contiguous",
+            ):
+                return self.tensor_method(node, base.but(kind=TENSOR), name, arguments)
+        if base.role == "moved" and name in (
+            "unsqueeze",
+            "detach",
+            "permute",
+            "float",
+            "long",
+            "half",
+            "squeeze",
+        ):
+            return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
+        if base.role == "instance" and name in ("eval", "train", "requires_grad_", "half", "float"):
+            return base
+        return self.unknown_call(node, name, arguments)
+
+
+__all__ = ["AT_DEFAULT", "VAR", "Methods"]

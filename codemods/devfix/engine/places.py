@@ -1,0 +1,143 @@
+"""Where a value is: places, and how two of them relate.
+
+A place is plain data. `choice` stands for one place where a condition holds and another where it does not, so that
+`if flag: model.cuda()` followed by `if flag: x = x.cuda()` is understood.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+DEFAULT = "default"  # made where torch makes things that are told nothing: the CPU
+CPU = "cpu"  # put on the CPU on purpose
+LITERAL = "literal"  # an accelerator by name: key is "cuda", "cuda:1", "mps"
+VAR = "var"  # a device that a binding holds: key tells bindings apart
+OF = "of"  # wherever the value of a binding is
+AT = "at"  # wherever a value of unknown origin is, which may well be the CPU
+IN = "in"  # wherever the module of that cell is now
+OWNED = "owned"  # a framework places it
+UNKNOWN = "unknown"
+CHOICE = "choice"
+
+SAME = "same"
+DIFFERENT = "different"  # one is on the CPU, the other may be on an accelerator
+FIXED = "fixed"  # one is on an accelerator by name, the other wherever the caller says
+OPEN = "open"  # nothing is known
+
+_HOST = frozenset({DEFAULT, CPU})
+_DEVICE = frozenset({LITERAL, VAR, OF})
+MAX_ALTERNATIVES = 4
+
+
+class Place(NamedTuple):
+    """A kind, and what tells two places of that kind apart."""
+
+    kind: str
+    key: object = None
+    then: Place | None = None  # of a choice: where the condition `key` holds
+    other: Place | None = None
+
+    @property
+    def on_host(self) -> bool:
+        """On the CPU, whatever the program is told."""
+        return self.kind in _HOST
+
+    @property
+    def is_named(self) -> bool:
+        """Wherever some value is: it has an identity, though nobody knows where that is."""
+        return self.kind == OF or self.kind == AT
+
+    @property
+    def on_device(self) -> bool:
+        """On a device that the program or its caller decides, which may be an accelerator."""
+        return self.kind in _DEVICE
+
+
+Condition = tuple[object, bool]  # what is asked, and whether it holds
+Path = frozenset[Condition]
+
+AT_DEFAULT = Place(DEFAULT)
+ON_CPU = Place(CPU)
+BY_OWNER = Place(OWNED)
+NOWHERE = Place(UNKNOWN)
+NO_PATH: Path = frozenset()
+
+
+def relate(a: Place, b: Place) -> str:
+    """How two places without choices relate: SAME, DIFFERENT, FIXED or OPEN."""
+    if a == b:
+        return OPEN if a.kind == UNKNOWN else SAME
+    if a.kind in _HOST:
+        return SAME if b.kind in _HOST else DIFFERENT if b.kind in _DEVICE else OPEN
+    if b.kind in _HOST:
+        return DIFFERENT if a.kind in _DEVICE else OPEN
+    if a.kind == LITERAL and b.kind == LITERAL:
+        return DIFFERENT if _apart(str(a.key), str(b.key)) else OPEN
+    if (a.kind == LITERAL and b.kind in _DEVICE) or (b.kind == LITERAL and a.kind in _DEVICE):
+        return FIXED
+    return OPEN
+
+
+def _apart(one: str, other: str) -> bool:
+    """Two accelerators by name that cannot be the same: other types, or other numbers."""
+    kind, _, number = one.partition(":")
+    kind2, _, number2 = other.partition(":")
+    return kind != kind2 or (number != "" and number2 != "" and number != number2)
+
+
+def choose(condition: object, then: Place, other: Place) -> Place:
+    """`then` where the condition holds, else `other`; NOWHERE where that has too many arms."""
+    if then == other:
+        return then
+    then = project(then, condition, True)
+    other = project(other, condition, False)
+    if then == other:
+        return then
+    made = Place(CHOICE, condition, then, other)
+    return made if arms(made) <= MAX_ALTERNATIVES else NOWHERE
+
+
+def arms(place: Place) -> int:
+    if place.kind != CHOICE or place.then is None or place.other is None:
+        return 1
+    return arms(place.then) + arms(place.other)
+
+
+def project(place: Place, condition: object, holds: bool) -> Place:
+    """The place where it is known whether a condition holds."""
+    if place.kind != CHOICE or place.then is None or place.other is None:
+        return place
+    if place.key == condition:
+        return project(place.then if holds else place.other, condition, holds)
+    then, other = project(place.then, condition, holds), project(place.other, condition, holds)
+    if then is place.then and other is place.other:
+        return place
+    return then if then == other else Place(CHOICE, place.key, then, other)
+
+
+def on_path(place: Place, path: Path) -> Place:
+    """The place, as far as the conditions that hold on a path decide it."""
+    if place.kind == CHOICE:
+        for condition, holds in path:
+            place = project(place, condition, holds)
+    return place
+
+
+def alternatives(place: Place, path: Path = NO_PATH) -> list[tuple[Place, Path]]:
+    """Each place without choices that this may be, with the conditions that lead there."""
+    if place.kind != CHOICE or place.then is None or place.other is None:
+        return [(place, path)]
+    yes, no = (place.key, True), (place.key, False)
+    found = [] if no in path else alternatives(place.then, path | {yes})
+    return found if yes in path else found + alternatives(place.other, path | {no})
+
+
+def literal(text: str) -> Place | None:
+    """The place that a device string names; None for what names no device, or a meta device."""
+    kind = text.partition(":")[0]
+    if kind == "cpu":
+        return ON_CPU
+    return Place(LITERAL, text) if kind in ACCELERATORS else None
+
+
+ACCELERATORS = frozenset({"cuda", "mps", "xpu", "hpu", "npu", "xla", "privateuseone"})

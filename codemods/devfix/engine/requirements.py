@@ -1,0 +1,214 @@
+"""What operations require of places: together in one, or on the CPU."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.engine.evidence import about_devices
+from devfix.engine.facts import HostRead, Mismatch
+from devfix.engine.frame import Frame
+from devfix.engine.places import (
+    DEFAULT,
+    DIFFERENT,
+    FIXED,
+    LITERAL,
+    NOWHERE,
+    OF,
+    Path,
+    Place,
+    alternatives,
+    relate,
+)
+from devfix.engine.values import (
+    BATCH,
+    LIBRARY_CALL,
+    MODULE,
+    PATH_TAKEN,
+    RANK,
+    TENSOR,
+    Assumption,
+    Assumptions,
+    Value,
+    weak,
+)
+
+_OUT_OF_SIGHT = frozenset({Assumption(LIBRARY_CALL)})  # what a module out of sight gives need not be a tensor
+Operand = tuple[Value, ast.AST]
+
+
+class Requirements(Frame):
+    def together(
+        self, node: ast.AST, operands: list[Operand], operation: str, *, strict: bool = False
+    ) -> Value:
+        """Operands that must be in one place: reports those that are not, and gives the result, a tensor."""
+        placed = [
+            (value, at, self.where(value)) for value, at in operands if value.kind in (TENSOR, BATCH, MODULE)
+        ]
+        if len(placed) > 1:
+            first = placed[0][2]
+            if any(place != first for _, _, place in placed):
+                for i, one in enumerate(placed):
+                    for other in placed[i + 1 :]:
+                        self._relate(node, one, other, operation, strict)
+        return self._result(placed, len(operands))
+
+    def _result(self, placed: list[tuple[Value, ast.AST, Place]], count: int) -> Value:
+        """Where what comes of operands is: with those on a device; on the CPU only if all are."""
+        best: tuple[Value, Place] | None = None
+        ranks = [value.rank for value, _, _ in placed]
+        rank = (
+            1
+            if 1 in ranks
+            else 0
+            if ranks and len(placed) == count and all(one == 0 for one in ranks)
+            else None
+        )
+        for value, _, place in placed:
+            if place.on_device:
+                return Value(
+                    TENSOR,
+                    place,
+                    rank=rank,
+                    links=value.links if place.kind == LITERAL else (),
+                    assumed=value.assumed,
+                )
+            if best is None or best[1].on_host:
+                if best is None or not place.on_host or value.rank != 0:
+                    best = value, place
+        if best is None:
+            return Value(TENSOR, rank=rank)
+        value, place = best
+        if place.on_host and len(placed) < count:
+            return Value(TENSOR, rank=rank)  # beside something that may be a tensor elsewhere
+        return Value(TENSOR, place, rank=rank, links=value.links, assumed=value.assumed)
+
+    def _relate(
+        self,
+        node: ast.AST,
+        one: tuple[Value, ast.AST, Place],
+        other: tuple[Value, ast.AST, Place],
+        operation: str,
+        strict: bool,
+    ) -> None:
+        path = self.state.path
+        pairs = 0
+        found: tuple[str, Place, Place, Path] | None = None
+        for a, first in alternatives(one[2], path):
+            for b, both in alternatives(other[2], first):
+                pairs += 1
+                relation = relate(a, b)
+                if relation in (DIFFERENT, FIXED):
+                    if found is None:
+                        found = relation, a, b, both
+        if found is None:
+            self._agree(one, other)
+            return
+        relation, a, b, both = found
+        swap = b.on_host if relation == DIFFERENT else b.kind == LITERAL
+        if relation == DIFFERENT and a.kind == LITERAL and b.kind == LITERAL:
+            swap = True
+        (anchor, anchor_node, _), (stray, stray_node, _) = (one, other) if swap else (other, one)
+        anchor_place, stray_place = (a, b) if swap else (b, a)
+        assumed = stray.assumed | anchor.assumed
+        if pairs > 1 and not all(about_devices(condition) for condition, _ in both - path):
+            assumed |= {Assumption(PATH_TAKEN)}
+        if not strict and stray.kind != MODULE and stray.rank != 1 and stray_place.on_host:
+            if stray.rank == 0:
+                return  # a tensor without dimensions mixes with any device
+            assumed |= {Assumption(RANK)}
+        self.report(
+            node,
+            operation,
+            relation,
+            (stray, stray_node, stray_place),
+            (anchor, anchor_node, anchor_place),
+            assumed,
+        )
+
+    def _agree(self, one: tuple[Value, ast.AST, Place], other: tuple[Value, ast.AST, Place]) -> None:
+        """Two that are together where they are: whoever moves one has to move the other."""
+        if one[0].links and other[0].links and one[2] == other[2] and one[2].kind in (DEFAULT, LITERAL):
+            a, b = one[0].links[0].node, other[0].links[0].node
+            if (
+                a is not b
+                and (one[0].rank != 0 or one[2].kind == LITERAL)
+                and (other[0].rank != 0 or other[2].kind == LITERAL)
+            ):
+                self.analysis.company.setdefault(a, set()).add(b)
+                self.analysis.company.setdefault(b, set()).add(a)
+
+    def report(
+        self,
+        node: ast.AST,
+        operation: str,
+        relation: str,
+        stray: tuple[Value, ast.AST | None, Place],
+        anchor: tuple[Value, ast.AST | None, Place],
+        assumed: Assumptions,
+    ) -> None:
+        """Note a mismatch, unless names are all that speaks for both sides."""
+        if self.quiet or (weak(stray[0]) and weak(anchor[0])) or not stray[0].links:
+            return
+        made = stray[0].links[0]
+        key = (made.node, node, relation, anchor[2])
+        if not self.analysis.is_new(key, assumed):
+            return
+        self.analysis.mismatches.append(
+            Mismatch(
+                operation=operation, node=node, file=self.file, function=self.function, relation=relation,
+                stray=stray[0], stray_place=stray[2], stray_node=stray[1],
+                anchor=anchor[0], anchor_place=anchor[2], anchor_node=anchor[1],
+                assumed=assumed, scopes=self.scopes(), path=self.state.path,
+            )
+        )  # fmt: skip
+
+    def on_host(self, node: ast.AST, value: Value, at: ast.AST, operation: str) -> None:
+        """Something reads the memory of a value as the CPU's."""
+        if self.quiet or value.kind not in (TENSOR, BATCH) or value.assumed & _OUT_OF_SIGHT:
+            return
+        if value.links and self.where(value).on_host:
+            self.analysis.read_on_host.add(value.links[0].node)
+        for place, _ in alternatives(self.where(value), self.state.path):
+            if (
+                place.on_device
+                and place.kind != OF
+                and self.analysis.is_new((node, at, "host"), value.assumed)
+            ):
+                self.analysis.host_reads.append(
+                    HostRead(operation, node, self.file, self.function, value, at, place, value.assumed)
+                )
+                return
+
+    def tensors(self, value: Value, node: ast.AST, depth: int = 0) -> list[Operand]:
+        """The tensors in a value, each with the node to blame."""
+        if value.kind in (TENSOR, BATCH, MODULE):
+            return [(value, node)]
+        if depth > 2:
+            return []
+        found: list[Operand] = []
+        nodes = getattr(node, "elts", None)
+        for i, one in enumerate(value.items or ()):
+            at = nodes[i] if nodes is not None and len(nodes) == len(value.items or ()) else node
+            found += self.tensors(one, at, depth + 1)
+        for one in (value.fields or {}).values():
+            found += self.tensors(one, node, depth + 1)
+        if value.rest is not None:
+            found += self.tensors(value.rest, node, depth + 1)
+        return found
+
+    def moved(self, value: Value, place: Place, node: ast.AST, depth: int = 0) -> Value:
+        """A value, and what it holds, in another place."""
+        if depth > 3:
+            return value
+        items = value.items and tuple(self.moved(one, place, node, depth + 1) for one in value.items)
+        rest = value.rest and self.moved(value.rest, place, node, depth + 1)
+        fields = value.fields and {k: self.moved(v, place, node, depth + 1) for k, v in value.fields.items()}
+        # A value that was moved has one link that matters: where it was moved.
+        links = (self.link("move", node),)
+        assumed = value.assumed
+        return value.but(
+            place=place, items=items or None, rest=rest, fields=fields or None, links=links, assumed=assumed
+        )
+
+
+__all__ = ["NOWHERE", "Operand", "Requirements"]

@@ -1,0 +1,132 @@
+"""The abstract state of a run: what names hold, and the heap of modules and objects."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from devfix.engine.places import CHOICE, IN, NO_PATH, NOWHERE, Path, Place, choose
+from devfix.engine.values import ANYTHING, MODULE, Value, join
+
+Cell = object  # of a module or an object: the place of its making, made unique
+_stamps = count(1)
+
+
+class State:
+    """Names, and the heap: `(cell, attribute)` -> value, and `(cell, None)` -> where the module is now."""
+
+    __slots__ = ("dead", "heap", "names", "path", "places", "stamps")
+
+    def __init__(self) -> None:
+        self.names: dict[str, Value] = {}
+        self.heap: dict[tuple[Cell, str], Value] = {}
+        self.places: dict[Cell, Place] = {}
+        self.stamps: dict[Cell, int] = {}
+        self.path: Path = NO_PATH
+        self.dead = False
+
+    def copy(self) -> State:
+        new = State.__new__(State)
+        new.names, new.heap, new.places, new.stamps = (
+            self.names.copy(),
+            self.heap.copy(),
+            self.places.copy(),
+            self.stamps.copy(),
+        )
+        new.path, new.dead = self.path, self.dead
+        return new
+
+    def take(self, other: State) -> None:
+        """Become another state."""
+        self.names, self.heap, self.places, self.stamps = other.names, other.heap, other.places, other.stamps
+        self.path, self.dead = other.path, other.dead
+
+    # --- the heap ------------------------------------------------------------------------
+
+    def place_of(self, cell: Cell) -> Place:
+        return self.places.get(cell, NOWHERE)
+
+    def set_place(self, cell: Cell, place: Place) -> None:
+        self.places[cell] = place
+        self.stamps[cell] = next(_stamps)
+
+    def attribute(self, cell: Cell, name: str) -> Value | None:
+        return self.heap.get((cell, name))
+
+    def set_attribute(self, cell: Cell, name: str, value: Value) -> None:
+        self.heap[cell, name] = value
+        self.stamps[cell] = next(_stamps)
+
+    def attributes(self, cell: Cell) -> list[tuple[str, Value]]:
+        return [(name, value) for (owner, name), value in self.heap.items() if owner == cell]
+
+    def resolve(self, place: Place) -> Place:
+        """A place in which no module's cell is left."""
+        for _ in range(4):
+            if place.kind == IN:
+                place = self.places.get(place.key, NOWHERE)
+            elif place.kind == CHOICE and place.then is not None and place.other is not None:
+                then, other = self.resolve(place.then), self.resolve(place.other)
+                return (
+                    place if then is place.then and other is place.other else choose(place.key, then, other)
+                )
+            else:
+                return place
+        return NOWHERE
+
+    def where(self, value: Value) -> Place:
+        """Where a value is now: a module may have been moved since it was looked up."""
+        if value.kind == MODULE and value.ref is not None:
+            return self.resolve(self.places.get(value.ref, value.place))
+        return self.resolve(value.place)
+
+
+def merge(a: State, b: State, condition: object = None) -> State:
+    """The state after two paths: `a` where the condition holds, else `b`. Takes `a` over."""
+    if a.dead:
+        return b
+    if b.dead:
+        return a
+    names = a.names
+    for name, value in b.names.items():
+        old = names.get(name)
+        if old is not value:
+            names[name] = _joined(old, value, a, b, condition) if old is not None else value
+    heap = a.heap
+    for key, value in b.heap.items():
+        old = heap.get(key)
+        if old is not value:
+            heap[key] = _joined(old, value, a, b, condition) if old is not None else value
+    places = a.places
+    for cell, place in b.places.items():
+        known = places.get(cell)
+        if known is not None and known != place:
+            places[cell] = choose(condition, known, place) if condition is not None else NOWHERE
+            a.stamps[cell] = next(_stamps)
+        elif known is None:
+            places[cell] = place
+    for cell, stamp in b.stamps.items():
+        if a.stamps.get(cell, 0) < stamp:
+            a.stamps[cell] = stamp
+    a.path = a.path & b.path
+    return a
+
+
+def either(state: State, one: Value, other: Value, condition: object = None) -> Value:
+    """Of two values one, by a condition: two modules become one that is where they are."""
+    return _joined(one, other, state, state, condition)
+
+
+def _joined(old: Value, new: Value, a: State, b: State, condition: object) -> Value:
+    if old.kind == MODULE and new.kind == MODULE and old.ref != new.ref:
+        # Two modules: what is known of both is where they are.
+        cell = ("either", old.ref, new.ref)
+        one, other = a.where(old), b.where(new)
+        if one != other:
+            one = choose(condition, one, other) if condition is not None else NOWHERE
+        a.places[cell] = one
+        a.stamps[cell] = next(_stamps)
+        role = old.role if old.role == new.role else ""
+        return Value(
+            MODULE, Place(IN, cell), ref=cell, links=old.links, assumed=old.assumed | new.assumed, role=role
+        )
+    return join(old, new, condition) if old is not ANYTHING and new is not ANYTHING else ANYTHING

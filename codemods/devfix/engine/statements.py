@@ -1,0 +1,398 @@
+"""Statements: bindings, branches, loops, and what leaves a block."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from devfix.engine.conditions import Test
+from devfix.engine.expressions import Expressions
+from devfix.engine.files import Function
+from devfix.engine.places import AT_DEFAULT, NOWHERE, OF
+from devfix.engine.state import State, merge
+from devfix.engine.values import (
+    ANYTHING,
+    BATCH,
+    CLASS,
+    DEVICE,
+    ELEMENT,
+    FUNCTION,
+    LOADER,
+    MAPPING,
+    MODULE,
+    NOTHING,
+    OBJECT,
+    SEQUENCE,
+    STORE,
+    TENSOR,
+    UNKNOWN,
+    Link,
+    Value,
+)
+
+
+class Run(Expressions):
+    def block(self, body: list[ast.stmt]) -> None:
+        state = self.state
+        for one in body:
+            if state.dead:
+                return
+            self.statement = one
+            handler = _HANDLERS.get(one.__class__)
+            if handler is not None:
+                handler(self, one)
+
+    # --- bindings ------------------------------------------------------------------------
+
+    def _expression(self, node: ast.Expr) -> None:
+        self.eval(node.value)
+
+    def _assign(self, node: ast.Assign) -> None:
+        value = self.eval(node.value)
+        for target in node.targets:
+            self.bind(target, value, node.value)
+
+    def _annotated(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.bind(node.target, self.eval(node.value), node.value)
+
+    def _augmented(self, node: ast.AugAssign) -> None:
+        old, new = self.eval(node.target), self.eval(node.value)
+        made = self.operate(node, old, new, node.target, node.value, node.op)
+        if old.kind == TENSOR:
+            made = old if old.place.kind != "unknown" or made.kind != TENSOR else made
+        self.bind(node.target, made, node.value)
+
+    def bind(self, target: ast.expr, value: Value, node: ast.AST) -> None:
+        if isinstance(target, ast.Name):
+            if value.kind == UNKNOWN:
+                value = self._evident(target.id, value)
+            self.state.names[target.id] = value
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            starred = next((i for i, one in enumerate(target.elts) if isinstance(one, ast.Starred)), None)
+            if starred is not None:
+                inner = self.iterate(value, node)
+                for one in target.elts:
+                    self.bind(one, inner, node)
+                return
+            for one, part in zip(target.elts, self.unpack(value, len(target.elts), node), strict=True):
+                self.bind(
+                    one,
+                    part.linked(self.link(ELEMENT, one)) if part.kind == BATCH and part.links else part,
+                    node,
+                )
+        elif isinstance(target, ast.Starred):
+            self.bind(target.value, Value(SEQUENCE, rest=value), node)
+        elif isinstance(target, ast.Attribute):
+            self._store(target, value)
+        elif isinstance(target, ast.Subscript):
+            self.store_item(target, value, node)
+
+    def _evident(self, name: str, value: Value) -> Value:
+        """What an unknown value is by what is done with the name that it gets."""
+        uses = self.uses()
+        if uses is None:
+            return value
+        kind, assumed = uses.kind(name)
+        if value.role == "instance":
+            if kind == MODULE or (name in uses.called and uses.attributes.get(name, set()) & {"to", "cuda"}):
+                return Value(MODULE, value.place, ref=value.ref, links=value.links, assumed=assumed).but(
+                    place=self._cell(value)
+                )
+            return value
+        if value.role == "moved" and value.place.on_device and kind in (MODULE, TENSOR):
+            return value.but(kind=kind, assumed=value.assumed | assumed, role="")
+        if value.place.is_named and kind == TENSOR:
+            return value.but(kind=TENSOR, assumed=value.assumed | assumed)
+        if self.analysis.is_device_name(name) and value.place.is_named:
+            return self.analysis.named_device(value.place._replace(kind="var"), name)
+        return value
+
+    def _cell(self, value: Value) -> Any:
+        return value.place._replace(kind="in", key=value.ref)
+
+    def _store(self, target: ast.Attribute, value: Value) -> None:
+        """`base.name = value`."""
+        base = self.eval(target.value)
+        if base.ref is None or base.kind not in (MODULE, OBJECT):
+            return
+        name = target.attr
+        if value.kind == UNKNOWN and value.role == "instance" and base.kind == MODULE:
+            self.state.set_attribute(base.ref, name, value)
+            return
+        if (
+            base.kind == MODULE
+            and value.kind == MODULE
+            and not (self.me is not None and base.ref == self.me.ref and value.ref == base.ref)
+        ):
+            if value.ref is not None and value.ref == base.ref:
+                self.state.set_attribute(base.ref, name, value)
+                return
+            if not self._building(base):
+                self.attach(target, base, name, value)
+            self.state.set_attribute(base.ref, name, value.linked(self.link(STORE, target, name)))
+            return
+        if base.kind == MODULE and value.kind == TENSOR and value.role == "parameter":
+            place = self.where(value)
+            moved = place.on_device and place.kind != OF
+            self.state.set_attribute(
+                base.ref,
+                name,
+                value if moved else value.but(place=value.place._replace(kind="in", key=base.ref), links=()),
+            )
+            return
+        kept = self.state.attribute(base.ref, name)
+        if base.kind == MODULE and kept is not None and kept.role == "parameter" and value.kind == TENSOR:
+            return  # a buffer keeps being one
+        if value.links:
+            value = value.linked(self.link(STORE, target, name))
+        elif value.kind in (SEQUENCE, MAPPING):
+            value = self._kept(value, self.link(STORE, target, f"{name}[]"))
+        self.state.set_attribute(base.ref, name, value)
+
+    def _kept(self, value: Value, link: Link) -> Value:
+        """A plain container that an object keeps: its elements know that they are in it."""
+        items = value.items and tuple([one.linked(link) if one.links else one for one in value.items])
+        fields = value.fields and {
+            key: one.linked(link) if one.links else one for key, one in value.fields.items()
+        }
+        rest = value.rest.linked(link) if value.rest is not None and value.rest.links else value.rest
+        return value.but(items=items, fields=fields, rest=rest, links=(link._replace(name=link.name[:-2]),))
+
+    def _building(self, base: Value) -> bool:
+        """Is this the constructor of the object?"""
+        return (
+            self.function is not None
+            and self.function.name == "__init__"
+            and self.me is not None
+            and base.ref == self.me.ref
+        )
+
+    def _delete(self, node: ast.Delete) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                self.state.names.pop(target.id, None)
+
+    # --- control -------------------------------------------------------------------------
+
+    def _return(self, node: ast.Return) -> None:
+        value = self.eval(node.value) if node.value is not None else NOTHING
+        self.returns.append((self._settled(value), self.state.copy() if self.keeps_returns() else self.state))
+        self.state.dead = True
+
+    def keeps_returns(self) -> bool:
+        return True
+
+    def _settled(self, value: Value) -> Value:
+        return value
+
+    def _leave(self, node: ast.stmt) -> None:
+        if self.loops:
+            self.loops[-1].append(self.state.copy())
+        self.state.dead = True
+
+    def _raise(self, node: ast.stmt) -> None:
+        self.state.dead = True
+
+    def _if(self, node: ast.If) -> None:
+        test = self.test(node.test)
+        if test.decided is not None:
+            self.block(node.body if test.decided else node.orelse)
+            return
+        self._branches(test, node.body, node.orelse)
+
+    def _branches(self, test: Test, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
+        state = self.state
+        before = state.copy()
+        self.assume(test.if_true, test.true_names)
+        self.block(body)
+        then = state.copy()
+        state.take(before)
+        self.assume(test.if_false, test.false_names)
+        self.block(orelse)
+        if state.dead:
+            state.take(then)
+        elif not then.dead:
+            state.take(merge(then, state.copy(), test.condition))
+
+    def _for(self, node: ast.For) -> None:
+        iterated = self.eval(node.iter)
+        if iterated.kind == LOADER or iterated.kind == BATCH:
+            inner = self.iterate(iterated, node)
+        else:
+            inner = self.iterate(iterated, node.iter)
+        self._loop(node.body, node.orelse, lambda: self.bind(node.target, inner, node))
+
+    def _while(self, node: ast.While) -> None:
+        test = self.test(node.test)
+        if test.decided is False:
+            return
+        self._loop(node.body, node.orelse, lambda: self.assume([], test.true_names))
+
+    def _loop(self, body: list[ast.stmt], orelse: list[ast.stmt], start: Callable[[], None]) -> None:
+        """Twice, since a second round meets what the first one made; the second is skipped if nothing changed."""
+        state = self.state
+        path = state.path
+        final = state.copy()
+        for turn in (0, 1):
+            before = state.copy()
+            self.loops.append([])
+            start()
+            self.block(body)
+            ends = self.loops.pop()
+            if not state.dead:
+                ends.append(state.copy())
+            if not ends:
+                state.take(before)
+                final = before
+                break
+            final = ends[0]
+            for one in ends[1:]:
+                final = merge(final, one)
+            final.dead = False
+            final.path = path
+            if turn or len(self.loops) > 1 or not _changed(before, final):
+                break
+            state.take(merge(before, final.copy()))
+        state.take(final)
+        state.dead = False
+        state.path = path
+        self.block(orelse)
+
+    def _try(self, node: ast.Try) -> None:
+        state = self.state
+        before = state.copy()
+        self.block(node.body)
+        if not state.dead:
+            self.block(node.orelse)
+        ends = [] if state.dead else [state.copy()]
+        after = state.copy()
+        for handler in node.handlers:
+            start = before.copy()
+            raised = after.copy()
+            raised.dead = False
+            state.take(merge(start, raised))
+            state.path = before.path
+            if handler.name:
+                state.names[handler.name] = ANYTHING
+            self.block(handler.body)
+            if not state.dead:
+                ends.append(state.copy())
+        if ends:
+            joined = ends[0]
+            for one in ends[1:]:
+                joined = merge(joined, one)
+            state.take(joined)
+        else:
+            state.dead = True
+        if node.finalbody:
+            dead, state.dead = state.dead, False
+            self.block(node.finalbody)
+            state.dead = state.dead or dead
+
+    def _with(self, node: ast.With) -> None:
+        kept = self.default
+        for item in node.items:
+            value = self.eval(item.context_expr)
+            if value.kind == DEVICE:
+                self.default = self.state.resolve(value.place)
+                if self.default.kind == "cpu":
+                    self.default = AT_DEFAULT
+            elif isinstance(item.context_expr, ast.Call):
+                name = self.file.dotted(item.context_expr.func)
+                if name.rpartition(".")[2] in _DEVICE_CONTEXTS:
+                    self.default = NOWHERE
+            if item.optional_vars is not None:
+                self.bind(
+                    item.optional_vars,
+                    value if value.kind in (OBJECT, MODULE) else ANYTHING,
+                    item.context_expr,
+                )
+        self.block(node.body)
+        self.default = kept
+
+    def _match(self, node: ast.Match) -> None:
+        self.eval(node.subject)
+        state = self.state
+        before, ends = state.copy(), []
+        for case in node.cases:
+            state.take(before.copy())
+            for one in ast.walk(case.pattern):
+                name = getattr(one, "name", None)
+                if isinstance(name, str):
+                    state.names[name] = ANYTHING
+            self.block(case.body)
+            if not state.dead:
+                ends.append(state.copy())
+        joined = before
+        for end in ends:
+            joined = merge(joined, end)
+        state.take(joined)
+
+    def _assert(self, node: ast.Assert) -> None:
+        test = self.test(node.test)
+        self.assume(test.if_true, test.true_names)
+
+    def _define(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        function = self.file.of_node.get(node)
+        if not isinstance(function, Function):
+            return
+        value = Value(FUNCTION, ref=function)
+        if self.function is not None:
+            self.analysis.closures[id(value)] = self
+            self.analysis.kept.append(value)
+        if any(
+            one not in ("staticmethod", "no_grad", "inference_mode", "jit", "script")
+            for one in function.decorators
+        ):
+            for one in node.decorator_list:
+                self.eval(one)
+        self.state.names[node.name] = value
+
+    def _define_class(self, node: ast.ClassDef) -> None:
+        made = self.file.of_node.get(node)
+        if made is not None:
+            self.state.names[node.name] = Value(CLASS, ref=made)
+
+    def _global(self, node: ast.Global) -> None:
+        for name in node.names:
+            self.state.names.setdefault(name, ANYTHING)
+
+    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
+        for alias in node.names:
+            name = alias.asname or alias.name.partition(".")[0]
+            self.state.names.pop(name, None)
+
+
+def _changed(before: State, after: State) -> bool:
+    """Is anything that was there in another place after a round?"""
+    for name, old in before.names.items():
+        new = after.names.get(name)
+        if (
+            new is not None
+            and new is not old
+            and (
+                new.kind != old.kind
+                or new.place != old.place
+                or new.rest is not old.rest
+                or new.items is not old.items
+            )
+        ):
+            return True
+    if any(after.places.get(cell) != place for cell, place in before.places.items()):
+        return True
+    return any(after.heap.get(key) is not value for key, value in before.heap.items())
+
+
+_DEVICE_CONTEXTS = frozenset(
+    {"init_empty_weights", "init_on_device", "deferred_init", "FakeTensorMode", "DeviceContext"}
+)
+_HANDLERS: dict[type[ast.stmt], Callable[[Any, Any], None]] = {
+    ast.Expr: Run._expression, ast.Assign: Run._assign, ast.AnnAssign: Run._annotated, ast.AugAssign: Run._augmented,
+    ast.Return: Run._return, ast.If: Run._if, ast.For: Run._for, ast.AsyncFor: Run._for, ast.While: Run._while,
+    ast.Break: Run._leave, ast.Continue: Run._leave, ast.Raise: Run._raise, ast.Try: Run._try, ast.With: Run._with,
+    ast.AsyncWith: Run._with, ast.Match: Run._match, ast.Assert: Run._assert, ast.FunctionDef: Run._define,
+    ast.AsyncFunctionDef: Run._define, ast.ClassDef: Run._define_class, ast.Delete: Run._delete, ast.Global: Run._global,
+    ast.Import: Run._import, ast.ImportFrom: Run._import,
+}  # fmt: skip

@@ -1,0 +1,282 @@
+"""What an expression may be: a kind, a place, what it holds, where that comes from, and how sure it is."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from devfix.engine.places import NOWHERE, Place, choose
+
+if TYPE_CHECKING:
+    from devfix.engine.files import File
+
+# kinds
+TENSOR, MODULE, DEVICE, DTYPE, NUMBER, TEXT, NONE = (
+    "tensor",
+    "module",
+    "device",
+    "dtype",
+    "number",
+    "text",
+    "none",
+)
+ARRAY = "array"  # of the host: numpy, PIL, lists of a data set
+SEQUENCE, MAPPING, OBJECT, FUNCTION, CLASS = "sequence", "mapping", "object", "function", "class"
+LIBRARY = "library"  # a name of a package: `ref` is its dotted name
+BATCH = "batch"  # tensors in a container of unknown form, all in one place
+LOADER, OPTIMIZER, OWNER, UNKNOWN = "loader", "optimizer", "owner", "unknown"
+PLACED = frozenset({TENSOR, MODULE, BATCH})
+
+# links of a history
+MAKE, LOAD, MOVE, STORE, ELEMENT, PASS, RETURN, DERIVE = (
+    "make",
+    "load",
+    "move",
+    "store",
+    "element",
+    "pass",
+    "return",
+    "derive",
+)
+
+# assumptions
+NAME = "name"  # only what it is called says what it is
+USES = "uses"  # how it is used says what it is
+LIBRARY_CALL = "library"  # a function that no model describes
+PATH_TAKEN = "path"  # both conditions can hold on one run
+ACCELERATOR = "accelerator"  # the caller's value can be on an accelerator
+RANK = "rank"  # it has dimensions
+BASE = "base"  # a base class is out of sight
+CALLER = "caller"  # callers give what the contract of the method says
+
+
+class Assumption(NamedTuple):
+    """What must hold for a fact that is not proven: the kind, and what it is about."""
+
+    kind: str
+    subject: str = ""
+
+
+class Link(NamedTuple):
+    """One step of a history: what happened, in which file and at which node."""
+
+    kind: str
+    file: File
+    node: ast.AST
+    name: str = ""  # of the attribute, parameter or function
+
+
+History = tuple[Link, ...]
+Assumptions = frozenset[Assumption]
+PROVEN: Assumptions = frozenset()
+MAX_LINKS = 10
+
+
+class Value:
+    """One abstract value; never changed after it was made.
+
+    - `place`: where it is; of a device, where things are that are moved to it.
+    - `rank`: 0, 1 for at least one dimension, None where not known.
+    - `ref`: the cell of a module or object, the function or class, the dotted name of a library's.
+    - `items`: elements of a sequence in order, `rest`: any other element, `fields`: entries of a mapping.
+    - `forms`: of a device: "str" and "object", as far as known.
+    """
+
+    __slots__ = (
+        "assumed",
+        "bound",
+        "const",
+        "fields",
+        "forms",
+        "items",
+        "kind",
+        "links",
+        "place",
+        "rank",
+        "ref",
+        "rest",
+        "role",
+    )
+
+    def __init__(
+        self,
+        kind: str,
+        place: Place = NOWHERE,
+        *,
+        rank: int | None = None,
+        ref: Any = None,
+        const: Any = ...,
+        items: tuple[Value, ...] | None = None,
+        rest: Value | None = None,
+        fields: dict[Any, Value] | None = None,
+        links: History = (),
+        assumed: Assumptions = PROVEN,
+        forms: frozenset[str] = frozenset(),
+        bound: Value | None = None,
+        role: str = "",
+    ) -> None:
+        self.kind, self.place, self.rank, self.ref, self.const = kind, place, rank, ref, const
+        self.items, self.rest, self.fields, self.links = items, rest, fields, links
+        self.assumed, self.forms, self.bound, self.role = assumed, forms, bound, role
+
+    def but(self, **changes: Any) -> Value:
+        """The same value with some of its properties changed."""
+        new = Value.__new__(Value)
+        for name in Value.__slots__:
+            setattr(new, name, changes[name] if name in changes else getattr(self, name))
+        return new
+
+    def linked(self, *links: Link) -> Value:
+        """The same value with more history."""
+        new = Value.__new__(Value)
+        for name in Value.__slots__:
+            setattr(new, name, getattr(self, name))
+        history = self.links + links
+        new.links = history if len(history) <= MAX_LINKS else history[:1] + history[1 - MAX_LINKS :]
+        return new
+
+    def key(self, depth: int = 2) -> object:
+        """Equal for values that a function cannot tell apart."""
+        const = self.const if self.const.__class__ in (bool, int, str, float, type(None)) else ...
+        inner: object = None
+        if depth:
+            below = depth - 1
+            inner = (
+                None if self.items is None else tuple([one.key(below) for one in self.items]),
+                None if self.rest is None else self.rest.key(below),
+                None
+                if self.fields is None
+                else tuple([(str(key), one.key(below)) for key, one in self.fields.items()]),
+            )
+        ref = self.ref if self.ref.__class__ in (str, int, tuple) else id(self.ref)
+        made = self.links[0].node if self.links and self.kind != NUMBER else None
+        return self.kind, self.place, self.rank, ref, const.__class__, const, inner, id(made), self.role
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.place.kind}:{self.place.key} {self.ref or ''}>"
+
+
+ANYTHING = Value(UNKNOWN)
+A_NUMBER = Value(NUMBER)
+A_TEXT = Value(TEXT)
+NOTHING = Value(NONE, const=None)
+MAX_ITEMS = 8
+
+
+def weak(value: Value) -> bool:
+    """Does only a name say what this is?"""
+    return any(one.kind == NAME for one in value.assumed)
+
+
+def element(value: Value) -> Value | None:
+    """Any element of a container, as one value; None where it has none that are known."""
+    found = value.rest
+    for one in value.items or ():
+        found = one if found is None else join(found, one)
+    for other in (value.fields or {}).values():
+        found = other if found is None else join(found, other)
+    return found
+
+
+def sequence(items: list[Value]) -> Value:
+    """A sequence of these elements; the first few keep their order."""
+    if len(items) <= MAX_ITEMS:
+        return Value(SEQUENCE, items=tuple(items))
+    rest = items[MAX_ITEMS]
+    for one in items[MAX_ITEMS + 1 : 64]:
+        rest = join(rest, one)
+    return Value(SEQUENCE, items=tuple(items[:MAX_ITEMS]), rest=rest)
+
+
+def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
+    """What a value is after two paths: `a` where the condition holds, else `b`."""
+    if a is b:
+        return a
+    if a.kind != b.kind:
+        return _unlike(a, b, condition)
+    if a.kind in (FUNCTION, CLASS, LIBRARY) and a.ref != b.ref:
+        return ANYTHING
+    place = (
+        a.place
+        if a.place == b.place
+        else choose(condition, a.place, b.place)
+        if condition is not None
+        else _either(a, b)
+    )
+    fields, items, rest = a.fields, a.items, a.rest
+    if depth > 3:
+        items = rest = fields = None
+    elif a.kind in (SEQUENCE, MAPPING, OBJECT, BATCH):
+        if (a.items is None) != (b.items is None) or len(a.items or ()) != len(b.items or ()):
+            both = [one for one in (element(a), element(b)) if one is not None]
+            rest = both[0] if len(both) == 1 else join(both[0], both[1], None, depth + 1) if both else None
+            items = None
+        else:
+            if a.items is not None and b.items is not None:
+                items = tuple(
+                    [join(x, y, condition, depth + 1) for x, y in zip(a.items, b.items, strict=True)]
+                )
+            if a.rest is not b.rest:
+                rest = (
+                    join(a.rest, b.rest, condition, depth + 1)
+                    if a.rest is not None and b.rest is not None
+                    else a.rest or b.rest
+                )
+        if a.fields is not b.fields:
+            mine, others = a.fields or {}, b.fields or {}
+            fields = {
+                key: join(mine[key], others[key], condition, depth + 1)
+                if key in mine and key in others
+                else mine.get(key, others.get(key, ANYTHING))
+                for key in {**mine, **others}
+            }
+    links = (
+        a.links
+        if a.links == b.links or not b.links
+        else b.links
+        if not a.links or (b.place.on_host and not a.place.on_host)
+        else a.links
+    )
+    ref = a.ref if a.ref == b.ref else None
+    return Value(
+        a.kind, place, rank=a.rank if a.rank == b.rank else None, ref=ref, const=a.const if a.const is b.const or a.const == b.const else ...,
+        items=items, rest=rest, fields=fields, links=links, assumed=a.assumed | b.assumed, forms=a.forms | b.forms,
+        bound=a.bound if a.bound is b.bound else None, role=a.role if a.role == b.role else "",
+    )  # fmt: skip
+
+
+def _either(a: Value, b: Value) -> Place:
+    """Two paths that nothing tells apart; both on the CPU is the CPU."""
+    if a.place.on_host and b.place.on_host:
+        return a.place
+    return NOWHERE
+
+
+def _unlike(a: Value, b: Value, condition: object) -> Value:
+    """Two paths with values of different kinds: None and something is something, on one path."""
+    for one, other, holds in ((a, b, False), (b, a, True)):
+        if one.kind == NONE:
+            if other.kind in PLACED and condition is not None and other.place.kind != "choice":
+                there = (
+                    choose(condition, other.place, NOWHERE)
+                    if not holds
+                    else choose(condition, NOWHERE, other.place)
+                )
+                return other.but(place=there, const=...)
+            return other.but(const=...) if other.const is not ... else other
+    kinds = {a.kind, b.kind}
+    if kinds <= {TENSOR, BATCH}:
+        return (a if a.kind == BATCH else b).but(place=a.place if a.place == b.place else NOWHERE)
+    if DEVICE in kinds and TEXT in kinds:
+        device, text = (a, b) if a.kind == DEVICE else (b, a)
+        return (
+            device.but(place=device.place, forms=device.forms | {"str"}, const=...)
+            if text.const is not ...
+            else ANYTHING
+        )
+    if kinds <= {TENSOR, NUMBER} or kinds <= {TENSOR, UNKNOWN}:
+        tensor = a if a.kind == TENSOR else b
+        return tensor.but(place=NOWHERE, rank=None)
+    if kinds <= {MODULE, UNKNOWN}:
+        return (a if a.kind == MODULE else b).but(place=NOWHERE, ref=None)
+    return ANYTHING

@@ -1,0 +1,95 @@
+"""Reads the library models: dotted name -> row."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+TENSOR_METHOD = "Tensor."
+_CALLS = frozenset(
+    {"make", "data", "legacy", "cuda", "array", "like", "same", "elems", "follow", "number", "load"}
+)
+_LAYERS = frozenset({"bare", "loss", "container", "wrapper"})
+
+
+class Row(NamedTuple):
+    """What one function, method or class does; the fields are those that the model file explains."""
+
+    form: str
+    rank: int | None = None
+    strict: bool = False
+    reduce: bool = False
+    many: bool = False
+    host: tuple[int, str] | None = None
+
+
+SAME = Row("same")
+
+
+class Models(NamedTuple):
+    """All rows, and the prefixes of names that belong together."""
+
+    rows: dict[str, Row]
+    tensor_spaces: tuple[str, ...]
+    other_spaces: tuple[str, ...]
+    array_spaces: tuple[str, ...]
+
+    def function(self, dotted: str) -> Row | None:
+        """The row of a function of torch; an unlisted one takes tensors that must be in one place."""
+        row = self.rows.get(dotted)
+        if row is not None:
+            return row if row.form in _CALLS else None
+        if dotted.startswith(self.tensor_spaces):
+            return SAME
+        if dotted.startswith("torch.") and not dotted.startswith(self.other_spaces):
+            if dotted.count(".") == 1 and dotted[6:7].islower() and dotted != "torch.device":
+                return SAME
+        return None
+
+    def method(self, name: str) -> Row:
+        """The row of a method of tensors; of an unlisted one the tensors must be in one place."""
+        return self.rows.get(TENSOR_METHOD + name, SAME)
+
+    def layer(self, dotted: str) -> str:
+        """bare, loss, container or wrapper; an empty string for any other class."""
+        row = self.rows.get(dotted)
+        return row.form if row is not None and row.form in _LAYERS else ""
+
+
+@cache
+def models() -> Models:
+    """The models of this package. Raises ValueError on a row that is none."""
+    rows: dict[str, Row] = {}
+    spaces: dict[str, list[str]] = {"tensor": [], "other": [], "array": []}
+    text = files("devfix.models").joinpath("torch.model").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        if words[0] == "spaces":
+            spaces[words[1]] += words[2:]
+            continue
+        form, prefix, *rest = words
+        if form not in _CALLS | _LAYERS:
+            raise ValueError(f"{line!r} is no row of a model")
+        row = Row(form)
+        names = []
+        for word in rest:
+            key, _, value = word.partition("=")
+            if key == "rank" and value:
+                row = row._replace(rank=int(value))
+            elif key == "host" and value:
+                position, _, name = value.partition(":")
+                row = row._replace(host=(int(position), name))
+            elif word == "strict":
+                row = row._replace(strict=True)
+            elif word == "reduce":
+                row = row._replace(reduce=True)
+            elif word == "many":
+                row = row._replace(many=True)
+            else:
+                names.append(word)
+        for name in names:
+            rows[prefix + name] = row
+    return Models(rows, tuple(spaces["tensor"]), tuple(spaces["other"]), tuple(spaces["array"]))

@@ -1,0 +1,132 @@
+"""The edits that bring a stray value to where the others are, by the link of its history that is changed."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.engine.analysis import Analysis
+from devfix.engine.facts import Mismatch
+from devfix.engine.values import BATCH, ELEMENT, LOAD, MAKE, PASS, RETURN, TENSOR, Link
+from devfix.findings import AppendCall, DeleteStatement, Edit, InsertStatement, ReplaceExpression, SetArgument
+from devfix.models.loader import models
+from devfix.repair.expressible import expressible
+from devfix.source import Source
+
+
+def at_its_making(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:
+    """`device=` where a tensor is made, or `.to(...)` behind a call that takes none: the device, and the edits."""
+    source, link = analysis.file.source, mismatch.stray.links[0]
+    if link.file is not analysis.file or not isinstance(link.node, ast.Call) or _stays(link.node, analysis):
+        return "", ()
+    device = expressible(source, mismatch.anchor_place, mismatch.scopes, link.node)
+    if not device:
+        return "", ()
+    span = source.span(link.node)
+    row = models().function(analysis.file.dotted(link.node.func))
+    if row is not None and row.form in ("make", "data", "like"):
+        return device, (SetArgument(span, "device", device),)
+    return device, (AppendCall(span, f".to({device})"),)
+
+
+def at_the_meeting(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:
+    """`.to(...)` where a stray is handed on, in the function that has it, or where it meets the others."""
+    source, stray = analysis.file.source, mismatch.stray
+    for node in (*[link.node for link in stray.links if link.kind == PASS and link.file is analysis.file], mismatch.stray_node):
+        if not isinstance(node, ast.expr) or not _is_one_tensor(mismatch) or isinstance(node, ast.Starred):
+            continue
+        if mismatch.file is not analysis.file and node is mismatch.stray_node:
+            continue
+        device = expressible(source, mismatch.anchor_place, mismatch.scopes, node)
+        if device:
+            return device, (AppendCall(source.span(node), f".to({device})"),)
+    return "", ()
+
+
+def of_a_literal(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:
+    """The device of the others in the place of an accelerator by name."""
+    source, link = analysis.file.source, mismatch.stray.links[0]
+    node = link.node
+    if link.file is not analysis.file or not isinstance(node, ast.Call) or _beside(node, mismatch, analysis):
+        return "", ()
+    device = expressible(source, mismatch.anchor_place, mismatch.scopes, node)
+    if not device or device.startswith('"'):
+        return "", ()
+    for keyword in node.keywords:
+        if keyword.arg == "device":
+            return device, (ReplaceExpression(source.span(keyword.value), device),)
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda":
+        if len(node.args) > 1 or node.keywords:
+            return "", ()
+        return device, (ReplaceExpression(source.span(node), f"{source.code(node.func.value)}.to({device})"),)
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "to" and node.args:
+        return device, (ReplaceExpression(source.span(node.args[0]), device),)
+    return "", ()
+
+
+def as_buffer(link: Link, analysis: Analysis) -> tuple[Edit, ...]:
+    """`register_buffer` in the place of the assignment of an attribute."""
+    source = analysis.file.source
+    if link.file is not analysis.file or link.name.startswith("_"):
+        return ()
+    statement = source.statement(link.node)
+    function = source.enclosing(statement, ast.FunctionDef)
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or statement.targets[0] is not link.node:
+        return ()
+    if not isinstance(function, ast.FunctionDef) or function.name != "__init__" or not isinstance(link.node, ast.Attribute):
+        return ()
+    if not _initialised(function, statement) or _stored_again(source, function, link.node):
+        return ()
+    text = source.code(statement.value)
+    if "\n" in text or "#" in text or isinstance(statement.value, (ast.Tuple, ast.Yield)):
+        return ()
+    span = source.span(statement)
+    line = f'{source.code(link.node.value)}.register_buffer("{link.name}", {text}, persistent=False)'
+    return InsertStatement(span, line), DeleteStatement(span)
+
+
+def _initialised(function: ast.FunctionDef, statement: ast.stmt) -> bool:
+    """Does a statement of the constructor itself, above this one, call `super().__init__`?"""
+    for one in function.body:
+        if one is statement:
+            return False
+        if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) and isinstance(one.value.func, ast.Attribute):
+            if one.value.func.attr == "__init__":
+                return True
+        if one.lineno >= statement.lineno:
+            return False
+    return False
+
+
+def _stored_again(source: Source, function: ast.FunctionDef, target: ast.Attribute) -> bool:
+    owner = source.enclosing(function, ast.ClassDef)
+    stores = [
+        node
+        for node in source.walk(owner)
+        if isinstance(node, ast.Attribute) and node.attr == target.attr and not isinstance(node.ctx, ast.Load)
+    ]
+    return len(stores) > 1
+
+
+def _is_one_tensor(mismatch: Mismatch) -> bool:
+    """A tensor, or what a loader gives after it was taken apart: not a batch of unknown form."""
+    if mismatch.stray.kind == TENSOR:
+        return True
+    links = mismatch.stray.links
+    return mismatch.stray.kind == BATCH and links[0].kind == LOAD and any(one.kind == ELEMENT for one in links)
+
+
+def _stays(node: ast.AST, analysis: Analysis) -> bool:
+    """Is what is made here needed on the CPU as well?"""
+    if node in analysis.read_on_host:
+        return True
+    strays = {one.stray.links[0].node for one in analysis.mismatches}
+    return any(other not in strays for other in analysis.company.get(node, ()))
+
+
+def _beside(node: ast.AST, mismatch: Mismatch, analysis: Analysis) -> bool:
+    """Does a literal meet another one, which would stay?"""
+    strays = {one.stray.links[0].node for one in analysis.mismatches}
+    return any(other not in strays for other in analysis.company.get(node, ()))
+
+
+__all__ = ["MAKE", "RETURN", "as_buffer", "at_its_making", "at_the_meeting", "of_a_literal"]

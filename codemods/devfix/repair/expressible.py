@@ -1,0 +1,100 @@
+"""How a place can be written down at some node of a file."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.engine.facts import Scope, Term
+from devfix.engine.files import Function
+from devfix.engine.places import LITERAL, Place
+from devfix.placing import bound_before
+from devfix.source import Source
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_FORMS = {"device": 0, "tensor": 1, "module": 2}
+
+
+def expressible(source: Source, place: Place, scopes: tuple[Scope, ...], at: ast.AST) -> str:
+    """The text of a device expression for `place` that can stand at `at`; an empty string if there is none.
+
+    Names must be bound on every way to `at`. Devices that have a name come first, then tensors of that place,
+    then the parameters of modules.
+    """
+    function = source.enclosing(at, *_FUNCTIONS)
+    terms = _of_function(scopes, function)
+    found = [term for term in terms if term.place == place and _writable(source, term, at, function)]
+    if found:
+        best = min(found, key=lambda term: (_FORMS[term.form], term.text.count("."), len(term.text)))
+        return _device(best)
+    return repr(place.key).replace("'", '"') if place.kind == LITERAL else ""
+
+
+def _of_function(scopes: tuple[Scope, ...], function: ast.AST | None) -> tuple[Term, ...]:
+    for one, terms in scopes:
+        if _node(one) is function:
+            return terms
+    return ()
+
+
+def _node(function: Function | None) -> ast.AST | None:
+    return function.node if function is not None else None
+
+
+def _device(term: Term) -> str:
+    if term.form == "device":
+        return term.text
+    if term.form == "tensor":
+        return f"{term.text}.device"
+    return f"next({term.text}.parameters()).device"
+
+
+def _writable(source: Source, term: Term, at: ast.AST, function: ast.AST | None) -> bool:
+    """Is a term bound where it is to be written, and is it none of what stands there itself?"""
+    try:
+        expression = ast.parse(term.text, mode="eval").body
+    except SyntaxError:
+        return False
+    statement = source.statement(at)
+    if not bound_before(source, expression, statement):
+        return False
+    root = term.text.partition(".")[0]
+    if root in _bound_by(statement) and not isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
+        # `x = f(x, zeros(3))`: before it, x is what it was.
+        return not _first_binding(source, root, statement)
+    if "." not in term.text or not isinstance(function, _FUNCTIONS):
+        return True
+    return _attribute_stored(source, term.text, statement, function)
+
+
+def _bound_by(statement: ast.stmt) -> set[str]:
+    found: set[str] = set()
+    targets: list[ast.expr] = []
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    elif isinstance(statement, (ast.AnnAssign, ast.AugAssign)):
+        targets = [statement.target]
+    for target in targets:
+        found |= {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
+    return found
+
+
+def _first_binding(source: Source, name: str, statement: ast.stmt) -> bool:
+    """Is a name bound for the first time by a statement, in its function?"""
+    function = source.enclosing(statement, *_FUNCTIONS)
+    if isinstance(function, _FUNCTIONS):
+        arguments = function.args
+        if any(one.arg == name for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)):
+            return False
+    root = function if function is not None else source.tree
+    lines = [one.lineno for one in source.walk(root) if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)]
+    return not lines or min(lines) >= statement.lineno
+
+
+def _attribute_stored(source: Source, text: str, statement: ast.stmt, function: ast.AST) -> bool:
+    """An attribute that the function itself stores has to be stored above the statement."""
+    lines = [
+        node.lineno
+        for node in source.walk(function)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and source.code(node) == text
+    ]
+    return not lines or min(lines) < statement.lineno
