@@ -34,18 +34,21 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_exit_codes(devfix: Devfix, project: Path) -> None:
-    for command in ("check", "diff", "apply"):
-        assert devfix(command, "b.py").code == 0
-    for command in ("check", "diff"):
-        assert devfix(command, ".").code == 1
-        assert devfix(command, ".", "none").code == 2
+    for command in (["check"], ["diff"], ["apply", "--exit-code"]):
+        assert devfix(*command, "b.py").code == 0
+        (project / "a.py").write_text("x = alpha\n")
+        assert devfix(*command, ".").code == 1
+        assert devfix(*command, ".", "none").code == 2
+    (project / "a.py").write_text("x = alpha\n")
     manual = ("--option", "rename-alpha.safety=manual")
     assert devfix("check", *manual, ".").code == 1
     assert devfix("diff", *manual, ".").code == 0
     assert devfix("apply", *manual, ".").code == 0
     assert devfix("apply", ".", "none").code == 2
     assert (project / "a.py").read_text() == "x = beta\n"
-    assert devfix("apply", ".").code == 0
+    assert devfix("apply", ".").code == devfix("apply", "--exit-code", ".").code == 0
+    (project / "a.py").write_text("x = alpha\n")
+    assert devfix("apply", ".").code == 0 and (project / "a.py").read_text() == "x = beta\n"
 
 
 def test_bad_input_is_a_line_each_and_the_rest_is_done(devfix: Devfix, project: Path) -> None:
@@ -264,7 +267,8 @@ def test_stdin(devfix: Devfix, tmp_path: Path) -> None:
     assert b"--- a/sub/in.py\n+++ b/sub/in.py\n" in diff.out
     assert diff.out.endswith(b"-alpha\r\n+beta\r\n")
     apply = devfix("apply", "-", stdin=text)
-    assert (apply.code, apply.out) == (1, b"\xef\xbb\xbfx = 1\r\nbeta\r\n")
+    assert (apply.code, apply.out) == (0, b"\xef\xbb\xbfx = 1\r\nbeta\r\n")
+    assert devfix("apply", "--exit-code", "-", stdin=text).code == 1
 
 
 @pytest.mark.parametrize(("text", "code"), [(b"x = 1\n", 0), (b"", 0), (b"alpha(\n", 2), (b"alpha\xff", 2)])
@@ -418,7 +422,7 @@ sys.exit(stubs.stub_cli())
 @pytest.mark.parametrize(
     ("ok", "code", "text", "said"),
     [
-        (True, 1, "x = beta\n", "passed on cpu; torch 9\n"),
+        (True, 0, "x = beta\n", "passed on cpu; torch 9\n"),
         (False, 2, "x = alpha\n", "failed: numbers differ; nothing was written\n"),
         (None, 2, "x = alpha\n", "could not be checked: numbers differ; nothing was written\n"),
     ],

@@ -67,7 +67,7 @@ def test_check(repository: Path) -> None:
 def test_apply(repository: Path) -> None:
     (repository / "a.py").write_text(BUG)
     code, said = run("devfix-apply")
-    assert code == 1 and "files were modified by this hook" in said
+    assert code == 1 and "files were modified by this hook" in said and "exit code: 1" in said
     assert (repository / "a.py").read_text().index("model.head") < (repository / "a.py").read_text().index(
         "model.to("
     )

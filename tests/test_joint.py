@@ -17,12 +17,12 @@ from devfix import joint, series
 from devfix.codemod import Codemod, Example
 from devfix.commands.review import Review
 from devfix.discover import discover
-from devfix.documents import DocumentError, replace_files
-from devfix.runner import run
+from devfix.documents import DocumentError, document_of, read_bytes, replace_files
 from devfix.findings import Elsewhere, EnsureImport, Finding, ReplaceExpression, Safety, Span
 from devfix.flow import Flow
 from devfix.report import Report
 from devfix.review.patch import patch
+from devfix.runner import as_it_will_be, run
 from devfix.selection import prints
 from devfix.work import Task
 from devfix.writing import write
@@ -134,6 +134,35 @@ def test_two_findings_share_a_new_file(pair: Path) -> None:
     assert sorted(done.written) == ["a.py", "b.py", "made.py", "there.py"]
     # The second fix wants the same in there.py; both count.
     assert done.applied == 2
+
+
+@dataclass(frozen=True)
+class Beside(Codemod):
+    """`here = old` is a finding as long as `there = old` stands in the file beside it, and has no repair."""
+
+    id: ClassVar[str] = "elsewhere"
+    words: ClassVar[tuple[tuple[str, ...], ...]] = (("old",),)
+    examples: ClassVar[tuple[Example, ...]] = ()
+
+    def check(self, flow: Flow) -> Iterator[Finding]:
+        other = document_of("there.py", read_bytes("there.py")).text
+        for name, _ in _assigned(flow.source.text, "here") if list(_assigned(other, "there")) else ():
+            yield Finding(self.id, flow.source.span(name), "wrong while the other is")
+        for name, value in _assigned(flow.source.text, "there"):
+            edit = ReplaceExpression(flow.source.span(value), "new")
+            yield self.finding(flow.source.span(name), "old", title="make it new", edits=(edit,))
+
+
+def test_what_is_left_is_what_the_next_run_finds(pair: Path) -> None:
+    """A finding that goes with the repair of another file is left by no report."""
+    report = applied(Beside())
+    after = as_it_will_be(report, [Beside()], None)
+    assert [(one.path, len(one.findings), len(one.remaining), one.changed) for one in after.results] == [
+        ("a.py", 1, 0, False),
+        ("there.py", 1, 0, True),
+    ]
+    write(after)
+    assert applied(Beside()).findings == 0
 
 
 def test_what_may_not_change_keeps_the_whole_fix_back(pair: Path) -> None:

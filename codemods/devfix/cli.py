@@ -1,6 +1,6 @@
 """The command line: arguments -> engine -> renderer -> exit code.
 
-Exit codes: 0 nothing to do; 1 findings (`check`) or changes (`diff`, `apply`); 2 something could
+Exit codes: 0 all was done; 1 findings (`check`) or changes (`diff`, `apply --exit-code`); 2 something could
 not be done, whatever else was; 130 interrupted, 143 terminated, 141 the output's reader is gone.
 """
 

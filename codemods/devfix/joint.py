@@ -229,12 +229,13 @@ class _Settling:
         """Put this round's edits of one file in place; True if it is to be processed again."""
         from devfix import rewrite
 
-        mine = [(joint, keys, joint.parts[keys.index(key)]) for joint, keys in chosen if key in keys]
-        if not mine[0][2].digest:
-            _, changes = self.made.setdefault(key, (mine[0][2].new, []))
-            self.overlay[key] = mine[0][2].new.encode()
-            lines = (0, mine[0][2].new.count("\n"))
-            changes.extend(_change(joint, keys, key, (lines,)) for joint, keys, _ in mine)
+        mine = [joint for joint, keys in chosen if key in keys]
+        part = _part_of(mine[0], key)
+        if not part.digest:
+            _, changes = self.made.setdefault(key, (part.new, []))
+            self.overlay[key] = part.new.encode()
+            lines = (0, part.new.count("\n"))
+            changes.extend(_change(joints, key, (lines,)) for joints in _same(mine))
             return False
         document = self._document(key)
         begin = self.begins.get(key) or Begin(document.text, (), ())
@@ -244,16 +245,12 @@ class _Settling:
             try:
                 rewrite.verify(begin.text, merged, text)
             except rewrite.CannotRewrite as error:
-                raise _Failed(_not_made(document.path, mine[0][0], str(error))) from None
+                raise _Failed(_not_made(document.path, mine[0], str(error))) from None
         feeds = line_feeds(document.text)
         changes = [
-            _change(
-                joint,
-                keys,
-                key,
-                tuple(git_lines(feeds, back(edit.span, begin.history)) for edit in part.edits),
-            )
-            for joint, keys, part in mine
+            _change(joints, key, tuple(git_lines(feeds, back(edit.span, begin.history)) for edit in edits))
+            for joints in _same(mine)
+            if (edits := _part_of(joints[0], key).edits)
         ]
         self.begins[key] = Begin(text, (*begin.history, merged), (*begin.changes, *changes))
         self.overlay[key] = document.encode(text)
@@ -284,11 +281,36 @@ def _not_made(path: str, joint: Joint, why: str) -> FileError:
     return FileError(path, "rewrite", f"the fix of {joint.codemod} over several files was not applied: {why}")
 
 
-def _change(joint: Joint, keys: list[str], key: str, lines: tuple[tuple[int, int], ...]) -> Change:
+def _same(joints: Iterable[Joint]) -> list[list[Joint]]:
+    """The fixes in groups that do the very same: of several findings, repaired by one edit elsewhere."""
+    groups: dict[object, list[Joint]] = {}
+    for joint in joints:
+        groups.setdefault((joint.codemod, joint.title, joint.safety, _touched(joint)), []).append(joint)
+    return list(groups.values())
+
+
+def _touched(joint: Joint) -> tuple[Part, ...]:
+    return tuple(part for part in joint.parts if part.edits or part.new)
+
+
+def _part_of(joint: Joint, key: str) -> Part:
+    return next(part for part in joint.parts if os.path.abspath(part.path) == key)
+
+
+def _change(joints: Sequence[Joint], key: str, lines: tuple[tuple[int, int], ...]) -> Change:
+    """What fixes that do the same are to one of their files."""
+    first = joints[0]
     # The finding's own file is the home of its fix, unless the fix changes other files only.
-    touched = [other for part, other in zip(joint.parts, keys, strict=True) if part.edits or part.new]
-    paths = dict(zip(keys, (part.path for part in joint.parts), strict=True))
-    others = tuple(paths[other] for other in touched if other != key)
+    touched = _touched(first)
+    others = tuple(part.path for part in touched if os.path.abspath(part.path) != key)
+    homes = {joint.parts[0].path: None for joint in joints if joint.parts[0] not in touched}
     return Change(
-        joint.codemod, joint.message, joint.title, joint.safety, lines, others, home=key == touched[0]
+        first.codemod,
+        first.message,
+        first.title,
+        first.safety,
+        lines,
+        others,
+        home=os.path.abspath(touched[0].path) == key,
+        found_in=tuple(homes),
     )

@@ -109,7 +109,8 @@ class Change:
 
     `also` names the other files of a fix that spans several; `home` is False in all but the
     finding's own, so that a fix counts once. `verdict` says on what the program has been run with it,
-    such as "verified: cuda (simulated)"; empty where nobody asked.
+    such as "verified: cuda (simulated)"; empty where nobody asked. `found_in` names the files with the
+    findings that it repairs, where it changes other files only.
     """
 
     codemod: str
@@ -120,6 +121,7 @@ class Change:
     also: tuple[str, ...] = ()
     home: bool = True
     verdict: str = ""
+    found_in: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

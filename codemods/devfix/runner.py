@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -160,6 +162,36 @@ def run(
     if repair and any(result.joint for result in report.results):
         report = _settled(found, report, task, may_change)
     return replace(report, seconds=time.perf_counter() - start, levels=tuple(task.levels.items()))
+
+
+def as_it_will_be(
+    report: Report, codemods: Sequence[Codemod], around: Around | None, seconds: float = SECONDS
+) -> Report:
+    """The report of a run with repairs, with the `remaining` findings of a project that has all of them.
+
+    A repair may lie in another file than its finding, or take away the cause of a finding in a third one. Looked
+    at again are the files that have findings, and those that change. One that cannot be keeps what it had.
+    """
+    from devfix.documents import overlaid
+
+    if not report.changed:
+        return replace(report, results=tuple(replace(one, remaining=one.findings) for one in report.results))
+    files: dict[str, bytes] = {}
+    for result in report.changed:
+        files[os.path.realpath(result.path)] = files[os.path.abspath(result.path)] = result.after
+    task = _task(codemods, report.level, False, around and around.anew())
+    results = []
+    with overlaid(files):
+        for result in report.results:
+            if result.error is not None:
+                result = replace(result, remaining=result.findings)
+            elif result.findings or result.changed:
+                with suppress(TookTooLong), limited(seconds):
+                    after = task.file(result.path)
+                    if after.error is None:
+                        result = replace(result, remaining=after.findings)
+            results.append(result)
+    return replace(report, results=tuple(results))
 
 
 def _settled(found: Discovered, report: Report, task: Task, may_change: Callable[[str], bool]) -> Report:

@@ -94,9 +94,9 @@ def test_no_home_and_a_c_locale(folder: Path) -> None:
         code, _, err = shell(f"devfix {arguments}", **environment)
         assert code == 1 and "own bug" not in err
     assert shell("devfix diff . >p; git init -q . && git apply --check p", **environment)[0] == 0
-    assert shell("devfix apply .", **environment)[0] == 1
+    assert shell("devfix apply .", **environment)[0] == 0
     assert (folder / "é大.py").read_text() == f"s = '大'\n{MOVED}"
-    assert shell("devfix undo", **environment)[0] == 1
+    assert shell("devfix undo", **environment)[0] == 0
 
 
 @pytest.mark.parametrize("columns", ["20", "1", "0", "-1", "x"])
@@ -305,7 +305,7 @@ def test_check_says_that_a_run_was_killed_and_writes_nothing(
     assert main(["check", "-q", "."]) == 1
     assert "an earlier run was killed while it wrote" in capsys.readouterr().err
     assert (Path(made) / "running").exists() and (folder / "a.py").read_bytes() == before
-    assert main(["undo"]) == 1  # the older journal is as if nothing had been written
+    assert main(["undo"]) == 0  # the older journal is as if nothing had been written
     assert not (Path(made) / "running").exists()
 
 

@@ -19,8 +19,8 @@ from devfix.cli import main
 from devfix.discover import discover
 from devfix.documents import journal
 from devfix.documents.cache import identity, write_own
-from devfix.runner import run
 from devfix.rules.reorder_to import ReorderTo
+from devfix.runner import run
 from ran import Ran
 from test_odd_inputs import BUG, MOVED
 
@@ -105,7 +105,7 @@ def test_fifos_sockets_and_devices_do_not_hang(hostile: Path) -> None:
         assert main(["check", "-q", "."]) == 1
         for name in ("fifo.py", "socket.py", "zero.py"):
             assert main(["check", "-q", name]) == 2
-        assert main(["apply", "-q", "."]) == 1
+        assert main(["apply", "-q", "."]) == 0
         assert time.monotonic() - start < 60
     assert discover(["."]).files == ("main.py",)
 
@@ -253,7 +253,7 @@ def test_names_are_neutralised_in_every_output(
         code = main([*arguments, *paths])
         out, err = capfdbinary.readouterr()
         done = Ran(code, out, err.decode("utf-8", "surrogateescape"))
-        assert done.code in (1, 2), (arguments, done.err)
+        assert done.code in ((0, 2) if arguments[0] in ("apply", "undo") else (1, 2)), (arguments, done.err)
         assert not set(map(ord, "\x1b\r\x07\x00")) & set(done.out), arguments
         assert not set("\x1b\r\x07\u2028\u202e") & set(done.err), arguments
         text = done.out.decode("utf-8", "surrogateescape")
@@ -316,9 +316,9 @@ def test_a_journal_that_came_with_the_repository(home: object, hostile: Path) ->
     assert main(["undo"]) == 0
     assert main(["check", "-q", "."]) == 1
     assert (hostile / "main.py").read_text() == BUG
-    assert main(["apply", "-q", "."]) == 1
+    assert main(["apply", "-q", "."]) == 0
     assert (hostile / "main.py").read_text() == MOVED
-    assert main(["undo"]) == 1  # one's own still is
+    assert main(["undo"]) == 0  # one's own still is
     assert (hostile / "main.py").read_text() == BUG
 
 

@@ -291,7 +291,7 @@ def test_what_a_worker_must_have(tmp_path: Path) -> None:
 
 def test_a_cluster_of_one_worker(campaign: str, capsys: pytest.CaptureFixture[str]) -> None:
     said = devfix("migrate", "run", campaign, "--cluster", "local:4", cwd=Path(campaign).parent)
-    assert said.returncode == 1, said.stderr
+    assert said.returncode == 0, said.stderr
     assert "[1/1] changed" in said.stdout and "Traceback" not in said.stderr
     assert not list(Path(campaign, "work").iterdir())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -167,6 +168,17 @@ def test_without_the_extra(
 
 def test_report_of_nothing(tmp_path: Path) -> None:
     assert main(["migrate", "report", str(tmp_path)]) == 2
+
+
+def test_each_state_has_a_colour_of_its_own() -> None:
+    from devfix.review.html import campaign
+
+    css = Path(campaign.__file__).with_suffix(".css").read_text("utf-8")
+    used = dict(re.findall(r"\.state-([\w-]+) \{ fill: var\((--st-\w+)\)", css))
+    assert set(used) == set(STATES)
+    for theme in re.split(r"\}", css):
+        colours = dict(re.findall(r"(--st-\w+): (#\w+)", theme))
+        assert not colours or len({colours[name] for name in used.values()}) == len(STATES)
 
 
 # --- the page ----------------------------------------------------------------------------------------

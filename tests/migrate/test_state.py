@@ -93,7 +93,7 @@ def test_a_decision_is_about_one_commit(store: state.Store) -> None:
     finish(store, CHANGED)
     assert store.row("a").decision == "accepted"
     finish(store, Outcome("analyse", "changed", head=Head("3" * 40), commit="6" * 40))
-    assert store.row("a").decision == ""
+    assert (store.row("a").decision, store.row("a").outdated) == ("", "accepted")
 
 
 def test_a_name_must_be_clear(store: state.Store) -> None:
@@ -140,6 +140,26 @@ def test_an_older_file_is_brought_up_to_date(
     monkeypatch.setattr(state, "SCHEMA", schema.SCHEMA)
     with pytest.raises(MigrateError, match="later devfix"):
         state.Store(path)
+
+
+def test_a_campaign_of_the_first_version(tmp_path: Path) -> None:
+    """Its decisions hold for the same commit, since it does not know the patches."""
+    path = str(tmp_path / "campaign.db")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state, "SCHEMA", schema.SCHEMA[:1])
+        with state.Store(path, make=True):
+            pass
+    with sqlite3.connect(path) as db:
+        db.execute("INSERT INTO setting VALUES ('settings', ?)", (SETTINGS.to_json(),))
+        db.execute(
+            'INSERT INTO repository (id, name, source, state, "commit", decision, changed_at)'
+            " VALUES ('a', 'x/a', '{\"url\": \"/a\"}', 'changed', ?, 'accepted', 0)",
+            ("2" * 40,),
+        )
+    with state.Store(path) as store:
+        assert (store.row("a").patch, store.row("a").outdated) == ("", "")
+        finish(store, CHANGED)
+        assert store.row("a").decision == "accepted"
 
 
 def test_a_failed_update_leaves_the_older_file(

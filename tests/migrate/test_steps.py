@@ -175,7 +175,7 @@ def test_links_in_full_copies(tmp_path: Path) -> None:
     entries = trees.listed(made, remote.commit, Limits()).entries
     top = tmp_path / "out"
     top.mkdir()
-    export = trees.export(made, entries, str(top), Limits(), links=True)
+    export = trees.export(made, entries, str(top), Limits(), whole=True)
     links = sorted(p.relative_to(top).as_posix() for p in top.rglob("*") if p.is_symlink())
     assert links == ["d/up.py", "in.py", "loop", "one", "three"]
     assert [note.partition(":")[0] for note in sorted(export.notes)] == ["abs", "d/e/far", "two", "up"]

@@ -34,9 +34,9 @@ def test_findings_diff_apply_undo(run: Run, write: Write) -> None:
     done = run("diff", "--unsafe", "--codemod", SCRIPT, ".")
     assert "-x = old(1)\n+x = newer(1)\n" in done.out  # one query after the other
     assert run("apply", "--codemod", SCRIPT, ".").code == 0  # unsafe
-    assert run("apply", "--unsafe", "--codemod", SCRIPT, ".").code == 1
+    assert run("apply", "--unsafe", "--codemod", SCRIPT, ".").code == 0
     assert program.read_text() == "x = newer(1)\ny = 2  # two\nz = newer(3)\n"
-    assert run("undo").code == 1
+    assert run("undo").code == 0
     assert program.read_text().count("old(") == 2
 
 
@@ -116,7 +116,7 @@ def test_filename_matchers_and_processors_count(run: Run, write: Write) -> None:
     write("other.py", "a = 1\n")
     assert "bowler-s Only mine\n" in run("check", "--codemod", "bowler:../rules/s.py", ".").out
     done = run("apply", "--unsafe", "--codemod", "bowler:../rules/s.py", ".")
-    assert done.code == 1
+    assert done.code == 0
     assert program.read_text() == f"b = 1\n{far}a = 2  # keep\n{far}b = 3\n"
     assert Path("other.py").read_text() == "a = 1\n"
 
@@ -176,5 +176,5 @@ def test_without_bowler(run: Run, write: Write, monkeypatch: pytest.MonkeyPatch)
 )
 def test_every_layout(run: Run, write: Write, text: bytes) -> None:
     program = write("p.py", text)
-    assert run("apply", "--unsafe", "--codemod", SCRIPT, "p.py").code == 1
+    assert run("apply", "--unsafe", "--codemod", SCRIPT, "p.py").code == 0
     assert program.read_bytes() == text.replace(b"old(", b"newer(")

@@ -34,10 +34,10 @@ def test_findings_diff_apply_undo(run: Run, write: Write) -> None:
     assert "needs --unsafe" in done.out
     assert run("apply", *arguments).code == 0 and "old(1)" in program.read_text()
     assert "-x = old(1)\n+x = fresh(1)\n" in run("diff", "--unsafe", *arguments).out
-    assert run("apply", "--unsafe", *arguments).code == 1
+    assert run("apply", "--unsafe", *arguments).code == 0
     assert program.read_text() == "x = fresh(1)\n\n\ndef f():\n    return fresh(2)  # why\n"
     run("undo")
-    assert run("apply", *arguments, "--codemod-arg", "safety=safe").code == 1
+    assert run("apply", *arguments, "--codemod-arg", "safety=safe").code == 0
     assert "fresh" in program.read_text()
 
 
@@ -51,7 +51,7 @@ def test_one_hunk_of_several_is_taken(
     with answers.open() as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
         arguments = ("--codemod-arg", "new-name=old_old", "--codemod-arg", "old=old", "a.py")
-        assert run("apply", "-i", "--unsafe", "--codemod", RENAME, *arguments).code == 1
+        assert run("apply", "-i", "--unsafe", "--codemod", RENAME, *arguments).code == 0
     assert program.read_text() == "x = old(1)\ny = 2\nz = old_old(3)\n"
 
 
@@ -115,12 +115,12 @@ def test_a_command_that_is_not_idempotent_comes_to_an_end(run: Run, write: Write
     """Beside codemods whose fixes take more than one pass."""
     program = write("a.py", "import torch\n\nx = torch.ones(3)\n")
     done = run("apply", "--unsafe", "--codemod", command("AppendCommand"), "a.py")
-    assert done.code == 1 and program.read_text().count("more()") == 1
+    assert done.code == 0 and program.read_text().count("more()") == 1
 
 
 def test_comments_may_go(run: Run, write: Write) -> None:
     program = write("a.py", "x = 1  # one\n# two\n")
-    assert run("apply", "--unsafe", "--codemod", command("Uncommented"), "a.py").code == 1
+    assert run("apply", "--unsafe", "--codemod", command("Uncommented"), "a.py").code == 0
     assert program.read_text() == "x = 1  # gone\n# gone\n"
 
 
@@ -200,7 +200,7 @@ def test_notebooks(run: Run, write: Write) -> None:
     )
     arguments = ("--unsafe", "--codemod", RENAME, "--codemod-arg", "old=old", "n.ipynb")
     assert "n.ipynb:cell 2:1:1: libcst-rename" in run("check", *arguments).out
-    assert run("apply", *arguments).code == 1
+    assert run("apply", *arguments).code == 0
     sources = [cell["source"] for cell in json.loads(Path("n.ipynb").read_text())["cells"]]
     assert sources == [["%time\n", "x = fresh(1)\n"], ["y = fresh(2)"]]
 
@@ -218,7 +218,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout(run: Run, write: Write, layout: str) -> None:
     program = write("a.py", LAYOUTS[layout])
-    assert run("apply", "--unsafe", "--codemod", RENAME, "--codemod-arg", "old=old", "a.py").code == 1
+    assert run("apply", "--unsafe", "--codemod", RENAME, "--codemod-arg", "old=old", "a.py").code == 0
     assert program.read_bytes() == LAYOUTS[layout].replace(b"old(", b"fresh(")
 
 
@@ -226,7 +226,7 @@ def test_hunks_that_need_each_other_are_one_finding(run: Run, write: Write) -> N
     program = write("a.py", "try:\n    a()\n    b()\nexcept E:\n    pass\n")
     done = run("check", "--codemod", command("TryCommand"), "a.py")
     assert done.out.count("libcst-try") == 1 and "make its 2 changes, which need each other" in done.out
-    assert run("apply", "--unsafe", "--codemod", command("TryCommand"), "a.py").code == 1
+    assert run("apply", "--unsafe", "--codemod", command("TryCommand"), "a.py").code == 0
     assert program.read_text() == "if 1:\n    a()\n    b()\nelse:\n    pass\n"
 
 
@@ -236,7 +236,7 @@ def test_of_two_that_are_in_each_others_way_one_goes_first(run: Run, write: Writ
     both = ("--codemod", RENAME, "--codemod", command("RenameTooCommand"))
     options = ("libcst-rename.old=old", "libcst-rename-too.old=b", "libcst-rename-too.new=c")
     done = run("apply", "--unsafe", *both, *(f"--option={option}" for option in options), "a.py")
-    assert done.code == 1 and not done.err.count("devfix:")
+    assert done.code == 0 and not done.err.count("devfix:")
     assert program.read_text() == "c = fresh(1)\nx = 2\nc = 3\nc = fresh(4)\n"
 
 

@@ -54,7 +54,7 @@ def test_fix_says_what_the_command_prints(run: Run, write: Write) -> None:
     assert program.read_text() == BUG and fixed.written == ()
     written = devfix.fix("src", write=True)
     assert program.read_text() == FIXED and written.written == ("src/a.py",)
-    assert run("undo").code == 1 and program.read_text() == BUG
+    assert run("undo").code == 0 and program.read_text() == BUG
 
 
 def test_source_is_text_or_bytes() -> None:

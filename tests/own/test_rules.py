@@ -42,17 +42,17 @@ def test_a_rule_that_rewrites_a_whole_text(run: Run, write: Write) -> None:
     done = run("apply", *shout, "--option", "shout.safety=sure", ".")
     assert done.code == 2 and "must be one of manual, unsafe, safe" in done.err
     assert "shout.safety=unsafe  (manual | unsafe | safe)" in run("explain", "../rules/shout.py").out
-    assert run("apply", *shout, "--option", "shout.safety=safe", ".").code == 1
+    assert run("apply", *shout, "--option", "shout.safety=safe", ".").code == 0
     assert program.read_text() == "ALPHA = 1\ny = 2\nx = ALPHA\n"
 
 
 def test_it_is_applied_reviewed_ignored_and_undone(run: Run, write: Write) -> None:
     rule = str(write("../rules/mine.py", RULE))
     program = write("a.py", "alpha = 1\nalpha = 2  # devfix: ignore[no-alpha]\n")
-    assert run("apply", "--codemod", rule, "a.py").code == 1
+    assert run("apply", "--codemod", rule, "a.py").code == 0
     assert program.read_text() == "beta = 1\nalpha = 2  # devfix: ignore[no-alpha]\n"
     assert run("apply", "--codemod", rule, "a.py").code == 0
-    assert run("undo").code == 1
+    assert run("undo").code == 0
     assert program.read_text().startswith("alpha = 1\n")
     for form in ("json", "sarif", "junit"):
         assert "no-alpha" in run("check", "--format", form, "--codemod", rule, "a.py").out

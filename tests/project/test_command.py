@@ -62,7 +62,7 @@ def test_stdin_has_a_place_in_the_project(
 
 
 def test_a_repair_sees_the_other_files_in_each_pass(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["apply", "--jobs", "1", "--project-root", ".", "a/train.py"]) == 1
+    assert main(["apply", "--jobs", "1", "--project-root", ".", "a/train.py"]) == 0
     capsys.readouterr()
     text = (repo / "a/train.py").read_text()
     assert text.index("attach_head(model)") < text.index("model.to(device)")

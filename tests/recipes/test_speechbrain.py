@@ -102,7 +102,7 @@ def test_run_by_the_real_toolkit(runner: Runner, tmp_path: Path) -> None:
     assert before.status == "raised" and "Expected all tensors to be on the same device" in before.error
     command = [sys.executable, "-m", "devfix", "apply", "--unsafe", "."]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1 and "1 fix in 2 of 3 files written" in done.stderr, done.stdout + done.stderr
+    assert done.returncode == 0 and "1 fix in 2 of 3 files written" in done.stderr, done.stdout + done.stderr
     assert "    ctc_lin: !ref <ctc_lin>\n" in (folder / "hyperparams.yaml").read_text(encoding="utf-8")
     assert "self.modules.ctc_lin(x)" in (folder / "train.py").read_text(encoding="utf-8")
     again = run(runner, folder, "cpu")

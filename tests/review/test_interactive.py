@@ -48,7 +48,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def apply(answers: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "devfix", "apply", "-i", "--color", "never", *options, "."]
+    command = [
+        sys.executable,
+        "-m",
+        "devfix",
+        "apply",
+        "--exit-code",
+        "-i",
+        "--color",
+        "never",
+        *options,
+        ".",
+    ]
     env = {**os.environ, **environment}
     return subprocess.run(command, input=answers, capture_output=True, text=True, timeout=120, env=env)
 
@@ -159,7 +170,7 @@ def test_a_terminal(folder: Path, snapshot: Any) -> None:
 def start(*options: str) -> Any:
     child = pexpect.spawn(
         sys.executable,
-        ["-m", "devfix", "apply", "-i", "--color", "never", *options, "."],
+        ["-m", "devfix", "apply", "--exit-code", "-i", "--color", "never", *options, "."],
         encoding="utf-8",
         timeout=60,
         dimensions=(50, 200),

@@ -301,7 +301,7 @@ def test_apply_shows_the_verdicts(repository: Path) -> None:
         "--format",
         "json",
     )
-    assert done.returncode in (0, 1), done.stderr
+    assert done.returncode == 0, done.stderr
     verdicts = {change["path"]: change["verdict"] for change in json.loads(done.stdout)["changes"]}
     assert verdicts["net.py"].startswith(VERIFIED), verdicts
     assert verdicts["script.py"].startswith("not run: because the change is in no function"), verdicts
@@ -311,7 +311,7 @@ def test_apply_shows_the_verdicts(repository: Path) -> None:
 def test_nothing_is_called_without_smoke(repository: Path) -> None:
     mark = repository / "mark"
     (repository / "net.py").write_text(NET + f"\nopen({os.fspath(mark)!r}, 'w')\n")
-    assert devfix("apply", "--unsafe", "--codemod", "place-factory", ".").returncode in (0, 1)
+    assert devfix("apply", "--unsafe", "--codemod", "place-factory", ".").returncode == 0
     assert not mark.exists()
     assert "device=x.device" in (repository / "net.py").read_text()
 

@@ -203,7 +203,7 @@ def test_apply_with_a_command(repository: Path) -> None:
     done = devfix(
         "apply", "--smoke-cmd", "python train.py", "--codemod", "reorder-to", ".", "--format", "json"
     )
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 0, done.stderr
     changes = json.loads(done.stdout)["changes"]
     assert {change["path"]: change["verdict"] for change in changes} == {
         "train.py": "verified: cuda (simulated)",

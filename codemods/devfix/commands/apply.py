@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 @click.command()
 @arguments
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option(
+    "--exit-code", "tells", is_flag=True, help="Exit with 1 if something was changed, as diff does."
+)
 @click.option("--interactive", "-i", is_flag=True, help="Ask for every fix, as `git add -p` does.")
 @click.option(
     "--decisions", type=click.Path(), metavar="FILE", help="Make what was accepted on the review page."
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 @click.option("--smoke-seconds", type=click.FloatRange(1), default=300.0, metavar="S", help="Its time limit.")
 def apply(
     form: str,
+    tells: bool,
     interactive: bool,
     decisions: str | None,
     smoke: bool,
@@ -38,7 +42,10 @@ def apply(
     smoke_seconds: float,
     **options: Any,
 ) -> int:
-    """Make the repairs: rewrite the files, or stdin to stdout."""
+    """Make the repairs: rewrite the files, or stdin to stdout.
+
+    Exit code: 2 if something could not be done.
+    """
     run = Run(**options)
     if interactive and run.from_stdin:
         raise click.UsageError(
@@ -72,7 +79,7 @@ def apply(
         # What cannot be repaired comes out as it went in: a pipe must not lose it.
         write_out(report.changed[0].after if report.changed else run.stdin)
         run.errors(report)
-        return code(report, len(report.changed))
+        return code(report, len(report.changed) if tells else 0)
     from devfix.writing import write
 
     report = write(report, os.getcwd())
@@ -95,7 +102,7 @@ def apply(
         complain(f"interrupted; {len(report.written)} of {len(report.changed)} files were written: {files}")
         complain(f"not written: {', '.join(left) or 'nothing'}")
         return exit_code()
-    return code(report, len(report.written))
+    return code(report, len(report.written) if tells else 0)
 
 
 def _decisions(path: str) -> Decisions:

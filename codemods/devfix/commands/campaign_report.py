@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def report(campaign: str, html: str | None, csv_: str | None, json_: str | None, markdown: str | None) -> int:
     """Report on the campaign, also while it runs. FILE may be - for the output; without any: --markdown -.
 
-    The exit code is that of `run`.
+    Exit code: 2 if some repositories failed.
     """
     from devfix.migrate import campaigns, exports, summary
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from devfix.commands.campaign import campaign_argument, code, lines, push, review, show, status
+from devfix.commands.campaign import campaign_argument, code, lines, review, show, status
+from devfix.commands.campaign_push import push
 from devfix.commands.campaign_report import report
 from devfix.commands.running import complain
 
@@ -40,11 +42,6 @@ def migrate() -> None:
     CAMPAIGN is a folder with all that belongs to one campaign. Repositories are fetched into it; none is
     changed but by `push`, which makes a branch. A run may be killed at any moment, and goes on where it was.
     """
-
-
-cluster_option = click.option(
-    "--cluster", metavar="URL|local:N", help="Work on a dask cluster, tcp://HOST:PORT (devfix[cluster])."
-)
 
 
 # --- init ----------------------------------------------------------------------------------------
@@ -93,7 +90,9 @@ def init(campaign: str, repos: tuple[str, ...], **options: Any) -> int:
     from devfix import config
     from devfix.migrate import campaigns
     from devfix.migrate.model import Limits, Settings
+    from devfix.migrate.showing import repositories
     from devfix.own.known import named
+    from devfix.review.text import plural
 
     options["codemods"] = tuple(map(campaigns.absolute, options["codemods"]))
     try:
@@ -125,8 +124,8 @@ def init(campaign: str, repos: tuple[str, ...], **options: Any) -> int:
         limits=Limits(options["seconds"], size, options["max_files"], file_size, memory),
     )
     count = campaigns.init(campaign, repos, settings, options["shard_by"], options["shard_files"])
-    what = "shards" if options["shard_by"] else "repositories"
-    click.echo(f"{name}: {count} {what}; `devfix migrate plan {campaign}` shows them, `run` begins", err=True)
+    what = plural(count, "shard") if options["shard_by"] else repositories(count)
+    click.echo(f"{name}: {what}; `devfix migrate plan {campaign}` shows them, `run` begins", err=True)
     return 0
 
 
@@ -137,28 +136,57 @@ def init(campaign: str, repos: tuple[str, ...], **options: Any) -> int:
 @campaign_argument
 @click.option("--refresh", is_flag=True, help="First ask the finished ones whether they have moved on.")
 def plan(campaign: str, refresh: bool) -> int:
-    """Say what `run` will do. Exit code: 1 if there is something to do."""
+    """Say what `run` will do. Exit code: 2 if some repositories could not be asked (--refresh)."""
     from devfix.migrate import campaigns, showing
 
     with campaigns.opened(campaign, change=refresh) as store:
         failed = _refresh(campaign, store) if refresh else 0
         lines(showing.plan(store))
-        return 2 if failed else 1 if store.waiting() else 0
+        return 2 if failed else 0
+
+
+def _working(command: Callable[..., int]) -> Callable[..., int]:
+    """The options of `run`, which are those of `resume`, too."""
+    options = [
+        campaign_argument,
+        click.option(
+            "--jobs",
+            type=click.IntRange(0),
+            default=0,
+            metavar="N",
+            help="Processes; 0: one per core (default).",
+        ),
+        click.option(
+            "--cluster",
+            metavar="URL|local:N",
+            help="Work on a dask cluster, tcp://HOST:PORT (devfix[cluster]).",
+        ),
+        click.option("--refresh", is_flag=True, help="Also those whose head has moved since their result."),
+        click.option("--quiet", "-q", is_flag=True, help="No line for each repository."),
+    ]
+    for decorate in reversed(options):
+        command = decorate(command)
+    return command
 
 
 @migrate.command()
-@campaign_argument
-@click.option(
-    "--jobs", type=click.IntRange(0), default=0, metavar="N", help="Processes; 0: one per core (default)."
-)
-@cluster_option
-@click.option("--refresh", is_flag=True, help="Also those whose head has moved since their result.")
-@click.option("--quiet", "-q", is_flag=True, help="No line for each repository.")
-def run(campaign: str, jobs: int, cluster: str | None, refresh: bool, quiet: bool) -> int:
+@_working
+def run(**options: Any) -> int:
     """Work on everything that is not done; nothing is pushed. Ctrl-C stops it, and `run` again goes on.
 
-    Exit code: 0 nothing to change anywhere, 1 something changed, 2 some repositories failed.
+    Exit code: 2 if some repositories failed.
     """
+    return _run(**options)
+
+
+@migrate.command()
+@_working
+def resume(**options: Any) -> int:
+    """Go on after a run that was stopped or killed: the same as `run`."""
+    return _run(**options)
+
+
+def _run(campaign: str, jobs: int, cluster: str | None, refresh: bool, quiet: bool) -> int:
     from devfix.migrate import campaigns, driver
     from devfix.migrate.local import LocalPool
     from devfix.parallel import cores
@@ -191,16 +219,6 @@ def run(campaign: str, jobs: int, cluster: str | None, refresh: bool, quiet: boo
 
 @migrate.command()
 @campaign_argument
-@cluster_option
-@click.pass_context
-def resume(ctx: click.Context, campaign: str, cluster: str | None) -> int:
-    """Go on after a run that was stopped or killed: the same as `run`."""
-    code: int = ctx.invoke(run, campaign=campaign, jobs=0, cluster=cluster, refresh=False, quiet=False)
-    return code
-
-
-@migrate.command()
-@campaign_argument
 @click.argument("repos", nargs=-1, metavar="[REPO]...")
 @click.option("--failed", is_flag=True, help="All that failed.")
 def retry(campaign: str, repos: tuple[str, ...], failed: bool) -> int:
@@ -213,7 +231,7 @@ def retry(campaign: str, repos: tuple[str, ...], failed: bool) -> int:
         ids = [store.find(repo) for repo in repos]
         ids += [row.id for row in store.rows(("failed",))] if failed else []
         for id in dict.fromkeys(ids):
-            store.change(id, "retry", state="pending", stage="", reason="", attempt=0, decision="")
+            store.change(id, "retry", state="pending", stage="", reason="", attempt=0)
         click.echo(f"{len(set(ids))} to do again: devfix migrate run {campaign}", err=True)
     return 0
 
@@ -221,6 +239,7 @@ def retry(campaign: str, repos: tuple[str, ...], failed: bool) -> int:
 def _refresh(campaign: str, store: Store) -> int:
     """How many could not be asked."""
     from devfix.migrate.refreshing import refresh
+    from devfix.migrate.showing import repositories
 
     moved = failed = 0
     for asked in refresh(campaign, store):
@@ -228,7 +247,7 @@ def _refresh(campaign: str, store: Store) -> int:
         failed += bool(asked.error)
         if asked.error:
             complain(f"{asked.name}: {asked.error}")
-    click.echo(f"{moved} have moved on since their result", err=True)
+    click.echo(f"{repositories(moved)} moved on since their result", err=True)
     return failed
 
 

@@ -12,7 +12,7 @@ def undo() -> int:
     """Take back what the last `devfix apply` wrote here, byte for byte.
 
     Files that changed since are left alone and named. Run again, it takes back the apply before that.
-    Exit code: 1 if files were restored, 0 if there is nothing to undo, 2 if a file could not be.
+    Exit code: 2 if a file could not be restored.
     """
     from devfix.commands.recovering import recovered
     from devfix.documents import DocumentError
@@ -38,4 +38,4 @@ def undo() -> int:
     for path, why in done.refused:
         click.echo(f"devfix: {printable(os.path.relpath(path))}: {why}", err=True)
     click.echo(f"{plural(len(done.restored), 'file')} of the apply of {journal.when} restored", err=True)
-    return 2 if done.refused else 1
+    return 2 if done.refused else 0

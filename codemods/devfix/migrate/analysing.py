@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -38,7 +39,8 @@ def analysed(job: Job, folder: str, head: Head) -> Outcome:
     subject = messages.subject(report)
     text = messages.commit(job, head, report, verification)
     with working_in(tree):
-        artefacts.append(Artefact("changes.patch", _patch(report)))
+        patch = _patch(report)
+    artefacts.append(Artefact("changes.patch", patch))
     artefacts.append(Artefact("commit.txt", text.encode("utf-8", "replace")))
     artefacts.append(
         Artefact("body.md", messages.body(job, head, report, verification, notes).encode("utf-8", "replace"))
@@ -47,10 +49,19 @@ def analysed(job: Job, folder: str, head: Head) -> Outcome:
     found = replace(found, log=verification.log, artefacts=tuple(artefacts))
     if verification.ok is False:
         return replace(found, state="failed", reason=verification.words, verified="")
-    commit, pack = commits.made(git, job, head, report, text)
+    commit, pack = commits.made(git, job, head, commits.contents(report, tree), text)
     artefacts.append(Artefact("commit.pack", pack))
     state: State = "verified" if verification.ok else "changed"
-    return replace(found, state=state, commit=commit, artefacts=tuple(artefacts))
+    return replace(found, state=state, commit=commit, patch=patch_id(patch), artefacts=tuple(artefacts))
+
+
+def patch_id(patch: bytes) -> str:
+    """A digest of a patch that stays the same when lines around what it changes come or go.
+
+    It is the one of a review's decision: paths, changed lines and their context, but no line numbers.
+    """
+    lines = (b"@@" if line.startswith(b"@@ ") else line for line in patch.split(b"\n"))
+    return hashlib.sha256(b"\n".join(lines)).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,7 @@ class _Chosen:
 
 
 def _report(job: Job, tree: str) -> Report:
-    """The repairs of a job, in memory; the working directory is `tree`."""
+    """The repairs of a job, in memory, and what is left after them; the working directory is `tree`."""
     from devfix import runner
     from devfix.around import Around
     from devfix.discover import Discovered, discover
@@ -90,7 +101,8 @@ def _report(job: Job, tree: str) -> Report:
     level = Safety.UNSAFE if job.settings.unsafe else Safety.SAFE
     around = Around(config.project_root) if config.project else None
     found = replace(found, files=tuple(kept))
-    return runner.run(found, chosen.codemods, level, jobs=1, may_change=may_change, around=around)
+    report = runner.run(found, chosen.codemods, level, jobs=1, may_change=may_change, around=around)
+    return runner.as_it_will_be(report, chosen.codemods, around)
 
 
 def _chosen(job: Job, tree: str) -> _Chosen:
@@ -121,14 +133,15 @@ def _chosen(job: Job, tree: str) -> _Chosen:
 
 
 def _counts(report: Report) -> tuple[Count, ...]:
+    """By codemod. What is found no more in a file is repaired, wherever the edit is that has done it."""
     found: Counter[str] = Counter()
     fixed: Counter[str] = Counter()
     left: Counter[str] = Counter()
     for result in report.results:
-        found.update(finding.codemod for finding in result.findings)
-        fixed.update(change.codemod for change in result.changes if change.home)
-        left.update(one.codemod for one in (result.remaining if result.changed else result.findings))
-    return tuple(Count(id, found[id], fixed[id], left[id]) for id in sorted(found | fixed | left))
+        before = Counter(finding.codemod for finding in result.findings)
+        after = Counter(finding.codemod for finding in result.remaining)
+        found, left, fixed = found + before, left + after, fixed + (before - after)
+    return tuple(Count(id, found[id], fixed[id], left[id]) for id in sorted(found | left))
 
 
 def _why_nothing(report: Report) -> str:

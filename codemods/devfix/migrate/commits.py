@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from devfix.migrate.git import Git
@@ -11,7 +12,7 @@ from devfix.migrate.model import Head, Job, MigrateError
 from devfix.migrate.trees import entries_of, refusal
 
 if TYPE_CHECKING:
-    from devfix.report import Report
+    from devfix.report import FileResult, Report
 
 NEW = "refs/devfix/new"
 _AUTHOR = re.compile(r"\s*([^<>\n]*?)\s*<([^<>\n]*)>\s*")
@@ -25,12 +26,27 @@ def check_author(author: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
-def made(git: Git, job: Job, head: Head, report: Report, message: str) -> tuple[str, bytes]:
-    """The id of the commit, and a pack with what is new in it.
+def contents(report: Report, tree: str) -> dict[bytes, FileResult]:
+    """The changed files by their paths in the repository: what is changed through a link is what it leads to.
+
+    Raises MigrateError where that is two different changes of one file.
+    """
+    top, found = os.path.realpath(tree), dict[bytes, "FileResult"]()
+    for result in report.changed:
+        path = os.path.relpath(os.path.realpath(os.path.join(top, result.path)), top)
+        other = found.setdefault(os.fsencode(path), result)
+        if other.after != result.after:
+            raise MigrateError(f"{path!r} is changed in two ways, as {other.path!r} and as {result.path!r}")
+    return found
+
+
+def made(
+    git: Git, job: Job, head: Head, files: Mapping[bytes, FileResult], message: str
+) -> tuple[str, bytes]:
+    """The id of the commit with these `contents`, and a pack with what is new in it.
 
     Its date is that of the head: a second run over the same head makes the same commit.
     """
-    files = {os.fsencode(result.path): result for result in report.changed}
     entries = entries_of(git, head.commit, list(files))
     name, mail = check_author(job.settings.author)
     person = f"{name} <{mail}> {head.date} +0000"

@@ -15,7 +15,7 @@ from devfix.migrate.messages import _text as as_text
 from devfix.migrate.model import STATES, State
 from devfix.migrate.state import Row, Store
 from devfix.migrate.summary import Summary
-from devfix.review.text import printable
+from devfix.review.text import plural, printable
 
 # Columns of the CSV file, and keys of "repositories" in JSON; docs/migrate-report.md says what they are.
 FIELDS = (
@@ -141,7 +141,7 @@ def _head(summary: Summary) -> Iterator[str]:
     if verified.run or verified.analysed:
         yield ""
         yield (
-            f"Of {verified.run + verified.analysed} changes, {verified.run} were verified by running something"
+            f"Of {plural(verified.run + verified.analysed, 'change')}, {verified.run} verified by running something"
             f" before and after, {verified.analysed} by analysis only."
         )
     if summary.failures:

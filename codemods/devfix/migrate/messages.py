@@ -20,7 +20,7 @@ _MOST = 10  # findings that are left and named in a body
 
 def subject(report: Report) -> str:
     """One line, at most 72 characters where that is possible."""
-    changes = [change for result in report.changed for change in result.changes if change.home]
+    changes = [change for result in report.changed for change in _home(result)]
     titles = list(dict.fromkeys(printable(change.title) for change in changes))
     names = [printable(result.path) for result in report.changed]
     where = names[0].rpartition("/")[2] if len(names) == 1 else plural(len(names), "file")
@@ -73,11 +73,7 @@ def _body(
         yield f"- {_text(verification.words)}."
     for note in _and_run(verification):
         yield f"- {_text(note)}"
-    left = [
-        (result.path, finding)
-        for result in report.results
-        for finding in (result.remaining if result.changed else result.findings)
-    ]
+    left = [(result.path, finding) for result in report.results for finding in result.remaining]
     if left:
         yield ""
         yield "### Found, and left to you"
@@ -103,7 +99,13 @@ def _default(report: Report) -> str:
         if safe
         else "some changes rest on an assumption that is named above"
     )
-    return f"by analysis: {what}; the changed files parse, and devfix finds nothing more to repair in them."
+    more = any(
+        finding.fix is not None and finding.fix.safety >= report.level_of(finding.codemod)
+        for result in report.changed
+        for finding in result.remaining
+    )
+    then = "devfix finds more to repair in them" if more else "devfix finds nothing more to repair in them"
+    return f"by analysis: {what}; the changed files parse, and {then}."
 
 
 def _and_run(verification: Verification) -> list[str]:
@@ -118,14 +120,24 @@ def _place(path: str, change: Change) -> str:
 
 
 def _home(result: FileResult) -> list[Change]:
-    return [change for change in result.changes if change.home]
+    return sorted((change for change in result.changes if change.home), key=lambda change: change.lines[:1])
 
 
 def _said(change: Change, *, code: bool = False) -> str:
     show = _text if code else printable
     said = f"{change.codemod}: {show(change.message)}. Repair ({change.safety.label}): {show(change.title)}."
+    name = _code if code else printable
+    if change.also:
+        said += f" That changes {listed([name(path) for path in change.also])}, too."
+    if change.found_in:
+        said += f" Found in {listed([name(path) for path in change.found_in])}."
     good = change.verdict.startswith("verified")  # why it was not run elsewhere is in the log
     return f"{said} {show(change.verdict[:1].upper() + change.verdict[1:])}." if good else said
+
+
+def listed(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
 
 
 def _wrapped(text: str, bullet: str) -> str:

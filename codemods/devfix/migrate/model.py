@@ -180,6 +180,7 @@ class Outcome:
     head: Head | None = None
     counts: tuple[Count, ...] = ()
     commit: str = ""
+    patch: str = ""  # a digest: the same for the same change, wherever in its files that is
     subject: str = ""
     verified: str = ""  # how the change was verified, for people
     notes: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ class Pushed:
     note: str = ""
 
 
-def push(campaign: str, job: Job, row: Row, *, pull_request: bool = True) -> Pushed:
+def push(campaign: str, job: Job, row: Row, *, pull_request: bool = True, draft: bool = False) -> Pushed:
     """Put the commit of a result on the campaign's branch of its source; raises MigrateError.
 
     The branch is made, or moved from where this campaign has left it, and never touched otherwise.
@@ -45,7 +45,7 @@ def push(campaign: str, job: Job, row: Row, *, pull_request: bool = True) -> Pus
         was_there = _branch(campaign, git, job, row)
         url, note = row.pull_request, ""
         if pull_request and not url:
-            url, note = _pull_request(campaign, folder, job, row)
+            url, note = _pull_request(campaign, folder, job, row, draft)
         return Pushed(job.branch, was_there, url, note)
     except OSError as error:
         raise MigrateError(str(error)) from error
@@ -83,7 +83,7 @@ def _branch(campaign: str, git: Git, job: Job, row: Row) -> bool:
     return False
 
 
-def _pull_request(campaign: str, folder: str, job: Job, row: Row) -> tuple[str, str]:
+def _pull_request(campaign: str, folder: str, job: Job, row: Row, draft: bool) -> tuple[str, str]:
     """The address of the pull request, or why there is none."""
     hub = hub_of(job.source.url)
     program = folders.program("gh")
@@ -109,7 +109,8 @@ def _pull_request(campaign: str, folder: str, job: Job, row: Row) -> tuple[str, 
         if there:
             return str(there[0]["url"]), ""
         body = os.path.join(folders.results(os.path.realpath(campaign), job.id), "body.md")
-        base = ("--base", row.base_branch) if row.base_branch else ()
+        more = ["--base", row.base_branch] if row.base_branch else []
+        more += ["--draft"] if draft else []
         out = gh(
             "pr",
             "create",
@@ -117,7 +118,7 @@ def _pull_request(campaign: str, folder: str, job: Job, row: Row) -> tuple[str, 
             where,
             "--head",
             job.branch,
-            *base,
+            *more,
             "--title",
             row.subject,
             "--body-file",

@@ -54,4 +54,8 @@ SCHEMA = (
         PRIMARY KEY (repository, codemod)
     ) WITHOUT ROWID;
     """,
+    """
+    ALTER TABLE repository ADD COLUMN patch TEXT NOT NULL DEFAULT '';    -- digest of what the commit changes
+    ALTER TABLE repository ADD COLUMN outdated TEXT NOT NULL DEFAULT ''; -- a decision about another patch
+    """,
 )

@@ -40,7 +40,7 @@ def split(source: Source, store: str, limits: Limits, by: By, most: int, mark: s
     entries = trees.listed(git, commit, limits).entries
     tree = os.path.join(store, "tree")
     made_tree(tree)
-    trees.export(git, [entry for entry in entries if trees.analysable(entry.path)], tree, limits)
+    trees.export(git, trees.for_analysis(git, entries), tree, limits)
     close_tree(tree)
     with working_in(tree):
         paths = discover([source.subfolder or "."]).files

@@ -18,7 +18,7 @@ def status(store: Store, *, everything: bool = False) -> Iterator[str]:
     settings, counts = store.settings(), store.counts()
     total = sum(counts.values())
     open_ = sum(counts.get(state, 0) for state in UNFINISHED)
-    yield f"{settings.campaign}: {_repositories(total)}, {total - open_} done, {open_} to do"
+    yield f"{settings.campaign}: {repositories(total)}, {total - open_} done, {open_} to do"
     yield ""
     for state in STATES:
         if counts.get(state):
@@ -35,7 +35,7 @@ def status(store: Store, *, everything: bool = False) -> Iterator[str]:
         yield ""
         yield "failed:"
         for stage, reason, count, name in failures[: None if everything else 20]:
-            names = printable(name) if count == 1 else f"{count} repositories, such as {printable(name)}"
+            names = printable(name) if count == 1 else f"{repositories(count)}, such as {printable(name)}"
             yield f"  {stage}: {printable(reason)} ({names})"
         if len(failures) > 20 and not everything:
             yield f"  and {len(failures) - 20} other reasons; --all shows them"
@@ -58,6 +58,8 @@ def line(row: Row) -> str:
         what = f"{plural(row.files_changed, 'file')} changed: {row.subject}"
         if row.decision:
             what += f" ({row.decision})"
+        elif row.outdated:
+            what += f" ({row.outdated} before, but the change is another one now: review it again)"
     return printable(f"{row.state:13}  {row.name}{f': {what}' if what else ''}")
 
 
@@ -65,7 +67,7 @@ def plan(store: Store) -> Iterator[str]:
     """What `run` will do, and with what."""
     settings, counts = store.settings(), store.counts()
     open_ = sum(counts.get(state, 0) for state in UNFINISHED)
-    yield f"{settings.campaign}: {_repositories(open_)} of {sum(counts.values())} to clone and analyse"
+    yield f"{settings.campaign}: {repositories(open_)} of {sum(counts.values())} to clone and analyse"
     yield from (f"  {words}" for words in _words(settings))
     for row in store.rows(UNFINISHED):
         job = store.job(row.id)
@@ -107,7 +109,7 @@ def show(store: Store, job: Job, row: Row, results: str) -> Iterator[str]:
         ("pushed", row.pushed),
         ("request", row.pull_request),
         ("verified", row.verified),
-        ("decision", row.decision),
+        ("decision", row.decision or (f"{row.outdated}, of another change" if row.outdated else "")),
         (
             "files",
             f"{row.files_analysed} analysed, {row.files_changed} changed" if row.files_analysed else "",
@@ -129,5 +131,5 @@ def show(store: Store, job: Job, row: Row, results: str) -> Iterator[str]:
         yield printable(f"    {at}  {' '.join(word for word in words if word)}{took}")
 
 
-def _repositories(count: int) -> str:
-    return plural(count, "repository") if count == 1 else f"{count} repositories"
+def repositories(count: int) -> str:
+    return f"{count} {'repository' if count == 1 else 'repositories'}"

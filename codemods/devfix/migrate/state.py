@@ -61,6 +61,8 @@ class Row:
     pushed: str
     pull_request: str
     changed_at: float
+    patch: str
+    outdated: str
 
 
 @dataclass(frozen=True)
@@ -199,10 +201,8 @@ class Store:
                 _set(db, job.id, state=outcome.state, stage="analyse")
                 _event(db, job.id, outcome.step, "end", outcome.state, outcome.head, seconds=outcome.seconds)
                 return outcome.state
-            before = db.execute(
-                'SELECT "commit", pushed, head FROM repository WHERE id = ?', (job.id,)
-            ).fetchone()
-            outcome = _compared(outcome, *before)
+            before = self.row(job.id)
+            outcome = _compared(outcome, before.commit, before.pushed, before.head)
             failed = outcome.state == "failed"
             values: dict[str, object] = {
                 "state": outcome.state,
@@ -223,9 +223,10 @@ class Store:
                     "bytes": outcome.head.size,
                 }
             if not failed:  # what failed says nothing about the result before it
-                values["commit"] = outcome.commit
-                if outcome.commit != before[0]:
-                    values["decision"] = ""  # it was about another change
+                values |= {"commit": outcome.commit, "patch": outcome.patch}
+                same = bool(outcome.patch) and outcome.patch == before.patch
+                if before.decision and not same and outcome.commit != before.commit:
+                    values |= {"decision": "", "outdated": before.decision if outcome.commit else ""}
             _set(db, job.id, **values)
             db.execute("DELETE FROM finding WHERE repository = ?", (job.id,))
             rows = [(job.id, one.codemod, one.found, one.fixed, one.left) for one in outcome.counts]

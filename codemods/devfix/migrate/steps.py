@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from devfix.migrate import folders, trees
 from devfix.migrate.git import BASE, Git, GitFailed
 from devfix.migrate.model import Head, Job, MigrateError, Outcome, StepName
+from devfix.review.text import plural
 
 if TYPE_CHECKING:
     from devfix.report import Report
@@ -101,18 +102,15 @@ def _fetched(job: Job, folder: str) -> Head | None:
         raise MigrateError(
             f"its files have {listing.size >> 20} MiB, more than {most}; --max-size sets the limit"
         )
-    wanted = [entry for entry in listing.entries if trees.analysable(entry.path)]
+    wanted = trees.for_analysis(git, listing.entries)
     tree = os.path.join(folder, "tree")
     made_tree(tree)
     export = trees.export(git, wanted, tree, job.settings.limits)
     close_tree(tree)
-    links = sum(1 for entry in listing.entries if entry.mode == "120000")
     submodules = sum(1 for entry in listing.entries if entry.mode == "160000")
     notes = list(export.notes)
-    if links:
-        notes.append(f"{links} symbolic links, not followed")
     if submodules:
-        notes.append(f"{submodules} submodules, not fetched")
+        notes.append(f"{plural(submodules, 'submodule')}, not fetched")
     return Head(commit, date, remote.branch, len(listing.entries), listing.size, export.files, tuple(notes))
 
 

@@ -16,7 +16,8 @@ from devfix.review.text import printable
 
 _AT_ONCE = 32 << 20  # bytes of blobs that are in memory
 _NOTES = 20
-_WANTED = (".gitignore", "pyproject.toml", "setup.py", "setup.cfg", "CODEOWNERS", *SUFFIXES)
+_WANTED = (".gitignore", "pyproject.toml", "setup.py", "setup.cfg", "pyvenv.cfg", "CODEOWNERS", *SUFFIXES)
+_LONGEST = 4096  # bytes of where a link leads to, as on Linux
 _POINTER = b"version https://git-lfs.github.com/spec/"
 
 
@@ -32,6 +33,10 @@ class Entry:
     @property
     def regular(self) -> bool:
         return self.mode in ("100644", "100755", "100664")
+
+    @property
+    def link(self) -> bool:
+        return self.mode == "120000"
 
     @property
     def shown(self) -> str:
@@ -79,6 +84,23 @@ def analysable(path: bytes) -> bool:
     return name.endswith(_WANTED) or name.startswith("tests/recipes/")
 
 
+def for_analysis(git: Git, entries: Sequence[Entry]) -> list[Entry]:
+    """What the analysis may look at: files, folders of submodules, links, and the files that those lead to."""
+    found = [entry for entry in entries if entry.link or entry.mode == "160000" or analysable(entry.path)]
+    links = [entry for entry in found if entry.link and analysable(entry.path) and entry.size <= _LONGEST]
+    targets = set(map(_inside, links, _contents(git, links))) if links else set()
+    return [*found, *(one for one in entries if one.path in targets and not analysable(one.path))]
+
+
+def _contents(git: Git, entries: Sequence[Entry]) -> list[bytes]:
+    return git.blobs([one.id for one in entries], [one.size for one in entries])
+
+
+def _inside(link: Entry, target: bytes) -> bytes:
+    """What a link leads to, by its words alone, from the top of the repository."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(link.path), target))
+
+
 def refusal(path: bytes) -> str:
     """Why a path may not be written below a folder; empty if it may."""
     parts = path.split(b"/")
@@ -107,13 +129,14 @@ def export(
     folder: str,
     limits: Limits,
     *,
-    links: bool = False,
+    whole: bool = False,
     instead: Mapping[bytes, bytes] | None = None,
 ) -> Export:
     """Write files below an empty folder as they are in git: no filter, no line endings.
 
-    With `links` also symbolic links that stay inside. `instead` has other contents for some files, and
-    contents of files that are not in git.
+    Of symbolic links those that stay inside, and of a submodule its folder. With `whole`, a copy to run programs in:
+    large files and pointers of LFS, too, and links that lead to nothing. `instead` has other contents for some
+    files, and contents of files that are not in git.
     """
     instead = dict(instead or {})
     top = os.fsencode(folder)
@@ -123,30 +146,40 @@ def export(
     for entry in entries:
         if why := refusal(entry.path):
             notes.append(f"{entry.shown}: {why}; left out")
-        elif entry.mode == "120000":
+        elif entry.link and entry.size > _LONGEST:
+            notes.append(f"{entry.shown}: is too long a link; left out")
+        elif entry.link:
             linked.append(entry)
+        elif entry.mode == "160000":
+            _empty_folder(top, entry, notes)
         elif not entry.regular:
-            continue  # a submodule
-        elif entry.size > limits.file_size and not links:
+            continue
+        elif entry.size > limits.file_size and not whole:
             notes.append(f"{entry.shown}: has more than {limits.file_size >> 20} MiB; not analysed")
         else:
             wanted.append(entry)
     made: set[bytes] = set()
     count = 0
     for batch in _batches(wanted):
-        contents = git.blobs([entry.id for entry in batch], [entry.size for entry in batch])
-        for entry, data in zip(batch, contents, strict=True):
-            if data.startswith(_POINTER) and not links:
+        for entry, data in zip(batch, _contents(git, batch), strict=True):
+            if data.startswith(_POINTER) and not whole:
                 notes.append(f"{entry.shown}: is a pointer of Git LFS; not analysed")
                 continue
             count += _write(top, entry, instead.pop(entry.path, data), made, notes)
     for path, data in instead.items():
         count += _write(top, Entry("100644", "", len(data), path), data, made, notes)
-    if links:
-        _link(git, linked, top, notes)
+    _link(git, linked, top, notes, dangling=whole)
     if len(notes) > _NOTES:
         notes[_NOTES:] = [f"and {len(notes) - _NOTES} more"]
     return Export(count, tuple(notes))
+
+
+def _empty_folder(top: bytes, entry: Entry, notes: list[str]) -> None:
+    """A submodule that is not fetched, as git leaves it."""
+    try:
+        folders.make_folders(os.path.join(top, entry.path))
+    except OSError as error:
+        notes.append(f"{entry.shown}: cannot be made: {error.strerror}; left out")
 
 
 def _batches(entries: Sequence[Entry]) -> Iterable[list[Entry]]:
@@ -176,27 +209,34 @@ def _write(top: bytes, entry: Entry, data: bytes, made: set[bytes], notes: list[
     return 1
 
 
-def _link(git: Git, linked: Sequence[Entry], top: bytes, notes: list[str]) -> None:
+def _link(git: Git, linked: Sequence[Entry], top: bytes, notes: list[str], *, dangling: bool) -> None:
     """Links are made last, so nothing is written through one."""
     made_links: list[tuple[bytes, str]] = []
-    targets = git.blobs([one.id for one in linked], [one.size for one in linked]) if linked else []
-    for entry, target in zip(linked, targets, strict=True):
-        inside = posixpath.normpath(posixpath.join(posixpath.dirname(entry.path), target))
+    root = os.path.realpath(top)
+    for entry, target in zip(linked, _contents(git, linked) if linked else (), strict=True):
+        inside = _inside(entry, target)
         if target.startswith(b"/") or inside.startswith(b"..") or b"\0" in target or refusal(inside):
             notes.append(f"{entry.shown}: is a link out of the repository; left out")
             continue
-        path = os.path.join(top, entry.path)
+        path = os.path.join(root, entry.path)
+        parent = os.path.dirname(path)
+        if os.path.realpath(parent) != parent:  # a tree may have a link and a folder of the same name
+            notes.append(f"{entry.shown}: is behind a link; left out")
+            continue
         try:
-            folders.make_folders(os.path.dirname(path))
+            folders.make_folders(parent)
             os.symlink(target, path)
         except OSError as error:
             notes.append(f"{entry.shown}: cannot be linked: {error.strerror}; left out")
             continue
         made_links.append((path, entry.shown))
-    root = os.path.realpath(top) + b"/"
-    while out := [one for one in made_links if not os.path.realpath(one[0]).startswith(root)]:
+    while out := [one for one in made_links if not os.path.realpath(one[0]).startswith(root + b"/")]:
         # Each link is inside by its words alone, but a link to a link may go up elsewhere.
         for path, name in out:
             made_links.remove((path, name))
             folders.dropped(path)
             notes.append(f"{name}: is a link out of the repository; left out")
+    if not dangling:
+        for path, _ in made_links:
+            if not os.path.exists(path):
+                folders.dropped(path)

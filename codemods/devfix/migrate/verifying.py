@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from devfix.migrate import children, folders, trees
 from devfix.migrate.children import MARK, Done, TooLong
+from devfix.migrate.commits import contents
 from devfix.migrate.git import Git
 from devfix.migrate.model import Head, Job
-from devfix.migrate.steps import made_tree, mark_of, working_in
+from devfix.migrate.steps import made_tree, mark_of, tree_of, working_in
 from devfix.review.text import plural, printable
 
 if TYPE_CHECKING:
@@ -74,8 +75,9 @@ class _Places:
         folders.fresh(base)
         folders.make_folders(os.fsencode(os.path.join(base, "tmp")))
         made_tree(top)
-        changed = {os.fsencode(one.path): one.after for one in report.changed} if report else {}
-        trees.export(self.git, self.entries, top, self.job.settings.limits, links=True, instead=changed)
+        files = contents(report, tree_of(self.job, self.folder)) if report else {}
+        changed = {path: result.after for path, result in files.items()}
+        trees.export(self.git, self.entries, top, self.job.settings.limits, whole=True, instead=changed)
         return base
 
 

@@ -37,8 +37,8 @@ _MEANING: dict[State, str] = {
     "skipped": "left out, with a reason",
     "failed": "see below",
     "superseded": "has moved on; will be done again",
-    "analysing": "at work now",
-    "cloning": "at work now",
+    "analysing": "being looked at now",
+    "cloning": "being fetched now",
     "pending": "still to do",
 }
 _FILES = (
