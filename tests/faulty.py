@@ -28,10 +28,10 @@ from devfix.codemod import Codemod, Example
 from devfix.discover import discover
 from devfix.documents import journal
 from devfix.documents.cache import NAME
-from devfix.runner import run
 from devfix.findings import Elsewhere, Finding, ReplaceExpression, Safety
 from devfix.flow import Flow
 from devfix.report import Report
+from devfix.runner import run
 from devfix.source import Source
 from devfix.writing import write
 

@@ -12,9 +12,9 @@ from devfix import parallel, writing
 from devfix.codemod import Codemod
 from devfix.discover import Discovered, discover
 from devfix.documents import Document
-from devfix.runner import process, process_file, run
 from devfix.findings import Safety
 from devfix.report import FileResult
+from devfix.runner import process, process_file, run
 from stubs import Flip, Grow, Insert, Rename, Trouble
 
 

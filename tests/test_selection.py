@@ -11,9 +11,9 @@ from devfix import baseline
 from devfix.codemod import registry
 from devfix.discover import discover
 from devfix.documents.changed_lines import GitError, changed_lines
-from devfix.runner import run
 from devfix.findings import Safety
 from devfix.report import Report
+from devfix.runner import run
 from devfix.selection import Selection, fingerprints
 from devfix.writing import write
 

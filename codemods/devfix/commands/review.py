@@ -14,13 +14,13 @@ from devfix import joint
 from devfix.discover import Discovered
 from devfix.documents import Document, DocumentError, document_of, read_bytes
 from devfix.documents.cache import identity, make, write_own
-from devfix.runner import run
 from devfix.findings import Span, TextEdit
 from devfix.place import git_lines, line_feeds
 from devfix.report import Change, FileResult, PlacedFinding, Report
 from devfix.review.interactive import Session, Unit
 from devfix.review.patch import hunks, split
 from devfix.review.text import coloured_patch, findings, printable
+from devfix.runner import run
 from devfix.selection import Selection, fingerprints
 from devfix.source import Source
 from devfix.work import Task

@@ -7,7 +7,7 @@ import ast
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial
 from devfix.engine.methods import Methods
-from devfix.engine.places import AT_DEFAULT, BY_OWNER, NOWHERE, OF, VAR, Place
+from devfix.engine.places import BY_OWNER, NOWHERE, Place
 from devfix.engine.values import (
     A_NUMBER,
     A_TEXT,
@@ -21,17 +21,14 @@ from devfix.engine.values import (
     MAKE,
     MAPPING,
     MODULE,
-    NOTHING,
     NUMBER,
     OBJECT,
     SEQUENCE,
     TENSOR,
-    TEXT,
     UNKNOWN,
     Assumption,
     Value,
     element,
-    join,
 )
 
 MAX_DEPTH = 6
@@ -369,6 +366,3 @@ def _columns(rows: Value) -> tuple[Value, ...] | None:
     if len(lines) != len(rows.items) or len({len(one) for one in lines}) != 1:
         return None
     return tuple([Value(SEQUENCE, items=tuple(column)) for column in zip(*lines, strict=True)])
-
-
-__all__ = ["AT_DEFAULT", "NOTHING", "OF", "TEXT", "VAR", "Calls", "join"]

@@ -12,7 +12,6 @@ from devfix.engine.values import (
     ANYTHING,
     ARRAY,
     BATCH,
-    DEVICE,
     ELEMENT,
     LOAD,
     LOADER,
@@ -56,7 +55,7 @@ class Containers(Conditions):
             return Value(MODULE, self.where(value), assumed=value.assumed)
         if kind == ARRAY:
             return Value(ARRAY)
-        if kind == NUMBER or kind == TEXT:
+        if kind in (NUMBER, TEXT):
             return Value(kind)
         if kind == UNKNOWN and value.place.is_named:
             return Value(UNKNOWN, Place(value.place.kind, ("element", value.place.key)))
@@ -121,9 +120,9 @@ class Containers(Conditions):
             return element(base) or ANYTHING
         if kind == MODULE:
             return Value(MODULE, self.where(base), links=base.links, assumed=base.assumed)
-        if kind == OBJECT or kind == UNKNOWN:
+        if kind in (OBJECT, UNKNOWN):
             return self._unknown_item(node, base, key)
-        if kind == NUMBER or kind == ARRAY:
+        if kind in (NUMBER, ARRAY):
             return Value(kind)
         return ANYTHING
 
@@ -255,6 +254,3 @@ class Containers(Conditions):
         if name == "copy":
             return base
         return A_NUMBER if name in ("index", "count") else ANYTHING
-
-
-__all__ = ["DEVICE", "Containers"]

@@ -12,7 +12,6 @@ from devfix.engine.places import (
     DIFFERENT,
     FIXED,
     LITERAL,
-    NOWHERE,
     OF,
     Path,
     Place,
@@ -266,6 +265,3 @@ class Requirements(Frame):
         return value.but(
             place=place, items=items or None, rest=rest, fields=fields or None, links=links, assumed=assumed
         )
-
-
-__all__ = ["NOWHERE", "Operand", "Requirements"]

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from devfix.codemod import Codemod
 from devfix.documents import Document
 from devfix.documents.notebook import Notebook
-from devfix.runner import process
 from devfix.errors.messages import Kind, kind_of
 from devfix.errors.places import Located, locate
 from devfix.errors.tracebacks import Traceback, read
@@ -17,6 +16,7 @@ from devfix.errors.values import Known, known_at
 from devfix.findings import Safety, Span, TextEdit
 from devfix.report import PlacedFinding
 from devfix.rewrite import apply
+from devfix.runner import process
 from devfix.source import Source, line_starts
 
 MOST = 3  # causes that are shown

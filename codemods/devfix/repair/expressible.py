@@ -50,10 +50,7 @@ def _device(term: Term) -> str:
 
 def _writable(source: Source, term: Term, at: ast.AST, function: ast.AST | None) -> bool:
     """Is a term bound where it is to be written, and is it none of what stands there itself?"""
-    try:
-        expression = ast.parse(term.text, mode="eval").body
-    except SyntaxError:
-        return False
+    expression = ast.parse(term.text, mode="eval").body
     statement = source.statement(at)
     if not bound_before(source, expression, statement):
         return False
@@ -86,7 +83,11 @@ def _first_binding(source: Source, name: str, statement: ast.stmt) -> bool:
         if any(one.arg == name for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)):
             return False
     root = function if function is not None else source.tree
-    lines = [one.lineno for one in source.walk(root) if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)]
+    lines = [
+        one.lineno
+        for one in source.walk(root)
+        if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)
+    ]
     return not lines or min(lines) >= statement.lineno
 
 
