@@ -262,6 +262,10 @@ class Project:
         found = [n for n in source.tree.body if isinstance(n, ast.ClassDef) and n.name == definition.name]
         return (definition.path, source, found[-1]) if found else None
 
+    def is_file(self, path: str) -> bool:
+        """Is that the path of a file whose definitions were given to the engine?"""
+        return path in self._files
+
     def resolve(self, path: str, dotted: str) -> tuple[File, str] | None:
         """The file that defines what `dotted`, imported by the file `path`, is in the end, and its name there."""
         definition = self.lookup(path, dotted)
