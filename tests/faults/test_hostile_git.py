@@ -155,11 +155,12 @@ def test_a_folder_that_looks_like_a_repository(
     """A bare repository may lie in a tree as ordinary files; its configuration is nobody's."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     ran, inner = tmp_path.with_name("ran"), tmp_path / "inner"
+    program = tmp_path.with_name("program")
+    program.write_text(f"#!/bin/sh\ntouch {ran}\nexit 1\n")
+    program.chmod(0o755)
     ran.unlink(missing_ok=True)
     git("init", "-q", "--bare", "inner")
-    (inner / "config").write_text(
-        f"[core]\n\tbare = false\n\tworktree = ..\n\tfsmonitor = touch {ran};false\n"
-    )
+    (inner / "config").write_text(f"[core]\n\tbare = false\n\tworktree = ..\n\tfsmonitor = {program}\n")
     (inner / "main.py").write_text(BUG)
     monkeypatch.chdir(inner)
     assert main(["check", "-q", "--diff-only", "HEAD", "."]) == 2
