@@ -10,6 +10,9 @@ from devfix.documents import DocumentError
 BUG = "this is devfix's own bug, please report it with the file"
 
 
+Where = tuple[str, int]  # a codemod, and where its finding starts in the text as it was read; -1: anywhere
+
+
 class Refused(Exception):
     """devfix refuses to change a file; the message says why."""
 
@@ -20,6 +23,17 @@ class Blamed(Exception):
     def __init__(self, ids: tuple[str, ...], message: str) -> None:
         super().__init__(message)
         self.ids = ids
+
+
+class Impossible(Exception):
+    """Some fixes cannot be made in a file, though they should be; the others can be made without them.
+
+    `why` has the reasons.
+    """
+
+    def __init__(self, why: dict[Where, str], message: str) -> None:
+        super().__init__(message)
+        self.why = why
 
 
 def explained(error: Exception, stage: str) -> tuple[str, str]:

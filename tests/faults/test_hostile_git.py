@@ -160,7 +160,7 @@ def test_a_folder_that_looks_like_a_repository(
     (inner / "main.py").write_text(BUG)
     monkeypatch.chdir(inner)
     assert git("config", "user.name", cwd=inner) == "somebody else\n"  # so says git itself
-    with pytest.raises(GitError, match="safe.bareRepository"):
+    with pytest.raises(GitError, match=r"safe\.bareRepository"):
         changed_lines("HEAD")
     assert setting("user.name") != "somebody else"
 
