@@ -6,6 +6,7 @@ import os
 import traceback
 
 from devfix.documents import DocumentError
+from devfix.findings import brief
 
 BUG = "this is devfix's own bug, please report it with the file"
 
@@ -38,6 +39,11 @@ class Impossible(Exception):
 
 def explained(error: Exception, stage: str) -> tuple[str, str]:
     """Stage and message for the user of whatever happened to one file."""
+    stage, message = _explained(error, stage)
+    return stage, brief(message)
+
+
+def _explained(error: Exception, stage: str) -> tuple[str, str]:
     if isinstance(error, DocumentError):
         return error.stage, error.message
     if isinstance(error, Refused):

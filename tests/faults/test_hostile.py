@@ -263,6 +263,34 @@ def test_names_are_neutralised_in_every_output(
     assert not (named / "ran").exists()
 
 
+LONG = "a" * 100_000
+LONG_TEXTS = {
+    "cookie.py": f"# -*- coding: {LONG} -*-\n{BUG}",
+    "name.py": BUG.replace("model", LONG),
+    "attribute.py": BUG.replace('"head"', f'"{LONG}"'),
+    "words.py": BUG.replace("device", "b" * 500 + "_" + LONG),
+    "syntax.py": f"import torch\nmodel.to(device)\ndef f({LONG}, {LONG}): pass\n",
+    "character.py": f"import torch\nmodel.to(device)\n{LONG}\u20ac = 1\n",
+    "silenced.py": f"{BUG}x = 1  # devfix: ignore[{LONG}]\n",
+    "book.ipynb": f'{{"cells": [], "nbformat": "{LONG}", "{LONG}": 1}}',
+    "recipe.yaml": f"modules: !new:{LONG}\n{LONG}: [\n",
+}
+
+
+def test_what_is_said_is_no_longer_for_long_names(hostile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in LONG_TEXTS.items():
+        (hostile / name).write_text(text)
+    for form in ("text", "concise", "github", "gitlab", "junit"):
+        assert main(["check", "--unsafe", "--format", form, "."]) == 2
+        said = capsys.readouterr()
+        assert len(said.out) + len(said.err) < 20_000, form
+        assert "unknown encoding: aaa" in said.out + said.err
+    for settings in (f"{LONG} = 1", f"codemods = ['{LONG}']", f"jobs = '{LONG}'", f"{LONG} {LONG}"):
+        (hostile / "pyproject.toml").write_text(f"[tool.devfix]\n{settings}\n")
+        assert main(["check", "."]) == 2
+        assert len(capsys.readouterr().err) < 5_000
+
+
 def _applies(folder: Path, patch: bytes) -> None:
     done = subprocess.run(
         ["git", "apply", "--numstat", "-z", "-"], input=patch, capture_output=True, cwd=folder

@@ -392,7 +392,8 @@ def code(report: Report, what: int) -> int:
 
 def complain(message: str) -> None:
     """One line on stderr, in devfix's name."""
+    from devfix.findings import brief
     from devfix.review.text import printable
 
     with suppress(OSError):  # stderr may be a full disk, too
-        click.echo(f"devfix: {printable(message)}", err=True)
+        click.echo(f"devfix: {printable(brief(message))}", err=True)
