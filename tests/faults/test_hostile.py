@@ -153,6 +153,27 @@ def test_patterns_that_take_for_ever(hostile: Path) -> None:
     assert time.monotonic() - start < 60
 
 
+def test_lines_that_take_for_ever(hostile: Path) -> None:
+    """Patterns that go back and forth over blanks, each over a line that made it take minutes and more."""
+    from devfix.doctor import settings
+    from devfix.documents import magics
+    from devfix.factories import uses
+    from devfix.literals import worth
+
+    many = 200_000
+    start = time.monotonic()
+    assert settings._TABLE.match("[" + " " * many) is None
+    assert settings._TABLE.match("[" * many) is None
+    assert magics._ASSIGNED.match(" " * many + "x") is None
+    assert uses._DOCUMENTED.search("\n" * many) is None
+    assert worth._OLD.search("\n" * many) is None
+    assert time.monotonic() - start < 60
+    (hostile / "pyproject.toml").write_text(f'[tool.devfix]\njobs = 1\n[x]\ny = """\n[{" " * many}\n"""\n')
+    assert list(settings._places("pyproject.toml", whole=False)) == ["jobs"]
+    (hostile / "pyproject.toml").write_text('[[ "tool" . devfix\t ]]\njobs = 1\n')
+    assert list(settings._places("pyproject.toml", whole=False)) == ["jobs"]
+
+
 # --- nothing is run ----------------------------------------------------------------------------------
 
 

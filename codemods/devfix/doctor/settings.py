@@ -13,7 +13,7 @@ from devfix.documents import DocumentError, read_bytes, state
 
 _MOST = 20_000  # files of the state folder that are counted
 _VARIABLES = ("DEVFIX_SIMULATE", "NO_COLOR", "VIRTUAL_ENV")
-_TABLE = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]+")
+_TABLE = re.compile(r"\s*\[+([^\[\]]+)\]")
 _KEY = re.compile(r"\s*([\w\"'.-]+?)\s*=")
 
 
@@ -110,7 +110,7 @@ def _places(file: str, *, whole: bool) -> dict[str, str]:
     for number, line in enumerate(text.splitlines(), 1):
         head = _TABLE.match(line)
         if head is not None:
-            table = head[1].replace('"', "").replace("'", "").replace(" ", "")
+            table = head[1].strip().replace('"', "").replace("'", "").replace(" ", "")
             continue
         key = _KEY.match(line)
         if key is not None:
