@@ -52,9 +52,6 @@ def main() -> int:
 def _outcomes(version: str, devices: int, seconds: float) -> dict[str, str]:
     os.environ["OMP_NUM_THREADS"] = "1"
     import numpy  # noqa: F401
-    import torch.distributed
-    import torch.nn.parallel
-    import torch.utils.data
     from facts import facts, themes
     from facts.running import outcomes
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from devfix.simulate import memory
 from devfix.simulate.errors import SimulationUnsupported
 from devfix.simulate.machine import check_ordinal, machine
 
@@ -60,6 +61,8 @@ def to_cuda(tensor: Any, index: int) -> Any:
 
     Raises SimulationUnsupported for sparse layouts, and CUDA's error for a device that is not there.
     """
+    if tensor.is_quantized:
+        raise SimulationUnsupported("quantized tensors are not simulated on cuda")
     if tensor.layout is not torch.strided:
         raise SimulationUnsupported(
             f"result with layout {tensor.layout}: sparse and mkldnn tensors are not simulated on cuda"
@@ -68,10 +71,13 @@ def to_cuda(tensor: Any, index: int) -> Any:
         check_ordinal(index)
     try:
         if tensor.dtype.is_complex and (tensor.is_conj() or tensor.is_neg()):
-            return _relabel_other(tensor, _CUDA, index)
-        return _relabel(tensor, _CUDA, index)
+            made = _relabel_other(tensor, _CUDA, index)
+        else:
+            made = _relabel(tensor, _CUDA, index)
     except (BufferError, TypeError, ValueError):
-        return _relabel_other(tensor, _CUDA, index)
+        made = _relabel_other(tensor, _CUDA, index)
+    memory.note(made)
+    return made
 
 
 def all_to_cuda(result: Any, index: int) -> Any:

@@ -80,9 +80,11 @@ def _name(dtype: Any) -> str:
 
 def check(name: str, bound: Mapping[str, Any]) -> None:
     """Raise what CUDA raises for the data types of an operation's tensors, where the CPU would take them."""
-    kernel = _NO_INTEGERS.get(name)
+    kernel = _NO_INTEGERS.get(name.removesuffix("_"))
     if kernel is not None:
         first = bound.get("self", bound.get("input"))
+        if len({value.dtype for value in bound.values() if isinstance(value, torch.Tensor)}) > 1:
+            return  # another error comes first
         if isinstance(first, torch.Tensor) and not (first.is_floating_point() or first.is_complex()):
             if name != "native_dropout" or bound.get("train"):
                 raise not_implemented(kernel, first.dtype)
@@ -122,7 +124,7 @@ _SPECIAL = {
     "nll_loss_forward": _nll_loss,
     "index_select": _index_select,
 }
-CHECKED = _NO_INTEGERS.keys() | _SPECIAL.keys()
+CHECKED = _NO_INTEGERS.keys() | {f"{name}_" for name in _NO_INTEGERS} | _SPECIAL.keys()
 
 
 def of_cuda(error: Exception) -> Exception | None:

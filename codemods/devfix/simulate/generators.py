@@ -12,6 +12,7 @@ import torch.utils.data.sampler
 
 from devfix.simulate.devices import device_index
 from devfix.simulate.machine import Numbers, machine
+from devfix.simulate.tensor_types import known_to_torchscript
 
 _FACTORIES = ("randperm", "rand", "randn", "randint", "normal", "multinomial", "bernoulli", "poisson")
 _METHODS = (
@@ -160,6 +161,8 @@ def _refuse_cuda_generator(owner: Any, name: str) -> None:
         return original(*arguments, **named)
 
     setattr(owner, name, checked)
+    if owner is torch:
+        known_to_torchscript(checked, name)
 
 
 def _result_device(owner: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:

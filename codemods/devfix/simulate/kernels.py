@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from devfix.simulate import dtypes
+from devfix.simulate import determinism, dtypes
 from devfix.simulate.alias import adopt, all_to_cuda, cpu_alias
 from devfix.simulate.device_checks import (
     OWN_CHECKS,
@@ -211,6 +211,8 @@ class _Kernel:
                 return verdict
         if self.name in dtypes.CHECKED:
             dtypes.check(self.name, self._bind(arguments, named))
+        if self.name in determinism.ALERTS:
+            determinism.check(self.name, self._bind(arguments, named))
         index = lowering.index if lowering.index >= 0 else current_device()
         if self.has_generator:
             self._set_generator(lowered, lowered_named, index)

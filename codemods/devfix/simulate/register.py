@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -43,11 +44,18 @@ def install() -> tuple[str, ...]:
             library.impl(full, kernel)
         except Exception as error:  # torch has no one type for "this cannot be registered"
             missing.append(f"{full}: {error}")
-    no_cuda = frozenset(f"aten::{full}" for full, function in functions.items() if not function.cuda)
+    no_cuda = frozenset(
+        f"aten::{full}" for full, function in functions.items() if _cpu_only(function.dispatch)
+    )
     _refuse("CUDA", "operator {} has no simulated CUDA kernel", no_cuda)
     for key in ("SparseCUDA", "SparseCsrCUDA", "QuantizedCUDA", "NestedTensorCUDA"):
         _refuse(key, "operator {} on " + key + " tensors has no simulated CUDA kernel")
     return tuple(missing)
+
+
+def _cpu_only(dispatch: Iterable[str]) -> bool:
+    """Of the keys that native_functions.yaml names."""
+    return "CPU" in dispatch and not any("CUDA" in key or "Composite" in key for key in dispatch)
 
 
 def _runs_on_cpu(operation: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from devfix.simulate import dtypes
+from devfix.simulate import determinism, dtypes, memory
 from devfix.simulate.alias import adopt, all_to_cuda, cpu_alias, to_cuda
 from devfix.simulate.device_checks import iterator_error, tensors, wrapper_error
 from devfix.simulate.kernels import CPU, Key, natively
@@ -52,6 +52,7 @@ def _empty(
 ) -> Any:
     check_fork()
     _refuse_pinned(pin_memory)
+    memory.check_room(size, dtype)
     made = aten.empty.memory_format(size, dtype=dtype, device=CPU, memory_format=memory_format)
     return to_cuda(made, _index(device))
 
@@ -68,6 +69,7 @@ def _empty_strided(
 ) -> Any:
     check_fork()
     _refuse_pinned(pin_memory)
+    memory.check_room(size, dtype)
     return to_cuda(aten.empty_strided.default(size, stride, dtype=dtype, device=CPU), _index(device))
 
 
@@ -251,7 +253,10 @@ def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
         def lower(value: Any) -> Any:
             return cpu_alias(value) if isinstance(value, Tensor) else value
 
-        dtypes.check(function.__name__, dict(zip(("self",), arguments, strict=False)))
+        bound = dict(zip(("self",), arguments, strict=False))
+        dtypes.check(function.__name__, bound)
+        if function.__name__ in determinism.ALERTS:
+            determinism.check(function.__name__, bound)
         found = [t for value in [*arguments, *named.values()] for t in tensors(value)]
         index = next(tensor.get_device() for tensor in found if tensor.is_cuda)
         common = found[0].device

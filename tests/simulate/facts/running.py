@@ -22,7 +22,10 @@ from facts import Fact
 SECONDS = 90.0  # for the facts of one process
 TOGETHER = 16
 _TEXT = 600
-_HELP = re.compile(r" (?:Search for `cuda\w+' in https|CUDA kernel errors might be asynchronously).*")
+_HELP = re.compile(
+    r" (?:If you are a Facebook employee|Search for `cuda\w+' in https|CUDA kernel errors might be asynchronously).*"
+)
+_SET = re.compile(r"\{('\w+'(?:, '\w+')+)\}")  # its order is chance
 # What a failed assert on the device leaves behind in all that follows it.
 _SPOILED = re.compile(r"CUDA error|CUBLAS_STATUS|cudaError|CRASHED")
 
@@ -121,6 +124,7 @@ def outcome(program: str) -> str:
     if stats is not None and stats.refusals:
         return f"refused: {stats.last_refusal}"[:_TEXT]
     text = re.sub(r"0x[0-9a-f]{5,}", "0x", " ".join(text.split()))
+    text = _SET.sub(lambda found: "{" + ", ".join(sorted(found[1].split(", "))) + "}", text)
     return _HELP.sub("", text)[:_TEXT].strip()
 
 
@@ -130,7 +134,9 @@ def text_of(value: Any) -> str:
 
     if isinstance(value, torch.Tensor) and value.layout is torch.strided:
         plain = value.detach().cpu()
-        return f"{value.device} {_rounded(plain.float().tolist() if plain.dtype.itemsize == 1 and plain.is_floating_point() else plain.tolist())}"
+        if plain.is_floating_point() and plain.dtype.itemsize == 1:  # float8
+            plain = plain.float()
+        return f"{value.device} {_rounded(plain.tolist())}"
     return str(_rounded(value))
 
 
