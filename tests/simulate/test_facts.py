@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from devfix.smoke import run_program
 from facts import HEAD, Fact, facts, themes
+from facts.__main__ import table
 from facts.running import outcome
 from packaging.version import Version
 from record_cuda import RECORDED
@@ -88,6 +89,11 @@ def test_the_facts_are_many_and_complete() -> None:
     assert all(bool(fact.simulated) == bool(fact.why) for fact in known)
     agreeing = sum(not fact.simulated for fact in known) / len(known)
     assert agreeing >= 0.9, f"{agreeing:.1%} of the facts hold on simulated devices"
+
+
+def test_the_table_of_the_docs() -> None:
+    docs = TESTS.parent.parent / "docs" / "simulate.md"
+    assert table() in docs.read_text(encoding="utf-8"), "put in what `python -m facts` prints"
 
 
 def test_a_wrong_fact_is_seen() -> None:

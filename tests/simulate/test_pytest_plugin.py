@@ -29,11 +29,11 @@ def test_expected():
     torch.ones(2, device="cuda") + torch.ones(2)
 
 def test_limit():
-    torch.eye(3, device="cuda").to_sparse()
+    torch.cuda.CUDAGraph()
 
 @pytest.fixture
 def limited():
-    return torch.eye(3, device="cuda").to_sparse()
+    return torch.cuda.CUDAGraph()
 
 def test_limit_of_a_fixture(limited):
     pass

@@ -136,10 +136,27 @@ class _Lowering:
         return value
 
 
+def make_sparse_kernel(operation: Any, function: NativeFunction, key: str) -> Callable[..., Any]:
+    """The kernel of an operation for SparseCUDA or SparseCsrCUDA; it must have one for the CPU's key."""
+    cpu = key.replace("CUDA", "CPU")
+    kernel = _Kernel(operation, function, "", function.sparse_method(key))
+    if function.dispatch.get(cpu) != function.dispatch[key]:
+        return natively(kernel.run)
+    run, cpu_key = operation._op_dk, getattr(Key, cpu)
+
+    def shared(*arguments: Any, **named: Any) -> Any:
+        """One C++ function for both; what it does to the parts comes to the kernels for these."""
+        if function.device_check:
+            check_wrapper(kernel.order, kernel._bind(arguments, named), kernel.method)
+        return run(cpu_key, *arguments, **named)
+
+    return natively(shared)
+
+
 class _Kernel:
     """The kernel of one operation."""
 
-    def __init__(self, operation: Any, function: NativeFunction, full: str) -> None:
+    def __init__(self, operation: Any, function: NativeFunction, full: str, method: str = "") -> None:
         schema = operation._schema
         arguments = schema.arguments
         self.operation = operation
@@ -163,7 +180,7 @@ class _Kernel:
         positional = self.has_generator and "generator" not in keyword_only
         self.generator_at = self.names.index("generator") if positional else None
 
-        self.method = function.method
+        self.method = method or function.method
         self.device_check = function.device_check
         self.own_check = OWN_CHECKS.get(self.name) or OWN_CHECKS.get(full.removeprefix("aten::"))
         # One C++ function serves CPU and CUDA.
@@ -176,7 +193,7 @@ class _Kernel:
         )
         self.composite: Any = None
         for key in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"):
-            if self.composite is None and has_kernel(operation, key):
+            if not method and self.composite is None and has_kernel(operation, key):
                 self.composite = getattr(Key, key)
 
     def _returned(self, result: Any) -> str | None:
@@ -222,6 +239,10 @@ class _Kernel:
             result = self._compute(call, lowered, lowered_named)
         if self.in_place:
             bound = self._bind(arguments, named)
+            changed = self._bind(lowered, lowered_named)
+            for name in self.written.values():
+                if isinstance(bound[name], Tensor) and bound[name].layout is not torch.strided:
+                    bound[name].copy_(all_to_cuda(changed[name], index))  # its alias has parts of its own
             given = tuple(bound[name] for name in self.returned if name is not None)
             return given[0] if len(given) == 1 else given
         return all_to_cuda(result, index)
@@ -322,7 +343,7 @@ class _Kernel:
             fresh[name] = lowered_named[name] = empty
 
         for name in self.outputs:
-            if named[name].numel() == 0:
+            if named[name].layout is torch.strided and named[name].numel() == 0:
                 renew(name)
         try:
             self._compute(call, lowered, lowered_named)
@@ -337,12 +358,17 @@ class _Kernel:
             same_shape = tuple(result.shape) == tuple(output.shape)
             if same_shape and not result.numel():
                 continue
+            if output.layout is not torch.strided:
+                continue
             if not output.is_cuda:
                 output.resize_(result.shape).copy_(result)
             elif same_shape:
                 cpu_alias(output).copy_(result)
             else:
                 adopt(output, result)
+        for name in self.outputs:
+            if named[name].layout is not torch.strided:
+                named[name].copy_(all_to_cuda(lowered_named[name], named[name].get_device()))
         if len(self.outputs) == 1:
             return named[self.outputs[0]]
         return tuple(named[name] for name in self.returned if name is not None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -11,8 +11,9 @@ from devfix.simulate import native_functions
 from devfix.simulate.device_checks import has_old_wording
 from devfix.simulate.errors import SimulationUnsupported, lacks
 from devfix.simulate.generators import Generator
-from devfix.simulate.kernels import has_kernel, make_kernel
+from devfix.simulate.kernels import has_kernel, make_kernel, make_sparse_kernel
 from devfix.simulate.machine import machine
+from devfix.simulate.native_functions import NativeFunction
 from devfix.simulate.special_kernels import special_kernels
 from devfix.simulate.vtable import keep
 
@@ -48,9 +49,24 @@ def install() -> tuple[str, ...]:
         f"aten::{full}" for full, function in functions.items() if _cpu_only(function.dispatch)
     )
     _refuse("CUDA", "operator {} has no simulated CUDA kernel", no_cuda)
+    for key in ("SparseCUDA", "SparseCsrCUDA"):
+        _install_sparse(key, functions)
     for key in ("SparseCUDA", "SparseCsrCUDA", "QuantizedCUDA", "NestedTensorCUDA"):
         _refuse(key, "operator {} on " + key + " tensors has no simulated CUDA kernel")
     return tuple(missing)
+
+
+def _install_sparse(key: str, functions: Mapping[str, NativeFunction]) -> None:
+    library = torch.library.Library("aten", "IMPL", key)
+    keep(library)
+    for full, function in functions.items():
+        operation = getattr(
+            getattr(torch.ops.aten, function.name, None), function.overload or "default", None
+        )
+        if key not in function.dispatch or operation is None:
+            continue
+        if has_kernel(operation, key.replace("CUDA", "CPU")):
+            library.impl(full, make_sparse_kernel(operation, function, key))
 
 
 def _cpu_only(dispatch: Iterable[str]) -> bool:
