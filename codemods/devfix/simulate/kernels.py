@@ -8,7 +8,7 @@ registers for the CUDA dispatch key gets a kernel from here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
@@ -161,6 +161,10 @@ class _Kernel:
         arguments = schema.arguments
         self.operation = operation
         self.name = schema.name.removeprefix("aten::")
+        self.waits = self.name in _WAITS
+        self.checks_types = self.name in dtypes.CHECKED
+        self.alerts = self.name in determinism.ALERTS
+        self.own_numbers = self.name in _OWN_NUMBERS
         self.packet = operation.overloadpacket
         self.run_with = operation._op_dk
         self.names = [argument.name for argument in arguments]
@@ -206,7 +210,7 @@ class _Kernel:
         stats.kernels += 1
         if machine.bad_fork:
             check_process()
-        if machine.sync_debug and self.name in _WAITS:
+        if machine.sync_debug and self.waits:
             synchronizes()
         lowering = _Lowering()
         call = self.operation
@@ -226,16 +230,19 @@ class _Kernel:
                 return self.run_with(self.composite, *arguments, **named)
             if verdict is not None:
                 return verdict
-        if self.name in dtypes.CHECKED:
+        if self.checks_types:
             dtypes.check(self.name, self._bind(arguments, named))
-        if self.name in determinism.ALERTS:
+        if self.alerts:
             determinism.check(self.name, self._bind(arguments, named))
         index = lowering.index if lowering.index >= 0 else current_device()
         if self.has_generator:
             self._set_generator(lowered, lowered_named, index)
         if self.outputs:
             return self._run_out(call, arguments, named, lowered, lowered_named)
-        with _numbers_of(index) if self.name in _OWN_NUMBERS else nullcontext():
+        if self.own_numbers:
+            with _numbers_of(index):
+                result = self._compute(call, lowered, lowered_named)
+        else:
             result = self._compute(call, lowered, lowered_named)
         if self.in_place:
             bound = self._bind(arguments, named)

@@ -79,14 +79,14 @@ class ExternalStream(Stream):
 
 
 def _default_stream(device: Any = None) -> Stream:
-    stream = Stream.__new__(torch.cuda.Stream)
+    stream: Stream = Stream.__new__(torch.cuda.Stream)
     stream._name(device, 0)
     return stream
 
 
 def _current_stream(device: Any = None) -> Stream:
     found: Stream | None = getattr(_current, "streams", {}).get(device_index(device))
-    return found or _default_stream(device)
+    return found if found is not None else _default_stream(device)
 
 
 def _set_stream(stream: Any) -> None:
