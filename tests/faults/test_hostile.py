@@ -104,7 +104,7 @@ def test_fifos_sockets_and_devices_do_not_hang(hostile: Path) -> None:
         assert main(["check", "-q", "."]) == 1
         for name in ("fifo.py", "socket.py", "zero.py"):
             assert main(["check", "-q", name]) == 2
-        assert main(["apply", "-q", "."]) == 1
+        assert main(["apply", "-q", "."]) == 0
         assert time.monotonic() - start < 60
     assert discover(["."]).files == ("main.py",)
 
@@ -256,7 +256,7 @@ def test_names_are_neutralised_in_every_output(
         code = main([*arguments, *paths])
         out, err = capfdbinary.readouterr()
         done = Ran(code, out, err.decode("utf-8", "surrogateescape"))
-        assert done.code in (1, 2), (arguments, done.err)
+        assert done.code in ((0, 2) if arguments[0] in ("apply", "undo") else (1, 2)), (arguments, done.err)
         assert not set(map(ord, "\x1b\r\x07\x00")) & set(done.out), arguments
         assert not set("\x1b\r\x07\u2028\u202e") & set(done.err), arguments
         text = done.out.decode("utf-8", "surrogateescape")
@@ -364,10 +364,10 @@ def test_a_journal_that_came_with_the_repository(
     assert main(["check", "-q", "."]) == 1
     assert "was killed" not in capsys.readouterr().err
     assert all_of(tmp_path) == before
-    assert main(["apply", "-q", "."]) == 1
+    assert main(["apply", "-q", "."]) == 0
     assert (tmp_path / "main.py").read_text() == MOVED
     assert (tmp_path / ".git" / "config").read_bytes() == config
-    assert main(["undo"]) == 1  # one's own is read
+    assert main(["undo"]) == 0  # one's own is read
     assert all_of(tmp_path) == before
     subprocess.run(["git", "status"], check=True, capture_output=True)
     assert not (tmp_path / "ran").exists()

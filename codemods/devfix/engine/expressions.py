@@ -58,7 +58,13 @@ class Expressions(Attributes):
     # --- operators -----------------------------------------------------------------------
 
     def _binary(self, node: ast.BinOp) -> Value:
-        return self.operate(node, self.eval(node.left), self.eval(node.right), node.left, node.right, node.op)
+        chain = [node]  # a long sum nests to the left: Python's stack is no place for it
+        while isinstance(chain[-1].left, ast.BinOp):
+            chain.append(chain[-1].left)
+        left = self.eval(chain[-1].left)
+        for one in reversed(chain):
+            left = self.operate(one, left, self.eval(one.right), one.left, one.right, one.op)
+        return left
 
     def operate(
         self, node: ast.AST, left: Value, right: Value, at: ast.AST, other: ast.AST, op: ast.operator
