@@ -51,7 +51,8 @@ class Analysis(Context):
         self.default_is_known = True
         self.company: dict[ast.AST, set[ast.AST]] = {}  # what is made on the CPU and meets its like there
         self.read_on_host: set[ast.AST] = set()  # what is made on the CPU and read there
-        self.closures: dict[int, Frame] = {}
+        self.closures: dict[int, Frame] = {}  # by the identity of the function's value
+        self.frames: dict[int, Frame] = {}  # that lambdas were made in
         self.kept: list[Value] = []
         self.calls: dict[tuple[ast.AST, str], list[Place]] = {}
         self._seen: set[object] = set()
@@ -310,8 +311,9 @@ class Analysis(Context):
         return bool(found) and all(one.on_host for one in found[0])
 
     def release(self) -> None:
-        """Break the circles between frames, functions and values."""
-        self.closures.clear()
-        self.kept.clear()
-        self._memo.clear()
-        self._bodies.clear()
+        """Break the circles between frames, functions and the file; nothing can be asked then."""
+        for body in self._bodies.values():
+            body.state.names.clear()
+        file = self.file
+        self.__dict__.clear()
+        file.release()

@@ -114,7 +114,7 @@ class Calls(Methods):
                     node, ref.callee, ([*ref.values, *arguments[0]], {**ref.keywords, **arguments[1]})
                 )
             if isinstance(ref, Lambda):
-                return self._lambda(node, ref.node, ref.frame, arguments)
+                return self._lambda(node, ref.node, self.analysis.frames[ref.run], arguments)
         if kind == CLASS and isinstance(ref, Class):
             return self.instantiate(node, ref, arguments)
         if kind == LIBRARY:

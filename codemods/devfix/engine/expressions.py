@@ -249,7 +249,8 @@ class Expressions(Attributes):
         return sequence(found)
 
     def _lambda_value(self, node: ast.Lambda) -> Value:
-        return Value(FUNCTION, ref=Lambda(node, self))
+        self.analysis.frames[id(self)] = self
+        return Value(FUNCTION, ref=Lambda(node, id(self)))
 
     def _walrus(self, node: ast.NamedExpr) -> Value:
         value = self.eval(node.value)

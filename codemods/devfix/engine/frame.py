@@ -44,10 +44,10 @@ class Partial(NamedTuple):
 
 
 class Lambda(NamedTuple):
-    """A lambda, and the run that it was made in."""
+    """A lambda; the analysis knows the run that it was made in by `run`."""
 
     node: ast.Lambda
-    frame: Frame
+    run: int
 
 
 class Frame(ABC):

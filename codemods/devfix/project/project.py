@@ -31,6 +31,7 @@ from devfix.source import Source
 DEPTH = 2
 PROGRAMS = 48  # interpreted files that are kept
 OUTLINES = 4096
+FILES = 256  # that the engine looks definitions up in
 
 
 if TYPE_CHECKING:
@@ -277,7 +278,7 @@ class Project:
         file = self._files.get(definition.path)
         if file is None or file.source is not source:
             file = self._files[definition.path] = File(definition.path, source, self.resolve)
-            if len(self._files) > PROGRAMS:
+            if len(self._files) > FILES:
                 self._files.popitem(last=False)
         return file, definition.name
 
