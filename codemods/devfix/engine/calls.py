@@ -150,7 +150,7 @@ class Calls(Methods):
             return made.but(rank=0 if module.role == "loss" else made.rank, role="")
         if place.kind == "unknown" and not operands:
             return Value(BATCH)
-        if not str(module.links[0].name if module.links else "").startswith("torch.nn."):
+        if module.assumed or (module.links and not module.links[0].name.startswith("torch.nn.")):
             module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
         self.together(node, [(module, node.func), *operands], name, strict=True)
         if place.on_device or place.on_host:
