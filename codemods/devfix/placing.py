@@ -243,6 +243,31 @@ def rebound(source: Source, expressions: list[ast.AST], start: ast.AST, end: ast
     return False
 
 
+def may_be_none(source: Source, name: str, at: ast.AST, function: ast.AST | None) -> bool:
+    """Is a name a parameter with the default None, which the function asks for only below `at`?"""
+    if not isinstance(function, _FUNCTIONS):
+        return False
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = dict(
+        zip(reversed([one.arg for one in positional]), reversed(arguments.defaults), strict=False)
+    )
+    for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if value is not None:
+            defaults[one.arg] = value
+    default = defaults.get(name)
+    if not (isinstance(default, ast.Constant) and default.value is None):
+        return False
+    line, asked = source.statement(at).lineno, False
+    for node in source.walk(function):
+        if isinstance(node, (ast.If, ast.IfExp, ast.Assert, ast.While)):
+            if any(isinstance(part, ast.Name) and part.id == name for part in walk(node.test)):
+                if node.lineno <= line:
+                    return False
+                asked = True
+    return asked
+
+
 def bound_before(source: Source, expression: ast.AST, at: ast.stmt) -> bool:
     """Is every name of an expression bound on the way to `at`, as far as the text shows?"""
     scope = _scope(source, at)

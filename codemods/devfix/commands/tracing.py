@@ -47,7 +47,8 @@ def traced(path: str, line: int) -> Iterator[str]:
         for node, value, place in values:
             code = " ".join(source.code(node).split())
             head = f"{line}:{column + 1} `{code[:60]}` is a {value.kind}, {_where(place)}"
-            told[head, *_history(value.links, facts), *_assumed(value.assumed)] = None
+            lines = (head, *_history(value.links, facts), *_assumed(value.assumed))
+            told[lines] = None
     if not facts.seen:
         yield f"no value on line {line} is known to be a tensor, a module, a device or a container of them"
     concerned = [one for one in facts.mismatches if _concerns(one, line, facts)]

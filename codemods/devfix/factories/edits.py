@@ -11,7 +11,7 @@ from devfix.factories.proof import of_other_class
 from devfix.factories.values import OTHER, Anchor, Form, Origin
 from devfix.findings import AppendCall, Edit, ReplaceExpression, SetArgument
 from devfix.flow import torch_api
-from devfix.placing import stores
+from devfix.placing import may_be_none, stores
 from devfix.source import Source
 
 _SIZES = frozenset({"len", "int", "size", "dim", "numel"})
@@ -51,6 +51,10 @@ def device_for(source: Source, origin: Origin, meeting: Meeting) -> tuple[str, b
 def _writable(source: Source, origin: Origin, anchor: Anchor) -> bool:
     """Is the root of a device expression what it was, where the origin stands?"""
     text, root = anchor.text, anchor.root
+    if text == f"{root}.device" and may_be_none(
+        source, root, origin.call, source.enclosing(origin.call, *FUNCTIONS)
+    ):
+        return False
     if text.startswith(('"', "'")) or text.isdigit():
         return True
     if root == "self" or root in source.imports:

@@ -10,6 +10,7 @@ from enum import Enum, auto
 from devfix.bindings import function_around
 from devfix.flow.frame import path_of
 from devfix.literals.sites import Site
+from devfix.models.loader import tensor_attributes
 from devfix.placing import dotted
 from devfix.source import Source
 
@@ -99,7 +100,7 @@ def is_on_cuda(source: Source, test: ast.expr) -> tuple[str, str]:
         text = source.code(test.value)
         if text == "self" or _OWN_OPTION.search(source.text):
             return "", ""  # an option of that name of somebody's own, not the property of a tensor
-        if path_of(test.value) or _first_parameter(source, test.value):
+        if _first_parameter(source, test.value) or (path_of(test.value) and _is_tensor(source, test.value)):
             return f"{text}.device", path_of(test.value) or text
         return "", ""
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
@@ -110,6 +111,16 @@ def is_on_cuda(source: Source, test: ast.expr) -> tuple[str, str]:
         if kind and isinstance(left, ast.Attribute) and left.attr == "type" and path_of(left.value):
             return source.code(left.value), path_of(left.value)
     return "", ""
+
+
+def _is_tensor(source: Source, node: ast.expr) -> bool:
+    """Has something no attribute, anywhere in the file, that tensors lack? Settings have flags of that name, too."""
+    path, known = path_of(node).removesuffix(".data"), tensor_attributes()
+    return all(
+        one.attr in known
+        for one in source.walk()
+        if isinstance(one, ast.Attribute) and path_of(one.value) == path
+    )
 
 
 def implied(source: Source, test: ast.expr, path: str) -> bool:

@@ -93,3 +93,10 @@ def models() -> Models:
         for name in names:
             rows[prefix + name] = row
     return Models(rows, tuple(spaces["tensor"]), tuple(spaces["other"]), tuple(spaces["array"]))
+
+
+@cache
+def tensor_attributes() -> frozenset[str]:
+    """The public attributes and methods that tensors have."""
+    lines = data("models/tensor.attributes").splitlines()
+    return frozenset(word for line in lines if not line.startswith("#") for word in line.split())

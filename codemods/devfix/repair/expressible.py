@@ -6,8 +6,8 @@ import ast
 
 from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Function
-from devfix.engine.places import LITERAL, Place
-from devfix.placing import bound_before
+from devfix.engine.places import Place
+from devfix.placing import bound_before, may_be_none
 from devfix.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -26,7 +26,7 @@ def expressible(source: Source, place: Place, scopes: tuple[Scope, ...], at: ast
     if found:
         best = min(found, key=lambda term: (_FORMS[term.form], term.text.count("."), len(term.text)))
         return _device(best)
-    return repr(place.key).replace("'", '"') if place.kind == LITERAL else ""
+    return ""
 
 
 def _of_function(scopes: tuple[Scope, ...], function: ast.AST | None) -> tuple[Term, ...]:
@@ -52,6 +52,8 @@ def _writable(source: Source, term: Term, at: ast.AST, function: ast.AST | None)
     """Is a term bound where it is to be written, and is it none of what stands there itself?"""
     expression = ast.parse(term.text, mode="eval").body
     statement = source.statement(at)
+    if may_be_none(source, term.text.partition(".")[0], at, function):
+        return False
     if not bound_before(source, expression, statement):
         return False
     root = term.text.partition(".")[0]
