@@ -33,9 +33,9 @@ from pathlib import Path
 from devfix.codemod import Codemod, registry
 from devfix.discover import discover
 from devfix.documents import Document, DocumentError
-from devfix.runner import process
 from devfix.findings import Safety
 from devfix.report import FileResult, Place, PlacedFinding
+from devfix.runner import process
 from devfix.smoke import Runner, same_numbers
 from devfix.source import Source
 from mutations import moves, others
