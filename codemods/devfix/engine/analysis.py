@@ -61,6 +61,8 @@ class Analysis:
         self.read_on_host: set[ast.AST] = set()  # what is made on the CPU and read there
         self.closures: dict[int, Frame] = {}
         self.kept: list[Value] = []
+        self.made: dict[object, Value] = {}  # the modules that the program makes, by their cells
+        self.part_of: dict[object, object] = {}  # cell of a module -> of the module that it is registered in
         self.calls: dict[tuple[ast.AST, str], list[Place]] = {}
         self._seen: set[object] = set()
         self._uses: dict[Function, Uses] = {}

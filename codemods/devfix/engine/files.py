@@ -113,6 +113,15 @@ class Class:
         return None
 
     @cached_property
+    def annotated(self) -> tuple[str, ...]:
+        """The names that the body annotates: the fields of a dataclass or a NamedTuple, in their order."""
+        return tuple(
+            one.target.id
+            for one in self.node.body
+            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+        )
+
+    @cached_property
     def stores(self) -> dict[str, set[str]]:
         """Attribute of self -> the methods that store it, of the whole lineage."""
         found: dict[str, set[str]] = {}

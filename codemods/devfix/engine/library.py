@@ -126,7 +126,7 @@ class Library(Containers):
             weights += [value for value, _ in values[:1] if layer == "loss"]
             placed = [one for one in weights if one.kind == TENSOR]
             return self.new_module(
-                node, dotted, arguments, role=layer if layer and not placed else "", given=placed
+                node, dotted, arguments, role="weighted" if placed else layer or "", given=placed
             )
         if last in _COLLATES:
             return self.loader(node, arguments)
@@ -330,7 +330,9 @@ class Library(Containers):
             place = NOWHERE
         self.state.set_place(cell, place)
         links = given[0].links if given else (self.link(MAKE, node, name),)
-        return Value(MODULE, Place("in", cell), ref=cell, links=links, role=role)
+        made = Value(MODULE, Place("in", cell), ref=cell, links=links, role=role)
+        self.analysis.made[cell] = made
+        return made
 
     def module_container(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
         """ModuleList, Sequential and their like: a module with parts."""
@@ -346,6 +348,7 @@ class Library(Containers):
         for i, part in enumerate(parts):
             if part.kind == MODULE:
                 self.state.set_attribute(made.ref, f"#{i}", part)
+                self.analysis.part_of[part.ref] = made.ref
                 places.add(self.where(part))
         if any(isinstance(one, ast.Starred) for one in node.args) and not places:
             self.state.set_place(made.ref, NOWHERE)

@@ -253,8 +253,10 @@ class Methods(Library):
                     TENSOR, base.place if base.ref is None else Place("in", base.ref), role="parameter"
                 ),
             )
-        if name in _PARTS:
-            return Value(SEQUENCE, rest=Value(MODULE, place))
+        if name in _PARTS or name == "values":
+            return Value(SEQUENCE, rest=self.iterate(base, node))
+        if name == "items":
+            return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, self.iterate(base, node))))
         if name in _NAMED:
             inner = (
                 Value(MODULE, place)
@@ -304,6 +306,7 @@ class Methods(Library):
                 self.analysis.surgeries.append(
                     Surgery(node, self.file, self.function, base, part, place, self.scopes())
                 )
+        self.analysis.part_of[part.ref] = base.ref
         self.state.set_attribute(base.ref, name, part.linked(self.link(STORE, node, name)))
 
     # --- everything else -----------------------------------------------------------------

@@ -134,6 +134,7 @@ class Run(Expressions):
                 return
             if not self._building(base):
                 self.attach(target, base, name, value)
+            self.analysis.part_of[value.ref] = base.ref
             self.state.set_attribute(base.ref, name, value.linked(self.link(STORE, target, name)))
             return
         if base.kind == MODULE and value.kind == TENSOR and value.role == "parameter":
