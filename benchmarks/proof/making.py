@@ -43,6 +43,8 @@ class Made:
         for number, line in enumerate(self.source.split("\n"), 1):
             if f"\x02{fault}\x03" in line:
                 found.add(number)
+                if self.sites[fault].wrong == "pass":  # `x.to(device)` is no more: what made x, in the line above
+                    found.add(number - 1)
         return found
 
     def _site(self, number: int, fault: int | None) -> str:

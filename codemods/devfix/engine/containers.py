@@ -127,8 +127,8 @@ class Containers(Conditions):
                 kind, base = TENSOR, base.but(kind=TENSOR)
         if kind == TENSOR:
             self._indexed(node, base, index)
-            keeps = isinstance(node.slice, ast.Slice) or (index.kind == TENSOR and index.rank == 1)
-            return base.but(rank=base.rank if keeps else None, role="")
+            whole = isinstance(node.slice, ast.Slice) or (index.kind == TENSOR and index.rank == 1)
+            return base.but(rank=1 if self._keeps_dimensions(node.slice, index) else base.rank if whole else None, role="")
         if kind == BATCH:
             if base.fields is not None and key in base.fields:
                 return base.fields[key]
@@ -169,6 +169,17 @@ class Containers(Conditions):
         if isinstance(key, str) and self.analysis.is_device_name(key):
             return self.analysis.named_device(Place("var", place.key), key)
         return Value(UNKNOWN, place)
+
+    def _keeps_dimensions(self, at: ast.expr, index: Value) -> bool:
+        """Has a tensor dimensions, whatever it is, after it was indexed by a tuple?"""
+        if not isinstance(at, ast.Tuple):
+            return False
+        return any(
+            isinstance(one, ast.Slice)
+            or (isinstance(one, ast.Constant) and one.value is None)
+            or (value.kind == TENSOR and value.rank == 1)
+            for one, value in zip(at.elts, index.items or (), strict=False)
+        )
 
     def _indexed(self, node: ast.AST, base: Value, index: Value) -> None:
         """A CPU index reads a device's tensor; a device's index does not read one of the CPU."""

@@ -154,11 +154,9 @@ class Methods(Library):
             return self._unknown_moved(node, base, place)
         if base.kind == TENSOR and place.kind == LITERAL:
             return self.moved(base, place, node)
-        return (
-            self.moved(base, place, node).but(rank=base.rank)
-            if base.kind == TENSOR
-            else self.moved(base, place, node)
-        )
+        made = self.moved(base, place, node)
+        origin = self.followed(arguments) if place.on_host and made.kind in (TENSOR, BATCH) else ()
+        return made.but(links=origin) if origin else made
 
     def _destination(self, node: ast.Call, name: str, arguments: Arguments) -> Place | None:
         values, keywords = arguments
