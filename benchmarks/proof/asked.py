@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from devfix.around import Around
 from devfix.checkers import mismatches
 from devfix.codemod import registry
 from devfix.engine import Analysis, File, analyse
+from devfix.engine.files import Resolver
 from devfix.findings import Finding
 from devfix.runner import process_file
 from devfix.source import Source
@@ -30,7 +33,7 @@ class Spoken:
     message: str = ""
 
 
-def resolver(modules: Mapping[str, Source]) -> object:
+def resolver(modules: Mapping[str, Source]) -> Resolver:
     """For the engine: what imported names are in the modules beside a program."""
     files: dict[str, File] = {}
 
@@ -45,51 +48,58 @@ def resolver(modules: Mapping[str, Source]) -> object:
     return resolve
 
 
-def analysed(program: Program) -> Analysis:
-    """The engine's facts of a program."""
-    modules = {name: Source(text) for name, text in program.modules.items()}
-    return analyse(MAIN, Source(program.text), resolver(modules))  # type: ignore[arg-type]
+def analysed(program: Program, name: str = MAIN) -> Analysis:
+    """The engine's facts of one file of a program."""
+    modules = {one: Source(text) for one, text in program.modules.items()}
+    modules[MAIN.removesuffix(".py")] = Source(program.text)
+    return analyse(name, modules[name.removesuffix(".py")], resolver(modules))
 
 
 def by_engine(program: Program) -> list[Spoken]:
     """What the engine alone finds."""
-    analysis = analysed(program)
-    source = analysis.file.source
-    found = [_spoken(finding, source) for finding in mismatches.findings(analysis, mismatches.CODEMODS)]
-    for read in analysis.host_reads:
-        found.append(Spoken("host read", frozenset({read.node.lineno}), read.operation))  # type: ignore[attr-defined]
-    for one in analysis.surgeries:
-        found.append(Spoken("surgery", frozenset({one.node.lineno})))  # type: ignore[attr-defined]
+    found = []
+    for name in (MAIN, *(f"{one}.py" for one in program.modules)):
+        analysis = analysed(program, name)
+        source = analysis.file.source
+        found += [_spoken(one, source) for one in mismatches.findings(analysis, mismatches.CODEMODS)]
+        for read in analysis.host_reads:
+            found.append(Spoken("host read", _lines(read.node), read.operation))
+        for surgery in analysis.surgeries:
+            found.append(Spoken("surgery", _lines(surgery.node)))
     return found
 
 
 def by_devfix(program: Program, *, engine: bool = True) -> list[Spoken]:
-    """What `devfix check` finds; without the engine: the old rules alone."""
+    """What `devfix check` finds; without the engine: the old rules alone. Raises RuntimeError if it fails."""
     codemods = [kind() for kind in registry().values() if kind.id != "assert-device"]
-    with tempfile.TemporaryDirectory() as folder:
+    texts = {MAIN: program.text, **{f"{name}.py": text for name, text in program.modules.items()}}
+    found = []
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as changed:
+        if not engine:
+            changed.enter_context(mock.patch.object(mismatches, "besides", lambda *_: ()))
         Path(folder, "pyproject.toml").touch()
-        for name, text in program.modules.items():
-            Path(folder, f"{name}.py").write_text(text, encoding="utf-8")
-        path = Path(folder, MAIN)
-        path.write_text(program.text, encoding="utf-8")
+        for name, text in texts.items():
+            Path(folder, name).write_text(text, encoding="utf-8")
         around = Around(folder).anew() if program.modules else None
-        if engine:
-            result = process_file(str(path), codemods, around=around, repair=False)
-        else:
-            with mock.patch.object(mismatches, "besides", lambda *_: ()):
-                result = process_file(str(path), codemods, around=around, repair=False)
-    if result.error is not None:
-        raise RuntimeError(result.error.message)
+        for name in texts:
+            result = process_file(str(Path(folder, name)), codemods, around=around, repair=False)
+            if result.error is not None:
+                raise RuntimeError(result.error.message)
+            found += result.findings
     return [
         Spoken(
             one.codemod,
             frozenset(
-                {*range(one.place.line, one.place.end_line + 1), *(r.line for r in one.related if not r.path)}
+                [*range(one.place.line, one.place.end_line + 1), *(r.line for r in one.related if not r.path)]
             ),
             one.message,
         )
-        for one in result.findings
+        for one in found
     ]
+
+
+def _lines(node: ast.AST) -> frozenset[int]:
+    return frozenset({getattr(node, "lineno", 0)})
 
 
 def by(way: str, program: Program) -> list[Spoken]:

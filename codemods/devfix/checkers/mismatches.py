@@ -107,7 +107,11 @@ def _tells(mismatch: Mismatch, analysis: Analysis) -> bool:
         return False  # what a constructor is given is mostly moved later
     if PATH_TAKEN in kinds or (mismatch.anchor_place.kind == OF and NAME in kinds):
         return False
-    if mismatch.stray.kind == MODULE and LIBRARY_CALL in kinds:
+    if mismatch.stray.kind == MODULE and (
+        LIBRARY_CALL in kinds
+        # Where something is of which nothing is known: in a program that moves nothing, on the CPU.
+        or (mismatch.anchor_place.kind == VAR and isinstance(mismatch.anchor_place.key, str))
+    ):
         return False
     if RANK in kinds or (
         mismatch.anchor.kind == MODULE and mismatch.anchor_place.kind == OF and LIBRARY_CALL in kinds
@@ -131,6 +135,9 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
             or function.owner is None
             or function.name not in analysis.classes.builders(function.owner)
         )
+    for running, _ in mismatch.scopes:  # the parameter may be of a function further out
+        if running is not None and id(running.node) == key[1]:
+            function = running
     if function is None or (function.owner is not None and analysis.class_kind(function.owner) == "module"):
         return True
     return analysis.uses(function).asks_for_devices

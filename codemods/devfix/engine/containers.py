@@ -72,15 +72,21 @@ class Containers(Conditions):
         if len(parts) < 2 or any(one.kind != MODULE for one in parts):
             return element(value)
         first = parts[0]
-        owners = {one.bound.ref if isinstance(one.bound, Value) else None for one in parts}
         if len({self.where(one) for one in parts}) > 1:
             return element(value)
-        return first if len(owners) == 1 else Value(MODULE, self.where(first), links=first.links)
+        made = {
+            one.bound.ref if isinstance(one.bound, Value) else one.links[0].name if one.links else None for one in parts
+        }
+        return first if len(made) == 1 else Value(MODULE, self.where(first), links=first.links)
 
     def _part(self, value: Value) -> Value:
-        """Any part of a module: it is where the module is."""
-        place = Place("in", value.ref) if value.ref is not None else value.place
-        return Value(MODULE, place, links=value.links, assumed=value.assumed)
+        """Any part of a module: where the module is, and of a class of torch or of the program only if all are."""
+        if value.ref is not None:
+            parts = tuple([one for _, one in self.state.attributes(value.ref) if one.kind == MODULE])
+            found = self.any_of(Value(SEQUENCE, items=parts)) if parts and value.bound is None else None
+            if found is not None and found.kind == MODULE and found.ref is not None:
+                return found
+        return Value(MODULE, self.where(value), assumed=value.assumed)
 
     def _fields_of(self, value: Value) -> tuple[Value, ...]:
         """The elements of a NamedTuple, in their order."""

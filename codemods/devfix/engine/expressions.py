@@ -9,7 +9,7 @@ from typing import Any
 from devfix.engine.calls import Calls
 from devfix.engine.files import Class
 from devfix.engine.frame import Lambda
-from devfix.engine.places import NOWHERE, OF, VAR, Place, literal
+from devfix.engine.places import AT, NOWHERE, OF, VAR, Place, literal
 from devfix.engine.state import either
 from devfix.engine.values import (
     A_NUMBER,
@@ -195,7 +195,11 @@ class Expressions(Calls):
             )
         if self.analysis.is_device_name(name):
             return self.analysis.named_device(Place(VAR, ("attribute", base.ref, name)), name)
-        return Value(UNKNOWN, Place(OF, ("attribute", base.ref, name)) if base.ref is not None else NOWHERE)
+        if base.ref is None:
+            return ANYTHING
+        # Of an object that the program makes, callers have put nothing anywhere.
+        made = base.ref in self.analysis.made
+        return Value(UNKNOWN, Place(AT if made else OF, ("attribute", base.ref, name)))
 
     def _of_unknown_object(self, node: ast.Attribute, base: Value) -> Value:
         key = ("attribute", base.place.key, node.attr)

@@ -371,7 +371,9 @@ class Library(Containers):
         self.state.set_place(cell, place)
         if depth > 6:
             return
-        for _, value in self.state.attributes(cell):
+        for name, value in self.state.attributes(cell):
+            if value.kind == TENSOR and value.role == "parameter" and value.place.kind != "in":
+                self.state.set_attribute(cell, name, value.but(place=Place("in", cell)))
             if (
                 value.kind == MODULE
                 and value.ref is not None

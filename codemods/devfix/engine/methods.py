@@ -289,8 +289,16 @@ class Methods(Library):
         if value.kind == MODULE:
             self.attach(node, base, name, value)
         else:
+            place = self.where(value)
+            # What the constructor puts on a device is there until the module is moved.
+            made_there = value.kind == TENSOR and place.on_device
+            made_there = made_there and (place.kind != OF or base.ref in self.analysis.made)
             self.state.set_attribute(
-                base.ref, name, Value(TENSOR, Place("in", base.ref), rank=value.rank, role="parameter")
+                base.ref,
+                name,
+                Value(
+                    TENSOR, place if made_there else Place("in", base.ref), rank=value.rank, role="parameter"
+                ),
             )
         return ANYTHING
 
