@@ -74,7 +74,9 @@ def table(found: Sequence[Variant], ways: Sequence[str]) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--ways", default="engine", help=f"of {', '.join(WAYS)}; with commas between")
     parser.add_argument("--codemods", default=",".join(CODEMODS))
     parser.add_argument("--misses", type=int, default=20, help="variants to print that are found no more")

@@ -12,7 +12,59 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 _MARK = re.compile("\x02(\\d+)\x03")
-_NAMES = ["a", "b", "c", "d", "e", "g", "h", "k", "m", "p", "q", "s", "t", "u", "v", "w", "xs", "ys", "feats", "inp", "hid", "data", "vals", "out", "res", "cur", "state", "rep", "emb", "z", "item", "part", "chunk", "block", "left", "right", "first", "second", "extra", "base", "other", "bias_term", "scale", "shift", "table", "grid", "anchor", "kernel", "window", "offsets", "weights"]
+_NAMES = [
+    "a",
+    "b",
+    "c",
+    "d",
+    "e",
+    "g",
+    "h",
+    "k",
+    "m",
+    "p",
+    "q",
+    "s",
+    "t",
+    "u",
+    "v",
+    "w",
+    "xs",
+    "ys",
+    "feats",
+    "inp",
+    "hid",
+    "data",
+    "vals",
+    "out",
+    "res",
+    "cur",
+    "state",
+    "rep",
+    "emb",
+    "z",
+    "item",
+    "part",
+    "chunk",
+    "block",
+    "left",
+    "right",
+    "first",
+    "second",
+    "extra",
+    "base",
+    "other",
+    "bias_term",
+    "scale",
+    "shift",
+    "table",
+    "grid",
+    "anchor",
+    "kernel",
+    "window",
+    "offsets",
+    "weights",
+]
 
 
 @dataclass(frozen=True)
@@ -43,7 +95,9 @@ class Made:
         for number, line in enumerate(self.source.split("\n"), 1):
             if f"\x02{fault}\x03" in line:
                 found.add(number)
-                if self.sites[fault].wrong == "pass":  # `x.to(device)` is no more: what made x, in the line above
+                if (
+                    self.sites[fault].wrong == "pass"
+                ):  # `x.to(device)` is no more: what made x, in the line above
                     found.add(number - 1)
         return found
 

@@ -94,9 +94,11 @@ def where(value):
     return None
 def tracer(seen, main):
     def local(frame, event, argument):
-        if event == "line" or event == "return":
+        if event == "exception":  # the line was not executed to its end
+            lines.pop(frame, None)
+        elif event == "line" or event == "return":
             line = lines.get(frame)
-            if line is not None and not (event == "return" and argument is None and sys.exc_info()[0]):
+            if line is not None:
                 for name, value in list(frame.f_locals.items()):
                     found = where(value)
                     if found is not None:

@@ -19,7 +19,9 @@ _STARRED = frozenset(
     "zeros ones arange randn rand full eye empty linspace cat stack where matmul randint zeros_like ones_like".split()
 )
 
-Way = Callable[[ast.expr], "tuple[list[ast.stmt], ast.expr, str]"]  # statements before, the value, definitions
+Way = Callable[
+    [ast.expr], "tuple[list[ast.stmt], ast.expr, str]"
+]  # statements before, the value, definitions
 
 
 def _expression(text: str) -> ast.expr:
@@ -129,14 +131,20 @@ def _defined(tree: ast.Module, define: str) -> str:
 
 def _extracted(value: ast.expr, outer: set[str]) -> tuple[list[ast.stmt], ast.expr, str]:
     bound = {one.arg for part in ast.walk(value) if isinstance(part, ast.Lambda) for one in part.args.args}
-    bound |= {one.id for one in ast.walk(value) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    bound |= {
+        one.id for one in ast.walk(value) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+    }
     free = [
         one.id
         for one in ast.walk(value)
         if isinstance(one, ast.Name) and one.id not in outer | bound and not hasattr(builtins, one.id)
     ]
     names = ", ".join(dict.fromkeys(free))
-    return [], _expression(f"extracted({names})"), f"def extracted({names}):\n    return {ast.unparse(value)}\n"
+    return (
+        [],
+        _expression(f"extracted({names})"),
+        f"def extracted({names}):\n    return {ast.unparse(value)}\n",
+    )
 
 
 def _globals(tree: ast.Module) -> set[str]:
@@ -158,7 +166,9 @@ def _locals(text: str) -> Program:
     tree = ast.parse(text)
     outer = _globals(tree)
     keywords = {one.arg for one in ast.walk(tree) if isinstance(one, ast.keyword)}
-    stored = {one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
+    stored = {
+        one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)
+    }
     stored |= {one.arg for one in ast.walk(tree) if isinstance(one, ast.arg)} - keywords
     new = {name: f"v{i}" for i, name in enumerate(sorted(stored - outer - {"self", "cls"}))}
     for one in ast.walk(tree):
@@ -183,7 +193,9 @@ def _members(text: str) -> Program:
                     own.add(one.attr)
                 if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.args:
                     first = one.args[0]
-                    if one.func.attr.startswith(("register_b", "register_p", "add_m")) and isinstance(first, ast.Constant):
+                    if one.func.attr.startswith(("register_b", "register_p", "add_m")) and isinstance(
+                        first, ast.Constant
+                    ):
                         own.add(str(first.value))
     new = {name: f"m{i}" for i, name in enumerate(sorted(own - _KEPT)) if not name.startswith("__")}
     for one in ast.walk(tree):
@@ -271,9 +283,7 @@ def _helper_file(text: str) -> Program | None:
         one
         for one in tree.body
         if isinstance(one, ast.FunctionDef)
-        and not any(
-            isinstance(part, ast.Name) and part.id in top - _stored(one) for part in ast.walk(one)
-        )
+        and not any(isinstance(part, ast.Name) and part.id in top - _stored(one) for part in ast.walk(one))
     ]
     return _apart(tree, list(moved), [one.name for one in moved]) if moved else None
 

@@ -7,6 +7,7 @@ The histories say which codemod a mismatch belongs to: what a plain attribute of
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterator
 
 from devfix.engine.analysis import Analysis
@@ -40,6 +41,7 @@ CODEMODS = (
     "module-never-moved",
     "hard-coded-cuda",
 )
+_DEVICES = re.compile(r"cuda|mps|xpu|hpu|npu|accelerat|(?<!\.)\bdevice\b(?!\s*=\s*[\w.]+\.device\b)")
 _WORDS = {
     NAME: "`{}` is what its name says",
     USES: "`{}` is what its uses say",
@@ -89,11 +91,9 @@ def besides(analysis: Analysis, wanted: Collection[str], known: Collection[Findi
 
 
 def _may_move(analysis: Analysis) -> bool:
-    """Not a program that never speaks of devices: all of it is on the CPU."""
+    """Not a program that never speaks of devices, but for those that its values are on: all of it is on the CPU."""
     text = analysis.file.source.text
-    return "__main__" not in text or any(
-        word in text for word in ("cuda", "device", ".to(", "mps", "accelerat")
-    )
+    return "__main__" not in text or _DEVICES.search(text) is not None
 
 
 def _tells(mismatch: Mismatch, analysis: Analysis) -> bool:
@@ -130,10 +130,9 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
     if mismatch.anchor_place.kind != OF or not isinstance(key, tuple):
         return True
     if key[0] == "self":
-        return (
-            function is None
-            or function.owner is None
-            or function.name not in analysis.classes.builders(function.owner)
+        return not any(
+            one is not None and one.owner is not None and one.name in analysis.classes.builders(one.owner)
+            for one in (function, *(running for running, _ in mismatch.scopes))
         )
     for running, _ in mismatch.scopes:  # the parameter may be of a function further out
         if running is not None and id(running.node) == key[1]:

@@ -62,6 +62,8 @@ class Analysis:
         self.closures: dict[int, Frame] = {}
         self.kept: list[Value] = []
         self.made: dict[object, Value] = {}  # the modules that the program makes, by their cells
+        # For who asks before `run`: (line, name) -> what the engine takes the name to be bound to, in each run.
+        self.claims: dict[tuple[int, str], list[tuple[str, Place]]] | None = None
         self.part_of: dict[object, object] = {}  # cell of a module -> of the module that it is registered in
         self.calls: dict[tuple[ast.AST, str], list[Place]] = {}
         self._seen: set[object] = set()

@@ -153,8 +153,8 @@ class Calls(Methods):
             return made.but(rank=0 if module.role == "loss" else made.rank, role="")
         if place.kind == "unknown" and not operands:
             return Value(BATCH)
-        made = str(module.links[0].name if module.links else "")
-        if module.role != "weighted" and not made.startswith("torch.nn."):
+        name_of = str(module.links[0].name if module.links else "")
+        if module.role != "weighted" and not name_of.startswith("torch.nn."):
             module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
         self.together(node, [(module, node.func), *operands], name, strict=True)
         if place.on_device or place.on_host:

@@ -75,7 +75,8 @@ class Containers(Conditions):
         if len({self.where(one) for one in parts}) > 1:
             return element(value)
         made = {
-            one.bound.ref if isinstance(one.bound, Value) else one.links[0].name if one.links else None for one in parts
+            one.bound.ref if isinstance(one.bound, Value) else one.links[0].name if one.links else None
+            for one in parts
         }
         return first if len(made) == 1 else Value(MODULE, self.where(first), links=first.links)
 
@@ -134,7 +135,9 @@ class Containers(Conditions):
         if kind == TENSOR:
             self._indexed(node, base, index)
             whole = isinstance(node.slice, ast.Slice) or (index.kind == TENSOR and index.rank == 1)
-            return base.but(rank=1 if self._keeps_dimensions(node.slice, index) else base.rank if whole else None, role="")
+            return base.but(
+                rank=1 if self._keeps_dimensions(node.slice, index) else base.rank if whole else None, role=""
+            )
         if kind == BATCH:
             if base.fields is not None and key in base.fields:
                 return base.fields[key]
@@ -155,7 +158,8 @@ class Containers(Conditions):
                 return ANYTHING
             return self.any_of(base) or ANYTHING
         if kind == MODULE:
-            return self._part(base)
+            part = self._part(base)
+            return part if part.ref is not None else part.but(links=base.links)
         if kind == OBJECT and key.__class__ is int and self._fields_of(base)[key:]:
             return self._fields_of(base)[key]
         if kind == OBJECT or kind == UNKNOWN:

@@ -235,7 +235,12 @@ class Frame(ABC):
         # What is put on the device of something that strays, strays with it, and because of it.
         followed = value.links if place.on_host else ()
         return Value(
-            DEVICE, place, forms=forms, assumed=value.assumed, links=followed, role="followed" if followed else ""
+            DEVICE,
+            place,
+            forms=forms,
+            assumed=value.assumed,
+            links=followed,
+            role="followed" if followed else "",
         )
 
     def unknown(self, node: ast.AST) -> Value:

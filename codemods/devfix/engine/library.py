@@ -21,6 +21,7 @@ from devfix.engine.places import (
 from devfix.engine.places import (
     UNKNOWN as UNKNOWN_PLACE,
 )
+from devfix.engine.state import MAX_NESTING, Held
 from devfix.engine.values import (
     A_NUMBER,
     ANYTHING,
@@ -366,12 +367,15 @@ class Library(Containers):
             self.state.set_place(made.ref, NOWHERE)
         return made
 
-    def move_module(self, cell: object, place: Place, depth: int = 0) -> None:
+    def move_module(self, cell: object, place: Place) -> None:
         """`module.to(device)`: all that is registered goes along."""
+        self._move(cell, place, self.state.by_owner(), 0)
+
+    def _move(self, cell: object, place: Place, held: Held, depth: int) -> None:
         self.state.set_place(cell, place)
-        if depth > 6:
+        if depth > MAX_NESTING:
             return
-        for name, value in self.state.attributes(cell):
+        for name, value in held.get(cell, ()):
             if value.kind == TENSOR and value.role == "parameter" and value.place.kind != "in":
                 self.state.set_attribute(cell, name, value.but(place=Place("in", cell)))
             if (
@@ -381,7 +385,7 @@ class Library(Containers):
                 and value.role != "hidden"
             ):
                 if self.state.place_of(value.ref) != place:
-                    self.move_module(value.ref, place, depth + 1)
+                    self._move(value.ref, place, held, depth + 1)
 
     def loader(self, node: ast.Call, arguments: Arguments) -> Value:
         """A data loader: batches are on the CPU, unless data set or collate function move them."""

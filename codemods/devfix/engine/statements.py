@@ -69,6 +69,9 @@ class Run(Expressions):
             if value.kind == UNKNOWN:
                 value = self._evident(target.id, value)
             self.state.names[target.id] = value
+            if self.analysis.claims is not None and self.file is self.analysis.file:
+                known = self.analysis.claims.setdefault((target.lineno, target.id), [])
+                known.append((value.kind, self.where(value)))
         elif isinstance(target, (ast.Tuple, ast.List)):
             starred = next((i for i, one in enumerate(target.elts) if isinstance(one, ast.Starred)), None)
             if starred is not None:

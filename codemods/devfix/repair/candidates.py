@@ -31,7 +31,10 @@ def at_its_making(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Ed
 def at_the_meeting(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:
     """`.to(...)` where a stray is handed on, in the function that has it, or where it meets the others."""
     source, stray = analysis.file.source, mismatch.stray
-    for node in (*[link.node for link in stray.links if link.kind == PASS and link.file is analysis.file], mismatch.stray_node):
+    for node in (
+        *[link.node for link in stray.links if link.kind == PASS and link.file is analysis.file],
+        mismatch.stray_node,
+    ):
         if not isinstance(node, ast.expr) or not _is_one_tensor(mismatch) or isinstance(node, ast.Starred):
             continue
         if mismatch.file is not analysis.file and node is mismatch.stray_node:
@@ -70,9 +73,17 @@ def as_buffer(link: Link, analysis: Analysis) -> tuple[Edit, ...]:
         return ()
     statement = source.statement(link.node)
     function = source.enclosing(statement, ast.FunctionDef)
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or statement.targets[0] is not link.node:
+    if (
+        not isinstance(statement, ast.Assign)
+        or len(statement.targets) != 1
+        or statement.targets[0] is not link.node
+    ):
         return ()
-    if not isinstance(function, ast.FunctionDef) or function.name != "__init__" or not isinstance(link.node, ast.Attribute):
+    if (
+        not isinstance(function, ast.FunctionDef)
+        or function.name != "__init__"
+        or not isinstance(link.node, ast.Attribute)
+    ):
         return ()
     if not _initialised(function, statement) or _stored_again(source, function, link.node):
         return ()
@@ -89,7 +100,11 @@ def _initialised(function: ast.FunctionDef, statement: ast.stmt) -> bool:
     for one in function.body:
         if one is statement:
             return False
-        if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) and isinstance(one.value.func, ast.Attribute):
+        if (
+            isinstance(one, ast.Expr)
+            and isinstance(one.value, ast.Call)
+            and isinstance(one.value.func, ast.Attribute)
+        ):
             if one.value.func.attr == "__init__":
                 return True
         if one.lineno >= statement.lineno:
@@ -112,7 +127,9 @@ def _is_one_tensor(mismatch: Mismatch) -> bool:
     if mismatch.stray.kind == TENSOR:
         return True
     links = mismatch.stray.links
-    return mismatch.stray.kind == BATCH and links[0].kind == LOAD and any(one.kind == ELEMENT for one in links)
+    return (
+        mismatch.stray.kind == BATCH and links[0].kind == LOAD and any(one.kind == ELEMENT for one in links)
+    )
 
 
 def _stays(node: ast.AST, analysis: Analysis) -> bool:

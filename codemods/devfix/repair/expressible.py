@@ -86,7 +86,11 @@ def _first_binding(source: Source, name: str, statement: ast.stmt) -> bool:
         if any(one.arg == name for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)):
             return False
     root = function if function is not None else source.tree
-    lines = [one.lineno for one in source.walk(root) if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)]
+    lines = [
+        one.lineno
+        for one in source.walk(root)
+        if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)
+    ]
     return not lines or min(lines) >= statement.lineno
 
 
