@@ -9,6 +9,7 @@ The faults are those of `tests/faulty.py`, on real files and real processes in a
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -25,8 +26,9 @@ def row(case: Case, times: int) -> tuple[int, int, int, int, list[str]]:
     said: list[str] = []
     for seed in range(times):
         with tempfile.TemporaryDirectory(prefix="devfix-faults-") as folder:
+            os.environ["XDG_STATE_HOME"] = os.path.join(folder, "state")
             try:
-                tried += case.fault(Path(folder), seed)
+                tried += case.fault(Path(folder, "trees"), seed)
                 continue
             except Lost as error:
                 lost, why = lost + 1, str(error)

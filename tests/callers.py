@@ -1,4 +1,4 @@
-"""A program in two files: `main.py` passes a model and a loader to the functions of `runner.py`."""
+"""A program in two files: `main.py` passes a model and a loader to the functions of `engine.py`."""
 
 from __future__ import annotations
 

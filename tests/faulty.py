@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import builtins
 import hashlib
-import json
 import os
 import random
 import shutil
@@ -26,12 +25,11 @@ from typing import Any, ClassVar
 
 from devfix.codemod import Codemod, Example
 from devfix.discover import discover
-from devfix.documents import journal
-from devfix.documents.cache import NAME
-from devfix.runner import run
+from devfix.documents import journal, state
 from devfix.findings import Elsewhere, Finding, ReplaceExpression, Safety
 from devfix.flow import Flow
 from devfix.report import Report
+from devfix.runner import run
 from devfix.source import Source
 from devfix.writing import write
 
@@ -141,11 +139,15 @@ def look(files: dict[Path, bytes], *, together: bool = True) -> int:
     return sum(state.values())
 
 
+def tree_of(folder: Path) -> str:
+    return os.path.realpath(folder)
+
+
 def left_over(folder: Path) -> None:
     found = [path.name for path in folder.rglob("*.devfix")]
     if found:
         raise Wrong(f"left behind: {found}")
-    if list(folder.glob(f"{NAME}/journal/*/running")):
+    if list(Path(state.existing(tree_of(folder)), "journals").glob("*/running")):
         raise Wrong("a journal still counts as running")
 
 
@@ -154,7 +156,7 @@ def analysed(folder: Path) -> Report:
 
 
 def recovered(folder: Path) -> None:
-    journal.recover(str(folder / NAME))
+    journal.recover(tree_of(folder))
 
 
 def again(folder: Path, files: dict[Path, bytes]) -> None:
@@ -262,7 +264,7 @@ def _every_step(
             again(at, files)
         else:  # or the user takes it back
             recovered(at)
-            last = journal.last(str(at / NAME))
+            last = journal.last(tree_of(at))
             undone = journal.undo(last) if last is not None else None
             if undone is not None and undone.refused:
                 raise Wrong(f"undo refuses: {undone.refused}")
@@ -293,7 +295,7 @@ def _half_done(at: Path) -> None:
             return
         for path, data in files.items():
             path.write_bytes(data)
-        shutil.rmtree(at / NAME, ignore_errors=True)
+        shutil.rmtree(state.place(tree_of(at)), ignore_errors=True)
         for path in at.glob(".*.devfix"):
             path.unlink()
         step += 1
@@ -309,12 +311,11 @@ def killed_while_recovering(folder: Path, seed: int) -> int:
         step += 1
         at = folder / f"s{step}"
         files = tree(at, 0, 0)
-        # The journal names absolute paths and its own folder, so a copy is told where it is.
         shutil.copytree(source, at, dirs_exist_ok=True)
-        for manifest in at.glob(f"{NAME}/journal/*/manifest.json"):
-            text = manifest.read_text().replace(str(source), str(at))
-            found = {**json.loads(text), "home": str((at / NAME).lstat().st_ino)}
-            manifest.write_text(json.dumps(found))
+        # The journal names absolute paths, so that of a copy is told where it is.
+        kept = shutil.copytree(state.place(tree_of(source)), state.place(tree_of(at)))
+        for manifest in Path(kept).glob("journals/*/manifest.json"):
+            manifest.write_text(manifest.read_text().replace(tree_of(source), tree_of(at)))
         files = {path: path.read_bytes().replace(AFTER, BEFORE) for path in at.glob("*.py")}
         code = in_child(lambda at=at, step=step: at_step(step, _die, lambda: recovered(at)))  # type: ignore[misc]
         if code == 0:
@@ -328,7 +329,7 @@ def killed_while_recovering(folder: Path, seed: int) -> int:
 
 def killed_while_undoing(folder: Path, seed: int) -> int:
     def undo(at: Path) -> None:
-        last = journal.last(str(at / NAME))
+        last = journal.last(tree_of(at))
         assert last is not None
         journal.undo(last)
 
@@ -419,7 +420,7 @@ def started_and_ready(folder: Path, *arguments: str, **more: object) -> subproce
 
 
 def _wait_for_writing(folder: Path, process: subprocess.Popen[bytes]) -> None:
-    top = folder / NAME / "journal"
+    top = Path(state.place(tree_of(folder)), "journals")
     while process.poll() is None and not list(top.glob("*/running")):
         time.sleep(0.001)
 
@@ -437,7 +438,7 @@ def killed_at_random(folder: Path, seed: int) -> int:
     process.communicate(timeout=SECONDS)
     look(files, together=False)
     code, text = ended(started(folder, "apply", "."))
-    if code not in (0, 1):
+    if code:
         raise Wrong(f"the next run ends with {code}: {text}")
     if look(files) != len(files):
         raise Wrong("the next run does not do everything")
@@ -466,9 +467,9 @@ def interrupted_at_random(folder: Path, seed: int) -> int:
         said = next((line for line in text.splitlines() if "files were written" in line), "")
         if said and f"{changed} of {len(files)} files were written" not in said:
             raise Wrong(f"{changed} files are written, and it says {said}")
-    elif code not in (1, -number):  # it was ready, or Python had not even started
+    elif code not in (0, -number):  # it was ready, or Python had not even started
         raise Wrong(f"it ends with {code}: {text}")
-    elif code == 1 and changed != len(files):
+    elif code == 0 and changed != len(files):
         raise Wrong("it ends as if all were done")
     return 1
 
@@ -480,7 +481,7 @@ def two_at_once(folder: Path, seed: int) -> int:
     codes = [ended(process)[0] for process in processes]
     if look(files) != len(files):
         raise Wrong("not everything is done")
-    if not set(codes) <= {0, 1, 2} or (1 not in codes and 2 not in codes):
+    if not set(codes) <= {0, 2}:
         raise Wrong(f"exit codes {codes}")
     left_over(folder)
     code, text = ended(started(folder, "check", "."))
@@ -534,16 +535,25 @@ def _changed(victim: Path, before: bytes, how: str) -> bytes:
 
 
 def full_disk(folder: Path, seed: int) -> int:
-    """A real file system that runs full at another place each time."""
+    """A real file system that runs full at another place each time, with the tree, the journal or both on it.
+
+    What `undo` then says it has restored is what had been written.
+    """
     room = 40 + 6 * (seed % 40)  # KiB
-    disk = folder / "disk"
-    disk.mkdir()
+    (folder / "disk").mkdir(parents=True)
     script = (
-        f"mount -t tmpfs -o size={room}k tmpfs disk && cp -r source/. disk && cd disk && "
-        f"{sys.executable} {HERE} apply . ; code=$?; cp -r . ../result; exit $code"
+        f"mount -t tmpfs -o size={room}k tmpfs disk && cp -r source/. $TREE && cd $TREE && "
+        f"{sys.executable} {HERE} apply . ; code=$?; mkdir $OLDPWD/result; cp *.py $OLDPWD/result; "
+        f"{sys.executable} {HERE} undo 2>&1; echo undo: $?; cp -r . $OLDPWD/undone; exit $code"
     )
     files = tree(folder / "source", 3, 3, 300)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), *sys.path])}
+    on, state_on = (("disk/tree", "disk/state"), ("disk/tree", "state"), ("tree", "disk/state"))[seed % 3]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HERE.parent), *sys.path]),
+        "XDG_STATE_HOME": str(folder / state_on),
+        "TREE": on,
+    }
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", script],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS,
@@ -556,7 +566,14 @@ def full_disk(folder: Path, seed: int) -> int:
         raise Wrong(done.stderr)
     if changed < len(files) and done.returncode != 2:
         raise Wrong(f"exit code {done.returncode} with {changed} of {len(files)} files written")
-    left_over(folder / "result")
+    undone = {folder / "undone" / path.name: data for path, data in files.items()}
+    restored = changed - look(undone)
+    if ("restored" in done.stdout or restored) and f"{restored} file" not in done.stdout:
+        raise Wrong(f"{restored} files are restored, and it says {done.stdout}")
+    if "undo: 2" not in done.stdout and "cannot be undone" not in done.stderr and look(undone):
+        raise Wrong("undo leaves something changed, and does not say so")
+    for at in ("result", "undone"):
+        left_over(folder / at)
     return 1
 
 

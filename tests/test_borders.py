@@ -170,6 +170,14 @@ def test_only_the_command_line_prints(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
+def test_git_is_run_in_two_places(module: str) -> None:
+    """That for trees of anybody's, and that for the bare repositories of `migrate`."""
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.List) and node.elts and ast.unparse(node.elts[0]) == "'git'":
+            assert module in ("documents/git.py", "migrate/git.py"), where(module, node)
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_analysed_code_is_never_run(module: str) -> None:
     if within(module, (*RUNS_TORCH, "own/loading.py")):  # codemods of the user's, which are no analysed code
         return

@@ -9,6 +9,7 @@ import pytest
 from devfix.cli import main
 from devfix.doctor import examine, installed, machine, selftest, settings
 from devfix.doctor.health import Line, Status
+from devfix.documents import state
 
 
 def named(lines: object, name: str) -> Line:
@@ -110,13 +111,21 @@ def test_the_home_folder_is_not_named(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "recipes").mkdir()
     monkeypatch.chdir(tmp_path / "recipes")
-    assert named(settings.files("."), "cache").value.startswith("~/recipes/.devfix_cache")
+    monkeypatch.delenv("XDG_STATE_HOME")
+    line = named(settings.files("."), "state")
+    assert line.status is Status.OK and line.value.startswith("~/"), line
 
 
-def test_a_link_in_place_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_folder_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / ".devfix_cache").symlink_to("/tmp")
-    assert named(settings.files("."), "cache").status is Status.PROBLEM
+    kept = Path(state.place(str(tmp_path)))
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.symlink_to("/tmp")
+    assert named(settings.files("."), "state").status is Status.PROBLEM
+    (tmp_path / ".git").mkdir()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    line = named(settings.files("."), "state")
+    assert line.status is Status.PROBLEM and "is in the repository" in line.advice
 
 
 @pytest.mark.parametrize(

@@ -198,11 +198,11 @@ CHANGES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"app/setup.py": ""},
     ),
     "what a caller passes": (
-        {"runner.py": ENGINE, "main.py": MAIN},
+        {"engine.py": ENGINE, "main.py": MAIN},
         {"main.py": MAIN.replace(".to(device)", "")},
     ),
     "one caller more": (
-        {"runner.py": ENGINE, "main.py": MAIN},
+        {"engine.py": ENGINE, "main.py": MAIN},
         {"more.py": "from engine import train\n\nHOOKS = [train]\n"},
     ),
 }
@@ -240,7 +240,7 @@ def test_a_file_that_nobody_asks_about_changes_no_other_result(
     shutil.rmtree(repo / "pkg")
     for path in (repo / "recipe.yaml", repo / "again.py", repo / "train.py"):
         path.unlink()
-    (repo / "runner.py").write_text(ENGINE)
+    (repo / "engine.py").write_text(ENGINE)
     (repo / "main.py").write_text(MAIN)
     other = repo / "other.py"
     analysed: list[str] = []
@@ -255,14 +255,14 @@ def test_a_file_that_nobody_asks_about_changes_no_other_result(
         other.write_text(f"import torch\n\nx = torch.ones({number})\n")
         analysed.clear()
         anew = check("--no-cache")
-        assert "runner.py" in analysed
+        assert "engine.py" in analysed
         analysed.clear()
         assert check() == anew
         assert not number or analysed == ["other.py"]
     other.write_text("from engine import train\n")
     analysed.clear()
     check()
-    assert sorted(analysed) == ["runner.py", "other.py"]
+    assert sorted(analysed) == ["engine.py", "other.py"]
 
 
 def test_what_a_recipe_is_made_of(repo: Path) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from devfix.documents import DocumentError, document_of
 from devfix.documents.notebook import Notebook
-from devfix.runner import process
 from devfix.findings import Safety
 from devfix.report import FileResult
 from devfix.rules.move_inputs import MoveInputs
 from devfix.rules.reorder_to import ReorderTo
+from devfix.runner import process
 
 SETUP = """\
 %matplotlib inline

@@ -174,7 +174,7 @@ def test_what_is_in_the_sdist(installed: Installed) -> None:
         *("docs/site/hooks.py", "examples/gpt_classifier/train.py", "benchmarks/real_bugs/cases.jsonl"),
     ):
         assert wanted in names
-    assert not [name for name in names if "__pycache__" in name or ".devfix_cache" in name]
+    assert not [name for name in names if "__pycache__" in name]
 
 
 def test_extras() -> None:

@@ -11,9 +11,9 @@ import pytest
 from devfix.codemod import Codemod, Example, registry
 from devfix.config import make
 from devfix.documents import Document
-from devfix.runner import process
 from devfix.findings import Safety
 from devfix.report import FileResult
+from devfix.runner import process
 from devfix.smoke import Runner, same_numbers
 from devfix.testing import LAYOUTS
 from planting import Planted, plant

@@ -18,9 +18,9 @@ import pytest
 from devfix import commands, config
 from devfix.codemod import registry
 from devfix.documents import Document
-from devfix.runner import process
 from devfix.explain import safeties, title
 from devfix.findings import Safety
+from devfix.runner import process
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"

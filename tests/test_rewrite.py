@@ -263,6 +263,14 @@ STATEMENTS: dict[str, tuple[str, list[Make], str]] = {
         [delete("a()"), insert("a()", "b()"), insert("a()", "z()", before=True)],
         "def f():\n    z()\n    b()\n",
     ),
+    **{
+        f"move: {blank!r} behind a comment": (
+            f"a()  # x{blank}\nb()  # y{blank}\n",
+            [lambda text: MoveStatement(at(text, "a()"), at(text, "b()"))],
+            f"b()  # y{blank}\na()  # x{blank}\n",
+        )
+        for blank in (" ", "\t", "\f", " \f\t ")
+    },
     "insert: behind a comment on the line": (
         "a()  # x\nb()\n",
         [insert("a()", "n()")],

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,9 +13,9 @@ from devfix import parallel, writing
 from devfix.codemod import Codemod
 from devfix.discover import Discovered, discover
 from devfix.documents import Document
-from devfix.runner import process, process_file, run
 from devfix.findings import Safety
 from devfix.report import FileResult
+from devfix.runner import process, process_file, run
 from stubs import Flip, Grow, Insert, Rename, Trouble
 
 
@@ -83,12 +84,17 @@ def test_scopes_are_those_of_before() -> None:
 @pytest.mark.parametrize(("codemod", "text"), [(Flip(), "ping\n"), (Grow(), "grow\n")])
 def test_no_end(codemod: Codemod, text: str) -> None:
     result = of(text, [codemod])
-    assert result.error is not None
-    assert result.error.stage == "rewrite"
-    assert "come to no end" in result.error.message
-    assert codemod.id in result.error.message
+    (trouble,) = result.troubles
+    assert trouble.stage == "rewrite"
+    assert "come to no end" in trouble.message and "devfix's own bug" in trouble.message
+    assert codemod.id in trouble.message
     assert not result.changed
-    assert len(result.findings) == 1
+    (finding,) = result.findings
+    assert finding.fix is None and "come to no end" in finding.refusal
+    # The fixes of others are made.
+    result = of(text + "alpha\n", [codemod, Rename()])
+    assert result.after.decode() == text + "beta\n"
+    assert [finding.fix is None for finding in result.findings] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -132,10 +138,45 @@ def test_failed_verification_changes_nothing(monkeypatch: pytest.MonkeyPatch) ->
     real = devfix.rewrite.apply
     monkeypatch.setattr(devfix.rewrite, "apply", lambda text, edits: real(text, edits)[:-1])
     result = of("alpha = 1\n", [Rename()])
-    assert result.error is not None
-    assert result.error.stage == "verify"
-    assert "devfix's own bug" in result.error.message
+    (trouble,) = result.troubles
+    assert trouble.stage == "verify"
+    assert "devfix's own bug" in trouble.message
     assert not result.changed
+    assert result.findings[0].fix is None and "text outside the edits changed" in result.findings[0].refusal
+
+
+def test_one_fix_that_cannot_be_made_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rewriter that loses a comment on certain lines: those findings stay, and say why."""
+    import devfix.rewrite
+
+    real = devfix.rewrite.apply
+    monkeypatch.setattr(
+        devfix.rewrite, "apply", lambda text, edits: re.sub(r"beta  # bad.*", "beta", real(text, edits))
+    )
+    lines = [f"alpha  # {'bad' if number in (0, 3, 4, 9) else 'good'} {number}\n" for number in range(10)]
+    result = of("".join(lines), [Rename()])
+    assert result.error is None
+    assert result.after.decode() == "".join(
+        line if "bad" in line else line.replace("alpha", "beta") for line in lines
+    )
+    assert [finding.fix is None for finding in result.findings] == ["bad" in line for line in lines]
+    assert [finding.place.line for finding in result.remaining] == [1, 4, 5, 10]
+    refusals = {finding.refusal for finding in result.findings if finding.fix is None}
+    assert all("text outside the edits changed" in refusal for refusal in refusals)
+    (trouble,) = result.troubles
+    assert "4 of 10 fixes were not applied (rename-alpha)" in trouble.message
+
+
+def test_fixes_that_only_together_make_something_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many of them are made as can be."""
+    import devfix.rewrite
+
+    real = devfix.rewrite.apply
+    monkeypatch.setattr(
+        devfix.rewrite, "apply", lambda text, edits: real(text, edits).replace("beta\nbeta\nbeta", "beta")
+    )
+    result = of("alpha\nalpha\nalpha\nx\nalpha\n", [Rename()])
+    assert result.after.decode() == "beta\nbeta\nalpha\nx\nbeta\n"
 
 
 def test_fix_that_cannot_be_written() -> None:

@@ -10,10 +10,11 @@ import pytest
 from devfix import baseline
 from devfix.codemod import registry
 from devfix.discover import discover
-from devfix.documents.changed_lines import GitError, changed_lines
-from devfix.runner import run
+from devfix.documents.changed_lines import changed_lines
+from devfix.documents.git import GitError
 from devfix.findings import Safety
 from devfix.report import Report
+from devfix.runner import run
 from devfix.selection import Selection, fingerprints
 from devfix.writing import write
 
@@ -123,6 +124,39 @@ def test_lines_that_look_like_a_header(folder: Path) -> None:
     git("commit", "-qm", "one")
     (folder / "sql.py").write_text('text = """\n++ b/a.py\n@@ -1 +7,9 @@\n"""\n-- 1\n')
     assert changed_lines("HEAD") == {"sql.py": ((1, 5),)}
+
+
+def test_changed_lines_below_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are those of the working directory; files with odd endings count where they are named."""
+    git("init", "-q")
+    (folder / "sub").mkdir()
+    for name in ("a.py", "script", "data.txt"):
+        (folder / "sub" / name).write_text("x = 1\ny = 2\n")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    for name in ("a.py", "script", "data.txt"):
+        (folder / "sub" / name).write_text("x = 1\ny = 3\n")
+    (folder / "sub" / "new.py").write_text("z = 1\n")
+    git("add", "sub/new.py")
+    (folder / "a.py").write_text("changed = 1\n")
+    monkeypatch.chdir(folder / "sub")
+    assert changed_lines("HEAD", ["./script", "a.py"]) == {
+        "a.py": ((2, 2),),
+        "script": ((2, 2),),
+        "new.py": ((1, 1 << 30),),
+    }
+
+
+def test_line_ends_that_git_converts_are_no_change(folder: Path) -> None:
+    git("init", "-q")
+    (folder / "crlf.py").write_bytes(b"x = 1\ny = 2\nz = 3\n")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    git("config", "core.autocrlf", "true")
+    (folder / "crlf.py").write_bytes(b"x = 1\r\ny = 2\r\nz = 3\r\n")
+    assert changed_lines("HEAD") == {}
+    (folder / "crlf.py").write_bytes(b"x = 1\r\ny = 0\r\nz = 3\r\n")
+    assert changed_lines("HEAD") == {"crlf.py": ((2, 2),)}
 
 
 @pytest.mark.parametrize("revision", ["nothing", "--output=x", "HEAD;ls", ""])

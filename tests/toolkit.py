@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devfix.discover import discover
-from devfix.runner import run
 from devfix.findings import Safety
 from devfix.report import PlacedFinding, Report
 from devfix.rules.list_in_modules import ListInModules
+from devfix.runner import run
 
 TOOLKIT = {
     "pyproject.toml": "",

@@ -13,58 +13,11 @@ from dataclasses import dataclass, field
 
 _MARK = re.compile("\x02(\\d+)\x03")
 _NAMES = [
-    "a",
-    "b",
-    "c",
-    "d",
-    "e",
-    "g",
-    "h",
-    "k",
-    "m",
-    "p",
-    "q",
-    "s",
-    "t",
-    "u",
-    "v",
-    "w",
-    "xs",
-    "ys",
-    "feats",
-    "inp",
-    "hid",
-    "data",
-    "vals",
-    "out",
-    "res",
-    "cur",
-    "state",
-    "rep",
-    "emb",
-    "z",
-    "item",
-    "part",
-    "chunk",
-    "block",
-    "left",
-    "right",
-    "first",
-    "second",
-    "extra",
-    "base",
-    "other",
-    "bias_term",
-    "scale",
-    "shift",
-    "table",
-    "grid",
-    "anchor",
-    "kernel",
-    "window",
-    "offsets",
-    "weights",
-]
+    "a", "b", "c", "d", "e", "g", "h", "k", "m", "p", "q", "s", "t", "u", "v", "w", "xs", "ys", "feats",
+    "inp", "hid", "data", "vals", "out", "res", "cur", "state", "rep", "emb", "z", "item", "part",
+    "chunk", "block", "left", "right", "first", "second", "extra", "base", "other", "bias_term",
+    "scale", "shift", "table", "grid", "anchor", "kernel", "window", "offsets", "weights",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -492,7 +445,7 @@ def _class(
 ) -> str:
     lines = [f"class {name}({base}):", "    def __init__(self):", "        super().__init__()"]
     lines += [f"        {one}" for one in init]
-    lines += ["", *(f"    {one}" for one in methods), "" if methods else ""]
+    lines += ["", *(f"    {one}" for one in methods), ""]
     last = "x * self.weight_" if step == "forward" else "x"
     lines += [f"    def {step}(self, x):", *(f"        {one}" for one in body), f"        return {last}"]
     return m.renamed("\n".join(lines), "x", m.one("x", m.name(), m.name()))

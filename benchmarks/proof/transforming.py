@@ -12,12 +12,20 @@ from proof.simulated import Program
 STATEMENTS = 4  # of a program in which a value is led another way, one after the other
 # Names that torch, Python or data loading give a meaning: renamed, the program is another one.
 _KEPT = frozenset(
-    "forward device dtype weight bias shape data grad training parameters buffers children modules to cuda cpu eval "
-    "train state_dict reset_parameters self cls".split()
-)
+    [
+        "forward", "device", "dtype", "weight", "bias", "shape", "data", "grad", "training", "parameters",
+        "buffers", "children", "modules", "to", "cuda", "cpu", "eval", "train", "state_dict",
+        "reset_parameters", "self", "cls",
+    ]
+)  # fmt: skip
+
 _STARRED = frozenset(
-    "zeros ones arange randn rand full eye empty linspace cat stack where matmul randint zeros_like ones_like".split()
-)
+    [
+        "zeros", "ones", "arange", "randn", "rand", "full", "eye", "empty", "linspace", "cat", "stack",
+        "where", "matmul", "randint", "zeros_like", "ones_like",
+    ]
+)  # fmt: skip
+
 
 Way = Callable[
     [ast.expr], "tuple[list[ast.stmt], ast.expr, str]"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from devfix.findings import Edit, Finding, Fix, Related, Safety, Span
+from devfix.findings import Edit, Finding, Fix, Related, Safety, Span, brief
 
 if TYPE_CHECKING:
     from devfix.flow import Flow
@@ -89,8 +89,8 @@ class Codemod(ABC):
         safety: Safety = Safety.SAFE,
         related: tuple[Related, ...] = (),
     ) -> Finding:
-        fix = Fix(title, edits, safety) if edits else None
-        return Finding(self.id, span, message, fix, related)
+        fix = Fix(brief(title), edits, safety) if edits else None
+        return Finding(self.id, span, brief(message), fix, related)
 
     @classmethod
     def from_options(cls, options: Mapping[str, object]) -> Codemod | None:

@@ -208,11 +208,10 @@ def _named(specs: tuple[str, ...], key: str, path: str, where: str, trusted: boo
 
 def _inside(folder: str, path: str, where: str) -> str:
     """A folder that a file of settings names: it may come from anybody, so only one of its own repository."""
-    from devfix.documents.cache import cache_folder
+    from devfix.documents.state import is_below, tree_of
 
-    top = os.path.dirname(cache_folder(os.path.dirname(path)))
-    real = os.path.realpath(folder)
-    if real != top and not real.startswith(top.rstrip(os.sep) + os.sep):
+    top, real = tree_of(os.path.dirname(path)), os.path.realpath(folder)
+    if real != top and not is_below(real, top):
         raise ConfigError(f"{where}: leads out of the repository; use --project-root for that")
     return folder
 

@@ -6,9 +6,26 @@ Positions are characters of `Document.text`, never bytes and never lines.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Union
+
+_WORD = re.compile(r"\S+")
+_LONGEST = 600  # characters of a word, which may be a path
+_MOST = 4000  # characters of a message
+
+
+def brief(message: str) -> str:
+    """A message with the names in it cut that nobody can read: what is analysed may have any."""
+    if len(message) <= _LONGEST:
+        return message
+
+    def cut(word: re.Match[str]) -> str:
+        return word[0] if len(word[0]) <= _LONGEST else f"{word[0][:100]}...{word[0][-20:]}"
+
+    message = _WORD.sub(cut, message)
+    return message if len(message) <= _MOST else f"{message[:_MOST]}..."
 
 
 class Safety(IntEnum):

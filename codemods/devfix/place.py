@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from devfix.findings import Finding, Span, TextEdit
+from devfix.findings import Finding, Span, TextEdit, brief
 from devfix.report import (
     UNREAD,
     Change,
@@ -50,18 +50,18 @@ def place_finding(source: Source, finding: Finding, edits: tuple[TextEdit, ...] 
     related = []
     for other in finding.related:
         if other.path:  # its text is not at hand
-            related.append(PlacedRelated(_shown(other.path), other.line, other.column, other.message))
+            related.append(PlacedRelated(_shown(other.path), other.line, other.column, brief(other.message)))
         else:
-            related.append(PlacedRelated("", *source.position(other.span.start), other.message))
+            related.append(PlacedRelated("", *source.position(other.span.start), brief(other.message)))
     return PlacedFinding(
         finding.codemod,
         finding.message,
         place(source, finding.span),
         tuple(related),
         fix,
-        edits if isinstance(edits, str) else "",
+        brief(edits) if isinstance(edits, str) else "",
         code_line(source.text, source.line_starts, finding.span.start),
-        scope_at(source, finding.span.start),
+        brief(scope_at(source, finding.span.start)),
     )
 
 

@@ -13,9 +13,9 @@ from typing import Literal
 
 from devfix.discover import Discovered
 from devfix.documents import overlaid
-from devfix.runner import run
 from devfix.joint import Allowed
 from devfix.report import Report
+from devfix.runner import run
 from devfix.selection import Selection, prints
 from devfix.work import Task
 from devfix.writing import units

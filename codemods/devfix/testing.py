@@ -32,9 +32,9 @@ from typing import Any, ClassVar
 from devfix.codemod import Codemod, Example
 from devfix.config import ConfigError, make
 from devfix.documents import Document
-from devfix.runner import process
 from devfix.findings import Safety
 from devfix.report import FileResult
+from devfix.runner import process
 
 __all__ = ["LAYOUTS", "CodemodTests", "check", "properties"]
 

@@ -6,8 +6,12 @@ import os
 import traceback
 
 from devfix.documents import DocumentError
+from devfix.findings import brief
 
 BUG = "this is devfix's own bug, please report it with the file"
+
+
+Where = tuple[str, int]  # a codemod, and where its finding starts in the text as it was read; -1: anywhere
 
 
 class Refused(Exception):
@@ -22,8 +26,24 @@ class Blamed(Exception):
         self.ids = ids
 
 
+class Impossible(Exception):
+    """Some fixes cannot be made in a file, though they should be; the others can be made without them.
+
+    `why` has the reasons.
+    """
+
+    def __init__(self, why: dict[Where, str], message: str) -> None:
+        super().__init__(message)
+        self.why = why
+
+
 def explained(error: Exception, stage: str) -> tuple[str, str]:
     """Stage and message for the user of whatever happened to one file."""
+    stage, message = _explained(error, stage)
+    return stage, brief(message)
+
+
+def _explained(error: Exception, stage: str) -> tuple[str, str]:
     if isinstance(error, DocumentError):
         return error.stage, error.message
     if isinstance(error, Refused):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from devfix.around import Around
 from devfix.codemod import Codemod, Together, wanting
 from devfix.documents import RECIPES, Document, digest_of, document_of, read_bytes
+from devfix.doubt import impossible, together
 from devfix.findings import Finding, Safety, TextEdit
 from devfix.parsed import parsed
 from devfix.place import back, git_lines, git_scopes, line_feeds, place_finding
@@ -18,13 +19,14 @@ from devfix.report import Change, FileError, FileResult, Joint, PlacedFinding, S
 from devfix.selection import Selection
 from devfix.source import Source
 from devfix.suppress import MARK, skips_file, unsuppressed, unused
-from devfix.trouble import BUG, Blamed, Refused, explained
+from devfix.trouble import BUG, Blamed, Impossible, Where, explained
 
 if TYPE_CHECKING:
     from devfix.flow import Flow
     from devfix.joint import Begin
 
 PASSES = 10
+Do = Callable[["Work"], FileResult]
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,11 @@ class Task(Together):
                 return FileResult(path)  # taking a notebook apart costs more than a look at its bytes
             return work.document(document_of(path, data))
 
-        return self._guarded(path, do, Work)
+        return self._guarded(path, do, Work, {})
 
     def data(self, path: str, data: bytes) -> FileResult:
         """The result of a file's bytes; `path` only names it."""
-        return self._guarded(path, lambda work: work.document(document_of(path, data)), _work_of(path))
+        return self._guarded(path, lambda work: work.document(document_of(path, data)), _work_of(path), {})
 
     def document(self, document: Document, begin: Begin | None = None) -> FileResult:
         """The result of one document; with `begin` from the text that joint fixes have made of it."""
@@ -70,10 +72,10 @@ class Task(Together):
             work.begin = begin
             return work.document(document)
 
-        return self._guarded(document.path, do, _work_of(document.path))
+        return self._guarded(document.path, do, _work_of(document.path), {})
 
-    def _guarded(self, path: str, do: Callable[[Work], FileResult], kind: type[Work]) -> FileResult:
-        work = kind(self, path)
+    def _guarded(self, path: str, do: Do, kind: type[Work], refused: dict[Where, str]) -> FileResult:
+        work = kind(self, path, refused=refused)
         start = time.perf_counter()
         try:
             with warnings.catch_warnings():
@@ -81,8 +83,11 @@ class Task(Together):
                 result = do(work)
         except Blamed as blamed:
             others = tuple(codemod for codemod in self.codemods if codemod.id not in blamed.ids)
-            result = replace(self, codemods=others)._guarded(path, do, kind)
+            result = replace(self, codemods=others)._guarded(path, do, kind, refused)
             work.troubles = {"": FileError(path, work.stage, str(blamed))}
+        except Impossible as some:
+            result = self._guarded(path, do, kind, {**refused, **some.why})
+            work.troubles = {"": FileError(path, work.stage, str(some))}
         except Exception as error:
             stage, message = explained(error, work.stage)
             result = FileResult(path, work.findings, error=FileError(path, stage, message))
@@ -115,13 +120,14 @@ class Work:
     begin: Begin | None = None
     joint: list[Joint] = field(default_factory=list)
     unused: tuple[tuple[int, str], ...] = ()
-    selected: set[tuple[str, int]] | None = None  # codemod and start, in the text as it was read
+    selected: set[Where] | None = None
     asked: tuple[str, tuple[Codemod, ...]] = ("", ())  # a text, and which codemods want it
     sources: list[Source] = field(default_factory=list)
     troubles: dict[str, FileError] = field(default_factory=dict)  # by codemod
     done: set[str] = field(default_factory=set)  # codemods that rewrite a file once, and have
     lossy: bool = False  # may the fixes at hand drop comments?
     last: frozenset[str] = frozenset()  # codemods whose fixes went in last
+    refused: dict[Where, str] = field(default_factory=dict)  # fixes that cannot be made, and why
 
     def may_want(self, data: bytes) -> bool:
         """Has a notebook the words of a codemod at all? JSON writes them as Python does."""
@@ -183,7 +189,7 @@ class Work:
                 ids = ", ".join(sorted({change.codemod for change in self.changes}))
                 message = f"the fixes of {ids} come to no end, so none was applied"
                 self.blame(self.last, message)
-                raise Refused(f"{message}; {BUG}")
+                raise Impossible({(id, -1): message for id in self.last}, f"{message}; {BUG}")
             seen.add(after.text)
             source = after
         if source.text == text:
@@ -255,10 +261,7 @@ class Work:
         }
 
     def is_selected(self, finding: Finding) -> bool:
-        return (
-            self.selected is None
-            or (finding.codemod, back(finding.span, self.history).start) in self.selected
-        )
+        return self.selected is None or self.where(finding) in self.selected
 
     def parse(self, text: str) -> Source:
         self.stage = "parse"
@@ -318,6 +321,8 @@ class Work:
     def edits(self, source: Source, finding: Finding) -> tuple[TextEdit, ...] | str:
         if finding.fix is None:
             return ()
+        if why := self.why_not(finding):
+            return why
         from devfix.rewrite import CannotRewrite, text_edits  # libcst: only if there is a fix
 
         try:
@@ -328,6 +333,13 @@ class Work:
             return text_edits(source, finding.fix)
         except CannotRewrite as error:
             return str(error) or "the code around it cannot be rewritten"
+
+    def why_not(self, finding: Finding) -> str:
+        """Why the fix of a finding is not made, if that was found out before."""
+        return self.refused.get((finding.codemod, -1)) or self.refused.get(self.where(finding), "")
+
+    def where(self, finding: Finding) -> Where:
+        return finding.codemod, back(finding.span, self.history).start
 
     def rewrite(
         self, source: Source, found: list[Finding], edits: list[tuple[TextEdit, ...] | str]
@@ -353,19 +365,17 @@ class Work:
         if self.task.once:
             chosen = rewrite.whole(wanted, chosen, self.task.once)
             self.lossy = any(finding.codemod in self.task.once for finding, _ in chosen)
-        merged = rewrite.merge([edit for _, edit in chosen])
-        text = rewrite.apply(source.text, merged)
         self.stage = "verify"
         try:
-            self.verify(source.text, merged, text)
+            merged, text = together(source, [edit for _, edit in chosen], self.verify)
         except rewrite.CannotRewrite as error:
-            ids = ", ".join(sorted({finding.codemod for finding, _ in chosen}))
-            message = f"the fixes of {ids} were not applied: {error}"
             if self.task.own:
                 from devfix.own.crashes import guilty
 
+                ids = ", ".join(sorted({finding.codemod for finding, _ in chosen}))
+                message = f"the fixes of {ids} were not applied: {error}"
                 self.blame(guilty(source, chosen, self.verify), message)
-            raise Refused(f"{message}; {BUG}") from error
+            raise impossible(source, chosen, self.verify, self.where) from error
         after = self.parse(text)
         self.changes.extend(self.change(*pair) for pair in chosen)
         self.history.append(merged)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from devfix.documents import DocumentError, replace_files
-from devfix.documents.cache import cache_of
-from devfix.documents.journal import record, running
+from devfix.documents.journal import finished, record, running
+from devfix.documents.state import leads_out, tree_for
 from devfix.report import FileError, FileResult, Report
 from devfix.signals import held
 
@@ -16,9 +16,9 @@ from devfix.signals import held
 def write(report: Report, here: str = "") -> Report:
     """Write every changed file of the report, each whole or not at all; files that one fix spans, together.
 
-    With `here`, the folder that devfix runs in, what they were is kept in cache folders first, for
-    `devfix undo` and for the run after a crash: in that of `here`, or of their own repositories. Where that
-    cannot be done, only files that stand alone are written.
+    With `here`, the folder that devfix runs in, what they were is kept first, for `devfix undo` and for the run
+    after a crash: as that of the tree of `here`, or of their own trees. Where that cannot be done, only files
+    that stand alone are written. A name whose links lead out of its tree is not written through.
     Returns the report with `written`, and with an error for each file that could not be written.
     Ctrl-C ends it after the files at hand; the report says so.
     """
@@ -26,10 +26,11 @@ def write(report: Report, here: str = "") -> Report:
     errors: list[FileError] = []
     unsafe: set[str] = set()
     interrupted = False
-    together = units(report.changed)
+    together = [unit for unit in units(report.changed) if not here or _stays(unit, here, errors)]
+    journals: dict[str, str] = {}
     try:
-        journals = _recorded(together, here, errors, unsafe) if here else []
-        with running(journals):
+        journals = _recorded(together, here, errors, unsafe) if here else {}
+        with running(list(journals.values())):
             for unit in together:
                 if len(unit) > 1 and unit[0].path in unsafe:
                     errors += [FileError(one.path, "write", _NO_JOURNAL) for one in unit]
@@ -40,11 +41,35 @@ def write(report: Report, here: str = "") -> Report:
         errors.append(FileError(here, error.stage, f"{error.message}; nothing was written"))
     except KeyboardInterrupt:
         interrupted = True
+    with held():
+        real = {os.path.realpath(path) for path in written}
+        for tree, folder in journals.items():
+            finished(tree, folder, real)
     everything = sorted((*report.errors, *errors), key=lambda error: error.path)
     return replace(report, written=tuple(written), errors=tuple(everything), interrupted=interrupted)
 
 
 _NO_JOURNAL = "not written: a fix over several files needs a journal, or a crash could leave it half done"
+
+
+def _stays(unit: Sequence[FileResult], here: str, errors: list[FileError]) -> bool:
+    """Are all files where their names say? What leads out of its tree may be anybody's idea of a good place."""
+    found = [(one.path, leads_out(one.path, here)) for one in unit]
+    for path, tree in found:
+        if tree:
+            target = os.path.realpath(path)
+            errors.append(
+                FileError(
+                    path,
+                    "write",
+                    f"not written: a link leads from it to {target}, out of {tree}; name that file itself",
+                )
+            )
+        elif any(tree for _, tree in found):
+            errors.append(
+                FileError(path, "write", "not written: one fix changes both it and a file behind a link")
+            )
+    return not any(tree for _, tree in found)
 
 
 def _write(unit: Sequence[FileResult], written: list[str], errors: list[FileError]) -> None:
@@ -62,18 +87,18 @@ def _write(unit: Sequence[FileResult], written: list[str], errors: list[FileErro
 
 def _recorded(
     together: Sequence[Sequence[FileResult]], here: str, errors: list[FileError], unsafe: set[str]
-) -> list[str]:
-    """Keep what the files were; the journals. Of those that cannot be kept the first paths go into `unsafe`."""
-    by_cache: dict[str, list[Sequence[FileResult]]] = {}
+) -> dict[str, str]:
+    """Keep what the files were; tree -> journal. Of those that cannot be kept the first paths go into `unsafe`."""
+    by_tree: dict[str, list[Sequence[FileResult]]] = {}
     for unit in together:
-        by_cache.setdefault(cache_of(unit[0].path, here), []).append(unit)
-    found = []
-    for cache, its in by_cache.items():
+        by_tree.setdefault(tree_for(unit[0].path, here), []).append(unit)
+    found = {}
+    for tree, its in by_tree.items():
         try:
             entries = [[(r.path, None if r.made else r.before, r.after) for r in unit] for unit in its]
-            found.append(record(cache, entries))
+            found[tree] = record(tree, entries)
         except DocumentError as error:
-            errors.append(FileError(cache, error.stage, f"{error.message}; this apply cannot be undone"))
+            errors.append(FileError(tree, error.stage, f"{error.message}; this apply cannot be undone"))
             unsafe.update(unit[0].path for unit in its)
     return found
 

@@ -50,8 +50,8 @@ def _page() -> Iterator[str]:
     )
     yield from (
         ".TP",
-        ".I .devfix_cache/",
-        "devfix's own, at the top of the repository: the journal that undo reads, for one",
+        ".I $XDG_STATE_HOME/devfix/",
+        "devfix's own, where that is not set in ~/.local/state: the journals that undo reads, by tree",
     )
     yield ".SH ENVIRONMENT"
     yield from (".TP", ".B NO_COLOR", "no colours, if it is set")

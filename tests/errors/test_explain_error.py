@@ -83,6 +83,62 @@ def test_nothing_is_known_here(project: Path, capsys: pytest.CaptureFixture[str]
     assert "collective" in said and "no traceback" in said
 
 
+GENERATOR = """
+Traceback (most recent call last):
+  File "/home/ann/proj/lib/training.py", line 7, in train
+    for batch in loader:
+  File "/home/ann/venv/lib/python3.10/site-packages/torch/utils/data/sampler.py", line 124, in __iter__
+    yield from torch.randperm(n, generator=generator).tolist()
+RuntimeError: Expected a 'cuda' device type for generator but found 'cpu'
+"""
+TRAINING = """import torch
+from torch.utils.data import DataLoader
+
+
+def train(args):
+    loader = DataLoader(list(range(8)), shuffle=True)
+    for batch in loader:
+        print(batch)
+"""
+MAIN = """import torch
+from lib.training import train
+
+if __name__ == "__main__":
+    torch.set_default_tensor_type({kind})
+    train(None)
+"""
+
+
+@pytest.mark.parametrize(
+    "kind, code",
+    [('"torch.cuda.FloatTensor"', 1), ("torch.cuda.FloatTensor", 1), ('"torch.DoubleTensor"', 0)],
+)
+def test_a_default_of_the_programs_main(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str, code: int
+) -> None:
+    """The traceback does not go through the file that sets it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "training.py").write_text(TRAINING)
+    (tmp_path / "main.py").write_text(MAIN.format(kind=kind))
+    (tmp_path / "talk.py").write_text("# torch.set_default_tensor_type('torch.cuda.FloatTensor')\n")
+    found, said = explained(GENERATOR, tmp_path, capsys)
+    assert found == code, said
+    assert ("set at main.py:5: torch.set_default_tensor_type" in said) is bool(code)
+    assert "talk.py" not in said
+    assert "most often the stray one: the generator" in said
+
+
+def test_no_source(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (
+        "RuntimeError: Expected all tensors to be on the same device, but got mat1 is on cpu, different from other "
+        "tensors on cuda:0 (when checking argument in method wrapper_CUDA_addmm)\n"
+    )
+    code, said = explained(text, project, capsys)
+    assert code == 0
+    assert "operation: nn.Linear" in said and "the input of the layer" in said and "look for: a batch" in said
+
+
 def test_other_errors(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, said = explained("KeyError: 'x'\n", project, capsys)
     assert code == 2 and "no device error" in said

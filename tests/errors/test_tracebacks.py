@@ -139,3 +139,59 @@ def test_the_last_error_counts() -> None:
 @pytest.mark.parametrize("text", ["", "\n", "RuntimeError", "File", "│", "E ", "----> "])
 def test_scraps(text: str) -> None:
     assert read(text).frames == ()
+
+
+# rich 14, 60 columns wide, with locals: paths, lines of code and the error itself are broken.
+NARROW = """
+╭─────────── Traceback (most recent call last) ────────────╮
+│ in _run_code:88                                          │
+│ /home/ann/proje/folder_with_some_name/another_folder_of_ │
+│ the_program/prog_with_a_long_name.py:6 in <module>       │
+│                                                          │
+│   3 │   return model(x)                                  │
+│   4 def main():                                          │
+│   5 │   raise RuntimeError("Expected all tensors to be o │
+│ ❱ 6 main()                                               │
+│   7                                                      │
+│                                                          │
+│ ╭─────────────────────── locals ───────────────────────╮ │
+│ │ torch = <module 'torch' from                         │ │
+│ │         '/home/ann/proj/venv/lib/python3.11/site-pa… │ │
+│ ╰──────────────────────────────────────────────────────╯ │
+│                                                          │
+│ /home/ann/proje/folder_with_some_name/another_folder_of_ │
+│ the_program/prog_with_a_long_name.py:5 in main           │
+│                                                          │
+│   2 def step(model, x):                                  │
+│   3 │   return model(x)                                  │
+│   4 def main():                                          │
+│ ❱ 5 │   raise RuntimeError("Expected all tensors to be o │
+│   6 main()                                               │
+│   7                                                      │
+╰──────────────────────────────────────────────────────────╯
+RuntimeError: Expected all tensors to be on the same device,
+but found at least two devices, cuda:0 and cpu! (when
+checking argument for argument mat1 in method
+wrapper_CUDA_addmm)
+"""
+
+
+def test_a_narrow_box_of_rich() -> None:
+    found = read(NARROW)
+    path = "/home/ann/proje/folder_with_some_name/another_folder_of_the_program/prog_with_a_long_name.py"
+    assert [(frame.path, frame.line, frame.function) for frame in found.frames] == [
+        (path, 6, "<module>"),
+        (path, 5, "main"),
+    ]
+    assert found.frames[0].code == "main()"
+    assert found.frames[1].code.startswith('raise RuntimeError("Expected all tensors')
+    assert found.message.endswith(
+        "cuda:0 and cpu! (when checking argument for argument mat1 in method wrapper_CUDA_addmm)"
+    )
+
+
+def test_a_path_that_is_broken_before_its_function() -> None:
+    box = "╭── Traceback (most recent call last) ──╮\n│ /home/ann/projects/long/train.py:9   │\n│ in main                              │\n╰──────╯\n"
+    assert [(frame.path, frame.line, frame.function) for frame in read(box).frames] == [
+        ("/home/ann/projects/long/train.py", 9, "main")
+    ]

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 from devfix.cli import main
-from devfix.documents import DocumentError, beside, digest_of, journal, replace_files
-from devfix.documents.cache import NAME
+from devfix.documents import DocumentError, beside, digest_of, journal, replace_files, state
 from faulty import Pairs, analysed, ended, left_over, look, started_and_ready, tree
 from ran import TESTS
 from test_documents import as_nobody, open_to_all
@@ -178,9 +177,9 @@ def test_what_a_power_cut_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", replaced)
     write(report, str(tmp_path))
-    first = next(at for at, (what, _) in enumerate(events) if what == "replace")
+    first = next(at for at, (what, path) in enumerate(events) if what == "replace" and "manifest" not in path)
     assert any(what == "sync" and "manifest.json" in path for what, path in events[:first])
-    assert any(what == "sync" and path.endswith("journal") for what, path in events[:first])
+    assert any(what == "sync" and path.endswith("journals") for what, path in events[:first])
     for at, (what, path) in enumerate(events):
         if what == "replace":
             assert ("sync", path) in events[:at], "replaced by what is not on disk yet"
@@ -261,10 +260,12 @@ def test_without_a_journal_no_fix_over_several_files(tmp_path: Path) -> None:
     from devfix.writing import write
 
     files = tree(tmp_path, 1, 1)
-    (tmp_path / NAME).write_text("in the way")
+    home = Path(state.place(str(tmp_path)))
+    home.parent.mkdir(parents=True, exist_ok=True)
+    home.write_text("in the way")
     done = write(analysed(tmp_path), str(tmp_path))
     assert [os.path.basename(path) for path in done.written] == ["x0.py"]
-    assert {os.path.basename(error.path) for error in done.errors} == {NAME, "p0_a.py", "p0_b.py"}
+    assert {os.path.basename(error.path) for error in done.errors} == {tmp_path.name, "p0_a.py", "p0_b.py"}
     assert look(files) == 1
 
 
@@ -287,25 +288,25 @@ def test_a_folder_that_another_program_keeps_locked(tmp_path: Path, monkeypatch:
 
 def test_a_live_run_is_not_mistaken_for_a_crash(tmp_path: Path) -> None:
     tree(tmp_path, 1, 0)
-    cache = str(tmp_path / NAME)
-    made = journal.record(cache, [[(str(tmp_path / "p0_a.py"), b"x", b"y")]])
+    home = str(tmp_path)
+    made = journal.record(home, [[(str(tmp_path / "p0_a.py"), b"x", b"y")]])
     with journal.running([made]):
-        assert journal.abandoned(cache) == []
+        assert journal.abandoned(home) == []
         (Path(made) / "running").touch()
     (Path(made) / "running").touch()
-    assert journal.abandoned(cache) == [made]
+    assert journal.abandoned(home) == [made]
 
 
 def test_check_says_that_a_run_was_killed_and_writes_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (folder / "a.py").read_bytes()
-    made = journal.record(str(folder / NAME), [[(str(folder / "a.py"), before, b"y")]])
+    made = journal.record(str(folder), [[(str(folder / "a.py"), before, b"y")]])
     (Path(made) / "running").touch()
     assert main(["check", "-q", "."]) == 1
     assert "an earlier run was killed while it wrote" in capsys.readouterr().err
     assert (Path(made) / "running").exists() and (folder / "a.py").read_bytes() == before
-    assert main(["undo"]) == 0  # the older journal is as if nothing had been written
+    assert main(["undo"]) == 0  # that run had written nothing
     assert not (Path(made) / "running").exists()
 
 

@@ -17,8 +17,7 @@ import pytest
 from devfix import config
 from devfix.cli import main
 from devfix.discover import discover
-from devfix.documents import journal
-from devfix.documents.cache import identity, write_own
+from devfix.documents import journal, state
 from devfix.rules.reorder_to import ReorderTo
 from devfix.runner import run
 from ran import Ran
@@ -110,23 +109,6 @@ def test_fifos_sockets_and_devices_do_not_hang(hostile: Path) -> None:
     assert discover(["."]).files == ("main.py",)
 
 
-def test_a_cache_that_is_a_link(hostile: Path, outside: Path) -> None:
-    """Neither the folder, nor a journal or a file in it, is followed to somewhere else."""
-    (hostile / "main.py").write_text(BUG)
-    (hostile / ".devfix_cache").symlink_to(outside, target_is_directory=True)
-    before = all_of(outside)
-    assert main(["apply", "-q", "."]) == 2
-    assert (hostile / "main.py").read_text() == MOVED
-    assert main(["undo"]) == 0
-    assert all_of(outside) == before
-    cache = hostile / ".devfix_cache"
-    cache.unlink()
-    cache.mkdir()
-    (cache / "interactive.json").symlink_to(outside / "secret.py")
-    write_own(str(cache), "interactive.json", b"{}")
-    assert (cache / "interactive.json").read_bytes() == b"{}" and all_of(outside) == before
-
-
 # --- settings ----------------------------------------------------------------------------------------
 
 
@@ -169,6 +151,27 @@ def test_patterns_that_take_for_ever(hostile: Path) -> None:
     start = time.monotonic()
     assert len(discover(["."]).files) == 2
     assert time.monotonic() - start < 60
+
+
+def test_lines_that_take_for_ever(hostile: Path) -> None:
+    """Patterns that go back and forth over blanks, each over a line that made it take minutes and more."""
+    from devfix.doctor import settings
+    from devfix.documents import magics
+    from devfix.factories import uses
+    from devfix.literals import worth
+
+    many = 200_000
+    start = time.monotonic()
+    assert settings._TABLE.match("[" + " " * many) is None
+    assert settings._TABLE.match("[" * many) is None
+    assert magics._ASSIGNED.match(" " * many + "x") is None
+    assert uses._DOCUMENTED.search("\n" * many) is None
+    assert worth._OLD.search("\n" * many) is None
+    assert time.monotonic() - start < 60
+    (hostile / "pyproject.toml").write_text(f'[tool.devfix]\njobs = 1\n[x]\ny = """\n[{" " * many}\n"""\n')
+    assert list(settings._places("pyproject.toml", whole=False)) == ["jobs"]
+    (hostile / "pyproject.toml").write_text('[[ "tool" . devfix\t ]]\njobs = 1\n')
+    assert list(settings._places("pyproject.toml", whole=False)) == ["jobs"]
 
 
 # --- nothing is run ----------------------------------------------------------------------------------
@@ -281,6 +284,34 @@ def test_names_are_neutralised_in_every_output(
     assert not (named / "ran").exists()
 
 
+LONG = "a" * 100_000
+LONG_TEXTS = {
+    "cookie.py": f"# -*- coding: {LONG} -*-\n{BUG}",
+    "name.py": BUG.replace("model", LONG),
+    "attribute.py": BUG.replace('"head"', f'"{LONG}"'),
+    "words.py": BUG.replace("device", "b" * 500 + "_" + LONG),
+    "syntax.py": f"import torch\nmodel.to(device)\ndef f({LONG}, {LONG}): pass\n",
+    "character.py": f"import torch\nmodel.to(device)\n{LONG}\u20ac = 1\n",
+    "silenced.py": f"{BUG}x = 1  # devfix: ignore[{LONG}]\n",
+    "book.ipynb": f'{{"cells": [], "nbformat": "{LONG}", "{LONG}": 1}}',
+    "recipe.yaml": f"modules: !new:{LONG}\n{LONG}: [\n",
+}
+
+
+def test_what_is_said_is_no_longer_for_long_names(hostile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in LONG_TEXTS.items():
+        (hostile / name).write_text(text)
+    for form in ("text", "concise", "github", "gitlab", "junit"):
+        assert main(["check", "--unsafe", "--format", form, "."]) == 2
+        said = capsys.readouterr()
+        assert len(said.out) + len(said.err) < 20_000, form
+        assert "unknown encoding: aaa" in said.out + said.err
+    for settings in (f"{LONG} = 1", f"codemods = ['{LONG}']", f"jobs = '{LONG}'", f"{LONG} {LONG}"):
+        (hostile / "pyproject.toml").write_text(f"[tool.devfix]\n{settings}\n")
+        assert main(["check", "."]) == 2
+        assert len(capsys.readouterr().err) < 5_000
+
+
 def _applies(folder: Path, patch: bytes) -> None:
     done = subprocess.run(
         ["git", "apply", "--numstat", "-z", "-"], input=patch, capture_output=True, cwd=folder
@@ -292,47 +323,57 @@ def _applies(folder: Path, patch: bytes) -> None:
 # --- caches ------------------------------------------------------------------------------------------
 
 
-def poisoned(hostile: Path, home: object) -> None:
-    """A journal as a repository may bring it: it says that `main.py` was evil before."""
-    evil = b"print('evil')\n"
-    now = (hostile / "main.py").read_bytes()
-    folder = hostile / ".devfix_cache" / "journal" / "29991231-235959-999"
-    folder.mkdir(parents=True)
-    digest, after = (journal.digest_of(data) for data in (evil, now))
-    (folder / digest).write_bytes(evil)
-    entry = {"path": str(hostile / "main.py"), "before": digest, "after": after, "unit": 0}
-    other = {**entry, "path": str(hostile / "other.py"), "after": digest, "before": after}
-    manifest = {"version": 2, "home": home, "files": [entry, other]}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    (folder / "running").touch()
+def planted(top: Path, tree: Path, home: str) -> None:
+    """Journals as a repository may bring them, of a run that was killed: `.git/config` and `main.py` were evil."""
+    evil = b"[core]\n\tfsmonitor = touch ran\n"
+    for number, path in enumerate((tree / ".git" / "config", tree / "main.py")):
+        folder = top / f"29991231-235959-99{number}"
+        folder.mkdir(parents=True)
+        other = tree / f"other{number}.py"  # so that the unit is half done
+        other.write_text("other\n")
+        (folder / journal.digest_of(evil)).write_bytes(evil)
+        half = {"path": str(other), "before": journal.digest_of(b"other\n"), "after": "", "unit": 0}
+        entry = {
+            "path": str(path),
+            "before": journal.digest_of(evil),
+            "after": journal.digest_of(path.read_bytes()),
+            "unit": 0,
+        }
+        manifest = {"version": 2, "home": home, "tree": str(tree), "files": [entry, half]}
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        (folder / "running").touch()
 
 
-@pytest.mark.parametrize("home", ["", "2", None, 1, [], {}])
-def test_a_journal_that_came_with_the_repository(home: object, hostile: Path) -> None:
-    """Nobody can know the number that the cache folder gets here: such a journal is not read."""
-    (hostile / "main.py").write_text(BUG)
-    (hostile / "other.py").write_text("print('evil')\n")
-    poisoned(hostile, home)
+def test_a_journal_that_came_with_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wherever it lies, and if it names everything as a journal of this place would: nothing of it is read."""
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    (tmp_path / "main.py").write_text(BUG)
+    config = (tmp_path / ".git" / "config").read_bytes()
+    old = tmp_path / ".devfix_cache"
+    old.mkdir()
+    planted(old / "journal", tmp_path, str(old.lstat().st_ino))
+    for name in (".local/state", "state", ".devfix_cache"):  # as if it had guessed the name right
+        planted(
+            Path(name, "devfix", "trees", Path(state.place(str(tmp_path))).name, "journals"), tmp_path, ""
+        )
+    before = all_of(tmp_path)
     assert main(["undo"]) == 0
     assert main(["check", "-q", "."]) == 1
-    assert (hostile / "main.py").read_text() == BUG
+    assert "was killed" not in capsys.readouterr().err
+    assert all_of(tmp_path) == before
     assert main(["apply", "-q", "."]) == 0
-    assert (hostile / "main.py").read_text() == MOVED
-    assert main(["undo"]) == 0  # one's own still is
-    assert (hostile / "main.py").read_text() == BUG
+    assert (tmp_path / "main.py").read_text() == MOVED
+    assert (tmp_path / ".git" / "config").read_bytes() == config
+    assert main(["undo"]) == 0  # one's own is read
+    assert all_of(tmp_path) == before
+    subprocess.run(["git", "status"], check=True, capture_output=True)
+    assert not (tmp_path / "ran").exists()
 
 
-def test_the_poison_would_work(hostile: Path) -> None:
-    """With the right number it is a journal like any other, so the test above tests something."""
-    (hostile / "main.py").write_text(BUG)
-    (hostile / "other.py").write_text("print('evil')\n")
-    (hostile / ".devfix_cache").mkdir()
-    poisoned(hostile, identity(str(hostile / ".devfix_cache")))
-    (hostile / "other.py").unlink()
-    assert main(["undo"]) == 2
-
-
-def test_decisions_that_came_with_the_repository(hostile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decisions_that_came_with_the_repository(hostile: Path) -> None:
     """An interactive review does not take somebody else's word that its fixes were accepted."""
     from devfix.commands.review import Review
     from devfix.selection import fingerprints
@@ -340,16 +381,18 @@ def test_decisions_that_came_with_the_repository(hostile: Path, monkeypatch: pyt
 
     (hostile / "main.py").write_text(BUG)
     report = run(discover(["."]), [ReorderTo()], jobs=1)
-    names = [name for _, _, name in fingerprints(report)]
+    yes = dict.fromkeys((name for _, _, name in fingerprints(report)), "y")
+    review = Review(report, Task((ReorderTo(),)), str(hostile), False, lambda path: True)
     cache = hostile / ".devfix_cache"
     cache.mkdir()
-    review = Review(report, Task((ReorderTo(),)), str(cache), False, lambda path: True)
-    yes = dict.fromkeys(names, "y")
-    for found in (yes, {"home": "1", "decided": yes}, {"decided": yes}, [], 3):
+    for found in (yes, {"home": str(cache.lstat().st_ino), "decided": yes}):
         (cache / "interactive.json").write_text(json.dumps(found))
-        assert review._remembered(set(names)) == {}
-    (cache / "interactive.json").write_text(json.dumps({"home": identity(str(cache)), "decided": yes}))
-    assert review._remembered(set(names)) == yes
+        assert review._remembered(set(yes)) == {}
+    review._save(yes)
+    assert review._remembered(set(yes)) == yes
+    for text in ("[]", "3", "{", '{"decided": 1}'):
+        Path(review._memory()).write_text(text)
+        assert review._remembered(set(yes)) == {}
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from devfix.discover import Discovered
 from devfix.documents import document_of
-from devfix.runner import process, run
 from devfix.findings import Safety
 from devfix.parallel import TookTooLong, limited, spread
 from devfix.report import FileResult
 from devfix.rules.reorder_to import ReorderTo
+from devfix.runner import process, run
 from devfix.writing import write
 
 BUG = """\

@@ -9,8 +9,8 @@ from textwrap import dedent
 from devfix.around import Around
 from devfix.codemod import registry
 from devfix.discover import discover
-from devfix.runner import run
 from devfix.report import Report
+from devfix.runner import run
 
 CODEMODS = ("reorder-to", "move-inputs")
 

@@ -48,17 +48,17 @@ CALLERS: dict[str, tuple[dict[str, str], list[str]]] = {
 @pytest.mark.parametrize("name", CALLERS)
 def test_what_callers_in_other_files_pass(name: str, tmp_path: Path) -> None:
     files, wrong = CALLERS[name]
-    write(tmp_path, {"setup.py": "", "runner.py": ENGINE, **files})
-    assert found(tmp_path, "runner.py") == wrong
-    assert [line for line in found(tmp_path) if line.startswith("runner.py")] == wrong
+    write(tmp_path, {"setup.py": "", "engine.py": ENGINE, **files})
+    assert found(tmp_path, "engine.py") == wrong
+    assert [line for line in found(tmp_path) if line.startswith("engine.py")] == wrong
 
 
 def test_a_fix_for_what_callers_pass_uses_the_parameter(tmp_path: Path) -> None:
     engine = ENGINE.replace("loader)", "loader, device)")
     write(
-        tmp_path, {"setup.py": "", "runner.py": engine, "main.py": MAIN.replace("loader)", "loader, device)")}
+        tmp_path, {"setup.py": "", "engine.py": engine, "main.py": MAIN.replace("loader)", "loader, device)")}
     )
-    (result,) = report(tmp_path, ["runner.py"]).results
+    (result,) = report(tmp_path, ["engine.py"]).results
     (finding,) = result.findings
     assert finding.fix is not None and finding.fix.title == "move `x` to `device`"
     assert [Path(related.path).name for related in finding.related] == ["", "main.py", ""]

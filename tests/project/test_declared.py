@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from devfix.around import Around
 from devfix.discover import discover
-from devfix.runner import run
 from devfix.rules.device_comparison import DeviceComparison
+from devfix.runner import run
 from repositories import write
 
 BASE = """\

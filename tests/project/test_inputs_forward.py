@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from devfix.around import Around
 from devfix.discover import discover
-from devfix.runner import run
 from devfix.rules.move_inputs import MoveInputs
+from devfix.runner import run
 from repositories import write
 
 

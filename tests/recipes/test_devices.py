@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from devfix.discover import discover
-from devfix.runner import run
 from devfix.findings import Safety
 from devfix.rules.hard_coded_cuda import HardCodedCuda
+from devfix.runner import run
 from toolkit import Checked, checked, recipe, script
 
 LISTED = "    lin: !ref <lin>\n"

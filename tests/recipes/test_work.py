@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from devfix.runner import process_file
 from devfix.findings import Safety
 from devfix.rules.list_in_modules import ListInModules
+from devfix.runner import process_file
 from toolkit import checked, recipe, script
 
 LISTED = "    lin: !ref <lin>\n"

@@ -18,7 +18,6 @@ import pytest
 from devfix.cli import main
 from devfix.codemod import registry
 from devfix.discover import discover
-from devfix.runner import run
 from devfix.findings import Safety
 from devfix.report import (
     Change,
@@ -34,6 +33,7 @@ from devfix.report import (
 )
 from devfix.review.html import render
 from devfix.review.html.colours import Colours
+from devfix.runner import run
 from devfix.selection import Selection, prints
 
 HEAD = """\

@@ -12,6 +12,7 @@ from typing import Any
 
 import pexpect
 import pytest
+from devfix.documents import state
 from devfix.review.interactive import Session, Unit
 
 LOOP = """\
@@ -149,7 +150,7 @@ def test_ctrl_c(folder: Path) -> None:
     child.close()
     assert child.exitstatus == 130
     assert made(folder) == []
-    assert json.loads((folder / ".devfix_cache" / "interactive.json").read_text())["decided"] != {}
+    assert json.loads(Path(state.place(str(folder)), "interactive.json").read_text()) != {}
 
 
 def test_a_terminal(folder: Path, snapshot: Any) -> None:

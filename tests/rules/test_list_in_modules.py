@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from devfix.codemod import Example
 from devfix.discover import discover
-from devfix.runner import run
 from devfix.findings import Safety
 from devfix.rules.list_in_modules import ListInModules
+from devfix.runner import run
 from toolkit import LIN, USE, checked, recipe, script
 
 LISTED = "    lin: !ref <lin>\n"

@@ -8,9 +8,9 @@ import pytest
 from applying import findings, fixed
 from devfix.around import Around
 from devfix.discover import discover
-from devfix.runner import run
 from devfix.findings import Safety
 from devfix.rules.numpy_of_device import NumpyOfDevice
+from devfix.runner import run
 
 RULE = NumpyOfDevice()
 HEAD = """\

@@ -1,57 +1,63 @@
-"""Write down what a real GPU says to the table of `fidelity.py`.
+"""Write down what a real GPU says to the facts.
 
-    python tests/simulate/record_cuda.py
+    python tests/simulate/record_cuda.py [--seconds N]
 
-Needs a GPU and a CUDA build of torch. Writes `recorded/torch-VERSION-GPU.json` beside this file, with
-torch, driver and GPU; commit it. `test_fidelity.py` compares the simulator with every such file.
+Needs a GPU, a CUDA build of torch and numpy. Writes `recorded/torch-VERSION-GPU.json` beside this file, with
+torch, driver and GPU; commit it. `test_facts.py` compares the facts with every such file.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
-FOLDER = HERE / "recorded"
-sys.path[:0] = [str(HERE), str(HERE.parent.parent / "codemods")]
-
-
-def outcome(status: str, output: str, error: str) -> str:
-    """One text for what a program of the table came to."""
-    if status == "ok":
-        return " ".join(output.split())
-    return " ".join(error.split()) if status == "raised" else f"{status}: {error}"
+RECORDED = HERE / "recorded"
+_ASK = (
+    "import json, torch\n"
+    "print(json.dumps(['', '', '', 0] if not torch.cuda.is_available() else [str(torch.__version__),"
+    " torch.version.cuda, torch.cuda.get_device_name(0), torch.cuda.device_count()]))"
+)
 
 
 def main() -> int:
-    from devfix.smoke import run_program
-    from fidelity import ALLOWED, RAISED
-
-    probe = run_program(
-        "import torch\nprint(torch.__version__, torch.version.cuda, torch.cuda.device_count(), sep='|')",
-        "cuda",
-    )
-    if probe.status != "ok" or "simulated" in probe.device:
-        print(f"no real GPU here: {probe.device} {probe.error}", file=sys.stderr)
+    parser = argparse.ArgumentParser(description="Write down what a real GPU says to the facts.")
+    parser.add_argument("--seconds", type=float, default=1e9, help="start no fact later than this")
+    parser.add_argument("--to", type=Path, default=RECORDED, help="folder of the record")
+    options = parser.parse_args()
+    sys.path[:0] = [str(HERE)]
+    # In another process: asking spoils CUDA for the forks of this one.
+    asked = subprocess.run([sys.executable, "-c", _ASK], capture_output=True, text=True, check=True)
+    version, cuda, gpu, count = json.loads(asked.stdout.splitlines()[-1])
+    if not count:
+        print("no real GPU here", file=sys.stderr)
         return 2
-    version, cuda, count = probe.output.strip().split("|")
-    gpu = probe.device.removeprefix("cuda (").removesuffix(")")
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    found = {}
-    for mix in (*RAISED, *ALLOWED):
-        if mix.devices <= int(count):
-            run = run_program(mix.program, "cuda", devices=mix.devices)
-            found[mix.name] = outcome(run.status, run.output, run.error)
-    record = {"torch": version, "cuda": cuda, "driver": driver, "gpu": gpu, "outcomes": found}
-    FOLDER.mkdir(exist_ok=True)
+    record: dict[str, Any] = {"torch": version, "cuda": cuda, "driver": driver, "gpu": gpu}
+    record["outcomes"] = _outcomes(version, count, options.seconds)
+    options.to.mkdir(exist_ok=True)
     name = re.sub(r"[^\w.]+", "-", f"torch-{version}-{gpu}")
-    (FOLDER / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
-    print(f"{len(found)} outcomes written to recorded/{name}.json")
+    (options.to / f"{name}.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    print(f"{len(record['outcomes'])} outcomes written to {name}.json")
     return 0
+
+
+def _outcomes(version: str, devices: int, seconds: float) -> dict[str, str]:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    import numpy  # noqa: F401
+    from facts import facts, themes
+    from facts.running import outcomes
+
+    wanted = [fact for theme in themes() for fact in facts(theme)]
+    wanted = [fact for fact in wanted if fact.devices <= devices and fact.available(version)]
+    return outcomes(wanted, os.cpu_count() or 1, seconds)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,11 +29,11 @@ def test_expected():
     torch.ones(2, device="cuda") + torch.ones(2)
 
 def test_limit():
-    torch.eye(3, device="cuda").to_sparse()
+    torch.cuda.CUDAGraph()
 
 @pytest.fixture
 def limited():
-    return torch.eye(3, device="cuda").to_sparse()
+    return torch.cuda.CUDAGraph()
 
 def test_limit_of_a_fixture(limited):
     pass
@@ -97,3 +99,192 @@ def test_torch_is_not_imported_for_tests_without_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["--simulate-cuda=0", "--simulate-cuda=none", "--simulate-cuda=65"])
 def test_a_wrong_number(tmp_path: Path, value: str) -> None:
     assert "is no number of devices (1 to 64)" in run(tmp_path, value)
+
+
+# Every way to end that pytest has besides functions: none of these needs a device.
+CLASSES = '''
+import asyncio, unittest, pytest
+
+class Failing(unittest.TestCase):
+    def test_assertion(self):
+        self.assertEqual(1, 2)
+    def test_error(self):
+        {}["key"]
+    def test_passing(self):
+        pass
+    def test_subtests(self):
+        for number in range(4):
+            with self.subTest(number=number):
+                self.assertNotIn(number, (1, 3))
+    def test_skipped_subtest(self):
+        with self.subTest("one"):
+            self.skipTest("not now")
+        self.fail("after it")
+    @unittest.expectedFailure
+    def test_expected(self):
+        self.fail("expected")
+    @unittest.expectedFailure
+    def test_unexpected_success(self):
+        pass
+    @unittest.skip("never")
+    def test_skipped(self):
+        pass
+    def test_raises_skip(self):
+        raise unittest.SkipTest("raised")
+    def test_chained(self):
+        try:
+            {}["key"]
+        except KeyError as error:
+            raise ValueError("chained") from error
+
+class SkipInSetUp(unittest.TestCase):
+    def setUp(self):
+        self.skipTest("in setUp")
+    def test_it(self):
+        pass
+
+class ErrorInSetUp(unittest.TestCase):
+    def setUp(self):
+        raise RuntimeError("in setUp")
+    def test_it(self):
+        pass
+
+class ErrorInSetUpClass(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        raise RuntimeError("in setUpClass")
+    def test_one(self):
+        pass
+    def test_two(self):
+        pass
+
+class ErrorInTearDown(unittest.TestCase):
+    def tearDown(self):
+        raise RuntimeError("in tearDown")
+    def test_passing(self):
+        pass
+    def test_failing(self):
+        self.fail("and then")
+
+class ErrorInTearDownClass(unittest.TestCase):
+    @classmethod
+    def tearDownClass(cls):
+        raise RuntimeError("in tearDownClass")
+    def test_it(self):
+        pass
+
+class CleanUps(unittest.TestCase):
+    def test_it(self):
+        self.addCleanup({}.pop, "key")
+
+class Async(unittest.IsolatedAsyncioTestCase):
+    async def test_passing(self):
+        await asyncio.sleep(0)
+    async def test_failing(self):
+        await asyncio.sleep(0)
+        self.fail("async")
+
+@pytest.mark.asyncio
+async def test_async():
+    await asyncio.sleep(0)
+    assert False, "async"
+
+@pytest.fixture
+def bad_end():
+    yield
+    raise RuntimeError("teardown of a fixture")
+
+@pytest.fixture
+def another_bad_end():
+    yield
+    raise ValueError("teardown of another")
+
+def test_teardown(bad_end, another_bad_end):
+    assert False
+
+@pytest.mark.xfail(raises=KeyError)
+def test_other_error_than_expected():
+    raise ValueError
+
+def test_skip():
+    pytest.skip("here")
+
+def test_exit_code():
+    raise SystemExit(3)
+
+def test_pytest_subtests(subtests):
+    for number in range(3):
+        with subtests.test(number=number):
+            assert number != 1
+
+def documented():
+    """
+    >>> 1 + 1
+    3
+    >>> {}["key"]
+    1
+    """
+'''
+RECORDER = """
+import json
+
+LINES = []
+
+def pytest_runtest_logreport(report):
+    LINES.append([report.nodeid, report.when, report.outcome, hasattr(report, "wasxfail"), str(report.longrepr)])
+
+def pytest_sessionfinish(session, exitstatus):
+    with open("reports.json", "w") as file:
+        json.dump([int(exitstatus), LINES], file)
+"""
+
+
+def test_every_kind_of_failure_is_reported_as_without_the_plugin(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(RECORDER)
+    (tmp_path / "test_classes.py").write_text(CLASSES)
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\nmarkers = asyncio\nasyncio_default_fixture_loop_scope = function\n"
+    )
+    reports = []
+    for option in ((), ("--simulate-cuda=1",)):
+        said = run(tmp_path, "--doctest-modules", *option)
+        assert "INTERNALERROR" not in said, said
+        text = (tmp_path / "reports.json").read_text()
+        reports.append(json.loads(re.sub(r"0x[0-9a-f]+", "0x", text)))
+    assert reports[1] == reports[0]
+    assert reports[0][0] == 1 and len(reports[0][1]) > 60
+
+
+REFUSED = '''
+import unittest, torch
+
+class Refused(unittest.TestCase):
+    def test_plain(self):
+        torch.cuda.CUDAGraph()
+    def test_subtests(self):
+        for number in range(2):
+            with self.subTest(number=number):
+                if number:
+                    torch.cuda.CUDAGraph()
+    def test_device_bug(self):
+        torch.ones(2, device="cuda") + torch.ones(2)
+
+def documented():
+    """
+    >>> graph = torch.cuda.CUDAGraph()
+    """
+
+def documented_bug():
+    """
+    >>> torch.ones(2, device="cuda") + torch.ones(2)
+    """
+'''
+
+
+def test_refusals_in_classes_and_doctests(tmp_path: Path) -> None:
+    (tmp_path / "test_classes.py").write_text(REFUSED)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    said = run(tmp_path, "--simulate-cuda=1", "--doctest-modules", "-rs", "-o", "verbosity_subtests=1")
+    assert re.search(r"2 failed, (1 passed, )?3 skipped", said), said
+    assert said.count("RuntimeError: Expected all tensors to be on the same device") >= 2
+    assert "/simulate/" not in said.partition("FAILURES ===")[2].partition("short test summary")[0], said

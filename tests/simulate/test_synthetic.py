@@ -168,7 +168,10 @@ def test_a_list_that_becomes_registered_modules(repository: Path) -> None:
             "not run: because after the repair, on the CPU, the process of net.py ended by itself (exit code 3",
         ),
         (
-            NET.replace("x + torch.arange(6)", "(x + torch.arange(6)).to_sparse()"),
+            NET.replace(
+                "x + torch.arange(6)",
+                "torch.quantize_per_tensor(x + torch.arange(6), 1, 0, torch.qint8).dequantize()",
+            ),
             "arange(6)",
             "arange(6, device=x.device)",
             "not run: because after the repair, devfix: ",

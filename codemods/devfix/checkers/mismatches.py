@@ -30,8 +30,8 @@ from devfix.engine.values import (
     Assumptions,
     Link,
 )
-from devfix.findings import Edit, Finding, Fix, Related, Safety, Span
-from devfix.repair.candidates import as_buffer, at_its_making, at_the_meeting, of_a_literal
+from devfix.findings import Edit, Finding, Fix, Related, Safety
+from devfix.repair.candidates import as_buffer, at_its_making, at_the_meeting, moved_again, of_a_literal
 
 CODEMODS = (
     "place-factory",
@@ -40,6 +40,7 @@ CODEMODS = (
     "register-modules",
     "module-never-moved",
     "hard-coded-cuda",
+    "reorder-to",
 )
 _DEVICES = re.compile(r"cuda|mps|xpu|hpu|npu|accelerat|(?<!\.)\bdevice\b(?!\s*=\s*[\w.]+\.device\b)")
 _WORDS = {
@@ -58,7 +59,12 @@ def findings(analysis: Analysis, wanted: Collection[str]) -> Iterator[Finding]:
     best: dict[ast.AST, tuple[int, int, str, Mismatch]] = {}
     if not _may_move(analysis):
         return
+    attached = {one.attached.links[0].node for one in analysis.surgeries}
+    if "reorder-to" in wanted:
+        yield from _surgeries(analysis)
     for number, mismatch in enumerate(analysis.mismatches):
+        if mismatch.stray.links[0].node in attached:
+            continue  # it is told as surgery
         codemod = _codemod(mismatch, analysis)
         at = _place_to_show(mismatch, analysis, codemod)
         if (
@@ -74,6 +80,23 @@ def findings(analysis: Analysis, wanted: Collection[str]) -> Iterator[Finding]:
             best[at] = rank, number, codemod, mismatch
     for at, (_, _, codemod, mismatch) in best.items():
         yield _finding(codemod, at, mismatch, analysis)
+
+
+def _surgeries(analysis: Analysis) -> Iterator[Finding]:
+    """Parts that a module gets after it was moved."""
+    source = analysis.file.source
+    for one in analysis.surgeries:
+        if one.file is not analysis.file or one.attached.assumed:
+            continue
+        device, edits = moved_again(one, analysis)
+        message = (
+            f"this part is on the CPU: the module that gets it was moved before, and is {_where(one.place)}"
+            + (". The fix assumes that nothing runs the module in between" if edits else "")
+        )
+        fix = Fix(f"move the module to `{device}` again", edits, Safety.UNSAFE) if edits else None
+        made = one.attached.links[0]
+        related = (Related(source.span(made.node), "it is made here"),) if made.file is analysis.file else ()
+        yield Finding("reorder-to", source.span(source.statement(one.node)), message, fix, related)
 
 
 def besides(analysis: Analysis, wanted: Collection[str], known: Collection[Finding]) -> Iterator[Finding]:
@@ -218,11 +241,7 @@ def _finding(codemod: str, at: ast.AST, mismatch: Mismatch, analysis: Analysis) 
         )
     related = (Related(source.span(mismatch.node), "they come together here"),) if here else ()
     fix = Fix(title, edits, Safety.UNSAFE) if edits else None
-    return Finding(codemod, _span(source.span(at), source.text), message, fix, related)
-
-
-def _span(span: Span, text: str) -> Span:
-    return span
+    return Finding(codemod, source.span(at), message, fix, related)
 
 
 def _fix(codemod: str, mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:

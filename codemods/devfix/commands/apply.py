@@ -10,7 +10,7 @@ import click
 
 from devfix.commands.recovering import recovered
 from devfix.commands.running import Run, arguments, code, complain, write_out
-from devfix.documents.cache import cache_folder
+from devfix.documents.state import tree_of
 from devfix.selection import Selection, posix
 from devfix.signals import exit_code
 
@@ -67,7 +67,7 @@ def apply(
         from devfix.commands.review import Review
 
         assert run.task is not None
-        review = Review(report, run.task, cache_folder(os.getcwd()), run.color, run.may_change)
+        review = Review(report, run.task, tree_of(os.getcwd()), run.color, run.may_change)
         report = review.decide() or report
     if (smoke or smoke_cmd) and report.changed:
         proved = prove(report, run_examples=smoke, command=smoke_cmd, seconds=smoke_seconds)

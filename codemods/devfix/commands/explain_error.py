@@ -42,4 +42,4 @@ def explain_error(file: str, roots: tuple[str, ...], color: str) -> int:
         )
     for line in lines(explanation):
         click.echo(line, color={"always": True, "never": False}.get(color))
-    return 1 if explanation.causes else 0
+    return 1 if explanation.explained else 0

@@ -10,21 +10,21 @@ from devfix.commands.running import complain
 
 def recovered(paths: Iterable[str], *, writes: bool) -> None:
     """Put right what a killed apply left half done around these paths; without `writes` only say so."""
-    from devfix.documents.cache import cache_folder, cache_of
+    from devfix.documents.state import existing, tree_for, tree_of
 
     here = os.getcwd()
-    for folder in dict.fromkeys([cache_folder(here), *(cache_of(path, here) for path in paths)]):
-        if not os.path.isdir(folder):
+    for tree in dict.fromkeys([tree_of(here), *(tree_for(path, here) for path in paths)]):
+        if not existing(tree):
             continue
         from devfix.documents.journal import abandoned, recover
         from devfix.review.text import printable
 
-        if not abandoned(folder):
+        if not abandoned(tree):
             continue
         if not writes:
             complain("an earlier run was killed while it wrote; `devfix apply` or `devfix undo` tidies up")
             continue
-        found = recover(folder)
+        found = recover(tree)
         for path in found.restored:
             complain(f"{printable(os.path.relpath(path))}: put back, since an earlier run was killed over it")
         for path, why in found.refused:

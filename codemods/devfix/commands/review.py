@@ -12,29 +12,29 @@ import click
 
 from devfix import joint
 from devfix.discover import Discovered
-from devfix.documents import Document, DocumentError, document_of, read_bytes
-from devfix.documents.cache import identity, make, write_own
-from devfix.runner import run
+from devfix.documents import Document, DocumentError, document_of, read_bytes, state, write_new
 from devfix.findings import Span, TextEdit
 from devfix.place import git_lines, line_feeds
 from devfix.report import Change, FileResult, PlacedFinding, Report
 from devfix.review.interactive import Session, Unit
 from devfix.review.patch import hunks, split
 from devfix.review.text import coloured_patch, findings, printable
+from devfix.runner import run
 from devfix.selection import Selection, fingerprints
 from devfix.source import Source
 from devfix.work import Task
+
+_MEMORY = "interactive.json"
 
 
 class Review:
     """One interactive review of a report's fixes."""
 
     def __init__(
-        self, report: Report, task: Task, cache: str, color: bool | None, may_change: Callable[[str], bool]
+        self, report: Report, task: Task, tree: str, color: bool | None, may_change: Callable[[str], bool]
     ) -> None:
         self.report, self.task, self.color, self.may_change = report, task, color, may_change
-        self.memory = os.path.join(cache, "interactive.json")
-        self.cache = cache
+        self.tree = tree
         self.edited: dict[str, tuple[Document, TextEdit, PlacedFinding]] = {}
         self.reports: dict[str, Report] = {}
 
@@ -154,13 +154,16 @@ class Review:
 
     # --- memory ----------------------------------------------------------------------------
 
+    def _memory(self) -> str:
+        """The file with the decisions of a review that was cut off; empty if there is none."""
+        folder = state.existing(self.tree)
+        path = os.path.join(folder, _MEMORY)
+        return path if folder and os.path.isfile(path) else ""
+
     def _remembered(self, known: set[str]) -> dict[str, str]:
         try:
-            found = json.loads(read_bytes(self.memory))
-            if not isinstance(found, dict) or found.get("home") != identity(self.cache):
-                return {}  # it came with somebody's repository: those are not the user's decisions
-            found = found.get("decided")
-        except (DocumentError, OSError, ValueError, RecursionError):
+            found = json.loads(read_bytes(self._memory()))
+        except (DocumentError, ValueError, RecursionError):
             return {}
         if not isinstance(found, dict):
             return {}
@@ -170,14 +173,12 @@ class Review:
         # What was edited by hand is not kept, so it is asked again.
         kept = {name: what for name, what in decided.items() if what != "e"}
         try:
-            make(self.cache)
-            found = {"home": identity(self.cache), "decided": kept}
-            write_own(self.cache, os.path.basename(self.memory), json.dumps(found).encode())
-        except OSError:
+            write_new(os.path.join(state.make(self.tree), _MEMORY), json.dumps(kept).encode())
+        except (DocumentError, OSError):
             return  # decisions only do not outlive an interruption then
 
     def _forget(self) -> None:
-        if os.path.exists(self.memory):
+        if self._memory():
             self._save({})
 
     # --- the terminal ----------------------------------------------------------------------

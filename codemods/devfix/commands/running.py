@@ -139,12 +139,13 @@ class Run:
             return None
         from devfix.baseline import BaselineError, read
         from devfix.documents import DocumentError, read_bytes
-        from devfix.documents.changed_lines import GitError, changed_lines
+        from devfix.documents.changed_lines import changed_lines
+        from devfix.documents.git import GitError
         from devfix.selection import Selection
 
         try:
             known = read(read_bytes(baseline).decode("utf-8", "replace")) if baseline else frozenset()
-            lines = changed_lines(diff_only) if diff_only is not None else None
+            lines = changed_lines(diff_only, self.paths) if diff_only is not None else None
         except (BaselineError, DocumentError) as error:
             raise click.ClickException(f"{baseline}: {error}") from error
         except GitError as error:
@@ -391,7 +392,8 @@ def code(report: Report, what: int) -> int:
 
 def complain(message: str) -> None:
     """One line on stderr, in devfix's name."""
+    from devfix.findings import brief
     from devfix.review.text import printable
 
     with suppress(OSError):  # stderr may be a full disk, too
-        click.echo(f"devfix: {printable(message)}", err=True)
+        click.echo(f"devfix: {printable(brief(message))}", err=True)

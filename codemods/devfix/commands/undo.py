@@ -16,14 +16,14 @@ def undo() -> int:
     """
     from devfix.commands.recovering import recovered
     from devfix.documents import DocumentError
-    from devfix.documents.cache import cache_folder
     from devfix.documents.journal import last
     from devfix.documents.journal import undo as take_back
+    from devfix.documents.state import tree_of
     from devfix.review.text import plural, printable
 
     recovered((), writes=True)
     try:
-        journal = last(cache_folder(os.getcwd()))
+        journal = last(tree_of(os.getcwd()))
     except DocumentError as error:
         raise click.ClickException(error.message) from error
     if journal is None:
@@ -37,5 +37,10 @@ def undo() -> int:
         click.echo(f"{printable(os.path.relpath(path))}: restored")
     for path, why in done.refused:
         click.echo(f"devfix: {printable(os.path.relpath(path))}: {why}", err=True)
+    if not done.restored and not done.refused:
+        click.echo(
+            f"nothing to undo: the files of the apply of {journal.when} are as they were before it", err=True
+        )
+        return 0
     click.echo(f"{plural(len(done.restored), 'file')} of the apply of {journal.when} restored", err=True)
     return 2 if done.refused else 0

@@ -1,4 +1,4 @@
-"""The cache folder, and which settings are in force for a folder, each with where it comes from."""
+"""The state folder, and which settings are in force for a folder, each with where it comes from."""
 
 from __future__ import annotations
 
@@ -9,38 +9,43 @@ from dataclasses import fields
 
 from devfix import config
 from devfix.doctor.health import Line, Status, shown
-from devfix.documents import DocumentError, read_bytes
-from devfix.documents.cache import cache_folder
+from devfix.documents import DocumentError, read_bytes, state
 
-_MOST = 20_000  # entries of the cache folder that are counted
+_MOST = 20_000  # files of the state folder that are counted
 _VARIABLES = ("DEVFIX_SIMULATE", "NO_COLOR", "VIRTUAL_ENV")
-_TABLE = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]+")
+_TABLE = re.compile(r"\s*\[+([^\[\]]+)\]")
 _KEY = re.compile(r"\s*([\w\"'.-]+?)\s*=")
 
 
 def files(folder: str) -> Iterator[Line]:
-    """The folder that devfix keeps its own things in."""
+    """The folder that devfix keeps in what it has written here, for `undo`."""
     start = folder if os.path.isdir(folder) else os.path.dirname(folder) or os.curdir
-    cache = cache_folder(start)
-    if os.path.islink(cache):
-        yield Line("cache", shown(cache), Status.PROBLEM, "a link is in its place; devfix does not follow it")
+    tree = state.tree_of(start)
+    try:
+        kept = state.place(tree)
+    except OSError as error:
+        yield Line("state", "none", Status.PROBLEM, f"apply keeps no journal, and undo cannot work: {error}")
         return
-    if not os.path.isdir(cache):
-        above = os.path.dirname(cache)
+    if not os.path.lexists(kept):
+        above = kept
+        while not os.path.lexists(above):
+            above = os.path.dirname(above)
         good = os.access(above, os.W_OK | os.X_OK)
         advice = (
-            "" if good else "its place cannot be written to: apply keeps no journal, and undo cannot work"
+            ""
+            if good
+            else f"{shown(above)} cannot be written to: apply keeps no journal, and undo cannot work"
         )
-        yield Line("cache", f"{shown(cache)}, not made yet", Status.OK if good else Status.PROBLEM, advice)
+        yield Line("state", f"{shown(kept)}, not made yet", Status.OK if good else Status.PROBLEM, advice)
         return
-    count, size = _size(cache)
+    count, size = _size(kept)
     many = "more than " if count >= _MOST else ""
-    good = os.access(cache, os.W_OK | os.X_OK)
+    good = bool(state.existing(tree)) and os.access(kept, os.W_OK | os.X_OK)
     yield Line(
-        "cache",
-        f"{shown(cache)}, {many}{count} file{'' if count == 1 else 's'}, {size / 1e6:.1f} MB",
+        "state",
+        f"{shown(kept)}, {many}{count} file{'' if count == 1 else 's'}, {size / 1e6:.1f} MB",
         Status.OK if good else Status.PROBLEM,
-        "" if good else "it cannot be written to; make it yours, or delete it",
+        "" if good else "it is not yours alone, or cannot be written to; delete it",
     )
 
 
@@ -105,7 +110,7 @@ def _places(file: str, *, whole: bool) -> dict[str, str]:
     for number, line in enumerate(text.splitlines(), 1):
         head = _TABLE.match(line)
         if head is not None:
-            table = head[1].replace('"', "").replace("'", "").replace(" ", "")
+            table = head[1].strip().replace('"', "").replace("'", "").replace(" ", "")
             continue
         key = _KEY.match(line)
         if key is not None:

@@ -16,14 +16,14 @@ _SUFFIX = ".devfix"
 _TEMPORARY = re.compile(r"\.(.{1,40})\.[a-z0-9_]{8}\.devfix", re.DOTALL)
 
 
-def write_beside(target: str, data: bytes, *, plain: bool = False) -> str:
-    """A temporary file with `data` and the metadata of `target` (not if `plain`), on disk; its name."""
+def write_beside(target: str, data: bytes) -> str:
+    """A temporary file with `data` and the metadata of `target`, on disk; its name."""
     descriptor, temporary = _make(target)
     try:
         with open(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            if os.path.lexists(target) and not plain:
+            if os.path.lexists(target):
                 _copy_metadata(target, temporary)
             else:
                 os.umask(umask := os.umask(0))

@@ -1,38 +1,126 @@
-"""The lines that changed since a revision, as git knows them."""
+"""The lines that changed since a revision.
+
+Git names the files and gives their old contents. Which lines differ it says of copies in an empty folder: in the
+tree it would run what the tree's own configuration names, such as filters.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
-import subprocess
+import stat
+import tempfile
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
+from devfix.documents.git import GitError, git
+from devfix.documents.python import DocumentError, read_bytes
+from devfix.documents.state import is_below
+
+SUFFIXES = (".py", ".ipynb", ".yaml", ".yml")
+LARGEST = 64_000_000  # bytes of an old file; one that is larger counts as changed all over
 _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-_SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false")
 _WORD = re.compile(r"[\w./@^~:{}+-]+")
+_EVERYTHING = ((1, 1 << 30),)
+
+Lines = tuple[tuple[int, int], ...]
 
 
-class GitError(Exception):
-    """Git could not say what changed; the message is for the user."""
+@dataclass(frozen=True)
+class _Old:
+    """A file of a revision; `size` is -1 if its contents are not here."""
+
+    id: str
+    size: int
 
 
-def changed_lines(revision: str) -> dict[str, tuple[tuple[int, int], ...]]:
+def changed_lines(revision: str, named: Collection[str] = ()) -> dict[str, Lines]:
     """By path relative to the working directory, the line ranges that differ from `revision`.
 
-    Untracked files that are not ignored are new as a whole. Raises GitError.
+    Looked at are the files with the endings that devfix reads, and those that are `named`, unless git ignores
+    them. Files that the revision does not have are new as a whole. Raises GitError.
     """
     if not _WORD.fullmatch(revision) or revision.startswith("-"):
         raise GitError(f"{revision!r} is no revision")
-    patch = _git("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "-U0",
-                 "--relative", "--no-prefix", revision, "--")  # fmt: skip
-    found = _ranges(patch)
-    for name in _git("ls-files", "--others", "--exclude-standard", "-z").split(b"\0"):
-        if name:
-            found[os.fsdecode(name)] = ((1, 1 << 30),)
+    also = {os.path.relpath(path) for path in named}
+    old = dict(_files_of(revision))
+    listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard").split(b"\0")
+    here = os.path.realpath(os.curdir)
+    found: dict[str, Lines] = {}
+    pairs: dict[str, tuple[_Old, bytes]] = {}
+    for path in sorted({os.fsdecode(name) for name in listed if name}):
+        if not path.endswith(SUFFIXES) and path not in also:
+            continue
+        try:
+            if not stat.S_ISREG(os.lstat(path).st_mode) or not is_below(os.path.realpath(path), here):
+                continue
+            data = read_bytes(path)
+        except (OSError, DocumentError):  # it is not there any more, or will be named when it is analysed
+            continue
+        if path not in old or old[path].size > LARGEST:
+            found[path] = _EVERYTHING
+        elif _id(data, len(old[path].id)) != old[path].id:
+            pairs[path] = old[path], data
+    found.update(_differences(pairs, revision))
     return found
 
 
-def _ranges(patch: bytes) -> dict[str, tuple[tuple[int, int], ...]]:
-    found: dict[str, tuple[tuple[int, int], ...]] = {}
+def _files_of(revision: str) -> Iterator[tuple[str, _Old]]:
+    for line in git("ls-tree", "-r", "-l", "-z", revision, "--").split(b"\0"):
+        about, _, name = line.partition(b"\t")
+        words = about.split()
+        if len(words) == 4 and words[0] in (b"100644", b"100755", b"100664"):
+            yield os.fsdecode(name), _Old(words[2].decode(), int(words[3]) if words[3].isdigit() else -1)
+
+
+def _id(data: bytes, digits: int) -> str:
+    """The name that git gives to these bytes, unless it would convert them."""
+    start = b"blob %d\0" % len(data)
+    made = hashlib.sha256(start) if digits == 64 else hashlib.sha1(start, usedforsecurity=False)
+    made.update(data)
+    return made.hexdigest()
+
+
+def _differences(pairs: dict[str, tuple[_Old, bytes]], revision: str) -> Iterator[tuple[str, Lines]]:
+    """The lines of each file that differ. That of line ends alone does not count: git may convert them."""
+    if not pairs:
+        return
+    paths = list(pairs)
+    with tempfile.TemporaryDirectory(prefix="devfix-") as folder:
+        for side in ("a", "b"):
+            os.mkdir(os.path.join(folder, side))
+        before = _blobs([old for old, _ in pairs.values()], revision)
+        for number, (old, (_, new)) in enumerate(zip(before, pairs.values(), strict=True)):
+            for side, data in (("a", old), ("b", new)):
+                with open(os.path.join(folder, side, str(number)), "wb") as file:
+                    file.write(data.replace(b"\r\n", b"\n"))
+        nowhere = {"GIT_DIR": os.path.join(folder, "none"), "GIT_CEILING_DIRECTORIES": folder}
+        patch = git(
+            "diff", "--no-index", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--text",
+            "-U0", "--no-prefix", "a", "b",
+            folder=folder, variables=nowhere, okay=(0, 1),
+        )  # fmt: skip
+    for name, lines in _ranges(patch).items():
+        yield paths[int(os.path.basename(name))], lines
+
+
+def _blobs(wanted: list[_Old], revision: str) -> Iterator[bytes]:
+    """The contents of files of a revision, in that order."""
+    out = git("cat-file", "--batch", stdin="".join(f"{old.id}\n" for old in wanted).encode())
+    at = 0
+    for old in wanted:
+        end = out.find(b"\n", at)
+        if out[at:end] != f"{old.id} blob {old.size}".encode():
+            raise GitError(
+                f"not all of {revision} is here (a partial clone?); `git diff {revision}` fetches it"
+            )
+        yield out[end + 1 : end + 1 + old.size]
+        at = end + 2 + old.size
+
+
+def _ranges(patch: bytes) -> dict[str, Lines]:
+    found: dict[str, Lines] = {}
     path, inside = "", 0
     for line in patch.split(b"\n"):
         if inside and line[:1] in (b"+", b"-"):  # a line of a file, which may look like anything
@@ -44,25 +132,5 @@ def _ranges(patch: bytes) -> dict[str, tuple[tuple[int, int], ...]]:
             found[path] = (*found.get(path, ()), lines)
             inside = int(match[1] or 1) + count
         elif line.startswith(b"+++ "):
-            path = _unquoted(line[4:].rstrip(b"\t"))
+            path = os.fsdecode(line[4:])
     return found
-
-
-def _unquoted(name: bytes) -> str:
-    """A name as git writes it: one with odd characters stands in quotes, with C escapes."""
-    if name.startswith(b'"') and name.endswith(b'"'):
-        name = name[1:-1].decode("unicode_escape").encode("latin-1")
-    return os.fsdecode(name)
-
-
-def _git(*arguments: str) -> bytes:
-    try:
-        done = subprocess.run(["git", *_SAFE, *arguments], capture_output=True, timeout=120, check=False)
-    except FileNotFoundError as error:
-        raise GitError("git is not installed") from error
-    except subprocess.TimeoutExpired as error:
-        raise GitError("git took longer than two minutes") from error
-    if done.returncode:
-        why = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise GitError(why[0] if why else f"git ended with {done.returncode}")
-    return done.stdout

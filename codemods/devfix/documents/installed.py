@@ -1,4 +1,4 @@
-"""A quick look at what is installed beside devfix."""
+"""A quick look at what is installed beside devfix, and at the data that devfix brings."""
 
 from __future__ import annotations
 
@@ -27,3 +27,9 @@ def has_group(folders: Sequence[str], group: str) -> bool:
                 except DocumentError:  # most have none
                     continue
     return False
+
+
+def data(name: str) -> str:
+    """The text of a file of devfix's own, by its path in the package. Raises DocumentError."""
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return read_bytes(os.path.join(folder, *name.split("/"))).decode()

@@ -1,13 +1,12 @@
 """What an apply replaced, so that it can be undone byte for byte, and finished or taken back after a crash.
 
-A journal is a folder of the cache: `manifest.json` names each file with the SHA-256 of its bytes before and
-after, and a file named after the former has the bytes themselves. It is complete before the first file is
-replaced, so that what a killed apply has written can be undone as well. While somebody writes, the journal has
-a file `running`, locked by that process: where it is there and nobody holds it, the process was killed.
+A journal is a folder of the user's state folder (`state`): `manifest.json` names each file with the SHA-256 of
+its bytes before and after, and a file named after the former has the bytes themselves. It is complete before the
+first file is replaced, so that what a killed apply has written can be undone as well. While somebody writes, the
+journal has a file `running`, locked by that process: where it is there and nobody holds it, the process was killed.
 
-A cache folder may come with somebody's repository. So a journal is read only if it names the cache folder that
-it is in, nothing outside of the folder that this is in is ever restored, nothing is followed or removed
-through links, and only the user may read the copies.
+What a repository brings along is never taken for a journal, and nothing is restored outside of the tree that a
+journal is about, in `.git`, through links, or over bytes that are not those which that run has written.
 """
 
 from __future__ import annotations
@@ -17,22 +16,23 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
 
+from devfix.documents import state
 from devfix.documents.beside import sweep, sync_folder
-from devfix.documents.cache import identity, make
 from devfix.documents.python import DocumentError, digest_of, read_bytes, reason
 from devfix.documents.replace import replace_files
 
-KEPT = 20  # journals; older ones are removed
+KEPT = 20  # journals of a tree; older ones are removed
+_JOURNALS = "journals"
 _MANIFEST = "manifest.json"
 _RUNNING = "running"
-_NAME = re.compile(r"\d{8}-\d{6}-\d{3}")
+_NAME = re.compile(r"(\d{6,12})-\d{8}-\d{6}")  # they are in the order of the numbers: clocks are put back
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_VERSION = 2
+_VERSION = 3
 
 Unit = Sequence[tuple[str, "bytes | None", bytes]]
 
@@ -52,34 +52,34 @@ class Entry:
 
 @dataclass(frozen=True)
 class Journal:
-    """One apply. `folder` is where its journal is kept."""
+    """One apply in a tree. `folder` is where its journal is kept."""
 
     folder: str
+    tree: str
     entries: tuple[Entry, ...]
 
     @property
     def when(self) -> str:
-        """The time of the apply, as its folder is named: 20261121-150405."""
-        return os.path.basename(self.folder).rpartition("-")[0]
+        """The time of the apply: 20261121-150405."""
+        return os.path.basename(self.folder).partition("-")[2]
 
     @property
     def units(self) -> list[list[Entry]]:
         return [list(unit) for _, unit in groupby(self.entries, lambda entry: entry.unit)]
 
 
-def record(cache: str, units: Sequence[Unit]) -> str:
+def record(tree: str, units: Sequence[Unit]) -> str:
     """Note down what is about to be replaced, unit by unit: (path, bytes before or None, bytes after).
 
-    The paths are in the folder that the cache folder is in. Returns the journal's folder, which is to be
-    `running` meanwhile. Raises DocumentError; then nothing may be relied on, and nothing was replaced yet.
+    The paths are in the tree. Returns the journal's folder, which is to be `running` meanwhile and `finished`
+    then. Raises DocumentError; then nothing may be relied on, and nothing was replaced yet.
     """
     folder = ""
     try:
-        make(cache)
-        top = os.path.join(cache, "journal")
-        if os.path.islink(top):
-            raise OSError(f"{top} is a link")
-        os.makedirs(top, mode=0o700, exist_ok=True)
+        home = state.make(tree)
+        top = os.path.join(home, _JOURNALS)
+        with suppress(FileExistsError):
+            os.mkdir(top, 0o700)
         folder = _new_folder(top)
         entries = []
         for number, unit in enumerate(units):
@@ -87,50 +87,63 @@ def record(cache: str, units: Sequence[Unit]) -> str:
                 digest = digest_of(before) if before is not None else ""
                 if before is not None:
                     _write(os.path.join(folder, digest), before)
-                real = os.path.realpath(path)
-                entries.append({"path": real, "before": digest, "after": digest_of(after), "unit": number})
-        manifest = json.dumps({"version": _VERSION, "home": identity(cache), "files": entries}, indent=1)
-        path = os.path.join(folder, _MANIFEST)
-        _write(f"{path}.new", manifest.encode("utf-8", "surrogateescape"))
-        os.rename(f"{path}.new", path)  # there is a whole manifest or none
-        for one in (folder, top, cache, os.path.dirname(cache)):
+                entries.append(Entry(os.path.realpath(path), digest, digest_of(after), number))
+        _write_manifest(Journal(folder, tree, tuple(entries)))
+        for one in (folder, top, home, os.path.dirname(home)):
             sync_folder(one)
-        _prune(top)
+        for name in _journals(top)[:-KEPT]:
+            if not os.path.lexists(os.path.join(top, name, _RUNNING)):
+                shutil.rmtree(os.path.join(top, name), ignore_errors=True)
         return folder
     except OSError as error:
         if folder:
             shutil.rmtree(folder, ignore_errors=True)
-        raise DocumentError("write", f"no journal can be kept in {cache}: {reason(error)}") from error
+        raise DocumentError("write", f"no journal can be kept: {reason(error)}") from error
 
 
-def _prune(top: str) -> None:
-    for name in _journals(top)[:-KEPT]:
-        if not os.path.lexists(os.path.join(top, name, _RUNNING)):
-            shutil.rmtree(os.path.join(top, name), ignore_errors=True)
+def finished(tree: str, folder: str, written: Collection[str]) -> None:
+    """A run is over: its journal is of the files that it has written (real paths), or there is none."""
+    try:
+        journal = _read(folder, tree)
+    except DocumentError:
+        return
+    entries = tuple(entry for entry in journal.entries if entry.path in written)
+    if not entries:
+        shutil.rmtree(folder, ignore_errors=True)
+    elif len(entries) < len(journal.entries):
+        with suppress(OSError):  # on a full disk it still names files that are as they were
+            _write_manifest(Journal(folder, tree, entries))
+
+
+def _write_manifest(journal: Journal) -> None:
+    files = [vars(entry) for entry in journal.entries]
+    manifest = json.dumps({"version": _VERSION, "tree": journal.tree, "files": files}, indent=1)
+    path = os.path.join(journal.folder, _MANIFEST)
+    _write(f"{path}.new", manifest.encode("utf-8", "surrogateescape"))
+    os.replace(f"{path}.new", path)  # there is a whole manifest or none
 
 
 def _journals(top: str) -> list[str]:
     """The names of the journals in a folder, oldest first."""
     try:
-        found = os.listdir(top) if not os.path.islink(top) else []
+        found = os.listdir(top)
     except OSError:
         return []
-    return sorted(
-        name for name in found if _NAME.fullmatch(name) and not os.path.islink(os.path.join(top, name))
-    )
+    return sorted((name for name in found if _NAME.fullmatch(name)), key=_number)
+
+
+def _number(name: str) -> int:
+    return int(name.partition("-")[0])
 
 
 def _new_folder(top: str) -> str:
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    last = (_journals(top) or [""])[-1]
-    for number in range(1000):
-        name = f"{stamp}-{number:03}"
-        if name <= last and last.startswith(stamp):
-            continue
+    number = max(map(_number, _journals(top)), default=0)
+    while True:
+        number += 1
+        folder = os.path.join(top, f"{number:06}-{time.strftime('%Y%m%d-%H%M%S')}")
         with suppress(FileExistsError):
-            os.mkdir(os.path.join(top, name), 0o700)
-            return os.path.join(top, name)
-    raise OSError("too many applies in one second")
+            os.mkdir(folder, 0o700)
+            return folder
 
 
 def _write(path: str, data: bytes) -> None:
@@ -183,14 +196,16 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-def abandoned(cache: str) -> list[str]:
-    """The folders of the journals whose process was killed while it wrote, oldest first."""
-    top = os.path.join(cache, "journal")
-    if os.path.islink(cache):
-        return []
-    return [
-        os.path.join(top, name) for name in _journals(top) if _is_abandoned(os.path.join(top, name, _RUNNING))
-    ]
+def abandoned(tree: str) -> list[str]:
+    """The folders of a tree's journals whose process was killed while it wrote, oldest first."""
+    return [folder for folder in _all(tree) if _is_abandoned(os.path.join(folder, _RUNNING))]
+
+
+def _all(tree: str) -> list[str]:
+    """The folders of a tree's journals, oldest first."""
+    home = state.existing(tree)
+    top = os.path.join(home, _JOURNALS)
+    return [os.path.join(top, name) for name in _journals(top)] if home else []
 
 
 def _is_abandoned(mark: str) -> bool:
@@ -212,27 +227,30 @@ class Recovered:
     refused: tuple[tuple[str, str], ...] = ()
 
 
-def recover(cache: str) -> Recovered:
+def recover(tree: str) -> Recovered:
     """Put right what killed processes left half done: of a unit all files are as they were, or none.
 
-    A unit whose files are all as they were, or all written, stays as it is: `undo` knows it.
+    A unit whose files are all written stays as it is: `undo` knows it.
     """
     restored: list[str] = []
     refused: list[tuple[str, str]] = []
-    for folder in abandoned(cache):
+    for folder in abandoned(tree):
         try:
-            journal = _read(folder)
-        except DocumentError:  # it was killed before it wrote anything, or it is not ours
+            journal = _read(folder, tree)
+        except DocumentError:  # it was killed before it wrote anything
             continue
         sweep(entry.path for entry in journal.entries if _inside(journal, entry))
+        left: list[tuple[str, str]] = []
         for unit in journal.units:
-            written = {entry.path for entry in unit if _now(entry) == entry.after}
-            if 0 < len(written) < len(unit):
-                done, left = _restore(journal, unit)
-                restored += [path for path in done if path in written]
-                refused += left
+            if 0 < sum(_now(entry) == entry.after for entry in unit) < len(unit):
+                done, why = _restore(journal, unit)
+                restored += done
+                left += why
+        refused += left
         with suppress(OSError):
             os.unlink(os.path.join(folder, _RUNNING))
+        written = {entry.path for entry in journal.entries if _now(entry) == entry.after}
+        finished(tree, folder, written.union(path for path, _ in left))
     return Recovered(tuple(restored), tuple(refused))
 
 
@@ -249,32 +267,20 @@ def _now(entry: Entry) -> str:
 # --- undo ------------------------------------------------------------------------------------------
 
 
-def last(cache: str) -> Journal | None:
-    """The newest journal, or None if there is none. Raises DocumentError if it cannot be read."""
-    top = os.path.join(cache, "journal")
-    if os.path.islink(cache):
-        return None
-    for name in reversed(_journals(top)):
-        folder = os.path.join(top, name)
+def last(tree: str) -> Journal | None:
+    """A tree's newest journal, or None if there is none. Raises DocumentError if it cannot be read."""
+    for folder in reversed(_all(tree)):
         if os.path.isfile(os.path.join(folder, _MANIFEST)):
-            try:
-                return _read(folder)
-            except _Foreign:
-                continue
+            return _read(folder, tree)
     return None
 
 
-class _Foreign(DocumentError):
-    """A journal that was not made in this folder."""
-
-
-def _read(folder: str) -> Journal:
+def _read(folder: str, tree: str) -> Journal:
     data = read_bytes(os.path.join(folder, _MANIFEST))
     try:
         found = json.loads(data.decode("utf-8", "surrogateescape"))
-        home = identity(os.path.join(folder, os.pardir, os.pardir))
-        if found["version"] != _VERSION or found["home"] != home:
-            raise _Foreign("read", f"the journal in {folder} was not made there")
+        if found["version"] != _VERSION or found["tree"] != tree:
+            raise ValueError("it is another tree's")
         entries = tuple(
             Entry(str(e["path"]), str(e["before"]), str(e["after"]), int(e["unit"])) for e in found["files"]
         )
@@ -285,7 +291,7 @@ def _read(folder: str) -> Journal:
         raise DocumentError(
             "read", f"the journal in {folder} is damaged ({error}); remove that folder"
         ) from error
-    return Journal(folder, entries)
+    return Journal(folder, tree, entries)
 
 
 @dataclass(frozen=True)
@@ -299,8 +305,8 @@ class Undone:
 def undo(journal: Journal) -> Undone:
     """Give every file of a journal its old bytes back, unless it changed since; then forget the journal.
 
-    What one fix changed together is restored together or not at all. What an apply that was interrupted had
-    not written yet is as it was, and counts as restored.
+    What one fix changed together is restored together or not at all. A file that is as it was needs nothing, and
+    does not count.
     """
     restored: list[str] = []
     refused: list[tuple[str, str]] = []
@@ -315,7 +321,7 @@ def undo(journal: Journal) -> Undone:
 
 
 def _restore(journal: Journal, unit: Sequence[Entry]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Restore the files of a unit: the paths that are as they were, or of all of them why not."""
+    """Restore the files of a unit: the paths that were written, or of all of them why they were not."""
     files: list[tuple[str, str, bytes | None]] = []
     try:
         for entry in unit:
@@ -331,21 +337,20 @@ def _restore(journal: Journal, unit: Sequence[Entry]) -> tuple[list[str], list[t
         others = [entry.path for entry in unit if entry.path != at]
         why = f"left as it is, since {os.path.basename(at)} could not be restored: one fix changed both"
         return [], [(at, error.message), *((path, why) for path in others)]
-    return [entry.path for entry in unit], []
+    return [path for path, _, _ in files], []
 
 
 def _inside(journal: Journal, entry: Entry) -> bool:
-    """True for a file below the folder that the cache is in, without a link on the way."""
-    home = os.path.realpath(os.path.join(journal.folder, *[os.pardir] * 3))
-    return os.path.realpath(entry.path) == entry.path and entry.path.startswith(home.rstrip(os.sep) + os.sep)
+    """True for a file of the journal's tree, without a link on the way, which is not in git's own folder."""
+    path = entry.path
+    real = os.path.realpath(path) == path and state.is_below(path, journal.tree)
+    return real and ".git" not in os.path.normcase(path).lower().split(os.sep)
 
 
 def _old(journal: Journal, entry: Entry) -> tuple[str, str, bytes | None] | None:
     """What `replace_files` is to do to restore a file; None if it is as it was. Raises DocumentError."""
     if not _inside(journal, entry):
-        raise DocumentError(
-            "write", "is outside of the folder that the journal belongs to; it was left as it is"
-        )
+        raise DocumentError("write", "is not in the tree that the journal belongs to; it was left as it is")
     if not entry.before and not os.path.lexists(entry.path):
         return None
     now = digest_of(read_bytes(entry.path))

@@ -17,19 +17,8 @@ from devfix.documents.python import DocumentError, read_bytes
 BYTES = 512_000_000  # of all files together; half of it stays where there was more
 DAYS = 30  # that a file stays which nobody asks for
 _DAY = 86_400
-_NAME = "results"
 _MARK = "pruned"
 _HEX = 64
-
-
-def user_folder() -> str:
-    """Where results may be kept; empty where there is no such place."""
-    home = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(home):
-        home = os.environ.get("LOCALAPPDATA", "") if os.name == "nt" else ""
-        if not home and os.environ.get("HOME"):
-            home = os.path.join(os.environ["HOME"], ".cache")
-    return os.path.join(home, "devfix", _NAME) if os.path.isabs(home) else ""
 
 
 class Kept:

@@ -12,7 +12,7 @@ import re
 _PYTHON_MAGICS = frozenset(
     {"time", "timeit", "capture", "prun", "debug", "python", "python3", "memit", "wandb"}
 )
-_ASSIGNED = re.compile(r"^(\s*[\w.,\s]+=\s*)([!%].*)$", re.DOTALL)
+_ASSIGNED = re.compile(r"^([\w.,\s]+=\s*)([!%].*)$", re.DOTALL)
 _HELP = re.compile(r"\s*%{0,2}[\w.*]+(?:\[[^\[\]\n]*\])?\?{1,2}\s*")
 # Without a `%`, as IPython's automagic allows where no variable has the name; none of it is Python.
 _AUTOMAGIC = re.compile(r"(?:pip3?|conda|mamba)[ \t]+(?:install|uninstall|list|show|update|upgrade)\b[^=(]*")

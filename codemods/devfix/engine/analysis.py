@@ -6,30 +6,24 @@ import ast
 
 from devfix.engine import evidence
 from devfix.engine.classes import Classes
-from devfix.engine.evidence import Uses
+from devfix.engine.context import Bound, Context
 from devfix.engine.facts import HostRead, Mismatch, Surgery
 from devfix.engine.files import Class, File, Function
 from devfix.engine.frame import Frame
-from devfix.engine.places import BY_OWNER, NOWHERE, OF, VAR, Path, Place
+from devfix.engine.places import NOWHERE, OF, VAR, Path, Place
 from devfix.engine.state import State, either, merge
 from devfix.engine.statements import Run
 from devfix.engine.values import (
     ANYTHING,
-    ARRAY,
     BATCH,
-    CALLER,
     CLASS,
     DEVICE,
-    LOADER,
     MODULE,
     NAME,
     NONE,
-    NUMBER,
-    OBJECT,
     RETURN,
     SEQUENCE,
     TENSOR,
-    TEXT,
     UNKNOWN,
     Assumption,
     Assumptions,
@@ -41,16 +35,14 @@ from devfix.models.loader import models
 
 MAX_RUNS = 12  # of one function
 MAX_MISMATCHES = 400
-_INPUTS = frozenset({"x", "input", "inputs", "features", "hidden_states"})
 _HOST_NAMES = ("collate", "worker_init")
-Bound = dict[str, Value]
 
 
-class Analysis:
+class Analysis(Context):
     """The facts of one file. Raises RecursionError on nesting that Python itself can hardly run."""
 
     def __init__(self, file: File) -> None:
-        self.file = file
+        super().__init__(file)
         self.models = models()
         self.classes = Classes(self)
         self.mismatches: list[Mismatch] = []
@@ -59,7 +51,8 @@ class Analysis:
         self.default_is_known = True
         self.company: dict[ast.AST, set[ast.AST]] = {}  # what is made on the CPU and meets its like there
         self.read_on_host: set[ast.AST] = set()  # what is made on the CPU and read there
-        self.closures: dict[int, Frame] = {}
+        self.closures: dict[int, Frame] = {}  # by the identity of the function's value
+        self.frames: dict[int, Frame] = {}  # that lambdas were made in
         self.kept: list[Value] = []
         self.made: dict[object, Value] = {}  # the modules that the program makes, by their cells
         # For who asks before `run`: (line, name) -> what the engine takes the name to be bound to, in each run.
@@ -67,12 +60,9 @@ class Analysis:
         self.part_of: dict[object, object] = {}  # cell of a module -> of the module that it is registered in
         self.calls: dict[tuple[ast.AST, str], list[Place]] = {}
         self._seen: set[object] = set()
-        self._uses: dict[Function, Uses] = {}
-        self._evidence: dict[Function, dict[str, evidence.Evidence]] = {}
         self._runs: dict[Function, int] = {}
         self._memo: dict[object, tuple[Value, list[tuple[object, Place | None, dict[str, Value]]]]] = {}
         self._active: list[Function] = []
-        self._bodies: dict[str, Run] = {}
         self._budget = 400 + 10 * len(file.all_functions)
 
     # --- the whole -----------------------------------------------------------------------
@@ -148,60 +138,6 @@ class Analysis:
         made.dead = False
         return made
 
-    # --- parameters ----------------------------------------------------------------------
-
-    def uses(self, function: Function) -> Uses:
-        found = self._uses.get(function)
-        if found is None:
-            found = self._uses[function] = Uses(function)
-        return found
-
-    def known(self, function: Function) -> dict[str, evidence.Evidence]:
-        found = self._evidence.get(function)
-        if found is None:
-            found = self._evidence[function] = evidence.parameters(function, self.uses(function))
-        return found
-
-    def parameters(self, function: Function, me: Value | None) -> Bound:
-        """The parameters before any caller is known: each is where it is."""
-        found: Bound = {}
-        owner = function.owner
-        forward = (
-            owner is not None
-            and function.name in ("forward", "__call__")
-            and self.class_kind(owner) in ("module", "owned")
-        )
-        home = self.classes.place(owner) if forward and owner is not None else None
-        names = function.positional[1:] if me is not None else function.positional
-        for name, (kind, assumed) in self.known(function).items():
-            first = bool(names) and name == names[0] and name not in function.defaults
-            if forward and kind == UNKNOWN and (first or name in _INPUTS):
-                kind, assumed = TENSOR, frozenset({Assumption(CALLER, name)})
-            found[name] = self.parameter(function, name, kind, assumed, home)
-        arguments = function.node.args
-        if arguments.vararg is not None:
-            found[arguments.vararg.arg] = Value(SEQUENCE, rest=ANYTHING)
-        if arguments.kwarg is not None:
-            found[arguments.kwarg.arg] = ANYTHING
-        return found
-
-    def parameter(
-        self, function: Function, name: str, kind: str, assumed: Assumptions, home: Place | None
-    ) -> Value:
-        key = ("parameter", id(function.node), name)
-        place = home or Place(OF, key)
-        if kind == DEVICE:
-            return Value(DEVICE, Place(VAR, key), assumed=assumed)
-        if kind in (TENSOR, BATCH):
-            return Value(kind, place, assumed=assumed)
-        if kind == MODULE:
-            return Value(MODULE, Place(OF, key), assumed=assumed)
-        if kind == LOADER:
-            return Value(LOADER, assumed=assumed)
-        if kind in (NUMBER, TEXT, ARRAY):
-            return Value(kind, Place(OF, key) if kind == NUMBER else NOWHERE, assumed=assumed)
-        return Value(UNKNOWN, place)
-
     # --- calls ---------------------------------------------------------------------------
 
     def note_call(self, frame: Frame, function: Function, bound: Bound) -> None:
@@ -240,10 +176,7 @@ class Analysis:
             ),
             state.path if any(value.place.kind == "choice" for value in names.values()) else None,
         )
-        try:
-            known = self._memo.get(key)
-        except TypeError:  # a constant that cannot be hashed
-            return caller.unknown(node)
+        known = self._memo.get(key)
         if known is not None:
             self._again(state, known[1])
             return self._given(caller, node, function, known[0])
@@ -353,44 +286,7 @@ class Analysis:
             return value.but(place=state.resolve(value.place))
         return value
 
-    # --- names of files ------------------------------------------------------------------
-
-    def _body(self, file: File) -> Run:
-        found = self._bodies.get(file.path)
-        if found is None:
-            found = self._bodies[file.path] = Run(self, file, None, State())
-            found.quiet = int(file is not self.file)
-        return found
-
-    def global_value(self, file: File, name: str) -> Value | None:
-        """What the body of a file binds a name to."""
-        body = self._body(file)
-        found = body.state.names.get(name)
-        if found is None and file is not self.file and name in file.globals:
-            body.state.names[name] = ANYTHING
-            found = body.state.names[name] = body.eval(file.globals[name])
-        return found
-
-    def global_values(self, file: File) -> list[tuple[str, Value]]:
-        return list(self._body(file).state.names.items())
-
-    def constant(self, file: File, node: ast.expr) -> Value:
-        """The value of a default, or of a name in the body of a class."""
-        if isinstance(node, ast.Constant):
-            return self._body(file)._constant(node)
-        if isinstance(node, (ast.Name, ast.Attribute, ast.List, ast.Tuple, ast.Dict, ast.UnaryOp)):
-            body = self._body(file)
-            body.quiet += 1
-            try:
-                return body.eval(node)
-            finally:
-                body.quiet -= 1
-        return ANYTHING
-
     # --- what parts of the interpreter ask --------------------------------------------------
-
-    def class_kind(self, owner: Class) -> str:
-        return self.classes.kind(owner)
 
     def has_state(self, state: State, cell: object, owner: Class) -> bool:
         return self.classes.has_state(state, cell, owner)
@@ -419,11 +315,9 @@ class Analysis:
         return bool(found) and all(one.on_host for one in found[0])
 
     def release(self) -> None:
-        """Break the circles between frames, functions and values."""
-        self.closures.clear()
-        self.kept.clear()
-        self._memo.clear()
-        self._bodies.clear()
-
-
-__all__ = ["BY_OWNER", "OBJECT", "Analysis"]
+        """Break the circles between frames, functions and the file; nothing can be asked then."""
+        for body in self._bodies.values():
+            body.state.names.clear()
+        file = self.file
+        self.__dict__.clear()
+        file.release()

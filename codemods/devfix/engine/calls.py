@@ -7,7 +7,7 @@ import ast
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial
 from devfix.engine.methods import Methods
-from devfix.engine.places import AT_DEFAULT, BY_OWNER, NOWHERE, OF, VAR, Place
+from devfix.engine.places import BY_OWNER, NOWHERE, Place
 from devfix.engine.values import (
     A_NUMBER,
     A_TEXT,
@@ -21,17 +21,14 @@ from devfix.engine.values import (
     MAKE,
     MAPPING,
     MODULE,
-    NOTHING,
     NUMBER,
     OBJECT,
     SEQUENCE,
     TENSOR,
-    TEXT,
     UNKNOWN,
     Assumption,
     Value,
     element,
-    join,
 )
 
 MAX_DEPTH = 6
@@ -117,7 +114,7 @@ class Calls(Methods):
                     node, ref.callee, ([*ref.values, *arguments[0]], {**ref.keywords, **arguments[1]})
                 )
             if isinstance(ref, Lambda):
-                return self._lambda(node, ref.node, ref.frame, arguments)
+                return self._lambda(node, ref.node, self.analysis.frames[ref.run], arguments)
         if kind == CLASS and isinstance(ref, Class):
             return self.instantiate(node, ref, arguments)
         if kind == LIBRARY:
@@ -153,8 +150,8 @@ class Calls(Methods):
             return made.but(rank=0 if module.role == "loss" else made.rank, role="")
         if place.kind == "unknown" and not operands:
             return Value(BATCH)
-        name_of = str(module.links[0].name if module.links else "")
-        if module.role != "weighted" and not name_of.startswith("torch.nn."):
+        made_by = str(module.links[0].name if module.links else "")
+        if module.role != "weighted" and not made_by.startswith("torch.nn."):
             module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
         self.together(node, [(module, node.func), *operands], name, strict=True)
         if place.on_device or place.on_host:
@@ -367,6 +364,3 @@ def _columns(rows: Value) -> tuple[Value, ...] | None:
     if len(lines) != len(rows.items) or len({len(one) for one in lines}) != 1:
         return None
     return tuple([Value(SEQUENCE, items=tuple(column)) for column in zip(*lines, strict=True)])
-
-
-__all__ = ["AT_DEFAULT", "NOTHING", "OF", "TEXT", "VAR", "Calls", "join"]

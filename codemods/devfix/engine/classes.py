@@ -195,7 +195,7 @@ class Classes:
         """Has a module anything that is moved, as far as is known?"""
         if any(base not in torch_api.MODULE_BASES for base in owner.outside):
             return True
-        for name, value in state.attributes(cell):
+        for _name, value in state.attributes(cell):
             if value.kind == MODULE and value.role not in ("bare", "loss", "stateless"):
                 return True
             if value.role == "parameter" or value.kind in (UNKNOWN, SEQUENCE, MAPPING):

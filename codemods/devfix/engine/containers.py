@@ -13,7 +13,6 @@ from devfix.engine.values import (
     ANYTHING,
     ARRAY,
     BATCH,
-    DEVICE,
     ELEMENT,
     LOAD,
     LOADER,
@@ -59,7 +58,7 @@ class Containers(Conditions):
             return element(Value(SEQUENCE, items=self._fields_of(value))) or ANYTHING
         if kind == ARRAY:
             return Value(ARRAY)
-        if kind == NUMBER or kind == TEXT:
+        if kind in (NUMBER, TEXT):
             return Value(kind)
         if kind == UNKNOWN and value.place.is_named:
             return Value(UNKNOWN, Place(value.place.kind, ("element", value.place.key)))
@@ -162,9 +161,9 @@ class Containers(Conditions):
             return part if part.ref is not None else part.but(links=base.links)
         if kind == OBJECT and key.__class__ is int and self._fields_of(base)[key:]:
             return self._fields_of(base)[key]
-        if kind == OBJECT or kind == UNKNOWN:
+        if kind in (OBJECT, UNKNOWN):
             return self._unknown_item(node, base, key)
-        if kind == NUMBER or kind == ARRAY:
+        if kind in (NUMBER, ARRAY):
             return Value(kind)
         return ANYTHING
 
@@ -307,6 +306,3 @@ class Containers(Conditions):
         if name == "copy":
             return base
         return A_NUMBER if name in ("index", "count") else ANYTHING
-
-
-__all__ = ["DEVICE", "Containers"]

@@ -196,6 +196,14 @@ class File:
                 for handler in getattr(one, "handlers", None) or getattr(one, "cases", None) or ():
                     self._collect(handler.body, outer, top)
 
+    def release(self) -> None:
+        """Break the circles between the file, its functions and its classes."""
+        for function in self.all_functions:
+            function.__dict__.clear()
+        for one in self.all_classes:
+            one.__dict__.clear()
+        self.__dict__.clear()
+
     def _add(self, function: Function) -> None:
         self.all_functions.append(function)
         self.of_node[function.node] = function

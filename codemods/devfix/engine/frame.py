@@ -12,7 +12,6 @@ from devfix.engine.files import Class, File, Function
 from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, VAR, Place
 from devfix.engine.state import State
 from devfix.engine.values import (
-    ANYTHING,
     BATCH,
     CLASS,
     DEVICE,
@@ -22,7 +21,6 @@ from devfix.engine.values import (
     NUMBER,
     OBJECT,
     PASS,
-    PROVEN,
     TENSOR,
     UNKNOWN,
     Link,
@@ -46,10 +44,10 @@ class Partial(NamedTuple):
 
 
 class Lambda(NamedTuple):
-    """A lambda, and the run that it was made in."""
+    """A lambda; the analysis knows the run that it was made in by `run`."""
 
     node: ast.Lambda
-    frame: Frame
+    run: int
 
 
 class Frame(ABC):
@@ -246,6 +244,3 @@ class Frame(ABC):
     def unknown(self, node: ast.AST) -> Value:
         """A value of its own that nothing is known of."""
         return Value(UNKNOWN, Place(AT, (id(node), self.depth)))
-
-
-__all__ = ["ANYTHING", "PROVEN", "Arguments", "Frame", "Node"]

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.containers import Containers
-from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments, Partial
+from devfix.engine.modules import Modules
 from devfix.engine.places import (
     AT,
     AT_DEFAULT,
     BY_OWNER,
     LITERAL,
     NOWHERE,
-    ON_CPU,
     VAR,
     Place,
-    literal,
 )
-from devfix.engine.places import (
-    UNKNOWN as UNKNOWN_PLACE,
-)
-from devfix.engine.state import MAX_NESTING, Held
 from devfix.engine.values import (
     A_NUMBER,
     ANYTHING,
@@ -29,44 +22,33 @@ from devfix.engine.values import (
     BATCH,
     CLASS,
     DEVICE,
-    DTYPE,
     FUNCTION,
     LIBRARY,
     LIBRARY_CALL,
     LOAD,
-    LOADER,
     MAKE,
     MODULE,
-    NONE,
-    NUMBER,
     OPTIMIZER,
     OWNER,
-    PLACED,
     SEQUENCE,
     TENSOR,
-    TEXT,
     UNKNOWN,
     Assumption,
-    History,
     Value,
-    element,
 )
 from devfix.flow import frameworks
-from devfix.models.loader import Row
 
 _PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
-_FLAT = frozenset({"arange", "linspace", "logspace", "randperm", "range"})
-_MOVES_DATA = (".to(", ".cuda(", "device", "to_device")
 _PASS_THROUGH = frozenset({"tqdm", "trange", "track", "prange", "deepcopy", "copy"})
 _COLLATES = frozenset({"DataLoader", "StatefulDataLoader"})
 
 
-class Library(Containers):
+class Library(Modules):
     def library_call(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
         """A call of what `dotted` names."""
-        values, keywords = arguments
+        values, _keywords = arguments
         last = dotted.rpartition(".")[2]
-        if dotted.startswith("torch.") or dotted.startswith("torch_"):
+        if dotted.startswith(("torch.", "torch_")):
             made = self._torch(node, dotted, last, arguments)
             if made is not None:
                 return made
@@ -146,277 +128,11 @@ class Library(Containers):
             )
         return None
 
-    def device(self, value: Value, node: ast.AST) -> Value:
-        """`torch.device(value)`."""
-        if value.kind == DEVICE:
-            return value.but(forms=frozenset({"object"}))
-        if isinstance(value.const, str):
-            place = literal(value.const)
-            return Value(
-                DEVICE, place or NOWHERE, forms=frozenset({"object"}), links=(self.link(MAKE, node),)
-            )
-        key = value.place.key if value.place.is_named else (id(node), "device")
-        return Value(DEVICE, Place(VAR, key), forms=frozenset({"object"}))
-
-    def target(self, value: Value | None, node: ast.AST) -> Place | None:
-        """The place that a `device=` argument names; None where it names none."""
-        if value is None or value.kind in (NONE, DTYPE):
-            return None
-        if value.kind == DEVICE:
-            return self.state.resolve(value.place)
-        if isinstance(value.const, str):
-            return literal(value.const) or NOWHERE
-        if value.const.__class__ is int:
-            return Place(LITERAL, f"cuda:{value.const}")
-        if value.kind in (TENSOR, MODULE):
-            return NOWHERE
-        if value.place.is_named:
-            return Place(VAR, value.place.key)
-        return NOWHERE
-
-    # --- functions of tensors ------------------------------------------------------------
-
-    def by_row(self, node: ast.Call, row: Row, dotted: str, arguments: Arguments) -> Value:
-        values, keywords = arguments
-        last = dotted.rpartition(".")[2]
-        first = (
-            values[0][0]
-            if values
-            else next((keywords[k][0] for k in ("data", "input", "tensors") if k in keywords), ANYTHING)
-        )
-        if row.host is not None:
-            position, name = row.host
-            at = keywords.get(name) or (values[position] if len(values) > position else None)
-            if at is not None:
-                self.on_host(node, at[0], at[1], last)
-        form = row.form
-        if form == "number":
-            return A_NUMBER
-        if form == "load":
-            where = keywords.get("map_location") or (values[1] if len(values) > 1 else None)
-            place = self.target(where[0], node) if where is not None else None
-            return Value(UNKNOWN, place or NOWHERE)
-        if form in ("make", "data", "like", "legacy", "array", "cuda"):
-            return self._made(node, row, last, first, arguments)
-        if form == "elems":
-            return self._elements(node, row, last, first, values)
-        operands = [
-            operand for value, at in (*values, *keywords.values()) for operand in self.tensors(value, at)
-        ]
-        operands = [one for one in operands if one[0].kind != MODULE]
-        if form == "follow":
-            made = first if first.kind in PLACED else ANYTHING
-            made = made.but(kind=TENSOR) if made.kind == BATCH and not row.many else made
-            if first.kind == UNKNOWN:
-                made = Value(TENSOR, first.place if first.place.is_named else NOWHERE)
-        else:
-            known = len(operands)
-            open_ = sum(1 for value, _ in values if value.kind in (UNKNOWN,))
-            made = self.together(node, operands, last, strict=row.strict)
-            if open_ and made.place.on_host:
-                made = Value(TENSOR)
-            if not known:
-                made = Value(TENSOR)
-        if last == "nonzero" or (last == "where" and len(values) == 1):
-            made = made.but(rank=1)
-            return Value(SEQUENCE, rest=made) if last == "where" else made
-        if row.reduce:
-            whole = len(values) == 1 and not {"dim", "axis"} & set(keywords)
-            made = made.but(rank=0 if whole else None)
-        elif row.rank is not None:
-            made = made.but(rank=row.rank)
-        elif last in ("unsqueeze", "repeat_interleave"):
-            made = made.but(rank=1)
-        return Value(SEQUENCE, rest=made) if row.many else made
-
-    def _made(self, node: ast.Call, row: Row, last: str, first: Value, arguments: Arguments) -> Value:
-        values, keywords = arguments
-        form, rank = row.form, row.rank
-        if "device" in keywords:
-            place = self.target(keywords["device"][0], node)
-            if place is not None:
-                links = (self.link("move", node),) if place.kind == LITERAL else self.followed(arguments)
-                return Value(TENSOR, place, rank=rank, links=links)
-        if "out" in keywords:
-            return keywords["out"][0]
-        if form == "cuda":
-            return Value(TENSOR, Place(LITERAL, "cuda"), rank=rank, links=(self.link("move", node),))
-        if form == "like":
-            if first.kind == UNKNOWN and first.place.is_named:
-                return Value(TENSOR, first.place)
-            return (
-                first.but(kind=TENSOR, rank=first.rank, role="")
-                if first.kind in (TENSOR, BATCH)
-                else Value(TENSOR)
-            )
-        if any(one.arg is None for one in node.keywords):
-            return Value(TENSOR)  # **kwargs may have a device
-        if last == "normal" and first.kind in (TENSOR, BATCH):
-            return first
-        if form == "data":
-            rank = self._rank_of_data(first)
-            if first.kind in (TENSOR, BATCH):
-                return Value(TENSOR, first.place, rank=first.rank, links=first.links, assumed=first.assumed)
-            if first.kind == UNKNOWN and last != "tensor":
-                return Value(TENSOR)
-            inner = [value for value, _ in self.tensors(first, node)]
-            if inner and any(not self.where(one).on_host for one in inner):
-                rank = 1
-        if (
-            form == "legacy"
-            and last == "Tensor"
-            and first.kind in (TENSOR, BATCH, UNKNOWN)
-            and len(values) == 1
-        ):
-            return first if first.kind == TENSOR else Value(TENSOR)
-        place = self.default if self.analysis.default_is_known else NOWHERE
-        if form in ("legacy", "array"):
-            place = AT_DEFAULT
-        role = "flat" if last in _FLAT else "host" if form == "array" else ""
-        made = Value(TENSOR, place, rank=rank, links=(self.link(MAKE, node, last),), role=role)
-        return Value(SEQUENCE, items=(made, A_NUMBER)) if row.many else made
-
-    def followed(self, arguments: Arguments) -> History:
-        """The history of what the arguments say to follow: `x.device`, or `x` itself, that is on the CPU."""
-        for value, _ in (*arguments[0], *arguments[1].values()):
-            if value.role == "followed" or (value.kind in (TENSOR, BATCH) and self.where(value).on_host):
-                return value.links
-        return ()
-
-    def _rank_of_data(self, first: Value) -> int | None:
-        if first.kind in (NUMBER, TEXT):
-            return 0
-        if first.kind == SEQUENCE:
-            return 1
-        return first.rank if first.kind == TENSOR else None
-
-    def _elements(
-        self, node: ast.Call, row: Row, last: str, first: Value, values: list[tuple[Value, ast.expr]]
-    ) -> Value:
-        spread = values if row.many or last in ("block_diag", "cartesian_prod") else values[:1]
-        operands = [
-            operand
-            for value, at in spread
-            for operand in self.tensors(value, at)
-            if operand[0].kind != MODULE
-        ]
-        if first.kind in (TENSOR, BATCH) and not row.many:
-            made = first.but(kind=TENSOR)
-        else:
-            made = self.together(node, operands, last, strict=row.strict)
-            inside = element(first) if first.kind == SEQUENCE else None
-            if (
-                first.kind not in (TENSOR, BATCH)
-                and made.place.on_host
-                and (inside is None or inside.kind not in (TENSOR, BATCH))
-            ):
-                made = Value(TENSOR)
-        made = made.but(rank=1)
-        return Value(SEQUENCE, rest=made) if row.many else made
-
-    # --- modules -------------------------------------------------------------------------
-
-    def new_module(
-        self,
-        node: ast.Call,
-        name: str,
-        arguments: Arguments,
-        *,
-        role: str = "",
-        given: list[Value] | None = None,
-    ) -> Value:
-        """A module that a library's class makes."""
-        cell = (id(node), self.depth, "module")
-        keywords = arguments[1]
-        place = self.default if self.analysis.default_is_known else NOWHERE
-        if "device" in keywords:
-            place = self.target(keywords["device"][0], node) or place
-        elif any(one.arg is None for one in node.keywords):
-            place = NOWHERE
-        if given:
-            place = self.where(given[0])
-        elif role in ("bare", "loss"):
-            place = NOWHERE
-        self.state.set_place(cell, place)
-        links = given[0].links if given else (self.link(MAKE, node, name),)
-        made = Value(MODULE, Place("in", cell), ref=cell, links=links, role=role)
-        self.analysis.made[cell] = made
-        return made
-
-    def module_container(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
-        """ModuleList, Sequential and their like: a module with parts."""
-        made = self.new_module(node, dotted, ([], {}))
-        parts: list[Value] = []
-        for value, _ in arguments[0]:
-            parts += [*(value.items or ()), *(value.fields or {}).values()] + (
-                [value.rest] if value.rest is not None else []
-            )
-            if value.kind == MODULE:
-                parts.append(value)
-        places = set()
-        for i, part in enumerate(parts):
-            if part.kind == MODULE:
-                self.state.set_attribute(made.ref, f"#{i}", part)
-                self.analysis.part_of[part.ref] = made.ref
-                places.add(self.where(part))
-        if any(isinstance(one, ast.Starred) for one in node.args) and not places:
-            self.state.set_place(made.ref, NOWHERE)
-        elif len(places) == 1:
-            self.state.set_place(made.ref, places.pop())
-        elif places or parts or (not arguments[0] and dotted.endswith("Sequential")):
-            self.state.set_place(made.ref, NOWHERE)
-        return made
-
-    def move_module(self, cell: object, place: Place) -> None:
-        """`module.to(device)`: all that is registered goes along."""
-        self._move(cell, place, self.state.by_owner(), 0)
-
-    def _move(self, cell: object, place: Place, held: Held, depth: int) -> None:
-        self.state.set_place(cell, place)
-        if depth > MAX_NESTING:
-            return
-        for name, value in held.get(cell, ()):
-            if value.kind == TENSOR and value.role == "parameter" and value.place.kind != "in":
-                self.state.set_attribute(cell, name, value.but(place=Place("in", cell)))
-            if (
-                value.kind == MODULE
-                and value.ref is not None
-                and value.ref != cell
-                and value.role != "hidden"
-            ):
-                if self.state.place_of(value.ref) != place:
-                    self._move(value.ref, place, held, depth + 1)
-
-    def loader(self, node: ast.Call, arguments: Arguments) -> Value:
-        """A data loader: batches are on the CPU, unless data set or collate function move them."""
-        values, keywords = arguments
-        given = [*values[:1], *(keywords[name] for name in ("dataset", "collate_fn") if name in keywords)]
-        for value, at in given:
-            code = ""
-            if value.kind == FUNCTION and isinstance(value.ref, Function):
-                code = value.ref.file.source.code(value.ref.node)
-            elif (
-                value.kind in ("object", CLASS)
-                and isinstance(value.bound, Value)
-                and isinstance(value.bound.ref, Class)
-            ):
-                code = value.bound.ref.file.source.code(value.bound.ref.node)
-            elif isinstance(at, ast.Lambda) or "dataset" not in keywords:
-                code = self.file.source.code(at)
-            if any(word in code for word in _MOVES_DATA):
-                return Value(LOADER, role="owned")
-            for one, _ in self.tensors(value, at):
-                if not self.where(one).on_host:
-                    return Value(LOADER, role="owned")
-        if "generator" in keywords or any(one.arg is None for one in node.keywords):
-            return Value(LOADER, AT_DEFAULT, assumed=frozenset({Assumption(LIBRARY_CALL, "DataLoader")}))
-        return Value(LOADER, AT_DEFAULT)
-
     # --- what no model describes ---------------------------------------------------------
 
     def unknown_call(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         """A function out of sight: its result is not known, and modules that it gets may have been moved."""
-        values, keywords = arguments
+        _values, keywords = arguments
         last = name.rpartition(".")[2]
         if (
             "return_tensors" in keywords
@@ -489,17 +205,6 @@ class Library(Containers):
             if value.role == "instance" and value.ref is not None:
                 self.state.set_place(value.ref, NOWHERE)
 
-    def copied(self, value: Value, node: ast.AST) -> Value:
-        """`copy.deepcopy(x)`: what is a module gets a cell of its own."""
-        if value.kind != MODULE or value.ref is None:
-            return value
-        cell = (id(node), self.depth, "copy")
-        self.state.set_place(cell, self.where(value))
-        for name, one in self.state.attributes(value.ref):
-            if one.kind != MODULE:
-                self.state.set_attribute(cell, name, one)
-        return value.but(ref=cell, place=Place("in", cell))
-
     def partial(self, node: ast.Call, arguments: Arguments) -> Value:
         values, keywords = arguments
         if not values or values[0][0].kind not in (FUNCTION, CLASS, LIBRARY, MODULE):
@@ -510,6 +215,3 @@ class Library(Containers):
             fields={k: v for k, (v, _) in keywords.items()},
         )
         return Value(FUNCTION, ref=Partial(values[0][0], tuple(values[1:]), dict(keywords)), rest=held)
-
-
-__all__ = ["ON_CPU", "UNKNOWN_PLACE", "Library"]

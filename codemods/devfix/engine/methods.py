@@ -8,7 +8,7 @@ from devfix.engine.facts import Surgery
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
 from devfix.engine.library import Library
-from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, NOWHERE, OF, ON_CPU, VAR, Place
+from devfix.engine.places import BY_OWNER, LITERAL, NOWHERE, OF, ON_CPU, Place
 from devfix.engine.requirements import Operand
 from devfix.engine.values import (
     A_NUMBER,
@@ -359,7 +359,7 @@ class Methods(Library):
         return made[0] if len(made) == 1 else Value(SEQUENCE, items=tuple(made))
 
     def _of_unknown(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
-        values, keywords = arguments
+        _values, _keywords = arguments
         if base.place.is_named:
             if name in _TENSORS:
                 return Value(SEQUENCE, rest=Value(TENSOR, base.place, role="parameter"))
@@ -400,6 +400,3 @@ class Methods(Library):
         if base.role == "instance" and name in ("eval", "train", "requires_grad_", "half", "float"):
             return base
         return self.unknown_call(node, name, arguments)
-
-
-__all__ = ["AT_DEFAULT", "VAR", "Methods"]

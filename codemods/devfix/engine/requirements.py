@@ -13,7 +13,6 @@ from devfix.engine.places import (
     FIXED,
     IN,
     LITERAL,
-    NOWHERE,
     OF,
     Path,
     Place,
@@ -281,6 +280,3 @@ class Requirements(Frame):
         return value.but(
             place=place, items=items or None, rest=rest, fields=fields or None, links=links, assumed=assumed
         )
-
-
-__all__ = ["NOWHERE", "Operand", "Requirements"]

@@ -6,33 +6,28 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from devfix.engine.bindings import Bindings
 from devfix.engine.conditions import Test
-from devfix.engine.expressions import Expressions
 from devfix.engine.files import Function
-from devfix.engine.places import AT_DEFAULT, NOWHERE, OF
+from devfix.engine.places import AT_DEFAULT, NOWHERE
 from devfix.engine.state import State, merge
 from devfix.engine.values import (
     ANYTHING,
     BATCH,
     CLASS,
     DEVICE,
-    ELEMENT,
     FUNCTION,
     LOADER,
-    MAPPING,
     MODULE,
     NOTHING,
     OBJECT,
     SEQUENCE,
-    STORE,
     TENSOR,
-    UNKNOWN,
-    Link,
     Value,
 )
 
 
-class Run(Expressions):
+class Run(Bindings):
     def block(self, body: list[ast.stmt]) -> None:
         state = self.state
         for one in body:
@@ -64,137 +59,14 @@ class Run(Expressions):
             made = old if old.place.kind != "unknown" or made.kind != TENSOR else made
         self.bind(node.target, made, node.value)
 
-    def bind(self, target: ast.expr, value: Value, node: ast.AST) -> None:
-        if isinstance(target, ast.Name):
-            if value.kind == UNKNOWN:
-                value = self._evident(target.id, value)
-            self.state.names[target.id] = value
-            if self.analysis.claims is not None and self.file is self.analysis.file:
-                known = self.analysis.claims.setdefault((target.lineno, target.id), [])
-                known.append((value.kind, self.where(value)))
-        elif isinstance(target, (ast.Tuple, ast.List)):
-            starred = next((i for i, one in enumerate(target.elts) if isinstance(one, ast.Starred)), None)
-            if starred is not None:
-                inner = self.iterate(value, node)
-                for one in target.elts:
-                    self.bind(one, inner, node)
-                return
-            for one, part in zip(target.elts, self.unpack(value, len(target.elts), node), strict=True):
-                self.bind(
-                    one,
-                    part.linked(self.link(ELEMENT, one)) if part.kind == BATCH and part.links else part,
-                    node,
-                )
-        elif isinstance(target, ast.Starred):
-            self.bind(target.value, Value(SEQUENCE, rest=value), node)
-        elif isinstance(target, ast.Attribute):
-            self._store(target, value)
-        elif isinstance(target, ast.Subscript):
-            self.store_item(target, value, node)
-
-    def _evident(self, name: str, value: Value) -> Value:
-        """What an unknown value is by what is done with the name that it gets."""
-        uses = self.uses()
-        if uses is None:
-            return value
-        kind, assumed = uses.kind(name)
-        if value.role == "instance":
-            if kind == MODULE or (name in uses.called and uses.attributes.get(name, set()) & {"to", "cuda"}):
-                return Value(MODULE, value.place, ref=value.ref, links=value.links, assumed=assumed).but(
-                    place=self._cell(value)
-                )
-            return value
-        if value.role == "moved" and value.place.on_device and kind in (MODULE, TENSOR):
-            return value.but(kind=kind, assumed=value.assumed | assumed, role="")
-        if value.place.is_named and kind == TENSOR:
-            return value.but(kind=TENSOR, assumed=value.assumed | assumed)
-        if self.analysis.is_device_name(name) and value.place.is_named:
-            return self.analysis.named_device(value.place._replace(kind="var"), name)
-        return value
-
-    def _cell(self, value: Value) -> Any:
-        return value.place._replace(kind="in", key=value.ref)
-
-    def _store(self, target: ast.Attribute, value: Value) -> None:
-        """`base.name = value`."""
-        base = self.eval(target.value)
-        if base.kind == TENSOR and target.attr == "data" and base.place.kind == "in":
-            self.state.set_place(base.place.key, self.where(value))
-            return
-        if base.ref is None or base.kind not in (MODULE, OBJECT):
-            return
-        name = target.attr
-        if value.kind == UNKNOWN and value.role == "instance" and base.kind == MODULE:
-            self.state.set_attribute(base.ref, name, value)
-            return
-        if (
-            base.kind == MODULE
-            and value.kind == MODULE
-            and not (self.me is not None and base.ref == self.me.ref and value.ref == base.ref)
-        ):
-            if value.ref is not None and value.ref == base.ref:
-                self.state.set_attribute(base.ref, name, value)
-                return
-            if not self._building(base):
-                self.attach(target, base, name, value)
-            self.analysis.part_of[value.ref] = base.ref
-            self.state.set_attribute(base.ref, name, value.linked(self.link(STORE, target, name)))
-            return
-        if base.kind == MODULE and value.kind == TENSOR and value.role == "parameter":
-            place = self.where(value)
-            moved = place.on_device and place.kind != OF
-            self.state.set_attribute(
-                base.ref,
-                name,
-                value if moved else value.but(place=value.place._replace(kind="in", key=base.ref), links=()),
-            )
-            return
-        kept = self.state.attribute(base.ref, name)
-        if base.kind == MODULE and kept is not None and kept.role == "parameter" and value.kind == TENSOR:
-            return  # a buffer keeps being one
-        if value.links:
-            value = value.linked(self.link(STORE, target, name))
-        elif value.kind in (SEQUENCE, MAPPING):
-            value = self._kept(value, self.link(STORE, target, f"{name}[]"))
-        self.state.set_attribute(base.ref, name, value)
-
-    def _kept(self, value: Value, link: Link) -> Value:
-        """A plain container that an object keeps: its elements know that they are in it."""
-        items = value.items and tuple([one.linked(link) if one.links else one for one in value.items])
-        fields = value.fields and {
-            key: one.linked(link) if one.links else one for key, one in value.fields.items()
-        }
-        rest = value.rest.linked(link) if value.rest is not None and value.rest.links else value.rest
-        return value.but(items=items, fields=fields, rest=rest, links=(link._replace(name=link.name[:-2]),))
-
-    def _building(self, base: Value) -> bool:
-        """Is this the constructor of the object?"""
-        return (
-            self.function is not None
-            and self.function.name == "__init__"
-            and self.me is not None
-            and base.ref == self.me.ref
-        )
-
-    def _delete(self, node: ast.Delete) -> None:
-        for target in node.targets:
-            if isinstance(target, ast.Name):
-                self.state.names.pop(target.id, None)
-
     # --- control -------------------------------------------------------------------------
 
     def _return(self, node: ast.Return) -> None:
         value = self.eval(node.value) if node.value is not None else NOTHING
         if value.kind in (TENSOR, SEQUENCE):
             self.agree(node, value)
-        self.returns.append((self._settled(value), self.state.copy() if self.keeps_returns() else self.state))
+        self.returns.append((value, self.state.copy()))
         self.state.dead = True
-
-    def keeps_returns(self) -> bool:
-        return True
-
-    def _settled(self, value: Value) -> Value:
-        return value
 
     def _leave(self, node: ast.stmt) -> None:
         if self.loops:
@@ -402,6 +274,7 @@ _HANDLERS: dict[type[ast.stmt], Callable[[Any, Any], None]] = {
     ast.Return: Run._return, ast.If: Run._if, ast.For: Run._for, ast.AsyncFor: Run._for, ast.While: Run._while,
     ast.Break: Run._leave, ast.Continue: Run._leave, ast.Raise: Run._raise, ast.Try: Run._try, ast.With: Run._with,
     ast.AsyncWith: Run._with, ast.Match: Run._match, ast.Assert: Run._assert, ast.FunctionDef: Run._define,
-    ast.AsyncFunctionDef: Run._define, ast.ClassDef: Run._define_class, ast.Delete: Run._delete, ast.Global: Run._global,
+    ast.AsyncFunctionDef: Run._define, ast.ClassDef: Run._define_class, ast.Delete: Run._delete,
+    ast.Global: Run._global,
     ast.Import: Run._import, ast.ImportFrom: Run._import,
 }  # fmt: skip

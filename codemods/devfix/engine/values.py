@@ -239,11 +239,22 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
         else a.links
     )
     ref = a.ref if a.ref == b.ref else None
+    same = a.const is b.const or a.const == b.const
     return Value(
-        a.kind, place, rank=a.rank if a.rank == b.rank else None, ref=ref, const=a.const if a.const is b.const or a.const == b.const else ...,
-        items=items, rest=rest, fields=fields, links=links, assumed=a.assumed | b.assumed, forms=a.forms | b.forms,
-        bound=a.bound if a.bound is b.bound else None, role=a.role if a.role == b.role else "",
-    )  # fmt: skip
+        a.kind,
+        place,
+        rank=a.rank if a.rank == b.rank else None,
+        ref=ref,
+        const=a.const if same else ...,
+        items=items,
+        rest=rest,
+        fields=fields,
+        links=links,
+        assumed=a.assumed | b.assumed,
+        forms=a.forms | b.forms,
+        bound=a.bound if a.bound is b.bound else None,
+        role=a.role if a.role == b.role else "",
+    )
 
 
 def _either(a: Value, b: Value) -> Place:

@@ -9,17 +9,21 @@ from dataclasses import dataclass
 from devfix.codemod import Codemod
 from devfix.documents import Document
 from devfix.documents.notebook import Notebook
-from devfix.runner import process
 from devfix.errors.messages import Kind, kind_of
-from devfix.errors.places import Located, locate
+from devfix.errors.operations import Hint, hint_for
+from devfix.errors.places import Located, locate, shown_line
+from devfix.errors.settings import Setting, settings_in
 from devfix.errors.tracebacks import Traceback, read
 from devfix.errors.values import Known, known_at
 from devfix.findings import Safety, Span, TextEdit
 from devfix.report import PlacedFinding
 from devfix.rewrite import apply
+from devfix.runner import process
 from devfix.source import Source, line_starts
 
 MOST = 3  # causes that are shown
+_OF_A_DEFAULT = ("generator", "pinned")  # kinds that a default device causes by itself
+_MEETS_A_DEFAULT = (*_OF_A_DEFAULT, "mixed", "index", "rnn", "weight-type", "numpy", "lengths", "no-cuda")
 _MAY_BE = 35  # the score from which on a finding may be the cause
 
 
@@ -42,6 +46,14 @@ class Explanation:
     places: tuple[Located, ...] = ()
     causes: tuple[Cause, ...] = ()
     known: tuple[Known, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    hint: Hint | None = None
+
+    @property
+    def explained(self) -> bool:
+        """Is there a cause, or a default of the whole program that is one?"""
+        default = self.kind is not None and self.kind.id in _OF_A_DEFAULT
+        return bool(self.causes or (default and self.settings))
 
 
 def explain(text: str, files: Sequence[str], codemods: Sequence[Codemod]) -> Explanation:
@@ -51,7 +63,16 @@ def explain(text: str, files: Sequence[str], codemods: Sequence[Codemod]) -> Exp
     if kind is None:
         return Explanation(traceback, None)
     places = locate(traceback.frames, files)
-    return Explanation(traceback, kind, places, _causes(kind, places, codemods), _known(places))
+    causes = _causes(kind, places, codemods)
+    return Explanation(
+        traceback,
+        kind,
+        places,
+        causes,
+        _known(places),
+        settings_in(files) if kind.id in _MEETS_A_DEFAULT else (),
+        None if causes else hint_for(traceback.message, kind),
+    )
 
 
 def _causes(kind: Kind, places: tuple[Located, ...], codemods: Sequence[Codemod]) -> tuple[Cause, ...]:
@@ -98,11 +119,6 @@ def _score(
 
 def _lines(finding: PlacedFinding) -> tuple[int, int]:
     return finding.place.line, finding.place.end_line
-
-
-def shown_line(document: Document, line: int) -> int:
-    """The line as findings count it: of a notebook, that of its file."""
-    return document.where(line)[0] if isinstance(document, Notebook) else line
 
 
 def _scopes(document: Document) -> tuple[tuple[int, int], ...]:

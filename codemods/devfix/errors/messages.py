@@ -139,7 +139,8 @@ _KNOWN = tuple((re.compile(kind.pattern), kind) for kind in KINDS)
 
 def kind_of(message: str) -> Kind | None:
     """The kind of device error that a message is of, or None: it is about something else."""
+    text = " ".join(message.split())  # a box or a narrow terminal has broken the lines
     for pattern, kind in _KNOWN:
-        if pattern.search(message):
+        if pattern.search(text):
             return kind
     return None

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from devfix.documents import Document, DocumentError, document_of, read_bytes
+from devfix.documents.notebook import Notebook
 from devfix.errors.tracebacks import Frame
 from devfix.source import lines_of
 
@@ -123,3 +124,8 @@ def _common_end(a: Sequence[str], b: Sequence[str]) -> int:
             break
         count += 1
     return count
+
+
+def shown_line(document: Document, line: int) -> int:
+    """The line as findings count it: of a notebook, that of its file."""
+    return document.where(line)[0] if isinstance(document, Notebook) else line

@@ -41,7 +41,9 @@ _ARROW = re.compile(r"^-+>\s?(?P<line>\d+)\s?(?P<code>.*)$")
 _PYTEST = re.compile(
     r"^(?P<path>\S+\.py):(?P<line>\d+):(?: in (?P<function>\w+)| \w*Error| \w*Exception)?\s*$"
 )
-_RICH = re.compile(r"^[│|]\s*(?P<path>\S+\.py):(?P<line>\d+) in (?P<function>[\w<>.]+)")
+# A row of rich's box; a path that is too long for it goes on in the next rows.
+_ROW = re.compile(r"^\s*[│|] (?P<text>\S.*?)\s*[│|]\s*$")
+_RICH = re.compile(r"^(?P<path>\S.*?\.py):(?P<line>\d+) in (?P<function>[\w<>.]+)$")
 _ERROR = re.compile(r"^(?:E\s+)?(?:[\w.]+\.)?\w*(?:Error|Exception|Warning|Refused|Exit)(?::\s|:?$)")
 
 
@@ -52,7 +54,10 @@ def read(text: str) -> Traceback:
     for frame in _frames(lines):
         if not frames or frame != frames[-1]:
             frames.append(frame)
-    return Traceback(tuple(frames), _message(lines))
+    message = _message(lines)
+    if any("╭" in line for line in lines):  # rich has broken the lines, as it breaks those of its box
+        message = " ".join(message.split())
+    return Traceback(tuple(frames), message)
 
 
 def _plain(line: str) -> str:
@@ -61,6 +66,7 @@ def _plain(line: str) -> str:
 
 
 def _frames(lines: list[str]) -> Iterator[Frame]:
+    row = -1  # the last one of a box that has been read
     for at, line in enumerate(lines):
         found = _PYTHON.match(line)
         if found:
@@ -69,10 +75,12 @@ def _frames(lines: list[str]) -> Iterator[Frame]:
                 code = ""
             yield _frame(found, code)
             continue
-        found = _RICH.match(line)
-        if found:
-            yield _frame(found, _rich_code(lines[at + 1 :]))
-            continue
+        if at > row:
+            found, rows = _rich(lines[at : at + 4])
+            if found:
+                row = at + rows
+                yield _frame(found, _rich_code(lines[row + 1 :]))
+                continue
         found = _PYTEST.match(line)
         if found:
             yield _frame(found, _before(lines[:at]))
@@ -108,9 +116,27 @@ def _arrow(lines: list[str]) -> tuple[int, str]:
     return 0, ""
 
 
+_NO_FILE = re.compile(r"^in \S+:\d+$")
+
+
+def _rich(lines: list[str]) -> tuple[re.Match[str] | None, int]:
+    """The place that the rows of a box name, over several if it has been broken, and in which row it ends."""
+    texts = [""]
+    for number, line in enumerate(lines):
+        row = _ROW.match(line)
+        if row is None or row["text"].startswith(("❱", "│", "╭", "╰")) or _NO_FILE.match(row["text"]):
+            break
+        texts = [before + glue + row["text"] for before in texts for glue in (("", " ") if before else ("",))]
+        for text in texts:
+            found = _RICH.match(text)
+            if found:
+                return found, number
+    return None, 0
+
+
 def _rich_code(lines: list[str]) -> str:
-    for line in lines[:12]:
-        found = re.match(r"^[│|]\s*❱\s*\d+\s*[│|]?(?P<code>.*?)[│|]?\s*$", line)
+    for line in lines[:16]:
+        found = re.match(r"^\s*[│|]\s*❱\s*\d+\s*[│|]?(?P<code>.*?)[│|]?\s*$", line)
         if found:
             return found["code"].strip(" │|")
     return ""

@@ -56,7 +56,7 @@ _SKIPPED = frozenset(
 _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
 # `x: torch.Tensor`, `x (LongTensor)`, `x (B, T): Tensor of ...` in a docstring.
 _DOCUMENTED = re.compile(
-    r"(?m)^\s*(?::param )?`*(\w+)`*\s*"
+    r"(?m)^[^\S\n]*(?::param )?`*(\w+)`*\s*"
     r"(?:\([^)\n]{0,40}?[Tt]ensor\b[^)\n]*|(?:\([^)\n]*\)\s*)?:\s*`*(?:[\w.]*\.)?\w*[Tt]ensor\b)"
 )
 

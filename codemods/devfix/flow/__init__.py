@@ -152,6 +152,9 @@ class Flow:
         """Forget everything: it refers to itself in circles, which only a garbage collection would free."""
         for scope in self.scopes:
             scope.events.clear()
+        facts = self._once.get("facts")
+        if facts is not None:
+            cast("Analysis", facts).release()
         self._once.clear()
         self._program.release()
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from devfix import __version__, depends
 from devfix.documents import DocumentError, read_bytes
-from devfix.documents.kept import Kept, user_folder
+from devfix.documents.kept import Kept
+from devfix.documents.state import user_folder
 from devfix.keeping.data import Damaged, keepable, plain, result_of
 from devfix.keeping.folder import Folder
 from devfix.keeping.valid import Present
@@ -139,10 +140,10 @@ def asked_before(paths: Sequence[str], around: Around | None, *, repair: bool, a
 
 
 def _usable(paths: Sequence[str]) -> Kept | None:
-    folder = user_folder()
+    folder = user_folder("cache")
     if not folder:
         return None
-    kept = Kept(folder)
+    kept = Kept(os.path.join(folder, "results"))
     return kept if kept.usable([root_of(os.path.join(path, "file")) for path in paths]) else None
 
 

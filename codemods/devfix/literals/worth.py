@@ -18,7 +18,7 @@ from devfix.placing import around
 from devfix.project.marks import CHOOSES, OTHER, marks_in
 
 # A compiled extension as PyTorch had them before 1.0, when tensors had no `device`.
-_OLD = re.compile(r"\btorch\.utils\.ffi\b|^\s*(?:from|import)\s+[\w.]*\b_ext\b", re.MULTILINE)
+_OLD = re.compile(r"\btorch\.utils\.ffi\b|^[^\S\n]*(?:from|import)\s+[\w.]*\b_ext\b", re.MULTILINE)
 _RAISING = frozenset(
     f"torch.cuda.{name}"
     for name in (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from devfix.documents.git import setting
 from devfix.migrate import folders
 from devfix.migrate.commits import check_author
 from devfix.migrate.git import check_ref
@@ -70,13 +70,5 @@ def opened(campaign: str, *, change: bool = False) -> Iterator[Store]:
 
 def default_author() -> str:
     """The user's name and address, as git knows them."""
-    found = []
-    for key in ("user.name", "user.email"):
-        try:
-            done = subprocess.run(
-                ["git", "config", "--global", "--get", key], capture_output=True, timeout=10, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            break
-        found.append(done.stdout.decode("utf-8", "replace").strip())
-    return f"{found[0]} <{found[1]}>" if len(found) == 2 and all(found) else "devfix <devfix@localhost>"
+    name, mail = (setting(key, "--global") for key in ("user.name", "user.email"))
+    return f"{name} <{mail}>" if name and mail else "devfix <devfix@localhost>"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
+
+from devfix.documents.installed import data
 
 TENSOR_METHOD = "Tensor."
 _CALLS = frozenset(
@@ -62,8 +63,7 @@ def models() -> Models:
     """The models of this package. Raises ValueError on a row that is none."""
     rows: dict[str, Row] = {}
     spaces: dict[str, list[str]] = {"tensor": [], "other": [], "array": []}
-    text = files("devfix.models").joinpath("torch.model").read_text(encoding="utf-8")
-    for line in text.splitlines():
+    for line in data("models/torch.model").splitlines():
         words = line.partition("#")[0].split()
         if not words:
             continue

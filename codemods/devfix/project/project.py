@@ -31,6 +31,7 @@ from devfix.source import Source
 DEPTH = 2
 PROGRAMS = 48  # interpreted files that are kept
 OUTLINES = 4096
+FILES = 256  # that the engine looks definitions up in
 
 
 if TYPE_CHECKING:
@@ -262,6 +263,10 @@ class Project:
         found = [n for n in source.tree.body if isinstance(n, ast.ClassDef) and n.name == definition.name]
         return (definition.path, source, found[-1]) if found else None
 
+    def is_file(self, path: str) -> bool:
+        """Is that the path of a file whose definitions were given to the engine?"""
+        return path in self._files
+
     def resolve(self, path: str, dotted: str) -> tuple[File, str] | None:
         """The file that defines what `dotted`, imported by the file `path`, is in the end, and its name there."""
         definition = self.lookup(path, dotted)
@@ -273,7 +278,7 @@ class Project:
         file = self._files.get(definition.path)
         if file is None or file.source is not source:
             file = self._files[definition.path] = File(definition.path, source, self.resolve)
-            if len(self._files) > PROGRAMS:
+            if len(self._files) > FILES:
                 self._files.popitem(last=False)
         return file, definition.name
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
-from devfix.engine.files import Resolver
+from devfix.engine.files import File, Resolver
 from devfix.flow import torch_api
 from devfix.flow.events import What
 from devfix.flow.evidence import annotated_kind, looks_like_module
@@ -126,7 +126,10 @@ class View(Outside):
         return self.project.written(path or self.path, name)
 
     def resolver(self) -> Resolver:
-        return self.project.resolve
+        def resolve(path: str, dotted: str) -> tuple[File, str] | None:
+            return self.project.resolve(path if self.project.is_file(path) else self.path, dotted)
+
+        return resolve
 
     def sets_default(self) -> bool:
         return self.project.callers.sets_default(self.path)

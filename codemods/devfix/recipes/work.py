@@ -46,7 +46,8 @@ class RecipeWork(Work):
         return Lines(text)
 
     def continued(self, document: Document, begin: Begin) -> Source:
-        self.doubt(document.text, begin.text)
+        if why := doubt(document.text, begin.text):
+            raise Refused(f"the fixes were not applied: {why}")
         return super().continued(document, begin)
 
     def check(self, source: Source) -> tuple[list[Finding], list[tuple[TextEdit, ...] | str]]:
@@ -63,16 +64,16 @@ class RecipeWork(Work):
     def edits(self, source: Source, finding: Finding) -> tuple[TextEdit, ...] | str:
         if finding.fix is None:
             return ()
+        if why := self.why_not(finding):
+            return why
         edits = [edit for edit in finding.fix.edits if isinstance(edit, ReplaceText)]
         return tuple(TextEdit(edit.span, edit.text) for edit in edits)
 
     def verify(self, before: str, edits: Sequence[TextEdit], after: str) -> None:
-        self.doubt(before, after)
+        from devfix.rewrite import CannotRewrite
 
-    def doubt(self, before: str, after: str) -> None:
-        why = doubt(before, after)
-        if why:
-            raise Refused(f"the fixes were not applied: {why}")
+        if why := doubt(before, after):
+            raise CannotRewrite(why)
 
 
 def unsuppressed(source: Source, findings: dict[Finding, None]) -> list[Finding]:

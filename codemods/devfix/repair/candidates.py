@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.analysis import Analysis
-from devfix.engine.facts import Mismatch
-from devfix.engine.values import BATCH, ELEMENT, LOAD, MAKE, PASS, RETURN, TENSOR, Link
+from devfix.engine.facts import Mismatch, Surgery
+from devfix.engine.values import BATCH, ELEMENT, LOAD, PASS, TENSOR, Link
 from devfix.findings import AppendCall, DeleteStatement, Edit, InsertStatement, ReplaceExpression, SetArgument
 from devfix.models.loader import models
 from devfix.repair.expressible import expressible
@@ -64,6 +64,19 @@ def of_a_literal(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edi
     if isinstance(node.func, ast.Attribute) and node.func.attr == "to" and node.args:
         return device, (ReplaceExpression(source.span(node.args[0]), device),)
     return "", ()
+
+
+def moved_again(surgery: Surgery, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:
+    """A second move behind the statement by which a module got a part."""
+    source, node = analysis.file.source, surgery.node
+    if surgery.file is not analysis.file or not isinstance(node, (ast.Attribute, ast.Subscript)):
+        return "", ()
+    device = expressible(source, surgery.place, surgery.scopes, node)
+    statement = source.statement(node)
+    if not device or not isinstance(statement, ast.Assign):
+        return "", ()
+    text = source.code(node.value)
+    return device, (InsertStatement(source.span(statement), f"{text}.to({device})"),)
 
 
 def as_buffer(link: Link, analysis: Analysis) -> tuple[Edit, ...]:
@@ -144,6 +157,3 @@ def _beside(node: ast.AST, mismatch: Mismatch, analysis: Analysis) -> bool:
     """Does a literal meet another one, which would stay?"""
     strays = {one.stray.links[0].node for one in analysis.mismatches}
     return any(other not in strays for other in analysis.company.get(node, ()))
-
-
-__all__ = ["MAKE", "RETURN", "as_buffer", "at_its_making", "at_the_meeting", "of_a_literal"]

@@ -50,10 +50,7 @@ def _device(term: Term) -> str:
 
 def _writable(source: Source, term: Term, at: ast.AST, function: ast.AST | None) -> bool:
     """Is a term bound where it is to be written, and is it none of what stands there itself?"""
-    try:
-        expression = ast.parse(term.text, mode="eval").body
-    except SyntaxError:
-        return False
+    expression = ast.parse(term.text, mode="eval").body
     statement = source.statement(at)
     if not bound_before(source, expression, statement):
         return False

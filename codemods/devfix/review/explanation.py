@@ -28,6 +28,17 @@ def lines(explanation: Explanation) -> Iterator[str]:
         for known in explanation.known:
             at = f" (line {known.line})" if known.line else ""
             yield f"    {printable(known.expression)}: {printable(known.what)}{at}"
+    for setting in explanation.settings:
+        at = f"{printable(setting.path)}:{setting.line}"
+        yield f"  a default of the whole program, set at {at}: {printable(setting.code)}"
+        yield "    whatever names no device is made there, and a generator that names none stays on the CPU"
+    if explanation.hint is not None:
+        yield f"  operation: {explanation.hint.operation}"
+        yield f"  most often the stray one: {explanation.hint.stray}"
+        yield f"  look for: {explanation.hint.look}"
+    if explanation.settings and not explanation.causes and explanation.explained:
+        yield "  to repair it: give what shuffles or splits a generator of that device, or set no default"
+        return
     if not explanation.causes:
         yield "  no cause found in these files; `devfix check` over the whole repository may know more"
         return

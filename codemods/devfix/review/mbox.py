@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import base64
 import os
-import subprocess
 import time
 from collections.abc import Sequence
 from email.header import Header
 from email.utils import formataddr, formatdate
 
 from devfix import __version__
+from devfix.documents.git import setting
 from devfix.report import Change, Report
 from devfix.review.patch import patch
 from devfix.review.text import plural, printable
@@ -83,13 +83,5 @@ def _header(text: str) -> str:
 
 
 def _author() -> str:
-    name, mail = _git("user.name") or "devfix", _git("user.email") or "devfix@localhost"
+    name, mail = setting("user.name") or "devfix", setting("user.email") or "devfix@localhost"
     return formataddr((name, mail))
-
-
-def _git(key: str) -> str:
-    try:
-        done = subprocess.run(["git", "config", key], capture_output=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode("utf-8", "replace").strip()

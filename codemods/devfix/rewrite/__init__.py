@@ -21,14 +21,14 @@ from devfix.findings import (
     TextEdit,
     WrapExpression,
 )
-from devfix.rewrite.combine import apply, merge, select, verify, whole
+from devfix.rewrite.combine import apply, faulty, merge, select, verify, whole
 from devfix.rewrite.expressions import Expressions
 from devfix.rewrite.imports import place_import
 from devfix.rewrite.layout import CannotRewrite, Layout, in_order
 from devfix.rewrite.statements import Statements
 from devfix.source import Source
 
-__all__ = ["CannotRewrite", "apply", "merge", "select", "text_edits", "verify", "whole"]
+__all__ = ["CannotRewrite", "apply", "faulty", "merge", "select", "text_edits", "verify", "whole"]
 
 
 def text_edits(source: Source, fix: Fix) -> tuple[TextEdit, ...]:

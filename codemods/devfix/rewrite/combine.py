@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from devfix.findings import Finding, TextEdit
 from devfix.rewrite.layout import NEWLINE, CannotRewrite, comments, in_order, is_line, rank
@@ -95,6 +95,42 @@ def verify(before: str, edits: Sequence[TextEdit], after: str, *, comments_stay:
     lost = Counter(comments(before)) - Counter(comments(after)) if comments_stay else None
     if lost:
         raise CannotRewrite(f"a comment was lost: {next(iter(lost))}")
+
+
+def faulty(
+    fixes: Sequence[tuple[TextEdit, ...]], doubt: Callable[[list[tuple[TextEdit, ...]]], object]
+) -> dict[int, str]:
+    """Of fixes that cannot be made together: the indices of those without which the others can, and why.
+
+    `doubt` makes some of them, and raises CannotRewrite where that goes wrong.
+    """
+    bad: dict[int, str] = {}
+
+    def good(indices: Sequence[int]) -> list[int]:
+        try:
+            doubt([fixes[index] for index in indices])
+            return list(indices)
+        except CannotRewrite as error:
+            if len(indices) == 1:
+                bad[indices[0]] = str(error)
+                return []
+        half = len(indices) // 2
+        kept, more = good(indices[:half]), good(indices[half:])
+        try:
+            doubt([fixes[index] for index in (*kept, *more)])
+            return [*kept, *more]
+        except CannotRewrite:  # rare: each half can be made, and not both
+            pass
+        for index in more:
+            try:
+                doubt([fixes[one] for one in (*kept, index)])
+                kept.append(index)
+            except CannotRewrite as error:
+                bad[index] = str(error)
+        return kept
+
+    good(range(len(fixes)))
+    return bad
 
 
 # --- conflicts -----------------------------------------------------------------------------------

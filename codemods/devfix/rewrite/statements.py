@@ -178,8 +178,9 @@ class Statements:
         line = self._layout.first_line(item)
         old = self._layout.indent(line)
         if self._row(item) == [item] and self._layout.fresh(item):
-            start, end = self._layout.start(self._first_moving_line(item)), self._layout.tail(item)[1]
-            code = self._inside(start, end).rstrip(" \t\f")
+            comment, end = self._layout.tail(item)
+            code = self._inside(self._layout.start(self._first_moving_line(item)), end)
+            code = code if comment < end else code.rstrip(" \t\f")  # blanks behind a comment are part of it
         else:
             code = self._inside(span.start, span.end)
         return reindent(code, old, indent, newline)

@@ -8,10 +8,12 @@ are CUDA's, on the CPU's memory. The other way round gives back a CPU tensor on 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from devfix.simulate import memory
 from devfix.simulate.errors import SimulationUnsupported
 from devfix.simulate.machine import check_ordinal, machine
 
@@ -24,6 +26,14 @@ _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype = ctypes.c_void_p
 _pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _export, _import = torch._C._to_dlpack, torch._C._from_dlpack
+_coo = torch.ops.aten._sparse_coo_tensor_with_dims_and_tensors.default
+_compressed = torch.ops.aten._sparse_compressed_tensor_unsafe.default
+_COMPRESSED = {
+    torch.sparse_csr: ("crow_indices", "col_indices"),
+    torch.sparse_bsr: ("crow_indices", "col_indices"),
+    torch.sparse_csc: ("ccol_indices", "row_indices"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices"),
+}
 _set = torch.ops.aten.set_.source_Storage_storage_offset
 
 
@@ -45,6 +55,26 @@ def _relabel_other(tensor: Any, kind: int, index: int) -> Any:
     return _relabel(tensor.view(_EQUAL_SIZE[tensor.element_size()]), kind, index).view(tensor.dtype)
 
 
+def _with_parts(tensor: Any, change: Callable[[Any], Any], device: Any) -> Any:
+    """A sparse tensor, which is two or three dense ones, with these on another device."""
+    if tensor.is_nested or tensor.layout not in (torch.sparse_coo, *_COMPRESSED):
+        raise SimulationUnsupported(f"tensors with layout {tensor.layout} are not simulated on cuda")
+    kind = {"dtype": tensor.dtype, "layout": tensor.layout, "device": device}
+    if tensor.layout is torch.sparse_coo:
+        return _coo(
+            tensor.sparse_dim(),
+            tensor.dense_dim(),
+            list(tensor.shape),
+            change(tensor._indices()),
+            change(tensor._values()),
+            is_coalesced=tensor.is_coalesced(),
+            **kind,
+        )
+    outer, inner = _COMPRESSED[tensor.layout]
+    parts = (change(getattr(tensor, name)()) for name in (outer, inner, "values"))
+    return _compressed(*parts, list(tensor.shape), **kind)
+
+
 def cpu_alias(tensor: Any) -> Any:
     """A CPU tensor on the memory of a simulated cuda tensor."""
     try:
@@ -52,26 +82,32 @@ def cpu_alias(tensor: Any) -> Any:
             return _relabel_other(tensor, _CPU, 0)
         return _relabel(tensor, _CPU, 0)
     except (BufferError, RuntimeError, TypeError, ValueError):
+        if tensor.layout is not torch.strided:
+            return _with_parts(tensor, cpu_alias, torch.device("cpu"))
         return _relabel_other(tensor, _CPU, 0)
 
 
 def to_cuda(tensor: Any, index: int) -> Any:
     """A simulated cuda tensor on the memory of a CPU tensor.
 
-    Raises SimulationUnsupported for sparse layouts, and CUDA's error for a device that is not there.
+    Raises SimulationUnsupported for quantized, nested and mkldnn tensors, and CUDA's error for a device
+    that is not there.
     """
+    if tensor.is_quantized:
+        raise SimulationUnsupported("quantized tensors are not simulated on cuda")
     if tensor.layout is not torch.strided:
-        raise SimulationUnsupported(
-            f"result with layout {tensor.layout}: sparse and mkldnn tensors are not simulated on cuda"
-        )
+        return _with_parts(tensor, lambda part: to_cuda(part, index), torch.device("cuda", index))
     if index >= machine.devices:
         check_ordinal(index)
     try:
         if tensor.dtype.is_complex and (tensor.is_conj() or tensor.is_neg()):
-            return _relabel_other(tensor, _CUDA, index)
-        return _relabel(tensor, _CUDA, index)
+            made = _relabel_other(tensor, _CUDA, index)
+        else:
+            made = _relabel(tensor, _CUDA, index)
     except (BufferError, TypeError, ValueError):
-        return _relabel_other(tensor, _CUDA, index)
+        made = _relabel_other(tensor, _CUDA, index)
+    memory.note(made)
+    return made
 
 
 def all_to_cuda(result: Any, index: int) -> Any:

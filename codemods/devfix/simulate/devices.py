@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import collections
+import enum
 import os
 import re
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from devfix.simulate import memory
 from devfix.simulate.errors import SimulationUnsupported
 from devfix.simulate.machine import check_fork, check_ordinal, current_device, machine, set_device
 
 NAME = "simulated CUDA device (devfix)"
 CAPABILITY = (8, 0)
-_MEMORY = 80 * 2**30
-_PROPERTIES = types.SimpleNamespace(
+
+
+class _CudaDeviceProperties(types.SimpleNamespace):
+    """As torch._C._CudaDeviceProperties."""
+
+
+_PROPERTIES = _CudaDeviceProperties(
     name=NAME,
     major=CAPABILITY[0],
     minor=CAPABILITY[1],
-    total_memory=_MEMORY,
+    total_memory=memory.TOTAL,
     multi_processor_count=108,
     is_integrated=0,
     is_multi_gpu_board=0,
@@ -39,6 +45,18 @@ _PROPERTIES = types.SimpleNamespace(
 )
 
 
+class cudaError(enum.IntEnum):
+    success = 0
+
+
+_CUDART = types.SimpleNamespace(
+    cudaProfilerStart=lambda: cudaError.success,
+    cudaProfilerStop=lambda: cudaError.success,
+    cudaMemGetInfo=lambda device: torch.cuda.mem_get_info(),
+    cudaError=cudaError,
+)
+
+
 def device_index(device: Any) -> int:
     """The number of a device as torch.cuda takes it: None, a number, text or a torch.device."""
     if device is None:
@@ -52,6 +70,12 @@ def device_index(device: Any) -> int:
 
 
 def _set_device(device: Any) -> None:
+    if (
+        not isinstance(device, int)
+        and torch.device(device).type == "cuda"
+        and torch.device(device).index is None
+    ):
+        raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
     index = device_index(device)
     if index >= 0:
         check_ordinal(index)
@@ -70,6 +94,17 @@ def _properties(device: Any = None) -> Any:
     if not 0 <= device_index(device) < machine.devices:
         raise AssertionError("Invalid device id")
     return _PROPERTIES
+
+
+def _synchronize(device: Any = None) -> None:
+    check_ordinal(device_index(device))
+
+
+def _can_access(device: Any, peer: Any) -> bool:
+    for index, what in ((device_index(device), "device"), (device_index(peer), "peer device")):
+        if not 0 <= index < machine.devices:
+            raise AssertionError(f"Invalid {what} id")
+    return True
 
 
 def _in_child() -> None:
@@ -104,8 +139,7 @@ def install() -> None:
     cuda._lazy_call = lambda function, **named: function()
     cuda._is_in_bad_fork = lambda: machine.bad_fork
     cuda.default_generators = tuple(machine.default_generators)
-    cuda.synchronize = lambda device=None: None
-    cuda.empty_cache = lambda: None
+    cuda.synchronize = lambda device=None: _synchronize(device)
     cuda.ipc_collect = lambda: None
 
     cuda.get_device_properties = lambda device=None: _properties(device)
@@ -113,7 +147,7 @@ def install() -> None:
     cuda.get_device_capability = lambda device=None: (_properties(device), CAPABILITY)[1]
     cuda._get_device_properties = lambda index: _PROPERTIES
     cuda.is_bf16_supported = lambda including_emulation=True: True
-    cuda.can_device_access_peer = lambda device, peer_device: True
+    cuda.can_device_access_peer = lambda device, peer_device: _can_access(device, peer_device)
     cuda.utilization = lambda device=None: 0
     cuda.temperature = lambda device=None: 30
     cuda.power_draw = lambda device=None: 0
@@ -121,14 +155,14 @@ def install() -> None:
     cuda.memory_usage = lambda device=None: 0
     cuda.clock_rate = lambda device=None: 1410
     for name in ("range_push", "range_pop", "mark", "range_start", "range_end"):
-        setattr(cuda.nvtx, name, lambda *arguments, **named: 0)
-    cuda.cudart = lambda: types.SimpleNamespace(
-        cudaProfilerStart=lambda: 0,
-        cudaProfilerStop=lambda: 0,
-        cudaMemGetInfo=lambda device: cuda.mem_get_info(),
-        cudaError=types.SimpleNamespace(success=0),
-    )
-    _install_memory()
+        setattr(cuda.nvtx, name, lambda *arguments, **named: -1)
+    cuda.cudart = cuda.profiler.cudart = lambda: _CUDART
+    cuda._cudart = _CUDART
+    accelerator: Any = getattr(torch, "accelerator", None)
+    if accelerator is not None:
+        accelerator.set_device_index = accelerator.set_device_idx = lambda device: _set_device(device)
+        accelerator.synchronize = lambda device=None: _synchronize(device)
+    memory.install()
 
 
 def _own(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -191,55 +225,3 @@ def _refusal(name: str) -> Callable[..., Any]:
         raise SimulationUnsupported(f"torch._C.{name} is not simulated")
 
     return refuse
-
-
-def _install_memory() -> None:
-    """Memory figures are constants: they mean nothing here, but programs print and divide them."""
-    cuda = torch.cuda
-
-    def constant(value: Any) -> Callable[..., Any]:
-        return lambda device=None: value
-
-    figures = {
-        "memory_allocated": 2**20,
-        "max_memory_allocated": 2**20,
-        "memory_reserved": 2**21,
-        "max_memory_reserved": 2**21,
-        "memory_cached": 2**21,
-        "max_memory_cached": 2**21,
-        "reset_peak_memory_stats": None,
-        "reset_accumulated_memory_stats": None,
-        "reset_max_memory_allocated": None,
-        "reset_max_memory_cached": None,
-    }
-    for name, value in figures.items():
-        function = constant(value)
-        setattr(cuda, name, function)
-        setattr(cuda.memory, name, function)
-    _install_accelerator(figures)
-    cuda.mem_get_info = lambda device=None: (_MEMORY - 2**30, _MEMORY)
-    cuda.memory_stats = cuda.memory.memory_stats = lambda device=None: collections.OrderedDict(
-        {
-            "allocated_bytes.all.peak": 2**20,
-            "allocated_bytes.all.current": 2**20,
-            "reserved_bytes.all.peak": 2**21,
-            "reserved_bytes.all.current": 2**21,
-            "num_alloc_retries": 0,
-            "num_ooms": 0,
-        }
-    )
-    summary = "no memory statistics of simulated devices\n"
-    cuda.memory_summary = cuda.memory.memory_summary = lambda device=None, abbreviated=False: summary
-
-
-def _install_accelerator(figures: Mapping[str, Any]) -> None:
-    """torch.accelerator asks an allocator that a CPU build does not have."""
-    accelerator: Any = getattr(torch, "accelerator", None)
-    for home in filter(None, (accelerator, getattr(accelerator, "memory", None))):
-        for name, value in {**figures, "empty_cache": None}.items():
-            if hasattr(home, name):
-                setattr(home, name, lambda device=None, value=value: value)
-        if hasattr(home, "memory_stats"):
-            home.memory_stats = lambda device=None: collections.OrderedDict()
-        if hasattr(home, "get_memory_info"):
-            home.get_memory_info = lambda device=None: (_MEMORY - 2**30, _MEMORY)

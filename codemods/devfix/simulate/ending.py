@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import sysconfig
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -103,19 +104,54 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
 
 
 def chain(error: BaseException) -> list[BaseException]:
-    """An exception and what led to it, the first cause last."""
+    """An exception and what led to it, the first cause last; of a group, every member with its causes."""
     found: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in found:
         found.append(current)
+        for member in _members(current):
+            found += [item for item in chain(member) if item not in found]
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
     return found
 
 
-def hide(error: BaseException) -> None:
-    """Take the simulator's frames out of the tracebacks of an exception and of what led to it."""
+def _members(error: BaseException) -> Iterator[BaseException]:
+    """What an exception holds: an ExceptionGroup its members, doctest's what the example has raised."""
+    for name in ("exceptions", "failures"):
+        held = getattr(error, name, None)
+        if isinstance(held, (list, tuple)):
+            yield from (item for item in held if isinstance(item, BaseException))
+    if isinstance(error, _doctest_error()):
+        yield error.exc_info[1]
+
+
+def _doctest_error() -> Any:
+    """doctest.UnexpectedException, if anything has loaded doctest."""
+    return getattr(sys.modules.get("doctest"), "UnexpectedException", ())
+
+
+def hide(error: BaseException) -> bool:
+    """Take the simulator's frames out of the tracebacks of an exception and of what led to it.
+
+    Tells whether there were any.
+    """
+    hidden = False
     for item in chain(error):
-        item.__traceback__ = without_own(item.__traceback__)
+        if _has_own(item.__traceback__):
+            item.__traceback__ = without_own(item.__traceback__)
+            hidden = True
+        if isinstance(item, _doctest_error()) and _has_own(item.exc_info[2]):
+            item.exc_info = (*item.exc_info[:2], without_own(item.exc_info[2]))
+            hidden = True
+    return hidden
+
+
+def _has_own(trace: TracebackType | None) -> bool:
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename.startswith(_OWN):
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def without_own(trace: TracebackType | None) -> TracebackType | None:

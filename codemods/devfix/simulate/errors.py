@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import re
 
-_NO_KERNEL = re.compile(r"Could not run '\S+' with arguments from the '\w*CUDA' backend")
+# torch 2.4, which takes no fallback. It says where kernels are registered; `lacks` does not.
+_NO_KERNEL = re.compile(
+    r"Could not run '\S+' with arguments from the '\w*CUDA' backend.* registered at ", re.DOTALL
+)
 
 
 def is_refusal(error: str) -> bool:
     """Is the text of an error the simulator's own no? A worker process passes it on as text."""
     return SimulationUnsupported.TAIL in error or _NO_KERNEL.search(error) is not None
+
+
+def lacks(operation: str, backend: str) -> NotImplementedError:
+    """What torch says of an operation that a backend does not have: a bug of the program."""
+    return NotImplementedError(
+        f"Could not run '{operation}' with arguments from the '{backend}' backend. This could be because the "
+        "operator doesn't exist for this backend, or was omitted during the selective/custom build process "
+        "(if using custom build)."
+    )
 
 
 class CannotSimulate(RuntimeError):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from functools import wraps
 from typing import Any
 
 import torch
+import torch.utils.data.dataset
+import torch.utils.data.sampler
 
 from devfix.simulate.devices import device_index
-from devfix.simulate.machine import machine
+from devfix.simulate.machine import Numbers, machine
+from devfix.simulate.tensor_types import known_to_torchscript
 
 _FACTORIES = ("randperm", "rand", "randn", "randint", "normal", "multinomial", "bernoulli", "poisson")
 _METHODS = (
@@ -39,7 +43,8 @@ class Generator(torch._C.Generator, metaclass=_AnyGenerator):  # type: ignore[mi
             return torch._C.Generator(device)
         self = torch._C.Generator.__new__(cls)
         if device.type == "cuda":
-            machine.generators[self._cdata] = device_index(device)
+            machine.generators[self._cdata] = Numbers(device_index(device))
+        self._device = device
         return self
 
     def __init__(self, device: Any = "cpu") -> None:
@@ -48,10 +53,77 @@ class Generator(torch._C.Generator, metaclass=_AnyGenerator):  # type: ignore[mi
     def __del__(self) -> None:
         machine.generators.pop(self._cdata, None)
 
+    def __repr__(self) -> str:
+        return f"<torch._C.Generator object at {id(self):#x}>"
+
     @property
     def device(self) -> Any:
-        index = machine.generators.get(self._cdata)
-        return torch.device("cpu") if index is None else torch.device("cuda", index)
+        return self._device
+
+    @property
+    def _numbers(self) -> Numbers | None:
+        return machine.generators.get(self._cdata)
+
+    def manual_seed(self, seed: int) -> Any:
+        super().manual_seed(seed)  # checks it
+        if self._numbers is not None:
+            self._numbers.seed, self._numbers.offset = seed % 2**64, 0
+        return self
+
+    def seed(self) -> int:
+        seed: int = super().seed()
+        if self._numbers is not None:
+            self._numbers.seed, self._numbers.offset = seed, 0
+        return seed
+
+    def initial_seed(self) -> int:
+        if self._numbers is not None:
+            return self._numbers.seed
+        return int(super().initial_seed())
+
+    def get_state(self) -> Any:
+        if self._numbers is None:
+            return super().get_state()
+        return torch.frombuffer(
+            bytearray(struct.pack("<QQ", self._numbers.seed, self._numbers.offset)), dtype=torch.uint8
+        )
+
+    def set_state(self, new_state: Any) -> Any:
+        if self._numbers is None:
+            return super().set_state(new_state)
+        if (
+            not isinstance(new_state, torch.Tensor)
+            or new_state.dtype is not torch.uint8
+            or not new_state.is_cpu
+        ):
+            raise TypeError("RNG state must be a torch.ByteTensor")
+        if new_state.numel() != 16:
+            raise RuntimeError("RNG state is wrong size")
+        self._numbers.seed, self._numbers.offset = struct.unpack("<QQ", bytes(new_state.tolist()))
+        return self
+
+    def get_offset(self) -> int:
+        return self._numbers.offset if self._numbers is not None else int(super().get_offset())
+
+    def set_offset(self, offset: int) -> Any:
+        if self._numbers is None:
+            return super().set_offset(offset)
+        self._numbers.offset = offset
+        return self
+
+    def clone_state(self) -> Any:
+        if self._numbers is None:
+            return super().clone_state()
+        made = Generator(self._device)
+        return made.set_state(self.get_state())
+
+    def graphsafe_get_state(self) -> Any:
+        return self.clone_state() if self._numbers is not None else super().graphsafe_get_state()
+
+    def graphsafe_set_state(self, state: Any) -> Any:
+        if self._numbers is None:
+            return super().graphsafe_set_state(state)
+        return self.set_state(state.get_state())
 
 
 def install() -> None:
@@ -64,11 +136,13 @@ def install() -> None:
     for name in _METHODS:
         _refuse_cuda_generator(torch.Tensor, name)
 
+    torch.utils.data.dataset.randperm = torch.randperm  # imported there by its name
+
     def get_state(device: Any = "cuda") -> Any:
-        return machine.default_generators[device_index(device)].get_state()
+        return torch.cuda.default_generators[device_index(device)].get_state()
 
     def set_state(new_state: Any, device: Any = "cuda") -> None:
-        machine.default_generators[device_index(device)].set_state(new_state)
+        torch.cuda.default_generators[device_index(device)].set_state(new_state)
 
     torch.cuda.random.get_rng_state = torch.cuda.get_rng_state = get_state
     torch.cuda.random.set_rng_state = torch.cuda.set_rng_state = set_state
@@ -87,6 +161,8 @@ def _refuse_cuda_generator(owner: Any, name: str) -> None:
         return original(*arguments, **named)
 
     setattr(owner, name, checked)
+    if owner is torch:
+        known_to_torchscript(checked, name)
 
 
 def _result_device(owner: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from devfix.simulate.alias import cpu_alias
+from devfix.simulate.errors import SimulationUnsupported
 from devfix.simulate.kernels import Key
 from devfix.simulate.notes import note
 from devfix.simulate.vtable import keep
@@ -40,6 +41,15 @@ _NAMES = (
     "scatter_",
     "send",
 )
+# What NCCL has a type for (ProcessGroupNCCL.hpp, ncclDataType).
+_NCCL_TYPES = frozenset(
+    getattr(torch, name)
+    for name in (
+        *("int8", "uint8", "bool", "int32", "int64", "float16", "bfloat16", "float32", "float64"),
+        *("complex64", "complex128"),
+    )
+)
+_of_nccl: set[str] = set()  # names of groups that believe to be NCCL's
 _shadows: dict[str, Any] = {}  # name of a group -> its shadow, boxed
 
 
@@ -60,6 +70,8 @@ def install() -> None:
             if packet is not None:
                 library.impl(name, _kernel(packet.default), **override)
     _install_backends(dist)
+    for name in ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor"):
+        _as_nccl_reduces(dist, name)
     # DDP's statistics need a timer that only a CUDA build has.
     torch._C._distributed_c10d.Logger.set_runtime_stats_and_log = lambda self: None
 
@@ -68,6 +80,10 @@ def _kernel(operation: Any) -> Any:
     run = operation._op_dk
 
     def kernel(*arguments: Any, **named: Any) -> Any:
+        group = next((a for a in (*arguments, *named.values()) if _is_group(a)), None)
+        nccl = group is not None and _group_name(group) in _of_nccl
+        if nccl and operation.name() == "c10d::allgather_" and not all(map(len, arguments[0])):
+            raise RuntimeError("Received an empty list")
         originals: dict[int, Any] = {}
         aliases: list[Any] = []  # they must live, or their identities are given away again
 
@@ -75,13 +91,15 @@ def _kernel(operation: Any) -> Any:
             if isinstance(value, torch.Tensor):
                 if not value.is_cuda:
                     return value
+                if nccl:
+                    _check_for_nccl(value)
                 alias = cpu_alias(value)
                 aliases.append(alias)
                 originals[id(alias)] = value
                 return alias
             if isinstance(value, (list, tuple)):
                 return [lower(item) for item in value]
-            if isinstance(value, torch.ScriptObject) and "ProcessGroup" in str(value._type()):
+            if _is_group(value):
                 return _shadow(value)
             return value
 
@@ -97,6 +115,63 @@ def _kernel(operation: Any) -> Any:
             return lift(run(Key.CPU, *map(lower, arguments), **lowered))
 
     return kernel
+
+
+def _is_group(value: Any) -> bool:
+    return isinstance(value, torch.ScriptObject) and "ProcessGroup" in str(value._type())
+
+
+def _group_name(boxed: Any) -> str:
+    import torch.distributed as dist
+
+    return str(dist.ProcessGroup.unbox(boxed).group_name)
+
+
+def _check_for_nccl(tensor: Any) -> None:
+    """What ProcessGroupNCCL refuses, and gloo takes."""
+    if tensor.layout is not torch.strided:
+        return
+    if not tensor.is_contiguous():
+        raise ValueError("Tensors must be contiguous")
+    if tensor.dtype.itemsize == 1 and tensor.dtype.is_floating_point:
+        raise SimulationUnsupported("gloo, which stands for NCCL, has no float8")
+    if tensor.dtype not in _NCCL_TYPES:
+        kind = tensor.type().removeprefix("torch.cuda.").removesuffix("Tensor")
+        raise TypeError(f"Input tensor data type is not supported for NCCL process group: {kind}")
+
+
+def _as_nccl_reduces(dist: Any, name: str) -> None:
+    """NCCL has no bitwise operations, and averages whole numbers, which gloo does not."""
+    original = getattr(dist, name)
+    signature = inspect.signature(original)
+
+    @wraps(original)
+    def reduce(*arguments: Any, **named: Any) -> Any:
+        bound = signature.bind(*arguments, **named).arguments
+        op, group = bound.get("op", dist.ReduceOp.SUM), bound.get("group")
+        group = group if group is not None else dist.distributed_c10d._get_default_group()
+        result = bound.get("output", bound.get("tensor"))
+        if group.group_name not in _of_nccl or not isinstance(result, torch.Tensor) or not result.is_cuda:
+            return original(*arguments, **named)
+        for wrong in ("BAND", "BOR", "BXOR"):
+            if op == getattr(dist.ReduceOp, wrong):
+                raise ValueError(f"Cannot use ReduceOp.{wrong} with NCCL")
+        if result.layout is not torch.strided:
+            raise RuntimeError(
+                f"NCCL does not support {name} with sparse tensors. Please use dense tensors instead."
+            )
+        if op != dist.ReduceOp.AVG or result.is_floating_point() or result.is_complex():
+            return original(*arguments, **named)
+        if result.dtype == torch.bool:
+            raise TypeError("Cannot use ReduceOp.AVG with boolean inputs")
+        work = original(**{**bound, "op": dist.ReduceOp.SUM})
+        if work is not None:
+            work.wait()
+        result.div_(group.size(), rounding_mode="trunc")
+        return work
+
+    setattr(dist, name, reduce)
+    setattr(dist.distributed_c10d, name, reduce)
 
 
 def _shadow(boxed: Any) -> Any:
@@ -117,7 +192,6 @@ def _shadow(boxed: Any) -> Any:
 
 def _install_backends(dist: Any) -> None:
     c10d = dist.distributed_c10d
-    of_nccl: set[int] = set()  # groups that believe to be NCCL's
 
     def translated(backend: Any) -> Any:
         if backend is None:
@@ -143,9 +217,11 @@ def _install_backends(dist: Any) -> None:
             if named.get("device_id") is not None:
                 named["device_id"] = None  # connects at once, which gloo cannot
             group = function(*given, **named)
-            made = group if group is not None else c10d._get_default_group()
-            if str(backend) == "nccl":
-                of_nccl.add(id(made))
+            made = group if isinstance(group, dist.ProcessGroup) else c10d._get_default_group()
+            inherits = backend is None and function.__name__ == "new_group"
+            if str(backend) == "nccl" or (inherits and c10d._get_default_group().group_name in _of_nccl):
+                if group is None or isinstance(group, dist.ProcessGroup):  # this process is in it
+                    _of_nccl.add(made.group_name)
             return group
 
         return inner
@@ -159,11 +235,11 @@ def _install_backends(dist: Any) -> None:
 
     def get_backend(group: Any = None) -> Any:
         found = group if group is not None else c10d._get_default_group()
-        return "nccl" if id(found) in of_nccl else original_backend(group)
+        return "nccl" if getattr(found, "group_name", None) in _of_nccl else original_backend(group)
 
     def destroy_process_group(group: Any = None) -> None:
         _shadows.clear()
-        of_nccl.clear()
+        _of_nccl.clear()
         original_destroy(group)
 
     dist.get_backend = get_backend

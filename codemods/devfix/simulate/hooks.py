@@ -50,6 +50,12 @@ def install() -> None:
     _POINTER.from_address(hooks).value = table.clone(_functions(root))
 
 
+def _is_pinned(address: int) -> bool:
+    if address in machine.pinned:
+        return True
+    return any(start <= (address or 0) < start + size for start, size in machine.pinned.items())
+
+
 def _functions(root: Path) -> dict[str, Any]:
     def exchange(this: int, index: int) -> int:
         old = current_device()
@@ -74,7 +80,7 @@ def _functions(root: Path) -> dict[str, Any]:
         "maybeExchangeDevice": ctypes.CFUNCTYPE(int8, pointer, int8)(exchange),
         "deviceSynchronize": ctypes.CFUNCTYPE(None, pointer, int8)(lambda this, index: None),
         "isPinnedPtr": ctypes.CFUNCTYPE(ctypes.c_bool, pointer, pointer)(
-            lambda this, address: address in machine.pinned
+            lambda this, address: _is_pinned(address)
         ),
     }
     c10 = ctypes.CDLL(str(root / "lib" / "libc10.so"))

@@ -7,11 +7,14 @@ registers for the CUDA dispatch key gets a kernel from here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 import torch
 
+from devfix.simulate import determinism, dtypes
 from devfix.simulate.alias import adopt, all_to_cuda, cpu_alias
 from devfix.simulate.device_checks import (
     OWN_CHECKS,
@@ -20,7 +23,7 @@ from devfix.simulate.device_checks import (
     check_wrapper,
     tensors,
 )
-from devfix.simulate.machine import current_device, machine, stats
+from devfix.simulate.machine import check_process, current_device, machine, stats, synchronizes
 from devfix.simulate.native_functions import NativeFunction
 
 Tensor = torch.Tensor
@@ -42,7 +45,24 @@ _VIEWS = frozenset(
         "set_.source_Storage",
     )
 )
+_OWN_NUMBERS = frozenset({"native_dropout"})  # draw from the device's generator, and take none
+_WAITS = frozenset({"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "is_nonzero", "equal"})
+_BELOW_AUTOCAST = torch._C.DispatchKeySet(Key.AutocastCPU)
 _COMPOSITE = object()  # verdict of a device check: run the composite kernel instead
+
+
+def natively(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel must not see torch function modes, such as a default device, nor autocast of the CPU."""
+
+    @wraps(kernel)
+    def inner(*arguments: Any, **named: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            if not torch.is_autocast_enabled("cpu"):
+                return kernel(*arguments, **named)
+            with torch._C._ExcludeDispatchKeyGuard(_BELOW_AUTOCAST):
+                return kernel(*arguments, **named)
+
+    return inner
 
 
 def has_kernel(operation: Any, key: str) -> bool:
@@ -56,7 +76,7 @@ def make_kernel(operation: Any, function: NativeFunction) -> Callable[..., Any] 
     full = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
     view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
     if full not in _VIEWS and not view:
-        return _Kernel(operation, function, full).__call__
+        return natively(_Kernel(operation, function, full).run)
     if not has_kernel(operation, "CPU"):
         return None
     run = operation._op_dk
@@ -65,6 +85,23 @@ def make_kernel(operation: Any, function: NativeFunction) -> Callable[..., Any] 
         return run(Key.CPU, *arguments, **named)  # only shapes: it can work on the cuda tensor itself
 
     return view_kernel
+
+
+def _seed(generator: Any) -> None:
+    """Bring the CPU generator beneath a cuda one to where that stands."""
+    torch._C.Generator.manual_seed(generator, machine.generators[generator._cdata].next())
+
+
+@contextmanager
+def _numbers_of(index: int) -> Iterator[None]:
+    """A CPU kernel that takes no generator draws from that of a device."""
+    default = torch.default_generator
+    before = default.get_state()
+    default.manual_seed(machine.generators[machine.default_generators[index]._cdata].next())
+    try:
+        yield
+    finally:
+        default.set_state(before)
 
 
 class _Lowering:
@@ -99,13 +136,35 @@ class _Lowering:
         return value
 
 
+def make_sparse_kernel(operation: Any, function: NativeFunction, key: str) -> Callable[..., Any]:
+    """The kernel of an operation for SparseCUDA or SparseCsrCUDA; it must have one for the CPU's key."""
+    cpu = key.replace("CUDA", "CPU")
+    kernel = _Kernel(operation, function, "", function.sparse_method(key))
+    if function.dispatch.get(cpu) != function.dispatch[key]:
+        return natively(kernel.run)
+    run, cpu_key = operation._op_dk, getattr(Key, cpu)
+
+    def shared(*arguments: Any, **named: Any) -> Any:
+        """One C++ function for both; what it does to the parts comes to the kernels for these."""
+        if function.device_check:
+            check_wrapper(kernel.order, kernel._bind(arguments, named), kernel.method)
+        return run(cpu_key, *arguments, **named)
+
+    return natively(shared)
+
+
 class _Kernel:
     """The kernel of one operation."""
 
-    def __init__(self, operation: Any, function: NativeFunction, full: str) -> None:
+    def __init__(self, operation: Any, function: NativeFunction, full: str, method: str = "") -> None:
         schema = operation._schema
         arguments = schema.arguments
         self.operation = operation
+        self.name = schema.name.removeprefix("aten::")
+        self.waits = self.name in _WAITS
+        self.checks_types = self.name in dtypes.CHECKED
+        self.alerts = self.name in determinism.ALERTS
+        self.own_numbers = self.name in _OWN_NUMBERS
         self.packet = operation.overloadpacket
         self.run_with = operation._op_dk
         self.names = [argument.name for argument in arguments]
@@ -125,10 +184,9 @@ class _Kernel:
         positional = self.has_generator and "generator" not in keyword_only
         self.generator_at = self.names.index("generator") if positional else None
 
-        self.method = function.method
+        self.method = method or function.method
         self.device_check = function.device_check
-        name = schema.name.removeprefix("aten::")
-        self.own_check = OWN_CHECKS.get(name) or OWN_CHECKS.get(full.removeprefix("aten::"))
+        self.own_check = OWN_CHECKS.get(self.name) or OWN_CHECKS.get(full.removeprefix("aten::"))
         # One C++ function serves CPU and CUDA.
         self.shared = (
             not function.device_check
@@ -139,7 +197,7 @@ class _Kernel:
         )
         self.composite: Any = None
         for key in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"):
-            if self.composite is None and has_kernel(operation, key):
+            if not method and self.composite is None and has_kernel(operation, key):
                 self.composite = getattr(Key, key)
 
     def _returned(self, result: Any) -> str | None:
@@ -148,13 +206,12 @@ class _Kernel:
             return self.written[next(iter(result.alias_info.before_set))]
         return None
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        # Without this, a default device (a torch function mode) would recurse into here.
-        with torch._C.DisableTorchFunction():
-            return self._run(arguments, named)
-
-    def _run(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def run(self, *arguments: Any, **named: Any) -> Any:
         stats.kernels += 1
+        if machine.bad_fork:
+            check_process()
+        if machine.sync_debug and self.waits:
+            synchronizes()
         lowering = _Lowering()
         call = self.operation
         lowered = []
@@ -173,17 +230,51 @@ class _Kernel:
                 return self.run_with(self.composite, *arguments, **named)
             if verdict is not None:
                 return verdict
+        if self.checks_types:
+            dtypes.check(self.name, self._bind(arguments, named))
+        if self.alerts:
+            determinism.check(self.name, self._bind(arguments, named))
         index = lowering.index if lowering.index >= 0 else current_device()
         if self.has_generator:
             self._set_generator(lowered, lowered_named, index)
         if self.outputs:
             return self._run_out(call, arguments, named, lowered, lowered_named)
-        result = call(*lowered, **lowered_named)
+        if self.own_numbers:
+            with _numbers_of(index):
+                result = self._compute(call, lowered, lowered_named)
+        else:
+            result = self._compute(call, lowered, lowered_named)
         if self.in_place:
             bound = self._bind(arguments, named)
+            changed = self._bind(lowered, lowered_named)
+            for name in self.written.values():
+                if isinstance(bound[name], Tensor) and bound[name].layout is not torch.strided:
+                    bound[name].copy_(all_to_cuda(changed[name], index))  # its alias has parts of its own
             given = tuple(bound[name] for name in self.returned if name is not None)
             return given[0] if len(given) == 1 else given
         return all_to_cuda(result, index)
+
+    def _compute(self, call: Any, lowered: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """Run the CPU kernel; its errors about data types become CUDA's, or are made good in float32."""
+        try:
+            return call(*lowered, **named)
+        except (NotImplementedError, RuntimeError) as error:
+            other = dtypes.of_cuda(error)
+            if other is not None:
+                raise other from None
+            if not dtypes.only_the_cpu_lacks(error):
+                raise
+        narrow = self._bind(lowered, named)
+        if self.name.startswith("_fft_"):
+            dtypes.check_half_fft(narrow["self"], narrow["dim"])
+        wide = {name: dtypes.widened(value) for name, value in narrow.items()}
+        positional = [wide.pop(name) for name in self.names[: len(lowered)]]
+        result = call(*positional, **wide)
+        wide = self._bind(positional, wide)
+        for name in self.written.values():
+            narrow[name].resize_(wide[name].shape).copy_(wide[name])
+        kind = next(t.dtype for value in narrow.values() for t in tensors(value) if t.dtype in dtypes.HALVES)
+        return dtypes.narrowed(result, kind)
 
     def _bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         return {**dict(zip(self.names, arguments, strict=False)), **named}
@@ -232,8 +323,10 @@ class _Kernel:
             generator = lowered[at] if len(lowered) > at else None
         if generator is not None:
             check_generator(generator, "cuda")
+            _seed(generator)
             return
         generator = machine.default_generators[index]
+        _seed(generator)
         if at is None:
             named["generator"] = generator
             return
@@ -257,20 +350,22 @@ class _Kernel:
             fresh[name] = lowered_named[name] = empty
 
         for name in self.outputs:
-            if named[name].numel() == 0:
+            if named[name].layout is torch.strided and named[name].numel() == 0:
                 renew(name)
         try:
-            call(*lowered, **lowered_named)
+            self._compute(call, lowered, lowered_named)
         except RuntimeError as error:
             if "resizable" not in str(error):
                 raise
             for name in self.outputs:
                 renew(name)
-            call(*lowered, **lowered_named)
+            self._compute(call, lowered, lowered_named)
         for name, result in fresh.items():
             output = named[name]
             same_shape = tuple(result.shape) == tuple(output.shape)
             if same_shape and not result.numel():
+                continue
+            if output.layout is not torch.strided:
                 continue
             if not output.is_cuda:
                 output.resize_(result.shape).copy_(result)
@@ -278,6 +373,9 @@ class _Kernel:
                 cpu_alias(output).copy_(result)
             else:
                 adopt(output, result)
+        for name in self.outputs:
+            if named[name].layout is not torch.strided:
+                named[name].copy_(all_to_cuda(lowered_named[name], named[name].get_device()))
         if len(self.outputs) == 1:
             return named[self.outputs[0]]
         return tuple(named[name] for name in self.returned if name is not None)

@@ -18,14 +18,31 @@ class Stats:
 
 
 @dataclass
+class Numbers:
+    """Where a cuda generator stands: CUDA's is a function of a seed and an offset, and so is this one.
+
+    Before each kernel the CPU generator beneath it is seeded with `next()`, so that a state can be put back.
+    """
+
+    index: int
+    seed: int = 67280421310721  # c10::detail::default_rng_seed_val
+    offset: int = 0
+
+    def next(self) -> int:
+        offset, self.offset = self.offset, self.offset + 4
+        return self.seed if not offset else (self.seed * 0x9E3779B97F4A7C15 + offset) % 2**63
+
+
+@dataclass
 class Machine:
     """The one simulated machine of this process."""
 
     devices: int = 0  # 0: not enabled
     bad_fork: bool = False  # in a child that was forked after CUDA was there
     old_wording: bool = False  # of libtorch's device check
-    default_generators: list[Any] = field(default_factory=list)  # one CPU generator per device
-    generators: dict[int, int] = field(default_factory=dict)  # GeneratorImpl* of a cuda generator -> device
+    sync_debug: int = 0  # torch.cuda.set_sync_debug_mode: 1 warn, 2 error
+    default_generators: list[Any] = field(default_factory=list)  # one cuda generator per device
+    generators: dict[int, Numbers] = field(default_factory=dict)  # by GeneratorImpl* of a cuda generator
     pinned: dict[int, int] = field(default_factory=dict)  # address of pinned memory -> bytes
 
 
@@ -47,9 +64,18 @@ def set_device(index: int) -> None:
 def check_ordinal(index: int) -> None:
     """Raise what CUDA raises for a device that is not there."""
     if not 0 <= index < machine.devices:
-        raise RuntimeError(
-            "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?"
+        raise cuda_error(
+            101, "invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?"
         )
+
+
+def cuda_error(code: int, message: str) -> RuntimeError:
+    """An error of CUDA itself: torch.AcceleratorError, which torch has since 2.8."""
+    import torch
+
+    error: RuntimeError = getattr(torch, "AcceleratorError", RuntimeError)(f"CUDA error: {message}")
+    error.error_code = code  # type: ignore[attr-defined]
+    return error
 
 
 def check_fork() -> None:
@@ -59,3 +85,19 @@ def check_fork() -> None:
             "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, "
             "you must use the 'spawn' start method"
         )
+
+
+def check_process() -> None:
+    """Raise what CUDA raises where a forked child uses a tensor of its parent."""
+    if machine.bad_fork:
+        raise cuda_error(3, "initialization error")
+
+
+def synchronizes() -> None:
+    """Something waits for the device: what torch.cuda.set_sync_debug_mode asks to hear of."""
+    if machine.sync_debug == 2:
+        raise RuntimeError("called a synchronizing CUDA operation")
+    if machine.sync_debug == 1:
+        import warnings
+
+        warnings.warn("called a synchronizing CUDA operation", stacklevel=2)

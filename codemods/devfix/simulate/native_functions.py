@@ -42,6 +42,13 @@ class NativeFunction:
             return f"wrapper_CUDA_{name}" + (f"_{self.overload}" if self.overload else "")
         return f"wrapper_CUDA_{self.overload}_{name}"
 
+    def sparse_method(self, key: str) -> str:
+        """The name of the wrapper in RegisterSparseCUDA.cpp or RegisterSparseCsrCUDA.cpp."""
+        name = self.method.removeprefix("wrapper_CUDA_")
+        if self.structured:
+            name = f"{self.overload}_{name.removesuffix(f'_{self.overload}') if self.overload else name}"
+        return f"wrapper_{key}_{name}"
+
 
 def load() -> dict[str, NativeFunction]:
     """Every native function by `name.overload`; raises CannotSimulate without the file."""

@@ -65,21 +65,28 @@ class _Simulation:
             f"devfix: {self.devices} CUDA device{'s' * (self.devices > 1)}, simulated where there is no GPU"
         )
 
+    @pytest.hookimpl(specname="pytest_runtest_makereport")
+    def pytest_without_own_frames(self, call: Any) -> None:
+        """Comes after the part of unittest's plugin that sets `call.excinfo`, and before the report is made."""
+        if call.excinfo is None:
+            return
+        from devfix.simulate import ending
+
+        error = call.excinfo.value
+        if ending.hide(error) and error.__traceback__ is not None:
+            call.excinfo = type(call.excinfo).from_exception(error)
+
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, None]:
-        from devfix.simulate.errors import is_refusal
-
-        if call.excinfo is not None:
-            from devfix.simulate import ending
-
-            ending.hide(call.excinfo.value)
-            call.excinfo = type(call.excinfo).from_exception(call.excinfo.value)
         outcome = yield
         report: pytest.TestReport = outcome.get_result()
         if call.excinfo is None or not report.failed:
             return
-        said = [str(error) for error in ending.chain(call.excinfo.value)]
-        if any(map(is_refusal, said)):
+        from devfix.simulate import ending
+        from devfix.simulate.errors import is_refusal
+
+        refusals = [text for text in map(str, ending.chain(call.excinfo.value)) if is_refusal(text)]
+        if refusals:
             path, line, _ = item.reportinfo()
             report.outcome = "skipped"
-            report.longrepr = (str(path), (line or 0) + 1, f"not checked: {said[-1]}")
+            report.longrepr = (str(path), (line or 0) + 1, f"not checked: {refusals[-1]}")

@@ -55,6 +55,9 @@ def _install_profilers() -> None:
         original(self, *arguments, **named)
 
     profiler.profile.__init__ = init
+    kinds = torch.profiler.ProfilerActivity
+    supported = lambda: {kinds.CPU, kinds.CUDA}  # noqa: E731
+    torch.profiler.supported_activities = torch.profiler.profiler.supported_activities = supported
     profiler.emit_nvtx.__enter__ = lambda self: self
     profiler.emit_nvtx.__exit__ = lambda self, *error: False
 

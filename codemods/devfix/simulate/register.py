@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 
 from devfix.simulate import native_functions
 from devfix.simulate.device_checks import has_old_wording
-from devfix.simulate.errors import SimulationUnsupported
-from devfix.simulate.kernels import has_kernel, make_kernel
+from devfix.simulate.errors import SimulationUnsupported, lacks
+from devfix.simulate.generators import Generator
+from devfix.simulate.kernels import has_kernel, make_kernel, make_sparse_kernel
 from devfix.simulate.machine import machine
+from devfix.simulate.native_functions import NativeFunction
 from devfix.simulate.special_kernels import special_kernels
 from devfix.simulate.vtable import keep
 
@@ -19,15 +22,13 @@ def install() -> tuple[str, ...]:
     """Register everything; gives the operations that CUDA has and the simulated devices lack."""
     machine.old_wording = has_old_wording()
     for index in range(machine.devices):
-        generator = torch._C.Generator()
-        generator.manual_seed(0)
-        machine.generators[generator._cdata] = index
-        machine.default_generators.append(generator)
+        machine.default_generators.append(Generator(torch.device("cuda", index)))
     library = torch.library.Library("aten", "IMPL", "CUDA")
     keep(library)
     special = special_kernels()
     missing = []
-    for full, function in native_functions.load().items():
+    functions = native_functions.load()
+    for full, function in functions.items():
         kernel = special.get(full)
         if full in ("_pin_memory", "is_pinned") and not function.cuda:
             continue  # an affair of the hooks, since torch 2.5
@@ -44,10 +45,33 @@ def install() -> tuple[str, ...]:
             library.impl(full, kernel)
         except Exception as error:  # torch has no one type for "this cannot be registered"
             missing.append(f"{full}: {error}")
-    _refuse("CUDA", "operator {} has no simulated CUDA kernel")
+    no_cuda = frozenset(
+        f"aten::{full}" for full, function in functions.items() if _cpu_only(function.dispatch)
+    )
+    _refuse("CUDA", "operator {} has no simulated CUDA kernel", no_cuda)
+    for key in ("SparseCUDA", "SparseCsrCUDA"):
+        _install_sparse(key, functions)
     for key in ("SparseCUDA", "SparseCsrCUDA", "QuantizedCUDA", "NestedTensorCUDA"):
         _refuse(key, "operator {} on " + key + " tensors has no simulated CUDA kernel")
     return tuple(missing)
+
+
+def _install_sparse(key: str, functions: Mapping[str, NativeFunction]) -> None:
+    library = torch.library.Library("aten", "IMPL", key)
+    keep(library)
+    for full, function in functions.items():
+        operation = getattr(
+            getattr(torch.ops.aten, function.name, None), function.overload or "default", None
+        )
+        if key not in function.dispatch or operation is None:
+            continue
+        if has_kernel(operation, key.replace("CUDA", "CPU")):
+            library.impl(full, make_sparse_kernel(operation, function, key))
+
+
+def _cpu_only(dispatch: Iterable[str]) -> bool:
+    """Of the keys that native_functions.yaml names."""
+    return "CPU" in dispatch and not any("CUDA" in key or "Composite" in key for key in dispatch)
 
 
 def _runs_on_cpu(operation: Any) -> bool:
@@ -55,10 +79,14 @@ def _runs_on_cpu(operation: Any) -> bool:
     return has_kernel(operation, "CPU") or bool(computed(operation.name(), "CPU"))
 
 
-def _refuse(key: str, what: str) -> None:
-    """For every operation without a kernel on that dispatch key."""
+def _refuse(key: str, what: str, lacking: frozenset[str] = frozenset()) -> None:
+    """For every operation without a kernel on that dispatch key; `lacking`: those CUDA has none for either."""
 
     def fallback(operation: Any, *arguments: Any, **named: Any) -> Any:
+        schema = operation._schema
+        full = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+        if full in lacking or (schema.name.startswith("quantized::") and "_dynamic" in schema.name):
+            raise lacks(full, key)
         raise SimulationUnsupported(what.format(operation))
 
     library = torch.library.Library("_", "IMPL", key)

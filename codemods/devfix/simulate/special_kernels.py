@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import torch
 
+from devfix.simulate import determinism, dtypes, memory
 from devfix.simulate.alias import adopt, all_to_cuda, cpu_alias, to_cuda
 from devfix.simulate.device_checks import iterator_error, tensors, wrapper_error
-from devfix.simulate.kernels import CPU, Key
-from devfix.simulate.machine import check_fork, check_ordinal, current_device, machine, stats
+from devfix.simulate.kernels import CPU, Key, natively
+from devfix.simulate.machine import (
+    check_fork,
+    check_ordinal,
+    check_process,
+    current_device,
+    machine,
+    stats,
+    synchronizes,
+)
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
-
-
-def _plain(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel must not see torch function modes, such as a default device."""
-
-    @wraps(kernel)
-    def inner(*arguments: Any, **named: Any) -> Any:
-        with torch._C.DisableTorchFunction():
-            return kernel(*arguments, **named)
-
-    return inner
 
 
 # --- memory --------------------------------------------------------------------------------
@@ -43,7 +40,7 @@ def _refuse_pinned(pin_memory: bool | None) -> None:
         raise RuntimeError("Only dense CPU tensors can be pinned")
 
 
-@_plain
+@natively
 def _empty(
     size: Any,
     *,
@@ -55,11 +52,12 @@ def _empty(
 ) -> Any:
     check_fork()
     _refuse_pinned(pin_memory)
+    memory.check_room(size, dtype)
     made = aten.empty.memory_format(size, dtype=dtype, device=CPU, memory_format=memory_format)
     return to_cuda(made, _index(device))
 
 
-@_plain
+@natively
 def _empty_strided(
     size: Any,
     stride: Any,
@@ -71,10 +69,11 @@ def _empty_strided(
 ) -> Any:
     check_fork()
     _refuse_pinned(pin_memory)
+    memory.check_room(size, dtype)
     return to_cuda(aten.empty_strided.default(size, stride, dtype=dtype, device=CPU), _index(device))
 
 
-@_plain
+@natively
 def _zero_tensor(
     size: Any,
     *,
@@ -87,9 +86,12 @@ def _zero_tensor(
     return to_cuda(aten.zeros.default(size, dtype=dtype, device=CPU), _index(device))
 
 
-@_plain
+@natively
 def _copy(self: Any, src: Any, non_blocking: bool = False) -> Any:
     stats.kernels += 1
+    check_process()
+    if machine.sync_debug and self.is_cuda != src.is_cuda and not non_blocking:
+        synchronizes()
     target = cpu_alias(self) if self.is_cuda else self
     source = cpu_alias(src) if src.is_cuda else src
     if self.is_cuda:
@@ -98,7 +100,7 @@ def _copy(self: Any, src: Any, non_blocking: bool = False) -> Any:
     return self
 
 
-@_plain
+@natively
 def _resize(self: Any, size: Any, *, memory_format: Any = None) -> Any:
     if tuple(self.shape) == tuple(size):
         return self
@@ -123,7 +125,7 @@ def _resize(self: Any, size: Any, *, memory_format: Any = None) -> Any:
     return adopt(self, new)
 
 
-@_plain
+@natively
 def _set_empty(self: Any) -> Any:
     return adopt(self, aten.empty.memory_format([0], dtype=self.dtype, device=CPU))
 
@@ -132,7 +134,7 @@ def _record_stream(self: Any, s: Any) -> None:
     return None
 
 
-@_plain
+@natively
 def _pin_memory(self: Any, device: Any = None) -> Any:
     """Up to torch 2.4 pinning is a kernel; tensor_types.py keeps the address of what it gives."""
     return aten.clone.default(self)
@@ -169,19 +171,20 @@ def _never(*arguments: Any, **named: Any) -> bool:
 def _convolution_like(name: str) -> Callable[..., Any]:
     operation = getattr(aten, name).default
 
+    @natively
     def kernel(*arguments: Any, **named: Any) -> Any:
-        with torch._C.DisableTorchFunction():
-            found = [tensor for argument in arguments for tensor in tensors(argument)]
-            index = next(tensor.get_device() for tensor in found if tensor.is_cuda)
-            if any(not tensor.is_cuda or tensor.get_device() != index for tensor in found):
-                stats.mixed += 1
-                if name == "convolution" and arguments[0].is_cuda:
-                    _check_cudnn(*arguments[:3])
-                # CPU input and cuda weight: not cuDNN on a GPU either, so torch's own code speaks.
-                return operation._op_dk(Key.CompositeExplicitAutograd, *arguments, **named)
-            stats.kernels += 1
-            lowered = [cpu_alias(item) if isinstance(item, Tensor) else item for item in arguments]
-            return all_to_cuda(operation(*lowered, **named), index)
+        check_process()
+        found = [tensor for argument in arguments for tensor in tensors(argument)]
+        index = next(tensor.get_device() for tensor in found if tensor.is_cuda)
+        if name == "convolution" and arguments[0].is_cuda:
+            _check_cudnn(*arguments[:3])
+        if any(not tensor.is_cuda or tensor.get_device() != index for tensor in found):
+            stats.mixed += 1
+            # CPU input and cuda weight: not cuDNN on a GPU either, so torch's own code speaks.
+            return operation._op_dk(Key.CompositeExplicitAutograd, *arguments, **named)
+        stats.kernels += 1
+        lowered = [cpu_alias(item) if isinstance(item, Tensor) else item for item in arguments]
+        return all_to_cuda(operation(*lowered, **named), index)
 
     return kernel
 
@@ -200,6 +203,9 @@ def _check_cudnn(input: Any, weight: Any, bias: Any) -> None:
             if name == "bias":  # added afterwards, by TensorIterator
                 raise iterator_error(input.device, tensor.device)
             raise wrapper_error(name, tensor.device, input.device, "wrapper_CUDA__cudnn_convolution")
+    if not (input.is_floating_point() or input.is_complex()):
+        kind = input.type().removeprefix("torch.cuda.").removesuffix("Tensor")
+        raise RuntimeError(f"getCudnnDataTypeFromScalarType() not supported for {kind}")
 
 
 # --- softmax with a result of another type -------------------------------------------------
@@ -208,11 +214,14 @@ def _check_cudnn(input: Any, weight: Any, bias: Any) -> None:
 def _softmax(name: str) -> Callable[..., Any]:
     operation = getattr(aten, name).default
 
-    @_plain
+    @natively
     def kernel(self: Any, dim: int, half_to_float: bool) -> Any:
         stats.kernels += 1
         tensor = cpu_alias(self)
-        result = operation(tensor.float() if half_to_float else tensor, dim, False)
+        try:
+            result = operation(tensor.float() if half_to_float else tensor, dim, False)
+        except NotImplementedError as error:
+            raise dtypes.of_cuda(error) or error from None
         return to_cuda(result, self.get_device())
 
     return kernel
@@ -221,7 +230,7 @@ def _softmax(name: str) -> Callable[..., Any]:
 def _softmax_backward(name: str) -> Callable[..., Any]:
     operation = getattr(aten, name).default
 
-    @_plain
+    @natively
     def kernel(grad: Any, output: Any, dim: int, input_dtype: Any) -> Any:
         stats.kernels += 1
         if grad.device != output.device:
@@ -239,20 +248,24 @@ def _softmax_backward(name: str) -> Callable[..., Any]:
 def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
     """An operation of CUDA's, written with CPU operations."""
 
+    @natively
     def kernel(*arguments: Any, **named: Any) -> Any:
         def lower(value: Any) -> Any:
             return cpu_alias(value) if isinstance(value, Tensor) else value
 
-        with torch._C.DisableTorchFunction():
-            found = [t for value in [*arguments, *named.values()] for t in tensors(value)]
-            index = next(tensor.get_device() for tensor in found if tensor.is_cuda)
-            common = found[0].device
-            for number, tensor in enumerate(found):
-                if tensor.device != common:
-                    argument = f"argument #{number}"
-                    raise wrapper_error(argument, tensor.device, common, f"wrapper_CUDA__{function.__name__}")
-            lowered = {name: lower(value) for name, value in named.items()}
-            return all_to_cuda(function(*map(lower, arguments), **lowered), index)
+        bound = dict(zip(("self",), arguments, strict=False))
+        dtypes.check(function.__name__, bound)
+        if function.__name__ in determinism.ALERTS:
+            determinism.check(function.__name__, bound)
+        found = [t for value in [*arguments, *named.values()] for t in tensors(value)]
+        index = next(tensor.get_device() for tensor in found if tensor.is_cuda)
+        common = found[0].device
+        for number, tensor in enumerate(found):
+            if tensor.device != common:
+                argument = f"argument #{number}"
+                raise wrapper_error(argument, tensor.device, common, f"wrapper_CUDA__{function.__name__}")
+        lowered = {name: lower(value) for name, value in named.items()}
+        return all_to_cuda(function(*map(lower, arguments), **lowered), index)
 
     return kernel
 

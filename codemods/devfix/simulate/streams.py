@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import threading
 import time
 from typing import Any
 
 import torch
 
 from devfix.simulate.devices import device_index
-from devfix.simulate.errors import SimulationUnsupported
+from devfix.simulate.errors import SimulationUnsupported, lacks
+from devfix.simulate.machine import check_ordinal, machine
+
+_numbers = itertools.count(1)
+_current = threading.local()
 
 
 class Stream:
-    """torch.cuda.Stream; all streams of a device are equal."""
+    """torch.cuda.Stream; 0 is the number of a device's default stream."""
 
     def __init__(self, device: Any = None, priority: int = 0, **named: Any) -> None:
+        self._name(device, next(_numbers), priority)
+
+    def _name(self, device: Any, number: int, priority: int = 0) -> None:
         self.device = torch.device("cuda", device_index(device))
+        check_ordinal(self.device.index)
         self.device_index = self.device.index
         self.device_type = 1
         self.priority = priority
-        self.cuda_stream = 0
-        self.stream_id = 0
+        self.cuda_stream = self.stream_id = number
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        return 0, -5
 
     def wait_stream(self, stream: Any) -> None:
         pass
@@ -41,19 +54,44 @@ class Stream:
         return event
 
     def __enter__(self) -> Stream:
+        self._context = StreamContext(self)
+        self._context.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        pass
+        self._context.__exit__(*error)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and bool(other.device == self.device)
+        return isinstance(other, Stream) and (other.device, other.stream_id) == (self.device, self.stream_id)
 
     def __hash__(self) -> int:
-        return hash(self.device)
+        return hash((self.device, self.stream_id))
 
     def __repr__(self) -> str:
-        return f"<torch.cuda.Stream device={self.device} cuda_stream=0x0>"
+        return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
+
+
+class ExternalStream(Stream):
+    """torch.cuda.ExternalStream, of a stream's number."""
+
+    def __init__(self, stream_ptr: int, device: Any = None, **named: Any) -> None:
+        self._name(device, stream_ptr)
+
+
+def _default_stream(device: Any = None) -> Stream:
+    stream: Stream = Stream.__new__(torch.cuda.Stream)
+    stream._name(device, 0)
+    return stream
+
+
+def _current_stream(device: Any = None) -> Stream:
+    found: Stream | None = getattr(_current, "streams", {}).get(device_index(device))
+    return found if found is not None else _default_stream(device)
+
+
+def _set_stream(stream: Any) -> None:
+    if stream is not None:
+        _current.streams = {**getattr(_current, "streams", {}), stream.device_index: stream}
 
 
 class Event:
@@ -66,7 +104,8 @@ class Event:
         interprocess: bool = False,
         external: bool = False,
     ) -> None:
-        self.time = 0.0
+        self.timing = enable_timing
+        self.time: float | None = None
 
     def record(self, stream: Any = None) -> None:
         self.time = time.perf_counter()
@@ -81,22 +120,37 @@ class Event:
         pass
 
     def elapsed_time(self, end: Event) -> float:
+        if not (self.timing and end.timing):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self.time is None or end.time is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
         return max((end.time - self.time) * 1e3, 1e-3)
+
+    def __repr__(self) -> str:
+        return (
+            "<torch.cuda.Event uninitialized>" if self.time is None else f"<torch.cuda.Event {id(self):#x}>"
+        )
 
 
 class StreamContext:
-    """torch.cuda.stream(...): of a stream's context only the device is left."""
+    """torch.cuda.stream(...): the current stream and device."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
         self.device = (
             torch.cuda.device(stream.device) if hasattr(stream, "device") else contextlib.nullcontext()
         )
+        self.before: Stream | None = None
 
     def __enter__(self) -> Any:
-        return self.device.__enter__()
+        entered = self.device.__enter__()
+        if isinstance(self.stream, Stream):
+            self.before = _current_stream(self.stream.device)
+            _set_stream(self.stream)
+        return entered
 
     def __exit__(self, *error: object) -> Any:
+        _set_stream(self.before)
         return self.device.__exit__(*error)
 
 
@@ -111,6 +165,18 @@ class graph(CUDAGraph):
     """torch.cuda.graph: refused."""
 
 
+def _record_stream(self: Any, stream: Any) -> None:
+    if not self.is_cuda:
+        raise lacks("aten::record_stream", "CPU")
+
+
+def _set_sync_debug_mode(mode: int | str) -> None:
+    names = {"default": 0, "warn": 1, "error": 2}
+    if isinstance(mode, str) and mode not in names:
+        raise RuntimeError("invalid value of debug_mode, expected one of `default`, `warn`, `error`")
+    machine.sync_debug = names[mode] if isinstance(mode, str) else mode
+
+
 def install() -> None:
     cuda = torch.cuda
     bases = getattr(torch, "_streambase", None)
@@ -119,14 +185,16 @@ def install() -> None:
         bases._EventBase.register(Event)
     # Classes stay classes: programs annotate with them and ask isinstance.
     cuda.Stream = cuda.streams.Stream = Stream
-    cuda.ExternalStream = cuda.streams.ExternalStream = Stream
+    cuda.ExternalStream = cuda.streams.ExternalStream = ExternalStream
     cuda.Event = cuda.streams.Event = Event
-    cuda.current_stream = lambda device=None: Stream(device)
-    cuda.default_stream = lambda device=None: Stream(device)
+    cuda.current_stream = lambda device=None: _current_stream(device)
+    cuda.default_stream = lambda device=None: _default_stream(device)
     cuda.StreamContext = StreamContext
     cuda.stream = lambda stream: StreamContext(stream)
-    cuda.set_stream = lambda stream: None
-    torch.Tensor.record_stream = lambda self, stream: None
+    cuda.set_stream = lambda stream: _set_stream(stream)
+    torch.Tensor.record_stream = lambda self, stream: _record_stream(self, stream)
+    cuda.set_sync_debug_mode = lambda mode: _set_sync_debug_mode(mode)
+    cuda.get_sync_debug_mode = lambda: machine.sync_debug
     cuda.is_current_stream_capturing = lambda: False
     cuda.graphs.is_current_stream_capturing = lambda: False
     cuda.CUDAGraph = cuda.graphs.CUDAGraph = CUDAGraph

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from functools import wraps
 from typing import Any
 
 import torch
@@ -22,6 +23,11 @@ _LEGACY = {
     "ShortTensor": torch.int16,
     "CharTensor": torch.int8,
 }
+_FACTORIES = (
+    *("empty", "zeros", "ones", "full", "rand", "randn", "randint", "randperm", "tensor", "empty_strided"),
+    *("arange", "range", "linspace", "logspace", "eye"),
+    *("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like"),
+)
 _PREFIX = "torch.cuda."
 
 
@@ -114,10 +120,39 @@ def _install_pinning() -> None:
     original = torch.Tensor.pin_memory
 
     def pin_memory(self: Any, device: Any = None) -> Any:
-        pinned = original(self)
-        address = pinned.data_ptr()
-        machine.pinned[address] = pinned.numel() * pinned.element_size()
-        weakref.finalize(pinned, machine.pinned.pop, address, None)
-        return pinned
+        return _pinned(self if self.is_pinned() else original(self))
 
     torch.Tensor.pin_memory = pin_memory
+    torch.utils._device._device_constructors()  # cached: it must hold the original functions
+    for name in _FACTORIES:
+        _pin_results_of(torch, name)
+    for name in ("new_empty", "new_zeros", "new_ones", "new_full", "new_tensor", "new_empty_strided"):
+        _pin_results_of(torch.Tensor, name)
+
+
+def _pinned(tensor: Any) -> Any:
+    """Keep in mind that the memory of a CPU tensor is pinned."""
+    address = tensor.data_ptr()
+    if tensor.is_cpu and address not in machine.pinned:
+        machine.pinned[address] = tensor.untyped_storage().nbytes()
+        weakref.finalize(tensor, machine.pinned.pop, address, None)
+    return tensor
+
+
+def _pin_results_of(owner: Any, name: str) -> None:
+    original = getattr(owner, name)
+
+    @wraps(original, assigned=("__name__", "__doc__"), updated=())
+    def factory(*arguments: Any, **named: Any) -> Any:
+        if not named.get("pin_memory"):
+            return original(*arguments, **named)
+        return _pinned(original(*arguments, **named))
+
+    setattr(owner, name, factory)
+    if owner is torch:
+        known_to_torchscript(factory, name)
+
+
+def known_to_torchscript(function: Any, name: str) -> None:
+    """TorchScript knows functions of torch by their identity."""
+    torch.jit._builtins._register_builtin(function, f"aten::{name}")

@@ -1,0 +1,176 @@
+"""Attributes, by the kind of what they are read from."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.engine.calls import Calls
+from devfix.engine.files import Class
+from devfix.engine.places import AT, OF, VAR, Place
+from devfix.engine.values import (
+    A_NUMBER,
+    ANYTHING,
+    BATCH,
+    CLASS,
+    DEVICE,
+    DTYPE,
+    FUNCTION,
+    LIBRARY,
+    LOADER,
+    MODULE,
+    OBJECT,
+    SEQUENCE,
+    TENSOR,
+    TEXT,
+    UNKNOWN,
+    Value,
+)
+
+_SAME = frozenset({"data", "grad", "T", "mT", "H", "mH", "real", "imag", "values", "indices"})
+_NUMBERS = frozenset(
+    {
+        "ndim",
+        "requires_grad",
+        "is_cuda",
+        "layout",
+        "is_leaf",
+        "itemsize",
+        "nbytes",
+        "grad_fn",
+        "is_sparse",
+        "is_mps",
+        "names",
+    }
+)
+_DTYPES = frozenset(
+    [
+        "float16",
+        "float32",
+        "float64",
+        "bfloat16",
+        "half",
+        "float",
+        "double",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "short",
+        "int",
+        "long",
+        "bool",
+        "complex64",
+        "complex128",
+        "float8_e4m3fn",
+        "float8_e5m2",
+        "cfloat",
+        "cdouble",
+    ]
+)
+
+
+_CONSTANTS = frozenset(
+    f"{module}.{name}" for module in ("math", "numpy", "torch") for name in ("pi", "e", "inf", "nan")
+)
+
+
+class Attributes(Calls):
+    def _attribute(self, node: ast.Attribute) -> Value:
+        return self.attribute(node, self.eval(node.value))
+
+    def attribute(self, node: ast.Attribute, base: Value) -> Value:
+        name, kind = node.attr, base.kind
+        if kind == LIBRARY:
+            return self._of_library(node, base)
+        if kind in (TENSOR, BATCH):
+            return self._of_tensor(node, base)
+        if kind in (MODULE, OBJECT):
+            return self._of_object(node, base)
+        if kind == CLASS and isinstance(base.ref, Class):
+            held = base.ref.constant(name)
+            return self.analysis.constant(*held) if held is not None else ANYTHING
+        if name == "device":
+            return self.device_of(base, None, self.file.source.code(node.value)) if kind != DEVICE else base
+        if kind == DEVICE:
+            return Value(TEXT, base.place, role="type") if name == "type" else A_NUMBER
+        if name == "dtype":
+            return Value(DTYPE)
+        if kind == UNKNOWN and base.place.is_named:
+            return self._of_unknown_object(node, base)
+        if kind == SEQUENCE and base.fields is not None:
+            return base.fields.get(name, ANYTHING)
+        if kind == LOADER:
+            return ANYTHING
+        return Value(UNKNOWN, base.place, role=base.role) if base.role == "moved" else ANYTHING
+
+    def _of_library(self, node: ast.Attribute, base: Value) -> Value:
+        dotted = f"{base.ref}.{node.attr}"
+        if dotted in _CONSTANTS:
+            return A_NUMBER
+        if dotted.startswith("torch.") and node.attr in _DTYPES and dotted.count(".") == 1:
+            return Value(DTYPE)
+        if self.analysis.is_device_name(node.attr) and not dotted.startswith("torch."):
+            return self.analysis.named_device(Place(VAR, ("global", dotted)), node.attr)
+        return self.library(dotted)
+
+    def _of_tensor(self, node: ast.Attribute, base: Value) -> Value:
+        name = node.attr
+        if name == "device":
+            return self.device_of(base, None, self.file.source.code(node.value))
+        if name in _SAME:
+            return base
+        if name == "dtype":
+            return Value(DTYPE)
+        if name == "shape":
+            return Value(SEQUENCE, rest=A_NUMBER)
+        if name in _NUMBERS:
+            return A_NUMBER
+        if base.kind == BATCH:
+            if base.fields is not None and name in base.fields:
+                return base.fields[name]
+            return base
+        return ANYTHING
+
+    def _of_object(self, node: ast.Attribute, base: Value) -> Value:
+        name = node.attr
+        held = self.state.attribute(base.ref, name) if base.ref is not None else None
+        if held is not None:
+            return held
+        owner = (
+            base.bound.ref if isinstance(base.bound, Value) and isinstance(base.bound.ref, Class) else None
+        )
+        if owner is not None:
+            method = owner.method(name)
+            if method is not None:
+                if method.is_property:
+                    call = ast.copy_location(ast.Call(node, [], []), node)
+                    return self.call_function(call, method, base, ([], {}))
+                return Value(FUNCTION, ref=method, bound=None if method.static else base)
+            constant = owner.constant(name)
+            if constant is not None and name not in owner.stores:
+                return self.analysis.constant(*constant)
+        if name == "device":
+            if base.kind == MODULE:
+                return self.device_of(base, ("device", base.ref), "")
+            return self.analysis.named_device(Place(VAR, ("attribute", base.ref, name)), name)
+        if base.kind == MODULE and name in ("weight", "bias"):
+            return Value(
+                TENSOR,
+                Place("in", base.ref) if base.ref is not None else base.place,
+                rank=1,
+                role="parameter",
+            )
+        if self.analysis.is_device_name(name):
+            return self.analysis.named_device(Place(VAR, ("attribute", base.ref, name)), name)
+        if base.ref is None:
+            return ANYTHING
+        # Of an object that the program makes, callers have put nothing anywhere.
+        made = base.ref in self.analysis.made
+        return Value(UNKNOWN, Place(AT if made else OF, ("attribute", base.ref, name)))
+
+    def _of_unknown_object(self, node: ast.Attribute, base: Value) -> Value:
+        key = ("attribute", base.place.key, node.attr)
+        if self.analysis.is_device_name(node.attr):
+            return self.analysis.named_device(Place(VAR, key), node.attr)
+        return Value(UNKNOWN, Place(base.place.kind, key))

@@ -1,0 +1,137 @@
+"""What an analysis knows of parameters and of the names of files, before and beside any call."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, cast
+
+from devfix.engine import evidence
+from devfix.engine.classes import Classes
+from devfix.engine.evidence import Uses
+from devfix.engine.files import Class, File, Function
+from devfix.engine.places import NOWHERE, OF, VAR, Place
+from devfix.engine.state import State
+from devfix.engine.statements import Run
+from devfix.engine.values import (
+    ANYTHING,
+    ARRAY,
+    BATCH,
+    CALLER,
+    DEVICE,
+    LOADER,
+    MODULE,
+    NUMBER,
+    SEQUENCE,
+    TENSOR,
+    TEXT,
+    UNKNOWN,
+    Assumption,
+    Assumptions,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from devfix.engine.analysis import Analysis
+
+_INPUTS = frozenset({"x", "input", "inputs", "features", "hidden_states"})
+
+
+Bound = dict[str, Value]
+
+
+class Context:
+    """Evidence for parameters, and the values of names that files define; each is found out once."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.classes: Classes
+        self._uses: dict[Function, Uses] = {}
+        self._evidence: dict[Function, dict[str, evidence.Evidence]] = {}
+        self._bodies: dict[str, Run] = {}
+
+    def class_kind(self, owner: Class) -> str:
+        return self.classes.kind(owner)
+
+    def uses(self, function: Function) -> Uses:
+        found = self._uses.get(function)
+        if found is None:
+            found = self._uses[function] = Uses(function)
+        return found
+
+    def known(self, function: Function) -> dict[str, evidence.Evidence]:
+        found = self._evidence.get(function)
+        if found is None:
+            found = self._evidence[function] = evidence.parameters(function, self.uses(function))
+        return found
+
+    def parameters(self, function: Function, me: Value | None) -> Bound:
+        """The parameters before any caller is known: each is where it is."""
+        found: Bound = {}
+        owner = function.owner
+        forward = (
+            owner is not None
+            and function.name in ("forward", "__call__")
+            and self.class_kind(owner) in ("module", "owned")
+        )
+        home = self.classes.place(owner) if forward and owner is not None else None
+        names = function.positional[1:] if me is not None else function.positional
+        for name, (kind, assumed) in self.known(function).items():
+            first = bool(names) and name == names[0] and name not in function.defaults
+            if forward and kind == UNKNOWN and (first or name in _INPUTS):
+                kind, assumed = TENSOR, frozenset({Assumption(CALLER, name)})
+            found[name] = self.parameter(function, name, kind, assumed, home)
+        arguments = function.node.args
+        if arguments.vararg is not None:
+            found[arguments.vararg.arg] = Value(SEQUENCE, rest=ANYTHING)
+        if arguments.kwarg is not None:
+            found[arguments.kwarg.arg] = ANYTHING
+        return found
+
+    def parameter(
+        self, function: Function, name: str, kind: str, assumed: Assumptions, home: Place | None
+    ) -> Value:
+        key = ("parameter", id(function.node), name)
+        place = home or Place(OF, key)
+        if kind == DEVICE:
+            return Value(DEVICE, Place(VAR, key), assumed=assumed)
+        if kind in (TENSOR, BATCH):
+            return Value(kind, place, assumed=assumed)
+        if kind == MODULE:
+            return Value(MODULE, Place(OF, key), assumed=assumed)
+        if kind == LOADER:
+            return Value(LOADER, assumed=assumed)
+        if kind in (NUMBER, TEXT, ARRAY):
+            return Value(kind, Place(OF, key) if kind == NUMBER else NOWHERE, assumed=assumed)
+        return Value(UNKNOWN, place)
+
+    def _body(self, file: File) -> Run:
+        found = self._bodies.get(file.path)
+        if found is None:
+            found = self._bodies[file.path] = Run(cast("Analysis", self), file, None, State())
+            found.quiet = int(file is not self.file)
+        return found
+
+    def global_value(self, file: File, name: str) -> Value | None:
+        """What the body of a file binds a name to."""
+        body = self._body(file)
+        found = body.state.names.get(name)
+        if found is None and file is not self.file and name in file.globals:
+            body.state.names[name] = ANYTHING
+            found = body.state.names[name] = body.eval(file.globals[name])
+        return found
+
+    def global_values(self, file: File) -> list[tuple[str, Value]]:
+        return list(self._body(file).state.names.items())
+
+    def constant(self, file: File, node: ast.expr) -> Value:
+        """The value of a default, or of a name in the body of a class."""
+        if isinstance(node, ast.Constant):
+            return self._body(file)._constant(node)
+        if isinstance(node, (ast.Name, ast.Attribute, ast.List, ast.Tuple, ast.Dict, ast.UnaryOp)):
+            body = self._body(file)
+            body.quiet += 1
+            try:
+                return body.eval(node)
+            finally:
+                body.quiet -= 1
+        return ANYTHING

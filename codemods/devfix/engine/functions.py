@@ -1,0 +1,206 @@
+"""Functions of tensors, by the rows of their model, and the devices that they are given."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.engine.containers import Containers
+from devfix.engine.frame import Arguments
+from devfix.engine.places import (
+    AT_DEFAULT,
+    LITERAL,
+    NOWHERE,
+    VAR,
+    Place,
+    literal,
+)
+from devfix.engine.values import (
+    A_NUMBER,
+    ANYTHING,
+    BATCH,
+    DEVICE,
+    DTYPE,
+    MAKE,
+    MODULE,
+    NONE,
+    NUMBER,
+    PLACED,
+    SEQUENCE,
+    TENSOR,
+    TEXT,
+    UNKNOWN,
+    History,
+    Value,
+    element,
+)
+from devfix.models.loader import Row
+
+_FLAT = frozenset({"arange", "linspace", "logspace", "randperm", "range"})
+
+
+class Functions(Containers):
+    def device(self, value: Value, node: ast.AST) -> Value:
+        """`torch.device(value)`."""
+        if value.kind == DEVICE:
+            return value.but(forms=frozenset({"object"}))
+        if isinstance(value.const, str):
+            place = literal(value.const)
+            return Value(
+                DEVICE, place or NOWHERE, forms=frozenset({"object"}), links=(self.link(MAKE, node),)
+            )
+        key = value.place.key if value.place.is_named else (id(node), "device")
+        return Value(DEVICE, Place(VAR, key), forms=frozenset({"object"}))
+
+    def target(self, value: Value | None, node: ast.AST) -> Place | None:
+        """The place that a `device=` argument names; None where it names none."""
+        if value is None or value.kind in (NONE, DTYPE):
+            return None
+        if value.kind == DEVICE:
+            return self.state.resolve(value.place)
+        if isinstance(value.const, str):
+            return literal(value.const) or NOWHERE
+        if value.const.__class__ is int:
+            return Place(LITERAL, f"cuda:{value.const}")
+        if value.kind in (TENSOR, MODULE):
+            return NOWHERE
+        if value.place.is_named:
+            return Place(VAR, value.place.key)
+        return NOWHERE
+
+    def by_row(self, node: ast.Call, row: Row, dotted: str, arguments: Arguments) -> Value:
+        values, keywords = arguments
+        last = dotted.rpartition(".")[2]
+        first = (
+            values[0][0]
+            if values
+            else next((keywords[k][0] for k in ("data", "input", "tensors") if k in keywords), ANYTHING)
+        )
+        if row.host is not None:
+            position, name = row.host
+            at = keywords.get(name) or (values[position] if len(values) > position else None)
+            if at is not None:
+                self.on_host(node, at[0], at[1], last)
+        form = row.form
+        if form == "number":
+            return A_NUMBER
+        if form == "load":
+            where = keywords.get("map_location") or (values[1] if len(values) > 1 else None)
+            place = self.target(where[0], node) if where is not None else None
+            return Value(UNKNOWN, place or NOWHERE)
+        if form in ("make", "data", "like", "legacy", "array", "cuda"):
+            return self._made(node, row, last, first, arguments)
+        if form == "elems":
+            return self._elements(node, row, last, first, values)
+        operands = [
+            operand for value, at in (*values, *keywords.values()) for operand in self.tensors(value, at)
+        ]
+        operands = [one for one in operands if one[0].kind != MODULE]
+        if form == "follow":
+            made = first if first.kind in PLACED else ANYTHING
+            made = made.but(kind=TENSOR) if made.kind == BATCH and not row.many else made
+            if first.kind == UNKNOWN:
+                made = Value(TENSOR, first.place if first.place.is_named else NOWHERE)
+        else:
+            known = len(operands)
+            open_ = sum(1 for value, _ in values if value.kind in (UNKNOWN,))
+            made = self.together(node, operands, last, strict=row.strict)
+            if open_ and made.place.on_host:
+                made = Value(TENSOR)
+            if not known:
+                made = Value(TENSOR)
+        if last == "nonzero" or (last == "where" and len(values) == 1):
+            made = made.but(rank=1)
+            return Value(SEQUENCE, rest=made) if last == "where" else made
+        if row.reduce:
+            whole = len(values) == 1 and not {"dim", "axis"} & set(keywords)
+            made = made.but(rank=0 if whole else None)
+        elif row.rank is not None:
+            made = made.but(rank=row.rank)
+        elif last in ("unsqueeze", "repeat_interleave"):
+            made = made.but(rank=1)
+        return Value(SEQUENCE, rest=made) if row.many else made
+
+    def _made(self, node: ast.Call, row: Row, last: str, first: Value, arguments: Arguments) -> Value:
+        values, keywords = arguments
+        form, rank = row.form, row.rank
+        if "device" in keywords:
+            place = self.target(keywords["device"][0], node)
+            if place is not None:
+                links = (self.link("move", node),) if place.kind == LITERAL else self.followed(arguments)
+                return Value(TENSOR, place, rank=rank, links=links)
+        if "out" in keywords:
+            return keywords["out"][0]
+        if form == "cuda":
+            return Value(TENSOR, Place(LITERAL, "cuda"), rank=rank, links=(self.link("move", node),))
+        if form == "like":
+            if first.kind == UNKNOWN and first.place.is_named:
+                return Value(TENSOR, first.place)
+            return (
+                first.but(kind=TENSOR, rank=first.rank, role="")
+                if first.kind in (TENSOR, BATCH)
+                else Value(TENSOR)
+            )
+        if any(one.arg is None for one in node.keywords):
+            return Value(TENSOR)  # **kwargs may have a device
+        if last == "normal" and first.kind in (TENSOR, BATCH):
+            return first
+        if form == "data":
+            rank = self._rank_of_data(first)
+            if first.kind in (TENSOR, BATCH):
+                return Value(TENSOR, first.place, rank=first.rank, links=first.links, assumed=first.assumed)
+            if first.kind == UNKNOWN and last != "tensor":
+                return Value(TENSOR)
+            inner = [value for value, _ in self.tensors(first, node)]
+            if inner and any(not self.where(one).on_host for one in inner):
+                rank = 1
+        if (
+            form == "legacy"
+            and last == "Tensor"
+            and first.kind in (TENSOR, BATCH, UNKNOWN)
+            and len(values) == 1
+        ):
+            return first if first.kind == TENSOR else Value(TENSOR)
+        place = self.default if self.analysis.default_is_known else NOWHERE
+        if form in ("legacy", "array"):
+            place = AT_DEFAULT
+        role = "flat" if last in _FLAT else "host" if form == "array" else ""
+        made = Value(TENSOR, place, rank=rank, links=(self.link(MAKE, node, last),), role=role)
+        return Value(SEQUENCE, items=(made, A_NUMBER)) if row.many else made
+
+    def followed(self, arguments: Arguments) -> History:
+        """The history of what the arguments say to follow: `x.device`, or `x` itself, that is on the CPU."""
+        for value, _ in (*arguments[0], *arguments[1].values()):
+            if value.role == "followed" or (value.kind in (TENSOR, BATCH) and self.where(value).on_host):
+                return value.links
+        return ()
+
+    def _rank_of_data(self, first: Value) -> int | None:
+        if first.kind in (NUMBER, TEXT):
+            return 0
+        if first.kind == SEQUENCE:
+            return 1
+        return first.rank if first.kind == TENSOR else None
+
+    def _elements(
+        self, node: ast.Call, row: Row, last: str, first: Value, values: list[tuple[Value, ast.expr]]
+    ) -> Value:
+        spread = values if row.many or last in ("block_diag", "cartesian_prod") else values[:1]
+        operands = [
+            operand
+            for value, at in spread
+            for operand in self.tensors(value, at)
+            if operand[0].kind != MODULE
+        ]
+        if first.kind in (TENSOR, BATCH) and not row.many:
+            made = first.but(kind=TENSOR)
+        else:
+            made = self.together(node, operands, last, strict=row.strict)
+            inside = element(first) if first.kind == SEQUENCE else None
+            if (
+                first.kind not in (TENSOR, BATCH)
+                and made.place.on_host
+                and (inside is None or inside.kind not in (TENSOR, BATCH))
+            ):
+                made = Value(TENSOR)
+        made = made.but(rank=1)
+        return Value(SEQUENCE, rest=made) if row.many else made

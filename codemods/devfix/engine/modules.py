@@ -1,0 +1,137 @@
+"""Modules that libraries make, containers of modules, and loaders of data."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.engine.files import Class, Function
+from devfix.engine.frame import Arguments
+from devfix.engine.functions import Functions
+from devfix.engine.places import (
+    AT_DEFAULT,
+    NOWHERE,
+    Place,
+)
+from devfix.engine.state import MAX_NESTING, Held
+from devfix.engine.values import (
+    CLASS,
+    FUNCTION,
+    LIBRARY_CALL,
+    LOADER,
+    MAKE,
+    MODULE,
+    TENSOR,
+    Assumption,
+    Value,
+)
+
+_MOVES_DATA = (".to(", ".cuda(", "device", "to_device")
+
+
+class Modules(Functions):
+    def new_module(
+        self,
+        node: ast.Call,
+        name: str,
+        arguments: Arguments,
+        *,
+        role: str = "",
+        given: list[Value] | None = None,
+    ) -> Value:
+        """A module that a library's class makes."""
+        cell = (id(node), self.depth, "module")
+        keywords = arguments[1]
+        place = self.default if self.analysis.default_is_known else NOWHERE
+        if "device" in keywords:
+            place = self.target(keywords["device"][0], node) or place
+        elif any(one.arg is None for one in node.keywords):
+            place = NOWHERE
+        if given:
+            place = self.where(given[0])
+        elif role in ("bare", "loss"):
+            place = NOWHERE
+        self.state.set_place(cell, place)
+        links = given[0].links if given else (self.link(MAKE, node, name),)
+        made = Value(MODULE, Place("in", cell), ref=cell, links=links, role=role)
+        self.analysis.made[cell] = made
+        return made
+
+    def module_container(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
+        """ModuleList, Sequential and their like: a module with parts."""
+        made = self.new_module(node, dotted, ([], {}))
+        parts: list[Value] = []
+        for value, _ in arguments[0]:
+            parts += [*(value.items or ()), *(value.fields or {}).values()] + (
+                [value.rest] if value.rest is not None else []
+            )
+            if value.kind == MODULE:
+                parts.append(value)
+        places = set()
+        for i, part in enumerate(parts):
+            if part.kind == MODULE:
+                self.state.set_attribute(made.ref, f"#{i}", part)
+                self.analysis.part_of[part.ref] = made.ref
+                places.add(self.where(part))
+        if any(isinstance(one, ast.Starred) for one in node.args) and not places:
+            self.state.set_place(made.ref, NOWHERE)
+        elif len(places) == 1:
+            self.state.set_place(made.ref, places.pop())
+        elif places or parts or (not arguments[0] and dotted.endswith("Sequential")):
+            self.state.set_place(made.ref, NOWHERE)
+        return made
+
+    def move_module(self, cell: object, place: Place) -> None:
+        """`module.to(device)`: all that is registered goes along."""
+        self._move(cell, place, self.state.by_owner(), 0)
+
+    def _move(self, cell: object, place: Place, held: Held, depth: int) -> None:
+        self.state.set_place(cell, place)
+        if depth > MAX_NESTING:
+            return
+        for name, value in held.get(cell, ()):
+            if value.kind == TENSOR and value.role == "parameter" and value.place.kind != "in":
+                self.state.set_attribute(cell, name, value.but(place=Place("in", cell)))
+            if (
+                value.kind == MODULE
+                and value.ref is not None
+                and value.ref != cell
+                and value.role != "hidden"
+            ):
+                if self.state.place_of(value.ref) != place:
+                    self._move(value.ref, place, held, depth + 1)
+
+    def loader(self, node: ast.Call, arguments: Arguments) -> Value:
+        """A data loader: batches are on the CPU, unless data set or collate function move them."""
+        values, keywords = arguments
+        given = [*values[:1], *(keywords[name] for name in ("dataset", "collate_fn") if name in keywords)]
+        for value, at in given:
+            code = ""
+            if value.kind == FUNCTION and isinstance(value.ref, Function):
+                code = value.ref.file.source.code(value.ref.node)
+            elif (
+                value.kind in ("object", CLASS)
+                and isinstance(value.bound, Value)
+                and isinstance(value.bound.ref, Class)
+            ):
+                code = value.bound.ref.file.source.code(value.bound.ref.node)
+            elif isinstance(at, ast.Lambda) or "dataset" not in keywords:
+                code = self.file.source.code(at)
+            if any(word in code for word in _MOVES_DATA):
+                return Value(LOADER, role="owned")
+            for one, _ in self.tensors(value, at):
+                if not self.where(one).on_host:
+                    return Value(LOADER, role="owned")
+        if "generator" in keywords or any(one.arg is None for one in node.keywords):
+            return Value(LOADER, AT_DEFAULT, assumed=frozenset({Assumption(LIBRARY_CALL, "DataLoader")}))
+        return Value(LOADER, AT_DEFAULT)
+
+    def copied(self, value: Value, node: ast.AST) -> Value:
+        """`copy.deepcopy(x)`: what is a module gets a cell of its own."""
+        if value.kind != MODULE or value.ref is None:
+            return value
+        cell = (id(node), self.depth, "copy")
+        self.state.set_place(cell, self.where(value))
+        for name, one in self.state.attributes(value.ref):
+            if one.kind != MODULE:
+                self.state.set_attribute(cell, name, one)
+        return value.but(ref=cell, place=Place("in", cell))

@@ -1,0 +1,108 @@
+"""The library model against the torch that is installed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed.fsdp
+import torch.nn.utils.rnn
+from devfix.models.loader import TENSOR_METHOD, Row, models
+from devfix.smoke import run_program
+
+ROWS = models().rows
+OF_TORCH = {name: row for name, row in ROWS.items() if name.startswith("torch.")}
+METHODS = {name.removeprefix(TENSOR_METHOD): row for name, row in ROWS.items() if name.startswith(TENSOR_METHOD)}
+# What makes a tensor needs arguments of its own.
+ARGUMENTS = {
+    "full": ((2,), 0.0), "eye": (2,), "randint": (3, (2,)), "empty_strided": ((2,), (1,)), "linspace": (0, 1, 2),
+    "empty_permuted": ((2,), (0,)), "logspace": (0, 1, 2), "normal": (0.0, 1.0, (2,)), "tril_indices": (2, 2),
+    "triu_indices": (2, 2), "tensor": ([1.0],), "as_tensor": ([1.0],), "asarray": ([1.0],), "scalar_tensor": (1.0,),
+    "sparse_coo_tensor": ([[0]], [1.0], (2,)), "range": (0, 1),
+}  # fmt: skip
+# A value without dimensions is no stray in arithmetic; torch refuses it where an operator has kernels of its own.
+REFUSED_AT_ZERO = {"masked_fill", "binary_cross_entropy_with_logits", "gaussian_nll_loss", "cosine_similarity", "equal"}
+
+
+def found(name: str) -> object:
+    value: object = torch
+    for part in name.split(".")[1:]:
+        value = getattr(value, part)
+    return value
+
+
+def test_the_names_are_torchs() -> None:
+    assert [name for name in sorted(OF_TORCH) if not callable(found(name))] == []
+
+
+def test_the_methods_are_those_of_tensors() -> None:
+    assert [name for name in sorted(METHODS) if not hasattr(torch.Tensor, name)] == []
+
+
+@pytest.mark.parametrize("name", sorted(name for name, row in OF_TORCH.items() if row.form in ("make", "data")))
+def test_what_makes_a_tensor_takes_a_device(name: str) -> None:
+    make, last = found(name), name.rpartition(".")[2]
+    assert callable(make)
+    assert make(*ARGUMENTS.get(last, (2,)), device="meta").device.type == "meta"
+
+
+@pytest.mark.parametrize("name", sorted(name for name, row in OF_TORCH.items() if row.form == "like"))
+def test_what_makes_its_like_stays_there(name: str) -> None:
+    make, last = found(name), name.rpartition(".")[2]
+    assert callable(make)
+    more = {"full_like": (0.0,), "randint_like": (3,)}.get(last, ())
+    assert make(torch.zeros(2, device="meta"), *more).device.type == "meta"
+    assert make(torch.zeros(2, device="meta"), *more, device="cpu").device.type == "cpu"
+
+
+@pytest.mark.parametrize("name", sorted(name for name, row in OF_TORCH.items() if row.form in ("bare", "loss")))
+def test_layers_without_a_place_have_nothing_to_move(name: str) -> None:
+    """They hold neither parameters nor buffers, unless weights are given to them."""
+    import inspect
+
+    layer = found(name)
+    assert isinstance(layer, type)
+    needed = [
+        one
+        for one in inspect.signature(layer).parameters.values()
+        if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
+    ]
+    if name.startswith("torch.nn.FractionalMaxPool"):
+        needed.append(inspect.signature(layer).parameters["output_size"])
+    values = {"dim": 1, "unflattened_size": (1,), "upscale_factor": 2, "downscale_factor": 2, "groups": 1}
+    made = layer(*(values.get(one.name, 2) for one in needed))
+    assert not list(made.parameters()) and not list(made.buffers())
+
+
+def told(row: Row, kind: str) -> bool | None:
+    """Does the model say that an operand on the CPU, beside others on a device, is refused? None: it says nothing."""
+    if row.form in ("same", "elems"):
+        return True if kind == "stray" else row.strict
+    return False if row.form in ("follow", "number") else None
+
+
+def test_strays_are_refused_where_the_model_says_so() -> None:
+    """A row that says `same` where torch does not mind would be a false alarm everywhere; torch's own samples tell."""
+    names = sorted({name.removeprefix("torch.") for name in OF_TORCH} | set(METHODS))
+    text = (Path(__file__).parent / "operators.py").read_text()
+    run = run_program(f"NAMES = {set(names)!r}\n{text}", "cuda", timeout=300)
+    if run.status == "unsupported":
+        pytest.skip(f"not checked: {run.error}")
+    assert run.status == "ok", run.error
+    outcomes: dict[str, dict[str, str]] = json.loads(run.output)
+    assert len(outcomes) > 80
+    wrong = []
+    for name, kinds in outcomes.items():
+        for row in (OF_TORCH.get(f"torch.{name}"), METHODS.get(name)):
+            for kind, what in kinds.items() if row is not None else ():
+                expected = told(row, kind)
+                if expected is None or (what == "device") == expected:
+                    continue
+                if name == "nn.functional.multi_head_attention_forward":
+                    continue  # its weights are given twice, and half of them are empty
+                if kind == "zero" and (not expected or name.rpartition(".")[2] in REFUSED_AT_ZERO):
+                    continue  # the model is silent of these: nothing false is said
+                wrong.append((name, kind, row, what))
+    assert not wrong
