@@ -19,9 +19,10 @@ from dataclasses import dataclass
 
 from devfix.smoke import Runner
 from proof.asked import WAYS, Spoken, by
-from proof.making import Made, make
+from proof.making import make
 from proof.shrinking import shrunk
 from proof.simulated import Ended, Program, run
+from proof.writing import Made
 
 # Codemods for what never raises on CUDA; their findings judge nothing here.
 OTHERS = frozenset(

@@ -16,6 +16,7 @@ from devfix.codemod import registry
 from devfix.engine import Analysis, File, analyse
 from devfix.engine.files import Resolver
 from devfix.findings import Finding
+from devfix.report import PlacedFinding
 from devfix.runner import process_file
 from devfix.source import Source
 
@@ -57,7 +58,7 @@ def analysed(program: Program, name: str = MAIN) -> Analysis:
 
 def by_engine(program: Program) -> list[Spoken]:
     """What the engine alone finds."""
-    found = []
+    found: list[Spoken] = []
     for name in (MAIN, *(f"{one}.py" for one in program.modules)):
         analysis = analysed(program, name)
         source = analysis.file.source
@@ -73,7 +74,7 @@ def by_devfix(program: Program, *, engine: bool = True) -> list[Spoken]:
     """What `devfix check` finds; without the engine: the old rules alone. Raises RuntimeError if it fails."""
     codemods = [kind() for kind in registry().values() if kind.id != "assert-device"]
     texts = {MAIN: program.text, **{f"{name}.py": text for name, text in program.modules.items()}}
-    found = []
+    found: list[PlacedFinding] = []
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as changed:
         if not engine:
             changed.enter_context(mock.patch.object(mismatches, "besides", lambda *_: ()))

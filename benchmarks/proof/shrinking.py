@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from typing import Any
 
 ROUNDS = 60
 Test = Callable[[Sequence[str]], "list[bool]"]  # which of these texts still show it
@@ -64,12 +65,12 @@ class _Dropping(ast.NodeTransformer):
     def __init__(self, gone: set[int], flat: ast.stmt | None = None) -> None:
         self.gone, self.flat = gone, flat
 
-    def visit(self, node: ast.AST) -> object:
+    def visit(self, node: ast.AST) -> Any:
         if id(node) in self.gone:
             return None
         self.generic_visit(node)
         if node is self.flat:
-            return node.body  # type: ignore[attr-defined]
+            return getattr(node, "body", None)
         if hasattr(node, "body") and isinstance(node.body, list) and not node.body:
             if not isinstance(node, ast.Module):
                 node.body = [ast.Pass()]

@@ -57,7 +57,9 @@ def outcome(op, sample, path):
         op.op(arguments[0], *arguments[1], **arguments[2])
     except Exception as error:
         told = str(error).lower()
-        return "device" if isinstance(error, RuntimeError) and ("device" in told or "cuda" in told) else "other"
+        return (
+            "device" if isinstance(error, RuntimeError) and ("device" in told or "cuda" in told) else "other"
+        )
     return "ran"
 
 

@@ -14,7 +14,9 @@ from devfix.smoke import run_program
 
 ROWS = models().rows
 OF_TORCH = {name: row for name, row in ROWS.items() if name.startswith("torch.")}
-METHODS = {name.removeprefix(TENSOR_METHOD): row for name, row in ROWS.items() if name.startswith(TENSOR_METHOD)}
+METHODS = {
+    name.removeprefix(TENSOR_METHOD): row for name, row in ROWS.items() if name.startswith(TENSOR_METHOD)
+}
 # What makes a tensor needs arguments of its own.
 ARGUMENTS = {
     "full": ((2,), 0.0), "eye": (2,), "randint": (3, (2,)), "empty_strided": ((2,), (1,)), "linspace": (0, 1, 2),
@@ -23,7 +25,13 @@ ARGUMENTS = {
     "sparse_coo_tensor": ([[0]], [1.0], (2,)), "range": (0, 1),
 }  # fmt: skip
 # A value without dimensions is no stray in arithmetic; torch refuses it where an operator has kernels of its own.
-REFUSED_AT_ZERO = {"masked_fill", "binary_cross_entropy_with_logits", "gaussian_nll_loss", "cosine_similarity", "equal"}
+REFUSED_AT_ZERO = {
+    "masked_fill",
+    "binary_cross_entropy_with_logits",
+    "gaussian_nll_loss",
+    "cosine_similarity",
+    "equal",
+}
 
 
 def found(name: str) -> object:
@@ -41,7 +49,9 @@ def test_the_methods_are_those_of_tensors() -> None:
     assert [name for name in sorted(METHODS) if not hasattr(torch.Tensor, name)] == []
 
 
-@pytest.mark.parametrize("name", sorted(name for name, row in OF_TORCH.items() if row.form in ("make", "data")))
+@pytest.mark.parametrize(
+    "name", sorted(name for name, row in OF_TORCH.items() if row.form in ("make", "data"))
+)
 def test_what_makes_a_tensor_takes_a_device(name: str) -> None:
     make, last = found(name), name.rpartition(".")[2]
     assert callable(make)
@@ -57,7 +67,9 @@ def test_what_makes_its_like_stays_there(name: str) -> None:
     assert make(torch.zeros(2, device="meta"), *more, device="cpu").device.type == "cpu"
 
 
-@pytest.mark.parametrize("name", sorted(name for name, row in OF_TORCH.items() if row.form in ("bare", "loss")))
+@pytest.mark.parametrize(
+    "name", sorted(name for name, row in OF_TORCH.items() if row.form in ("bare", "loss"))
+)
 def test_layers_without_a_place_have_nothing_to_move(name: str) -> None:
     """They hold neither parameters nor buffers, unless weights are given to them."""
     import inspect

@@ -157,6 +157,8 @@ class Containers(Conditions):
                 return ANYTHING
             return self.any_of(base) or ANYTHING
         if kind == MODULE:
+            if isinstance(node.slice, ast.Slice):
+                return base
             part = self._part(base)
             return part if part.ref is not None else part.but(links=base.links)
         if kind == OBJECT and key.__class__ is int and self._fields_of(base)[key:]:
