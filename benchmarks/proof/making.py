@@ -47,15 +47,16 @@ def _model(m: Maker, net: str, device: str, name: str, kind: str = "module never
     if form == 0:
         return [f"{name} = {net}()" + m.site(kind, f".to({device})", "", "chained")]
     if form == 1:
-        return [f"{name} = {net}()", m.site(kind, f"{name}.to({device})", "pass", "statement")]
+        moved = m.site(kind, f"{name}.to({device})", "pass", "statement")
+        return [f"{name} = {net}(){m.also()}", moved]
     if form == 2:
         f, n = m.name(), m.name()
         moved = m.site(kind, f"{n}.to(where)", n, "helper")
         m.define(f"def {f}({n}, where):\n    return {moved}")
-        return [f"{name} = {f}({net}(), {device})"]
+        return [f"{name} = {f}({net}(), {device}){m.also()}"]
     f, n = m.name(), m.name()
     moved = m.site(kind, f"{n}.to({n}_to)", "pass", "builder")
-    m.define(f"def {f}({n}_to):\n    {n} = {net}()\n    {moved}\n    return {n}")
+    m.define(f"def {f}({n}_to):\n    {n} = {net}(){m.also()}\n    {moved}\n    return {n}")
     return [f"{name} = {f}({device})"]
 
 

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 
 _MARK = re.compile("\x02(\\d+)\x03")
+_ALSO = re.compile("\x04\\d+\x03")
 _NAMES = [
     "a", "b", "c", "d", "e", "g", "h", "k", "m", "p", "q", "s", "t", "u", "v", "w", "xs", "ys", "feats",
     "inp", "hid", "data", "vals", "out", "res", "cur", "state", "rep", "emb", "z", "item", "part",
@@ -35,18 +36,14 @@ class Made:
 
     def text(self, fault: int | None = None) -> str:
         """The program, right or with the fault of one site."""
-        return _MARK.sub(lambda found: self._site(int(found[1]), fault), self.source)
+        return _MARK.sub(lambda found: self._site(int(found[1]), fault), _ALSO.sub("", self.source))
 
     def lines(self, fault: int) -> set[int]:
-        """The lines on which the fault is planted."""
+        """The lines on which the fault is planted, and those that could cure it as well."""
         found: set[int] = set()
         for number, line in enumerate(self.source.split("\n"), 1):
-            if f"\x02{fault}\x03" in line:
+            if f"\x02{fault}\x03" in line or f"\x04{fault}\x03" in line:
                 found.add(number)
-                if (
-                    self.sites[fault].wrong == "pass"
-                ):  # `x.to(device)` is no more: what made x, in the line above
-                    found.add(number - 1)
         return found
 
     def _site(self, number: int, fault: int | None) -> str:
@@ -72,6 +69,10 @@ class Maker:
     def site(self, kind: str, right: str, wrong: str, construct: str = "plain") -> str:
         self.sites.append(Site(kind, construct, right, wrong))
         return f"\x02{len(self.sites) - 1}\x03"
+
+    def also(self) -> str:
+        """A mark for a line that could cure the fault of the newest site as well."""
+        return f"\x04{len(self.sites) - 1}\x03"
 
     def one(self, *texts: str) -> str:
         return self.pick.choice(texts)

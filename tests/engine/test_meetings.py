@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from devfix.checkers.mismatches import CODEMODS, findings
 from devfix.engine import File, analyse
 from devfix.source import Source

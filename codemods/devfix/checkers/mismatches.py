@@ -42,7 +42,7 @@ CODEMODS = (
     "hard-coded-cuda",
     "reorder-to",
 )
-_DEVICES = re.compile(r"cuda|mps|xpu|hpu|npu|accelerat|(?<!\.)\bdevice\b(?!\s*=\s*[\w.]+\.device\b)")
+_DEVICES = re.compile(r"cuda|accelerat|\b(?:mps|xpu|hpu|npu)\b|(?<!\.)\bdevice\b(?!\s*=\s*[\w.]+\.device\b)")
 _WORDS = {
     NAME: "`{}` is what its name says",
     USES: "`{}` is what its uses say",

@@ -289,17 +289,15 @@ class Methods(Library):
         if value.kind == MODULE:
             self.attach(node, base, name, value)
         else:
-            place = self.where(value)
             # What the constructor puts on a device is there until the module is moved.
-            made_there = value.kind == TENSOR and place.on_device
-            made_there = made_there and (place.kind != OF or base.ref in self.analysis.made)
-            self.state.set_attribute(
-                base.ref,
-                name,
-                Value(
-                    TENSOR, place if made_there else Place("in", base.ref), rank=value.rank, role="parameter"
-                ),
-            )
+            place = self.where(value)
+            if (
+                value.kind != TENSOR
+                or not place.on_device
+                or (place.kind == OF and base.ref not in self.analysis.made)
+            ):
+                place = Place("in", base.ref)
+            self.state.set_attribute(base.ref, name, Value(TENSOR, place, rank=value.rank, role="parameter"))
         return ANYTHING
 
     def attach(self, node: ast.AST, base: Value, name: str, part: Value) -> None:
