@@ -10,7 +10,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-
 from devfix.smoke import Runner
 
 BENCHMARKS = Path(__file__).resolve().parent.parent.parent / "benchmarks"
