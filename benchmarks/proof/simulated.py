@@ -102,7 +102,7 @@ def tracer(seen, main):
                 for name, value in list(frame.f_locals.items()):
                     found = where(value)
                     if found is not None:
-                        seen[line, name, *found] = None
+                        seen[(line, name, *found)] = None
             lines[frame] = frame.f_lineno
             if event == "return":
                 lines.pop(frame, None)

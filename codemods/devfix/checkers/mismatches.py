@@ -7,11 +7,10 @@ The histories say which codemod a mismatch belongs to: what a plain attribute of
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Collection, Iterator
 
+from devfix.checkers.certainty import why_silent
 from devfix.engine.analysis import Analysis
-from devfix.engine.evidence import about_devices
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class
 from devfix.engine.places import FIXED, IN, LITERAL, OF, VAR, Place
@@ -20,13 +19,13 @@ from devfix.engine.values import (
     LIBRARY_CALL,
     LOAD,
     MODULE,
-    MOVE,
     NAME,
     PATH_TAKEN,
     RANK,
     RESULT,
     STORE,
     USES,
+    Assumption,
     Assumptions,
     Link,
 )
@@ -42,11 +41,10 @@ CODEMODS = (
     "hard-coded-cuda",
     "reorder-to",
 )
-_DEVICES = re.compile(r"cuda|accelerat|\b(?:mps|xpu|hpu|npu)\b|(?<!\.)\bdevice\b(?!\s*=\s*[\w.]+\.device\b)")
 _WORDS = {
     NAME: "`{}` is what its name says",
     USES: "`{}` is what its uses say",
-    LIBRARY_CALL: "what `{}` takes and gives are tensors",
+    LIBRARY_CALL: "what {} takes and gives are tensors",
     PATH_TAKEN: "both paths are taken in one run",
     RANK: "it has dimensions",
     RESULT: "what comes out of it is wanted where the rest is",
@@ -57,8 +55,6 @@ _WORDS = {
 def findings(analysis: Analysis, wanted: Collection[str]) -> Iterator[Finding]:
     """One finding for each value that strays, of the codemods that are wanted."""
     best: dict[ast.AST, tuple[int, int, str, Mismatch]] = {}
-    if not _may_move(analysis):
-        return
     attached = {one.attached.links[0].node for one in analysis.surgeries}
     if "reorder-to" in wanted:
         yield from _surgeries(analysis)
@@ -67,12 +63,7 @@ def findings(analysis: Analysis, wanted: Collection[str]) -> Iterator[Finding]:
             continue  # it is told as surgery
         codemod = _codemod(mismatch, analysis)
         at = _place_to_show(mismatch, analysis, codemod)
-        if (
-            codemod not in wanted
-            or at is None
-            or analysis.refuted(mismatch.anchor_place)
-            or not _tells(mismatch, analysis)
-        ):
+        if codemod not in wanted or at is None or why_silent(mismatch, analysis):
             continue
         known = best.get(at)
         rank = len(mismatch.assumed)
@@ -111,63 +102,6 @@ def besides(analysis: Analysis, wanted: Collection[str], known: Collection[Findi
         spans = (finding.span, *(one.span for one in finding.related))
         if not any(source.position(span.start)[0] in lines for span in spans):
             yield finding
-
-
-def _may_move(analysis: Analysis) -> bool:
-    """Not a program that never speaks of devices, but for those that its values are on: all of it is on the CPU."""
-    text = analysis.file.source.text
-    return "__main__" not in text or _DEVICES.search(text) is not None
-
-
-def _tells(mismatch: Mismatch, analysis: Analysis) -> bool:
-    """Is there evidence enough to speak?"""
-    kinds = {one.kind for one in mismatch.assumed}
-    if (
-        mismatch.function is not None
-        and mismatch.function.name == "__init__"
-        and mismatch.anchor_place.kind == OF
-    ):
-        return False  # what a constructor is given is mostly moved later
-    if PATH_TAKEN in kinds or (mismatch.anchor_place.kind == OF and NAME in kinds):
-        return False
-    if mismatch.stray.kind == MODULE and (
-        LIBRARY_CALL in kinds
-        # Where something is of which nothing is known: in a program that moves nothing, on the CPU.
-        or (mismatch.anchor_place.kind == VAR and isinstance(mismatch.anchor_place.key, str))
-    ):
-        return False
-    if RANK in kinds or (
-        mismatch.anchor.kind == MODULE and mismatch.anchor_place.kind == OF and LIBRARY_CALL in kinds
-    ):
-        return False
-    if mismatch.relation == FIXED:
-        made_there = mismatch.stray.links[0].kind == MOVE
-        return made_there and LIBRARY_CALL not in kinds and not _guarded(mismatch)
-    return _on_accelerators(mismatch, analysis)
-
-
-def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
-    """Does anything but a parameter say that the other one may be on an accelerator?"""
-    key = mismatch.anchor_place.key
-    function = mismatch.function
-    if mismatch.anchor_place.kind != OF or not isinstance(key, tuple):
-        return True
-    if key[0] == "self":
-        return not any(
-            one is not None and one.owner is not None and one.name in analysis.classes.builders(one.owner)
-            for one in (function, *(running for running, _ in mismatch.scopes))
-        )
-    for running, _ in mismatch.scopes:  # the parameter may be of a function further out
-        if running is not None and id(running.node) == key[1]:
-            function = running
-    if function is None or (function.owner is not None and analysis.class_kind(function.owner) == "module"):
-        return True
-    return analysis.uses(function).asks_for_devices
-
-
-def _guarded(mismatch: Mismatch) -> bool:
-    """Does a condition on the way ask for the accelerator that a literal names?"""
-    return any(about_devices(condition) for condition, _ in mismatch.path)
 
 
 def _codemod(mismatch: Mismatch, analysis: Analysis) -> str:
@@ -271,5 +205,11 @@ def _where(place: Place) -> str:
 
 def _assumptions(assumed: Assumptions) -> str:
     return ", and ".join(
-        sorted(_WORDS.get(one.kind, "").format(one.subject) for one in assumed if one.kind in _WORDS)
+        sorted(_WORDS.get(one.kind, "").format(_subject(one)) for one in assumed if one.kind in _WORDS)
     )
+
+
+def _subject(one: Assumption) -> str:
+    if one.kind == LIBRARY_CALL:
+        return f"`{one.subject}`" if one.subject else "a module out of sight"
+    return one.subject

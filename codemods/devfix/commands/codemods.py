@@ -32,12 +32,17 @@ def list_() -> int:
 
 
 @click.command()
-@click.argument("codemod", shell_complete=codemod_ids)
-def explain(codemod: str) -> None:
+@click.argument("codemod", shell_complete=codemod_ids, metavar="CODEMOD|FILE:LINE")
+def explain(codemod: str) -> int:
     """Describe a codemod: what, why, how safe, its options and examples.
 
-    CODEMOD is what --codemod takes: an id, or code, which is loaded.
+    CODEMOD is what --codemod takes: an id, or code, which is loaded. With FILE:LINE, say what devfix thinks of the
+    values on that line: what they are, where, since when, and why there is, or is no, finding. It needs no option,
+    and runs nothing.
     """
+    file, _, line = codemod.rpartition(":")
+    if line.isdigit() and os.path.isfile(file):
+        return _trace(file, int(line))
     from devfix import config
     from devfix.explain import explanation
     from devfix.own.known import Known, named
@@ -48,8 +53,22 @@ def explain(codemod: str) -> None:
     except config.ConfigError as error:
         raise click.UsageError(str(error)) from error
     for kind in kinds:
-        for line in explanation(kind):
-            click.echo(line)
+        for text in explanation(kind):
+            click.echo(text)
+    return 0
+
+
+def _trace(file: str, line: int) -> int:
+    from devfix.commands.tracing import traced
+    from devfix.documents import DocumentError
+    from devfix.review.text import printable
+
+    try:
+        for text in traced(file, line):
+            click.echo(printable(text))
+    except (DocumentError, SyntaxError, ValueError, RecursionError) as error:
+        raise click.ClickException(f"{file}: {error}") from error
+    return 0
 
 
 @click.command()

@@ -105,7 +105,7 @@ class Analysis(Context):
         """Run a function with nothing known of its parameters; the heap that it leaves."""
         if function in self._active:
             return state
-        frame = Run(self, function.file, function, state, me=me, depth=1)
+        frame = self.runs(self, function.file, function, state, me=me, depth=1)
         frame.quiet = int(quiet)
         names = self.parameters(function, me)
         if me is not None and function.positional:
@@ -186,7 +186,7 @@ class Analysis(Context):
         inner.names, inner.heap, inner.places, inner.stamps = names, state.heap, state.places, state.stamps
         inner.path = state.path
         before = dict(state.stamps)
-        frame = Run(
+        frame = self.runs(
             self, function.file, function, inner, outer=outer, me=me, depth=caller.depth + 1, caller=caller
         )
         frame.quiet, frame.default = caller.quiet, caller.default

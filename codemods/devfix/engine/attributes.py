@@ -154,7 +154,7 @@ class Attributes(Calls):
             if base.kind == MODULE:
                 return self.device_of(base, ("device", base.ref), "")
             return self.analysis.named_device(Place(VAR, ("attribute", base.ref, name)), name)
-        if base.kind == MODULE and name in ("weight", "bias"):
+        if base.kind == MODULE and name.startswith(("weight", "bias")):
             return Value(
                 TENSOR,
                 Place("in", base.ref) if base.ref is not None else base.place,

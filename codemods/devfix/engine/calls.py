@@ -150,8 +150,8 @@ class Calls(Methods):
             return made.but(rank=0 if module.role == "loss" else made.rank, role="")
         if place.kind == "unknown" and not operands:
             return Value(BATCH)
-        made_by = str(module.links[0].name if module.links else "")
-        if module.role != "weighted" and not made_by.startswith("torch.nn."):
+        made_by = module.links[0].name if module.links and module.role != "weighted" else "torch.nn."
+        if module.assumed or not made_by.startswith("torch.nn."):
             module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
         self.together(node, [(module, node.func), *operands], name, strict=True)
         if place.on_device or place.on_host:

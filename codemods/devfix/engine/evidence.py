@@ -190,6 +190,12 @@ def about_devices(condition: object) -> bool:
     return any(word in text for word in _DEVICE_WORDS)
 
 
+def compares_devices(condition: object) -> bool:
+    """Does a condition ask whether two values are in one place?"""
+    text = condition[-1] if isinstance(condition, tuple) and condition else condition
+    return isinstance(text, str) and ".device" in text and "==" in text
+
+
 def annotated(node: ast.expr | None) -> str:
     """The kind that an annotation or the type in a docstring says; an empty string if none."""
     if node is None:

@@ -148,7 +148,9 @@ class Methods(Library):
         if base.kind == MODULE:
             if base.ref is not None:
                 self.move_module(base.ref, place)
-            made = base.but(place=place) if base.ref is None else base
+            elif base.place.is_named:
+                self.state.set_place((OF, base.place.key), place)
+            made = base if base.ref is not None or base.place.is_named else base.but(place=place)
             return made.but(links=(self.link("move", node),)) if place.kind == LITERAL else made
         if base.kind == UNKNOWN:
             return self._unknown_moved(node, base, place)

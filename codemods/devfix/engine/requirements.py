@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.evidence import about_devices
+from devfix.engine.evidence import about_devices, compares_devices
 from devfix.engine.facts import HostRead, Mismatch
 from devfix.engine.frame import Frame
 from devfix.engine.places import (
@@ -36,6 +36,13 @@ from devfix.engine.values import (
 
 _OUT_OF_SIGHT = frozenset({Assumption(LIBRARY_CALL)})  # what a module out of sight gives need not be a tensor
 Operand = tuple[Value, ast.AST]
+
+
+def _excused(a: Place, b: Place, chosen: Path) -> bool:
+    """Do the conditions on the way compare devices, or are they the ones without an accelerator?"""
+    if any(compares_devices(condition) for condition, _ in chosen):
+        return True
+    return OF in (a.kind, b.kind) and any(about_devices(condition) for condition, _ in chosen)
 
 
 class Requirements(Frame):
@@ -99,7 +106,7 @@ class Requirements(Frame):
             for b, both in alternatives(other[2], first):
                 pairs += 1
                 relation = relate(a, b)
-                if relation in (DIFFERENT, FIXED):
+                if relation in (DIFFERENT, FIXED) and not _excused(a, b, both - path):
                     if found is None:
                         found = relation, a, b, both
         if found is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from devfix.engine.places import CHOICE, IN, NO_PATH, NOWHERE, Path, Place, choose
+from devfix.engine.places import CHOICE, IN, NO_PATH, NOWHERE, OF, Path, Place, choose
 from devfix.engine.values import ANYTHING, MODULE, Value, join
 
 Cell = object  # of a module or an object: the place of its making, made unique
@@ -84,8 +84,9 @@ class State:
 
     def where(self, value: Value) -> Place:
         """Where a value is now: a module may have been moved since it was looked up."""
-        if value.kind == MODULE and value.ref is not None:
-            return self.resolve(self.places.get(value.ref, value.place))
+        if value.kind == MODULE:
+            cell = value.ref if value.ref is not None else (OF, value.place.key)  # a parameter that was moved
+            return self.resolve(self.places.get(cell, value.place))
         return self.resolve(value.place)
 
 
@@ -106,13 +107,15 @@ def merge(a: State, b: State, condition: object = None) -> State:
         if old is not value:
             heap[key] = _joined(old, value, a, b, condition) if old is not None else value
     places = a.places
-    for cell, place in b.places.items():
-        known = places.get(cell)
-        if known is not None and known != place:
+    for cell in {**places, **b.places}:
+        known, place = places.get(cell), b.places.get(cell)
+        if isinstance(cell, tuple) and cell[0] == OF:  # a parameter that one path has moved
+            known, place = known or Place(OF, cell[1]), place or Place(OF, cell[1])
+        if known is None or place is None:
+            places[cell] = known or place or NOWHERE
+        elif known != place:
             places[cell] = choose(condition, known, place) if condition is not None else NOWHERE
             a.stamps[cell] = next(_stamps)
-        elif known is None:
-            places[cell] = place
     for cell, stamp in b.stamps.items():
         if a.stamps.get(cell, 0) < stamp:
             a.stamps[cell] = stamp

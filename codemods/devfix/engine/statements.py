@@ -125,17 +125,16 @@ class Run(Bindings):
             if not state.dead:
                 ends.append(state.copy())
             if not ends:
-                state.take(before)
                 final = before
                 break
-            final = ends[0]
+            made = ends[0]
             for one in ends[1:]:
-                final = merge(final, one)
-            final.dead = False
-            final.path = path
-            if turn or len(self.loops) > 1 or not _changed(before, final):
+                made = merge(made, one)
+            made.dead, made.path = False, path
+            final = merge(final, made.copy()) if turn else made
+            if turn or self.loops or not _changed(before, made):
                 break
-            state.take(merge(before, final.copy()))
+            state.take(made.copy())  # the second round goes on where the first one ended
         state.take(final)
         state.dead = False
         state.path = path

@@ -1,0 +1,82 @@
+"""Whether what the engine found is certain enough to be told, and if not, why.
+
+Each reason stands for findings that were looked at on code that nobody had tuned for, and turned out to be mistaken
+or without use.
+"""
+
+from __future__ import annotations
+
+import re
+
+from devfix.engine.analysis import Analysis
+from devfix.engine.evidence import about_devices
+from devfix.engine.facts import Mismatch
+from devfix.engine.places import FIXED, OF, VAR
+from devfix.engine.values import LIBRARY_CALL, MODULE, MOVE, NAME, PATH_TAKEN, RANK
+
+# Not `device=x.device` and `.device`, which only follow.
+_DEVICES = re.compile(r"cuda|accelerat|\b(?:mps|xpu|hpu|npu)\b|(?<!\.)\bdevice\b(?!\s*=\s*[\w.]+\.device\b)")
+
+
+def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
+    """The reason for which nothing is said of a mismatch; an empty string if it is told."""
+    kinds = {one.kind for one in mismatch.assumed}
+    of_caller = mismatch.anchor_place.kind == OF
+    text = analysis.file.source.text
+    if "__main__" in text and _DEVICES.search(text) is None:
+        return "the program never speaks of devices: all of it is on the CPU"
+    if analysis.refuted(mismatch.anchor_place):
+        return "all calls in the file pass what is on the CPU"
+    if of_caller and mismatch.function is not None and mismatch.function.name == "__init__":
+        return "what a constructor is given is mostly moved later"
+    if PATH_TAKEN in kinds:
+        return "it is not known whether both paths are taken in one run"
+    if of_caller and NAME in kinds:
+        return "only a name says what the other value is"
+    if RANK in kinds:
+        return "it may be a tensor without dimensions, which mixes with any device"
+    if LIBRARY_CALL in kinds and (
+        mismatch.stray.kind == MODULE or (of_caller and mismatch.anchor.kind == MODULE)
+    ):
+        return "it is not known what a class out of sight does with devices"
+    if (
+        mismatch.stray.kind == MODULE
+        and mismatch.anchor_place.kind == VAR
+        and isinstance(mismatch.anchor_place.key, str)
+    ):
+        return "the other value is on the device of something of which nothing is known"
+    if mismatch.relation == FIXED:
+        return _why_not_literal(mismatch, LIBRARY_CALL in kinds)
+    if not _on_accelerators(mismatch, analysis):
+        return "nothing but a parameter says that the other value may be on an accelerator"
+    return ""
+
+
+def _why_not_literal(mismatch: Mismatch, out_of_sight: bool) -> str:
+    if mismatch.stray.links[0].kind != MOVE:
+        return "where it got on the accelerator is not in view"
+    if out_of_sight:
+        return "it is not known what a class out of sight does with devices"
+    if any(about_devices(condition) for condition, _ in mismatch.path):
+        return "a condition on the way asks for the accelerator"
+    return ""
+
+
+def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
+    """Does anything but a parameter say that the other one may be on an accelerator?"""
+    key, function = mismatch.anchor_place.key, mismatch.function
+    if mismatch.anchor_place.kind != OF or not isinstance(key, tuple) or function is None:
+        return True
+    running = [one for one, _ in mismatch.scopes if one is not None]
+    if key[0] == "self":
+        return not any(
+            one.owner is not None and one.name in analysis.classes.builders(one.owner)
+            for one in (function, *running)
+        )
+    for one in running:  # the parameter may be of a function further out
+        if id(one.node) == key[1]:
+            function = one
+    owner = function.owner
+    if owner is not None and analysis.class_kind(owner) == "module":
+        return True
+    return analysis.uses(function).asks_for_devices

@@ -1,0 +1,96 @@
+"""`devfix explain FILE:LINE`: what devfix thinks of the values on a line, and why it does or does not speak."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from devfix.engine.facts import Mismatch
+    from devfix.engine.places import Place
+    from devfix.engine.trace import Watched
+    from devfix.engine.values import Assumptions, History
+
+_PLACES = {
+    "default": "on the CPU, where torch makes things that are told nothing",
+    "cpu": "on the CPU, on purpose",
+    "var": "on a device that is chosen at run time",
+    "of": "wherever a caller has put it",
+    "owned": "where a framework puts it",
+    "choice": "in one place or another, by a condition",
+}
+_LINKS = {
+    "make": "made",
+    "load": "loaded",
+    "move": "moved",
+    "store": "stored as an attribute",
+    "element": "taken from, or put into, a container",
+    "pass": "passed as an argument",
+    "return": "returned",
+}
+
+
+def traced(path: str, line: int) -> Iterator[str]:
+    """What there is to say of a line, for people. Raises DocumentError, and what `ast.parse` raises."""
+    from devfix.around import Around
+    from devfix.documents import document_of, read_bytes
+    from devfix.engine.trace import watch
+    from devfix.project import outside
+    from devfix.source import Source
+
+    source = Source(document_of(path, read_bytes(path)).text)
+    others = outside(Around(), os.path.abspath(path), source)
+    facts = watch(os.path.realpath(path), source, line, others.resolver() if others is not None else None)
+    told: dict[tuple[str, ...], None] = {}
+    for (_, column, _, _), values in sorted(facts.seen.items(), key=lambda one: (one[0][1], -one[0][3])):
+        for node, value, place in values:
+            code = " ".join(source.code(node).split())
+            head = f"{line}:{column + 1} `{code[:60]}` is a {value.kind}, {_where(place)}"
+            told[head, *_history(value.links, facts), *_assumed(value.assumed)] = None
+    if not facts.seen:
+        yield f"no value on line {line} is known to be a tensor, a module, a device or a container of them"
+    concerned = [one for one in facts.mismatches if _concerns(one, line, facts)]
+    told |= dict.fromkeys(tuple(_verdict(one, facts)) for one in concerned)
+    for lines in told:
+        yield from lines
+    if not concerned and facts.seen:
+        yield "nothing on this line is found to meet what is in another place"
+
+
+def _where(place: Place) -> str:
+    if place.kind == "literal":
+        return f"on {place.key}"
+    return _PLACES.get(place.kind, "nobody knows where")
+
+
+def _history(links: History, facts: Watched) -> Iterator[str]:
+    for link in links:
+        at = f"line {getattr(link.node, 'lineno', 0)}"
+        if link.file is not facts.file:
+            at = f"{os.path.relpath(link.file.path)}, {at}"
+        yield f"    {_LINKS.get(link.kind, link.kind)}{f' ({link.name})' if link.name else ''}: {at}"
+
+
+def _assumed(assumed: Assumptions) -> Iterator[str]:
+    for one in sorted(assumed):
+        yield f"    assumed: {one.kind}{f' ({one.subject})' if one.subject else ''}"
+
+
+def _concerns(mismatch: Mismatch, line: int, facts: Watched) -> bool:
+    nodes = [mismatch.node, *(link.node for link in mismatch.stray.links if link.file is facts.file)]
+    return any(getattr(node, "lineno", 0) <= line <= (getattr(node, "end_lineno", 0) or 0) for node in nodes)
+
+
+def _verdict(mismatch: Mismatch, facts: Watched) -> Iterator[str]:
+    from devfix.checkers.certainty import why_silent
+
+    made = getattr(mismatch.stray.links[0].node, "lineno", 0)
+    at = getattr(mismatch.node, "lineno", 0)
+    yield (
+        f"`{mismatch.operation}` on line {at}: what comes from line {made} is {_where(mismatch.stray_place)}, "
+        f"and the other value is {_where(mismatch.anchor_place)}"
+    )
+    why = why_silent(mismatch, facts)
+    yield f"    no finding: {why}" if why else "    a finding"
+    yield from _assumed(mismatch.assumed)

@@ -1,0 +1,49 @@
+"""What the engine thinks of the values on one line: for people who ask why there is, or is no, finding."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.engine.analysis import Analysis
+from devfix.engine.files import File, Resolver
+from devfix.engine.places import Place
+from devfix.engine.statements import Run
+from devfix.engine.values import NUMBER, TEXT, UNKNOWN, Value
+from devfix.source import Source
+
+_PLAIN = frozenset({UNKNOWN, NUMBER, TEXT})
+Seen = dict[tuple[int, int, int, int], list[tuple[ast.expr, Value, Place]]]
+
+
+class Watching(Run):
+    """A run that notes every value on the line that is asked for."""
+
+    def eval(self, node: ast.expr) -> Value:
+        value = super().eval(node)
+        analysis = self.analysis
+        if isinstance(analysis, Watched) and node.lineno == analysis.line and self.file is analysis.file:
+            if value.kind not in _PLAIN and not self.quiet:
+                at = (node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
+                place = self.where(value)
+                known = analysis.seen.setdefault(at, [])
+                if all(one.kind != value.kind or there != place for _, one, there in known):
+                    known.append((node, value, place))
+        return value
+
+
+class Watched(Analysis):
+    """An analysis that keeps the values on `line`: `seen` by position, each with its place."""
+
+    runs = Watching
+
+    def __init__(self, file: File, line: int) -> None:
+        super().__init__(file)
+        self.line = line
+        self.seen: Seen = {}
+
+
+def watch(path: str, source: Source, line: int, resolve: Resolver | None = None) -> Watched:
+    """Interpret a file and keep what is on a line (from 1). Raises RecursionError as `analyse` does."""
+    made = Watched(File(path, source, resolve), line)
+    made.run()
+    return made

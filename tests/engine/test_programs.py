@@ -1,0 +1,427 @@
+"""Small programs, and where the engine sees values that are in two places.
+
+In the tables `<` marks the line that a finding has to be on; a program without a mark has to be silent.
+"""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+from devfix.checkers.mismatches import CODEMODS, findings
+from devfix.engine import File, analyse
+from devfix.source import Source
+
+HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+
+
+def spoken(code: str, others: dict[str, str] | None = None) -> set[int]:
+    """The lines of a program, counted from its first, that the engine has findings for."""
+    files = {name: File(f"{name}.py", Source(HEAD + dedent(text))) for name, text in (others or {}).items()}
+
+    def resolve(path: str, dotted: str) -> tuple[File, str] | None:
+        module, _, name = dotted.rpartition(".")
+        return (files[module], name) if module in files else None
+
+    source = Source(HEAD + code)
+    analysis = analyse("main.py", source, resolve)
+    start = HEAD.count("\n")
+    return {source.position(one.span.start)[0] - start for one in findings(analysis, CODEMODS)}
+
+
+def marked(code: str) -> tuple[str, set[int]]:
+    lines = dedent(code).strip("\n").split("\n")
+    wanted = {number for number, line in enumerate(lines, 1) if line.endswith("  # <")}
+    return "\n".join(line.removesuffix("  # <") for line in lines) + "\n", wanted
+
+
+FOUND = {
+    "a factory in a forward": """
+        class Shift(nn.Module):
+            def forward(self, x):
+                return x + torch.arange(3)  # <
+    """,
+    "derived before it meets": """
+        class Shift(nn.Module):
+            def forward(self, x):
+                steps = torch.arange(3).unsqueeze(0).repeat(2, 1)  # <
+                return x.hypot(steps.float())
+    """,
+    "the name of the method does not matter": """
+        class Shift(nn.Module):
+            def plot_mask(self, x):
+                return x * torch.ones(3)  # <
+            def forward(self, x):
+                return self.plot_mask(x)
+    """,
+    "a helper makes it": """
+        def steps(n):
+            return torch.arange(n)  # <
+        class Shift(nn.Module):
+            def forward(self, x):
+                return x + steps(3)
+    """,
+    "through a dict": """
+        class Shift(nn.Module):
+            def forward(self, x):
+                parts = {"a": torch.ones(3), "b": x}  # <
+                return parts["a"] * parts["b"]
+    """,
+    "through a tuple and back": """
+        class Shift(nn.Module):
+            def pair(self, x):
+                return x, torch.ones(3)  # <
+            def forward(self, x):
+                a, b = self.pair(x)
+                return a * b
+    """,
+    "through a dataclass": """
+        from dataclasses import dataclass
+        @dataclass
+        class Pair:
+            left: object
+            right: object
+        class Shift(nn.Module):
+            def forward(self, x):
+                pair = Pair(x, torch.ones(3))  # <
+                return pair.left * pair.right
+    """,
+    "through functools.partial": """
+        from functools import partial
+        def scaled(x, by):
+            return x * by
+        class Shift(nn.Module):
+            def forward(self, x):
+                double = partial(scaled, by=torch.ones(3))  # <
+                return double(x)
+    """,
+    "in a closure": """
+        class Shift(nn.Module):
+            def forward(self, x):
+                base = torch.ones(3)  # <
+                def scaled(y):
+                    return y * base
+                return scaled(x)
+    """,
+    "in the second round of a loop": """
+        class Shift(nn.Module):
+            def forward(self, x):
+                total = x
+                for _ in range(3):
+                    x = x * total
+                    total = torch.ones(3)  # <
+                return x
+    """,
+    "a plain attribute of a module": """
+        class Table(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.table = torch.ones(3)  # <
+            def forward(self, x):
+                return x.copysign(self.table)
+    """,
+    "wrapped into a Variable": """
+        class Table(nn.Module):
+            def __init__(self, n=50):
+                super().__init__()
+                self.t = torch.autograd.Variable(torch.arange(0, n).float())  # <
+            def forward(self, e):
+                return e + self.t
+    """,
+    "set by a base class": """
+        class Base(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.table = torch.ones(3)  # <
+        class Table(Base):
+            def forward(self, x):
+                return x * self.table
+    """,
+    "modules in a list, called by a helper": """
+        class Bridge(nn.Module):
+            def __init__(self, d):
+                super().__init__()
+                self.maps = [nn.Linear(d, d) for _ in range(2)]  # <
+            def forward(self, h):
+                return [self.one(m, h) for m in self.maps]
+            def one(self, layer, s):
+                return torch.relu(layer(s))
+    """,
+    "one module in a list, or None": """
+        class Stage(nn.Module):
+            def __init__(self, c, shrink=True):
+                super().__init__()
+                if shrink:
+                    self.after = [nn.Conv2d(c, c, 3, stride=2)]  # <
+                else:
+                    self.after = None
+            def forward(self, x):
+                if self.after is not None:
+                    for layer in self.after:
+                        x = layer(x)
+                return x
+    """,
+    "a dict that a helper fills": """
+        class Show:
+            def __init__(self, device):
+                self.table = nn.Embedding(3, 3).to(device)
+            def ids(self):
+                out = {}
+                for k in ("a", "b"):
+                    out[k] = torch.arange(3)  # <
+                return out
+            def draw(self):
+                return self.table(self.ids()["a"])
+    """,
+    "a batch of a loader": """
+        from torch.utils.data import DataLoader
+        def train(data, device):
+            model = nn.Linear(2, 2).to(device)
+            for x, y in DataLoader(data):  # <
+                model(x)
+    """,
+    "a flag that is handed on": """
+        def render(net, rows):
+            return net(torch.from_numpy(rows)[None])  # <
+        def main(args, net: nn.Module, rows):
+            if args.gpu:
+                net.cuda()
+            return render(net, rows)
+    """,
+    "a layer that is made for each call": """
+        class Feat(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.c = nn.Conv2d(3, 3, 1)  # <
+            def forward(self, a):
+                return self.c(a)
+        def distance(a: torch.Tensor, device):
+            net = Feat()
+            return net(a.to(device)).mean()
+    """,
+    "run before it is moved": """
+        import settings_of_mine as cfg
+        class Emb(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net = nn.Linear(1, 1)  # <
+                self.n = len(self.net(torch.ones(1, device=cfg.device)))
+                self.to(cfg.device)
+    """,
+    "a head that comes after the move": """
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8))
+        model.to(device)
+        model[1] = nn.Linear(8, 2)  # <
+    """,
+    "CUDA by name beside a parameter": """
+        class Pairs(nn.Module):
+            def forward(self, emb: torch.Tensor):
+                sim = torch.mm(emb, emb.t())
+                off = torch.ones(8, 8).cuda()  # <
+                return sim * off
+    """,
+    "a label on CUDA by name": """
+        def score(model: nn.Module, x: torch.Tensor, y: torch.Tensor):
+            out = model(x)
+            return F.cross_entropy(out, y.cuda())  # <
+    """,
+    "results that disagree": """
+        class Top(nn.Module):
+            def forward(self, m):
+                if m.numel() == 0:
+                    return torch.zeros(1)  # <
+                return m.amax(0)
+    """,
+    "a star import brings torch": """
+        from helpers_of_mine import *
+        class Shift(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return torch.zeros(3) + x  # <
+    """,
+}
+
+SILENT = {
+    "a tensor without dimensions": """
+        class Scale(nn.Module):
+            def forward(self, x):
+                return x * torch.tensor(0.5) + torch.sqrt(torch.tensor(2.0))
+    """,
+    "a CPU index into a tensor": """
+        class Pick(nn.Module):
+            def forward(self, x):
+                return x[torch.arange(3)]
+    """,
+    "moved at its use": """
+        class Table(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.table = torch.ones(3)
+            def forward(self, x):
+                return x * self.table.to(x.device) + torch.ones(3).type_as(x)
+    """,
+    "a buffer": """
+        class Table(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("table", torch.ones(3))
+                self.weight = nn.Parameter(torch.ones(3))
+            def forward(self, x):
+                return x * self.table + self.weight
+    """,
+    "one of two modules": """
+        class Tied(nn.Module):
+            def __init__(self, tied):
+                super().__init__()
+                self.a = nn.Linear(2, 2)
+                if tied:
+                    self.b = self.a
+                else:
+                    self.b = nn.Linear(2, 2)
+            def forward(self, x):
+                return self.b(self.a(x))
+    """,
+    "layers or nothing": """
+        class Maybe(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.proj = nn.Linear(n, n) if n else nn.Identity()
+            def forward(self, x):
+                return self.proj(x)
+    """,
+    "the same flag guards both": """
+        def run(net: nn.Module, data, use_cuda):
+            x = torch.ones(2)
+            if use_cuda:
+                net.cuda()
+                x = x.cuda()
+            return net(x)
+    """,
+    "a default that is replaced": """
+        class Stack(nn.Module):
+            def forward(self, rows):
+                out = None
+                for row in rows:
+                    out = row if out is None else torch.cat((out, row))
+                return out
+    """,
+    "a data set stays on the CPU": """
+        from torch.utils.data import Dataset
+        class Rows(Dataset):
+            def __getitem__(self, i):
+                return self.rows[i] + torch.ones(3)
+            def __len__(self):
+                return 3
+    """,
+    "batches that the data set has moved": """
+        from torch.utils.data import DataLoader, Dataset
+        class Rows(Dataset):
+            def __getitem__(self, i):
+                return self.rows[i].to(self.dev)
+            def __len__(self):
+                return 3
+        def train(device):
+            model = nn.Linear(2, 2).to(device)
+            for x in DataLoader(Rows()):
+                model(x)
+    """,
+    "a framework places it": """
+        from accelerate import Accelerator
+        from torch.utils.data import DataLoader
+        def train(data):
+            accelerator = Accelerator()
+            model, loader = accelerator.prepare(nn.Linear(2, 2), DataLoader(data))
+            for x in loader:
+                model(x)
+    """,
+    "weights that are replaced": """
+        def cell(gru):
+            made = nn.GRUCell(2, 2)
+            made.weight_hh.data = gru.weight_hh_l0.data
+            made.weight_ih.data = gru.weight_ih_l0.data
+            return made
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.gru = nn.GRU(2, 2)
+            def forward(self, x):
+                return cell(self.gru)(x)
+    """,
+    "a program that never speaks of an accelerator": """
+        class Net(nn.Module):
+            def forward(self, x):
+                return x + torch.ones(3)
+        if __name__ == "__main__":
+            print(Net()(torch.ones(3)))
+    """,
+    "lengths of ctc_loss": """
+        class Loss(nn.Module):
+            def forward(self, x, y):
+                lengths = torch.full((2,), 3)
+                return F.ctc_loss(x, y, lengths, lengths)
+    """,
+    "a literal in a branch that asks for CUDA": """
+        def moved(x: torch.Tensor, y: torch.Tensor):
+            if x.is_cuda:
+                y = y.cuda()
+            return x + y
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_found(name: str) -> None:
+    code, wanted = marked(FOUND[name])
+    assert wanted and spoken(code) >= wanted
+
+
+@pytest.mark.parametrize("name", [*SILENT])
+def test_silent(name: str) -> None:
+    code, wanted = marked(SILENT[name])
+    assert not wanted
+    assert spoken(code) == set()
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_names_do_not_decide(name: str) -> None:
+    """The same with the program's own names replaced by others that mean nothing."""
+    code, wanted = marked(FOUND[name])
+    own = {
+        "steps": "qa", "plot_mask": "qb", "parts": "qc", "pair": "qd", "scaled": "qe", "double": "qf", "total": "qg",
+        "table": "qh", "maps": "qi", "layer": "qj", "after": "qk", "ids": "ql", "render": "qm", "net": "qn",
+        "sim": "qo", "off": "qp", "score": "qr", "base": "qs", "draw": "qt", "Shift": "Qu", "Table": "Qv",
+        "Base": "Qw", "Bridge": "Qx",
+    }  # fmt: skip
+    import re
+
+    renamed = re.sub(r"\w+", lambda word: own.get(word[0], word[0]), code)
+    assert spoken(renamed) >= wanted
+
+
+def test_a_helper_in_another_file() -> None:
+    code, wanted = marked("""
+        from helpers import steps
+        class Shift(nn.Module):
+            def forward(self, x):
+                return x + steps(3)  # <
+    """)
+    assert spoken(code, {"helpers": "def steps(n):\n    return torch.arange(n)\n"}) == wanted
+    assert spoken(code, {"helpers": "def steps(n):\n    return torch.tensor(1.0)\n"}) == set()
+
+
+def test_a_base_class_in_another_file() -> None:
+    code, wanted = marked("""
+        from bases import Base
+        class Table(Base):
+            def __init__(self):
+                super().__init__()
+                self.table = torch.ones(3)  # <
+            def forward(self, x):
+                return x * self.table
+    """)
+    base = "class Base(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    assert spoken(code, {"bases": base}) == wanted
+    assert (
+        spoken(code, {"bases": base.replace("(nn.Module)", "").replace("super().__init__()", "pass")})
+        == set()
+    )
