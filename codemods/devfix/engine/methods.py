@@ -293,11 +293,8 @@ class Methods(Library):
         else:
             # What the constructor puts on a device is there until the module is moved.
             place = self.where(value)
-            if (
-                value.kind != TENSOR
-                or not place.on_device
-                or (place.kind == OF and base.ref not in self.analysis.made)
-            ):
+            kept = place.on_device and (place.kind != OF or base.ref in self.analysis.made)
+            if value.kind != TENSOR or not kept:
                 place = Place("in", base.ref)
             self.state.set_attribute(base.ref, name, Value(TENSOR, place, rank=value.rank, role="parameter"))
         return ANYTHING
