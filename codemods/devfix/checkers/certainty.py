@@ -6,13 +6,16 @@ or without use.
 
 from __future__ import annotations
 
+import re
+
 from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import about_devices
 from devfix.engine.facts import Mismatch
-from devfix.engine.places import FIXED, OF
+from devfix.engine.places import FIXED, OF, VAR
 from devfix.engine.values import LIBRARY_CALL, MODULE, MOVE, NAME, PATH_TAKEN, RANK
 
-_WORDS = ("cuda", "device", ".to(", "mps", "accelerat")
+# Not `device=x.device` and `.device`, which only follow.
+_DEVICES = re.compile(r"cuda|accelerat|\b(?:mps|xpu|hpu|npu)\b|(?<!\.)\bdevice\b(?!\s*=\s*[\w.]+\.device\b)")
 
 
 def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
@@ -20,7 +23,7 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     kinds = {one.kind for one in mismatch.assumed}
     of_caller = mismatch.anchor_place.kind == OF
     text = analysis.file.source.text
-    if "__main__" in text and not any(word in text for word in _WORDS):
+    if "__main__" in text and _DEVICES.search(text) is None:
         return "the program never speaks of devices: all of it is on the CPU"
     if analysis.refuted(mismatch.anchor_place):
         return "all calls in the file pass what is on the CPU"
@@ -36,6 +39,12 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         mismatch.stray.kind == MODULE or (of_caller and mismatch.anchor.kind == MODULE)
     ):
         return "it is not known what a class out of sight does with devices"
+    if (
+        mismatch.stray.kind == MODULE
+        and mismatch.anchor_place.kind == VAR
+        and isinstance(mismatch.anchor_place.key, str)
+    ):
+        return "the other value is on the device of something of which nothing is known"
     if mismatch.relation == FIXED:
         return _why_not_literal(mismatch, LIBRARY_CALL in kinds)
     if not _on_accelerators(mismatch, analysis):
@@ -58,9 +67,16 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
     key, function = mismatch.anchor_place.key, mismatch.function
     if mismatch.anchor_place.kind != OF or not isinstance(key, tuple) or function is None:
         return True
-    owner = function.owner
+    running = [one for one, _ in mismatch.scopes if one is not None]
     if key[0] == "self":
-        return owner is None or function.name not in analysis.classes.builders(owner)
+        return not any(
+            one.owner is not None and one.name in analysis.classes.builders(one.owner)
+            for one in (function, *running)
+        )
+    for one in running:  # the parameter may be of a function further out
+        if id(one.node) == key[1]:
+            function = one
+    owner = function.owner
     if owner is not None and analysis.class_kind(owner) == "module":
         return True
     return analysis.uses(function).asks_for_devices

@@ -142,12 +142,16 @@ def _place_to_show(mismatch: Mismatch, analysis: Analysis, codemod: str) -> ast.
             if isinstance(link.node, (ast.For, ast.AsyncFor)):
                 return link.node.target
             return link.node
-    return None
+    # What strays is made in another file: shown where it is used.
+    at = mismatch.stray_node or mismatch.node
+    return at if mismatch.file is analysis.file and hasattr(at, "lineno") else None
 
 
 def _finding(codemod: str, at: ast.AST, mismatch: Mismatch, analysis: Analysis) -> Finding:
     source = analysis.file.source
     title, edits = _fix(codemod, mismatch, analysis)
+    if not any(link.file is analysis.file for link in mismatch.stray.links):
+        edits = ()  # it is repaired in the other file
     assumed = _assumptions(mismatch.assumed)
     where = _where(mismatch.anchor_place)
     here = mismatch.file is analysis.file

@@ -54,6 +54,10 @@ class Analysis(Context):
         self.closures: dict[int, Frame] = {}  # by the identity of the function's value
         self.frames: dict[int, Frame] = {}  # that lambdas were made in
         self.kept: list[Value] = []
+        self.made: dict[object, Value] = {}  # the modules that the program makes, by their cells
+        # For who asks before `run`: (line, name) -> what the engine takes the name to be bound to, in each run.
+        self.claims: dict[tuple[int, str], list[tuple[str, Place]]] | None = None
+        self.part_of: dict[object, object] = {}  # cell of a module -> of the module that it is registered in
         self.calls: dict[tuple[ast.AST, str], list[Place]] = {}
         self._seen: set[object] = set()
         self._runs: dict[Function, int] = {}

@@ -6,7 +6,7 @@ import ast
 
 from devfix.engine.calls import Calls
 from devfix.engine.files import Class
-from devfix.engine.places import NOWHERE, OF, VAR, Place
+from devfix.engine.places import AT, OF, VAR, Place
 from devfix.engine.values import (
     A_NUMBER,
     ANYTHING,
@@ -163,7 +163,11 @@ class Attributes(Calls):
             )
         if self.analysis.is_device_name(name):
             return self.analysis.named_device(Place(VAR, ("attribute", base.ref, name)), name)
-        return Value(UNKNOWN, Place(OF, ("attribute", base.ref, name)) if base.ref is not None else NOWHERE)
+        if base.ref is None:
+            return ANYTHING
+        # Of an object that the program makes, callers have put nothing anywhere.
+        made = base.ref in self.analysis.made
+        return Value(UNKNOWN, Place(AT if made else OF, ("attribute", base.ref, name)))
 
     def _of_unknown_object(self, node: ast.Attribute, base: Value) -> Value:
         key = ("attribute", base.place.key, node.attr)

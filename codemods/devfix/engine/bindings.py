@@ -28,6 +28,9 @@ class Bindings(Expressions):
             if value.kind == UNKNOWN:
                 value = self._evident(target.id, value)
             self.state.names[target.id] = value
+            if self.analysis.claims is not None and self.file is self.analysis.file:
+                known = self.analysis.claims.setdefault((target.lineno, target.id), [])
+                known.append((value.kind, self.where(value)))
         elif isinstance(target, (ast.Tuple, ast.List)):
             starred = next((i for i, one in enumerate(target.elts) if isinstance(one, ast.Starred)), None)
             if starred is not None:
@@ -93,6 +96,7 @@ class Bindings(Expressions):
                 return
             if not self._building(base):
                 self.attach(target, base, name, value)
+            self.analysis.part_of[value.ref] = base.ref
             self.state.set_attribute(base.ref, name, value.linked(self.link(STORE, target, name)))
             return
         if base.kind == MODULE and value.kind == TENSOR and value.role == "parameter":

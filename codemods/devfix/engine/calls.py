@@ -150,7 +150,8 @@ class Calls(Methods):
             return made.but(rank=0 if module.role == "loss" else made.rank, role="")
         if place.kind == "unknown" and not operands:
             return Value(BATCH)
-        if module.assumed or (module.links and not module.links[0].name.startswith("torch.nn.")):
+        made_by = module.links[0].name if module.links and module.role != "weighted" else "torch.nn."
+        if module.assumed or not made_by.startswith("torch.nn."):
             module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
         self.together(node, [(module, node.func), *operands], name, strict=True)
         if place.on_device or place.on_host:
@@ -204,6 +205,8 @@ class Calls(Methods):
         if what == "owned":
             self.state.set_place(cell, BY_OWNER)
             made = made.but(kind=MODULE)
+        if made.kind == MODULE:
+            self.analysis.made[cell] = made
         init = owner.method("__init__")
         if init is not None and not open_:
             self.call_function(node, init, made, arguments)
@@ -215,12 +218,7 @@ class Calls(Methods):
 
     def _fields(self, cell: object, owner: Class, arguments: Arguments) -> None:
         """A dataclass or a NamedTuple keeps what it is given under the names of its annotations."""
-        names = [
-            one.target.id
-            for one in owner.node.body
-            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
-        ]
-        for name, (value, _) in zip(names, arguments[0], strict=False):
+        for name, (value, _) in zip(owner.annotated, arguments[0], strict=False):
             self.state.set_attribute(cell, name, value)
         for name, (value, _) in arguments[1].items():
             self.state.set_attribute(cell, name, value)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from devfix.engine.files import Class
 from devfix.engine.places import BY_OWNER, IN, NOWHERE, OF, Place
-from devfix.engine.state import State
+from devfix.engine.state import MAX_NESTING, Held, State
 from devfix.engine.values import (
     ANYTHING,
     CLASS,
@@ -103,30 +103,30 @@ class Classes:
                 state.set_place(cell, Place("default"))
             state = self.analysis.run_method(init, me, state, at_home=True)
         if self.kind(owner) in ("module", "owned"):
-            self._settle(state, cell, self.place(owner))
+            self._settle(state, cell, self.place(owner), state.by_owner())
         builders = {
             name: methods - {"__init__"} for name, methods in owner.stores.items() if methods - {"__init__"}
         }
         self._rebuilt(owner, me, state, builders)
         return state
 
-    def _settle(self, state: State, cell: object, place: Place, depth: int = 0) -> None:
+    def _settle(self, state: State, cell: object, place: Place, held: Held, depth: int = 0) -> None:
         """What is registered is with the module from now on; what the constructor moved stays there."""
         known = state.place_of(cell)
         if not known.on_host and known.kind != "unknown" and depth:
             return
         if depth or known.on_host:
             state.set_place(cell, place)
-        if depth > 5:
+        if depth > MAX_NESTING:
             return
-        for _, value in state.attributes(cell):
+        for _, value in held.get(cell, ()):
             if (
                 value.kind == MODULE
                 and value.ref is not None
                 and value.ref != cell
                 and value.role not in ("bare", "loss")
             ):
-                self._settle(state, value.ref, place, depth + 1)
+                self._settle(state, value.ref, place, held, depth + 1)
 
     def _rebuilt(self, owner: Class, me: Value, state: State, builders: dict[str, set[str]]) -> None:
         """Attributes that other methods store: known only as far as all of them agree."""

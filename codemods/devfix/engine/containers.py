@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.conditions import Conditions
+from devfix.engine.files import Class
 from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, Place, alternatives
 from devfix.engine.values import (
     A_NUMBER,
@@ -44,7 +45,7 @@ class Containers(Conditions):
                 BATCH, place, rank=1, links=(self.link(LOAD, node, "loader"),), assumed=value.assumed
             )
         if kind == SEQUENCE:
-            return element(value) or ANYTHING
+            return self.any_of(value) or ANYTHING
         if kind == MAPPING:
             return A_TEXT
         if kind == BATCH:
@@ -52,7 +53,9 @@ class Containers(Conditions):
         if kind == TENSOR:
             return value.but(rank=0 if value.role == "flat" else None, role="")
         if kind == MODULE:
-            return Value(MODULE, self.where(value), assumed=value.assumed)
+            return self._part(value)
+        if kind == OBJECT and self._fields_of(value):
+            return element(Value(SEQUENCE, items=self._fields_of(value))) or ANYTHING
         if kind == ARRAY:
             return Value(ARRAY)
         if kind in (NUMBER, TEXT):
@@ -60,6 +63,37 @@ class Containers(Conditions):
         if kind == UNKNOWN and value.place.is_named:
             return Value(UNKNOWN, Place(value.place.kind, ("element", value.place.key)))
         return ANYTHING
+
+    def any_of(self, value: Value) -> Value | None:
+        """Any element of a container: of modules that are in one place, the first stands for all."""
+        parts = [*(value.items or ()), *(value.fields or {}).values()]
+        parts += [value.rest] if value.rest is not None else []
+        if len(parts) < 2 or any(one.kind != MODULE for one in parts):
+            return element(value)
+        first = parts[0]
+        if len({self.where(one) for one in parts}) > 1:
+            return element(value)
+        made = {
+            one.bound.ref if isinstance(one.bound, Value) else one.links[0].name if one.links else None
+            for one in parts
+        }
+        return first if len(made) == 1 else Value(MODULE, self.where(first), links=first.links)
+
+    def _part(self, value: Value) -> Value:
+        """Any part of a module: where the module is, and of a class of torch or of the program only if all are."""
+        if value.ref is not None:
+            parts = tuple([one for _, one in self.state.attributes(value.ref) if one.kind == MODULE])
+            found = self.any_of(Value(SEQUENCE, items=parts)) if parts and value.bound is None else None
+            if found is not None and found.kind == MODULE and found.ref is not None:
+                return found
+        return Value(MODULE, self.where(value), assumed=value.assumed)
+
+    def _fields_of(self, value: Value) -> tuple[Value, ...]:
+        """The elements of a NamedTuple, in their order."""
+        owner = value.bound.ref if isinstance(value.bound, Value) else None
+        if not isinstance(owner, Class) or not any(one.endswith("NamedTuple") for one in owner.bases):
+            return ()
+        return tuple([self.state.attribute(value.ref, name) or ANYTHING for name in owner.annotated])
 
     def unpack(self, value: Value, count: int, node: ast.AST) -> list[Value]:
         """The first `count` elements, as names on the left take them."""
@@ -76,6 +110,8 @@ class Containers(Conditions):
                 else known[i]
                 for i in range(count)
             ]
+        if value.kind == OBJECT and len(self._fields_of(value)) == count:
+            return list(self._fields_of(value))
         if value.kind == UNKNOWN and value.place.is_named:
             return [
                 Value(UNKNOWN, Place(value.place.kind, ("item", value.place.key, i))) for i in range(count)
@@ -97,8 +133,10 @@ class Containers(Conditions):
                 kind, base = TENSOR, base.but(kind=TENSOR)
         if kind == TENSOR:
             self._indexed(node, base, index)
-            keeps = isinstance(node.slice, ast.Slice) or (index.kind == TENSOR and index.rank == 1)
-            return base.but(rank=base.rank if keeps else None, role="")
+            whole = isinstance(node.slice, ast.Slice) or (index.kind == TENSOR and index.rank == 1)
+            return base.but(
+                rank=1 if self._keeps_dimensions(node.slice, index) else base.rank if whole else None, role=""
+            )
         if kind == BATCH:
             if base.fields is not None and key in base.fields:
                 return base.fields[key]
@@ -110,16 +148,21 @@ class Containers(Conditions):
                 if -len(base.items) <= key < len(base.items):
                     return base.items[key]
             if isinstance(node.slice, ast.Slice):
-                return Value(SEQUENCE, rest=element(base), links=base.links, ref=base.ref)
-            return element(base) or ANYTHING
+                return Value(SEQUENCE, rest=self.any_of(base), links=base.links, ref=base.ref)
+            return self.any_of(base) or ANYTHING
         if kind == MAPPING:
             if base.fields is not None and key is not ... and key in base.fields:
                 return base.fields[key]
             if base.fields and key is not ... and base.rest is None:
                 return ANYTHING
-            return element(base) or ANYTHING
+            return self.any_of(base) or ANYTHING
         if kind == MODULE:
-            return Value(MODULE, self.where(base), links=base.links, assumed=base.assumed)
+            if isinstance(node.slice, ast.Slice):
+                return base
+            part = self._part(base)
+            return part if part.ref is not None else part.but(links=base.links)
+        if kind == OBJECT and key.__class__ is int and self._fields_of(base)[key:]:
+            return self._fields_of(base)[key]
         if kind in (OBJECT, UNKNOWN):
             return self._unknown_item(node, base, key)
         if kind in (NUMBER, ARRAY):
@@ -137,6 +180,17 @@ class Containers(Conditions):
         if isinstance(key, str) and self.analysis.is_device_name(key):
             return self.analysis.named_device(Place("var", place.key), key)
         return Value(UNKNOWN, place)
+
+    def _keeps_dimensions(self, at: ast.expr, index: Value) -> bool:
+        """Has a tensor dimensions, whatever it is, after it was indexed by a tuple?"""
+        if not isinstance(at, ast.Tuple):
+            return False
+        return any(
+            isinstance(one, ast.Slice)
+            or (isinstance(one, ast.Constant) and one.value is None)
+            or (value.kind == TENSOR and value.rank == 1)
+            for one, value in zip(at.elts, index.items or (), strict=False)
+        )
 
     def _indexed(self, node: ast.AST, base: Value, index: Value) -> None:
         """A CPU index reads a device's tensor; a device's index does not read one of the CPU."""
@@ -242,9 +296,9 @@ class Containers(Conditions):
             self.rebind(target, base.but(fields={**(base.fields or {}), **(more.fields or {})}))
             return ANYTHING
         if name == "items":
-            return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, element(base) or ANYTHING)))
+            return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, self.any_of(base) or ANYTHING)))
         if name == "values":
-            return Value(SEQUENCE, rest=element(base))
+            return Value(SEQUENCE, rest=self.any_of(base))
         if name == "keys":
             return Value(SEQUENCE, rest=A_TEXT)
         if name in ("pop", "get", "setdefault", "popleft"):

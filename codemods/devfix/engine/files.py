@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
+from devfix.models.loader import models
 from devfix.source import Source, walk
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -111,6 +112,15 @@ class Class:
             if name in one.values:
                 return one.file, one.values[name]
         return None
+
+    @cached_property
+    def annotated(self) -> tuple[str, ...]:
+        """The names that the body annotates: the fields of a dataclass or a NamedTuple, in their order."""
+        return tuple(
+            one.target.id
+            for one in self.node.body
+            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+        )
 
     @cached_property
     def stores(self) -> dict[str, set[str]]:
@@ -226,7 +236,13 @@ class File:
         """What a name is that only a star import can give: torch's own names are taken to be torch."""
         if not self.stars or name in self.functions or name in self.classes or name in self.globals:
             return ""
-        return STAR_NAMES.get(name, "")
+        if name in STAR_NAMES:
+            return STAR_NAMES[name]
+        for star in self.stars:
+            if star in _STARS and f"{star}.{name}" in models().rows:
+                return f"{star}.{name}"
+        layer = "torch.nn" in self.stars and name[:1].isupper() and len(self.stars) == 1
+        return f"torch.nn.{name}" if layer else ""
 
     def definition(self, node: ast.AST) -> Function | Class | None:
         """The function or class that a name stands for, here or in another file of the project."""
@@ -250,6 +266,7 @@ class File:
 
 
 # Names that people re-export from a module of helpers, and that mean one thing.
+_STARS = frozenset({"torch", "torch.nn", "torch.nn.functional"})
 STAR_NAMES = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "np": "numpy"}
 
 

@@ -230,7 +230,16 @@ class Frame(ABC):
         elif place.on_host:
             place = Place("cpu") if value.kind in (TENSOR, BATCH) else NOWHERE
         forms = frozenset({"object"}) if value.kind in (TENSOR, BATCH) else frozenset[str]()
-        return Value(DEVICE, place, forms=forms, assumed=value.assumed)
+        # What is put on the device of something that strays, strays with it, and because of it.
+        followed = value.links if place.on_host else ()
+        return Value(
+            DEVICE,
+            place,
+            forms=forms,
+            assumed=value.assumed,
+            links=followed,
+            role="followed" if followed else "",
+        )
 
     def unknown(self, node: ast.AST) -> Value:
         """A value of its own that nothing is known of."""

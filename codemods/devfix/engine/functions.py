@@ -29,6 +29,7 @@ from devfix.engine.values import (
     TENSOR,
     TEXT,
     UNKNOWN,
+    History,
     Value,
     element,
 )
@@ -125,7 +126,7 @@ class Functions(Containers):
         if "device" in keywords:
             place = self.target(keywords["device"][0], node)
             if place is not None:
-                links = (self.link("move", node),) if place.kind == LITERAL else ()
+                links = (self.link("move", node),) if place.kind == LITERAL else self.followed(arguments)
                 return Value(TENSOR, place, rank=rank, links=links)
         if "out" in keywords:
             return keywords["out"][0]
@@ -165,6 +166,13 @@ class Functions(Containers):
         role = "flat" if last in _FLAT else "host" if form == "array" else ""
         made = Value(TENSOR, place, rank=rank, links=(self.link(MAKE, node, last),), role=role)
         return Value(SEQUENCE, items=(made, A_NUMBER)) if row.many else made
+
+    def followed(self, arguments: Arguments) -> History:
+        """The history of what the arguments say to follow: `x.device`, or `x` itself, that is on the CPU."""
+        for value, _ in (*arguments[0], *arguments[1].values()):
+            if value.role == "followed" or (value.kind in (TENSOR, BATCH) and self.where(value).on_host):
+                return value.links
+        return ()
 
     def _rank_of_data(self, first: Value) -> int | None:
         if first.kind in (NUMBER, TEXT):

@@ -110,7 +110,7 @@ class Library(Modules):
             weights += [value for value, _ in values[:1] if layer == "loss"]
             placed = [one for one in weights if one.kind == TENSOR]
             return self.new_module(
-                node, dotted, arguments, role=layer if layer and not placed else "", given=placed
+                node, dotted, arguments, role="weighted" if placed else layer or "", given=placed
             )
         if last in _COLLATES:
             return self.loader(node, arguments)

@@ -156,11 +156,9 @@ class Methods(Library):
             return self._unknown_moved(node, base, place)
         if base.kind == TENSOR and place.kind == LITERAL:
             return self.moved(base, place, node)
-        return (
-            self.moved(base, place, node).but(rank=base.rank)
-            if base.kind == TENSOR
-            else self.moved(base, place, node)
-        )
+        made = self.moved(base, place, node)
+        origin = self.followed(arguments) if place.on_host and made.kind in (TENSOR, BATCH) else ()
+        return made.but(links=origin) if origin else made
 
     def _destination(self, node: ast.Call, name: str, arguments: Arguments) -> Place | None:
         values, keywords = arguments
@@ -255,8 +253,10 @@ class Methods(Library):
                     TENSOR, base.place if base.ref is None else Place("in", base.ref), role="parameter"
                 ),
             )
-        if name in _PARTS:
-            return Value(SEQUENCE, rest=Value(MODULE, place))
+        if name in _PARTS or name == "values":
+            return Value(SEQUENCE, rest=self.iterate(base, node))
+        if name == "items":
+            return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, self.iterate(base, node))))
         if name in _NAMED:
             inner = (
                 Value(MODULE, place)
@@ -291,9 +291,12 @@ class Methods(Library):
         if value.kind == MODULE:
             self.attach(node, base, name, value)
         else:
-            self.state.set_attribute(
-                base.ref, name, Value(TENSOR, Place("in", base.ref), rank=value.rank, role="parameter")
-            )
+            # What the constructor puts on a device is there until the module is moved.
+            place = self.where(value)
+            kept = place.on_device and (place.kind != OF or base.ref in self.analysis.made)
+            if value.kind != TENSOR or not kept:
+                place = Place("in", base.ref)
+            self.state.set_attribute(base.ref, name, Value(TENSOR, place, rank=value.rank, role="parameter"))
         return ANYTHING
 
     def attach(self, node: ast.AST, base: Value, name: str, part: Value) -> None:
@@ -306,6 +309,7 @@ class Methods(Library):
                 self.analysis.surgeries.append(
                     Surgery(node, self.file, self.function, base, part, place, self.scopes())
                 )
+        self.analysis.part_of[part.ref] = base.ref
         self.state.set_attribute(base.ref, name, part.linked(self.link(STORE, node, name)))
 
     # --- everything else -----------------------------------------------------------------

@@ -12,6 +12,7 @@ from devfix.engine.places import (
     NOWHERE,
     Place,
 )
+from devfix.engine.state import MAX_NESTING, Held
 from devfix.engine.values import (
     CLASS,
     FUNCTION,
@@ -19,6 +20,7 @@ from devfix.engine.values import (
     LOADER,
     MAKE,
     MODULE,
+    TENSOR,
     Assumption,
     Value,
 )
@@ -50,7 +52,9 @@ class Modules(Functions):
             place = NOWHERE
         self.state.set_place(cell, place)
         links = given[0].links if given else (self.link(MAKE, node, name),)
-        return Value(MODULE, Place("in", cell), ref=cell, links=links, role=role)
+        made = Value(MODULE, Place("in", cell), ref=cell, links=links, role=role)
+        self.analysis.made[cell] = made
+        return made
 
     def module_container(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
         """ModuleList, Sequential and their like: a module with parts."""
@@ -66,6 +70,7 @@ class Modules(Functions):
         for i, part in enumerate(parts):
             if part.kind == MODULE:
                 self.state.set_attribute(made.ref, f"#{i}", part)
+                self.analysis.part_of[part.ref] = made.ref
                 places.add(self.where(part))
         if any(isinstance(one, ast.Starred) for one in node.args) and not places:
             self.state.set_place(made.ref, NOWHERE)
@@ -75,12 +80,17 @@ class Modules(Functions):
             self.state.set_place(made.ref, NOWHERE)
         return made
 
-    def move_module(self, cell: object, place: Place, depth: int = 0) -> None:
+    def move_module(self, cell: object, place: Place) -> None:
         """`module.to(device)`: all that is registered goes along."""
+        self._move(cell, place, self.state.by_owner(), 0)
+
+    def _move(self, cell: object, place: Place, held: Held, depth: int) -> None:
         self.state.set_place(cell, place)
-        if depth > 6:
+        if depth > MAX_NESTING:
             return
-        for _, value in self.state.attributes(cell):
+        for name, value in held.get(cell, ()):
+            if value.kind == TENSOR and value.role == "parameter" and value.place.kind != "in":
+                self.state.set_attribute(cell, name, value.but(place=Place("in", cell)))
             if (
                 value.kind == MODULE
                 and value.ref is not None
@@ -88,7 +98,7 @@ class Modules(Functions):
                 and value.role != "hidden"
             ):
                 if self.state.place_of(value.ref) != place:
-                    self.move_module(value.ref, place, depth + 1)
+                    self._move(value.ref, place, held, depth + 1)
 
     def loader(self, node: ast.Call, arguments: Arguments) -> Value:
         """A data loader: batches are on the CPU, unless data set or collate function move them."""

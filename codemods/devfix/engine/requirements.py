@@ -11,6 +11,7 @@ from devfix.engine.places import (
     DEFAULT,
     DIFFERENT,
     FIXED,
+    IN,
     LITERAL,
     OF,
     Path,
@@ -157,6 +158,7 @@ class Requirements(Frame):
         assumed: Assumptions,
     ) -> None:
         """Note a mismatch, unless names are all that speaks for both sides."""
+        stray = self._whole(stray[0]), stray[1], stray[2]
         if self.quiet or (weak(stray[0]) and weak(anchor[0])) or not stray[0].links:
             return
         made = stray[0].links[0]
@@ -171,6 +173,19 @@ class Requirements(Frame):
                 assumed=assumed, scopes=self.scopes(), path=self.state.path,
             )
         )  # fmt: skip
+
+    def _whole(self, value: Value) -> Value:
+        """What has to be moved so that a value is: the outermost module around it that is on the CPU, too."""
+        cell = value.ref if value.kind == MODULE else value.place.key if value.place.kind == IN else None
+        found = value
+        for _ in range(8):
+            made = self.analysis.made.get(cell)
+            if made is None or not self.state.resolve(self.state.place_of(cell)).on_host:
+                break
+            if cell != value.ref:
+                found = made.but(assumed=value.assumed | made.assumed)
+            cell = self.analysis.part_of.get(cell)
+        return found
 
     def agree(self, node: ast.Return, value: Value) -> None:
         """Results of one function are wanted in one place: a tensor made here beside what came from elsewhere."""

@@ -8,6 +8,8 @@ from devfix.engine.places import CHOICE, IN, NO_PATH, NOWHERE, OF, Path, Place, 
 from devfix.engine.values import ANYTHING, MODULE, Value, join
 
 Cell = object  # of a module or an object: the place of its making, made unique
+Held = dict[Cell, list[tuple[str, Value]]]
+MAX_NESTING = 24  # of modules in modules
 _stamps = count(1)
 
 
@@ -58,6 +60,13 @@ class State:
 
     def attributes(self, cell: Cell) -> list[tuple[str, Value]]:
         return [(name, value) for (owner, name), value in self.heap.items() if owner == cell]
+
+    def by_owner(self) -> Held:
+        """The attributes of all cells."""
+        found: Held = {}
+        for (owner, name), value in self.heap.items():
+            found.setdefault(owner, []).append((name, value))
+        return found
 
     def resolve(self, place: Place) -> Place:
         """A place in which no module's cell is left."""

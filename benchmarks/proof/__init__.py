@@ -1,0 +1,1 @@
+"""What the benchmarks share that judge devfix by programs that are run on simulated CUDA."""
