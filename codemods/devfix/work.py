@@ -271,6 +271,7 @@ class Work:
 
     def check(self, source: Source) -> tuple[list[Finding], list[tuple[TextEdit, ...] | str]]:
         """What the codemods say, in order, and the text edits of each fix (or why there are none)."""
+        from devfix.checkers.mismatches import besides
         from devfix.flow import analyse
 
         self.stage = "check"
@@ -293,7 +294,8 @@ class Work:
             if codemod.id not in self.done
             for finding in self.ask(codemod, flow)
         )
-        everything = (*unique, *self.more(flow, wanted, tuple(unique)))
+        asked = {codemod.id for codemod in wanted} - self.done
+        everything = (*unique, *besides(flow, asked, tuple(unique)))
         if not self.history:
             self.unused = unused(source, everything, ids)
         found = sorted(
@@ -303,13 +305,6 @@ class Work:
         flow.release()
         self.stage = "rewrite"
         return found, [self.edits(source, finding) for finding in found]
-
-    def more(self, flow: Flow, wanted: tuple[Codemod, ...], known: tuple[Finding, ...]) -> Iterable[Finding]:
-        """What the engine finds besides, for the codemods that it serves."""
-        from devfix.checkers import mismatches
-
-        asked = {codemod.id for codemod in wanted if codemod.id not in self.done} & set(mismatches.CODEMODS)
-        return mismatches.besides(flow.facts(), asked, known) if asked else ()
 
     def ask(self, codemod: Codemod, flow: Flow) -> Iterable[Finding]:
         if codemod.origin is None:

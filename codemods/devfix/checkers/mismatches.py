@@ -30,6 +30,7 @@ from devfix.engine.values import (
     Link,
 )
 from devfix.findings import Edit, Finding, Fix, Related, Safety
+from devfix.flow import Flow
 from devfix.repair.candidates import as_buffer, at_its_making, at_the_meeting, moved_again, of_a_literal
 
 CODEMODS = (
@@ -90,15 +91,18 @@ def _surgeries(analysis: Analysis) -> Iterator[Finding]:
         yield Finding("reorder-to", source.span(source.statement(one.node)), message, fix, related)
 
 
-def besides(analysis: Analysis, wanted: Collection[str], known: Collection[Finding]) -> Iterator[Finding]:
-    """The findings on lines of which no finding that is known speaks."""
-    source = analysis.file.source
+def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> Iterator[Finding]:
+    """The findings of the engine on lines of which no finding that is known speaks."""
+    served = [codemod for codemod in CODEMODS if codemod in wanted]
+    if not served:
+        return
+    analysis, source = flow.facts(), flow.source
     lines: set[int] = set()
     for finding in known:
         for span in (finding.span, *(one.span for one in finding.related if not one.path)):
             first, last = source.position(span.start)[0], source.position(max(span.start, span.end - 1))[0]
             lines.update(range(first, min(last, first + 12) + 1))
-    for finding in findings(analysis, wanted):
+    for finding in findings(analysis, served):
         spans = (finding.span, *(one.span for one in finding.related))
         if not any(source.position(span.start)[0] in lines for span in spans):
             yield finding
