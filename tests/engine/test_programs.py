@@ -192,11 +192,11 @@ FOUND = {
         class Feat(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.c = nn.Conv2d(3, 3, 1)  # <
+                self.c = nn.Conv2d(3, 3, 1)
             def forward(self, a):
                 return self.c(a)
         def distance(a: torch.Tensor, device):
-            net = Feat()
+            net = Feat()  # <
             return net(a.to(device)).mean()
     """,
     "run before it is moved": """
@@ -213,6 +213,7 @@ FOUND = {
         model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8))
         model.to(device)
         model[1] = nn.Linear(8, 2)  # <
+        print(model(torch.ones(1, 4, device=device)))
     """,
     "CUDA by name beside a parameter": """
         class Pairs(nn.Module):

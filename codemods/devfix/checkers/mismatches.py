@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 
 from devfix.checkers.certainty import why_silent
 from devfix.engine.analysis import Analysis
-from devfix.engine.facts import Mismatch
+from devfix.engine.facts import Mismatch, Surgery
 from devfix.engine.files import Class
 from devfix.engine.places import FIXED, IN, LITERAL, OF, VAR, Place
 from devfix.engine.values import (
@@ -27,6 +27,7 @@ from devfix.engine.values import (
     USES,
     Assumption,
     Assumptions,
+    History,
     Link,
 )
 from devfix.findings import Edit, Finding, Fix, Related, Safety
@@ -55,40 +56,60 @@ _WORDS = {
 
 def findings(analysis: Analysis, wanted: Collection[str]) -> Iterator[Finding]:
     """One finding for each value that strays, of the codemods that are wanted."""
-    best: dict[ast.AST, tuple[int, int, str, Mismatch]] = {}
-    attached = {one.attached.links[0].node for one in analysis.surgeries}
-    if "reorder-to" in wanted:
-        yield from _surgeries(analysis)
-    for number, mismatch in enumerate(analysis.mismatches):
-        if mismatch.stray.links[0].node in attached:
-            continue  # it is told as surgery
+    for finding, _ in _found(analysis, wanted):
+        yield finding
+
+
+def _found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding, set[int]]]:
+    """Findings, each with the lines of the file that it is about."""
+    best: dict[ast.AST, tuple[int, str, Mismatch]] = {}
+    attached = {one.attached.links[0].node: one for one in analysis.surgeries}
+    met = {one for one in attached.values() if one.is_met}
+    for mismatch in analysis.mismatches:
+        surgery = attached.get(mismatch.stray.links[0].node)
+        if surgery is not None:
+            met.add(surgery)
+            continue
         codemod = _codemod(mismatch, analysis)
         at = _place_to_show(mismatch, analysis, codemod)
         if codemod not in wanted or at is None or why_silent(mismatch, analysis):
             continue
-        known = best.get(at)
         rank = len(mismatch.assumed)
-        if known is None or rank < known[0]:
-            best[at] = rank, number, codemod, mismatch
-    for at, (_, _, codemod, mismatch) in best.items():
-        yield _finding(codemod, at, mismatch, analysis)
+        if at not in best or rank < best[at][0]:
+            best[at] = rank, codemod, mismatch
+    if "reorder-to" in wanted:
+        for surgery in analysis.surgeries:
+            if surgery in met and surgery.file is analysis.file and not surgery.attached.assumed:
+                nodes = [surgery.node, *_nodes(surgery.attached.links, analysis)]
+                yield _of_surgery(surgery, analysis), _lines(nodes, analysis)
+    for at, (_, codemod, mismatch) in best.items():
+        nodes = [at, *_nodes(mismatch.stray.links, analysis)]
+        nodes += [mismatch.node] if mismatch.file is analysis.file else []
+        yield _finding(codemod, at, mismatch, analysis), _lines(nodes, analysis)
 
 
-def _surgeries(analysis: Analysis) -> Iterator[Finding]:
-    """Parts that a module gets after it was moved."""
+def _nodes(links: History, analysis: Analysis) -> list[ast.AST]:
+    return [link.node for link in links if link.file is analysis.file]
+
+
+def _lines(nodes: list[ast.AST], analysis: Analysis) -> set[int]:
+    """The lines on which nodes begin."""
     source = analysis.file.source
-    for one in analysis.surgeries:
-        if one.file is not analysis.file or one.attached.assumed:
-            continue
-        device, edits = moved_again(one, analysis)
-        message = (
-            f"this part is on the CPU: the module that gets it was moved before, and is {_where(one.place)}"
-            + (". The fix assumes that nothing runs the module in between" if edits else "")
-        )
-        fix = Fix(f"move the module to `{device}` again", edits, Safety.UNSAFE) if edits else None
-        made = one.attached.links[0]
-        related = (Related(source.span(made.node), "it is made here"),) if made.file is analysis.file else ()
-        yield Finding("reorder-to", source.span(source.statement(one.node)), message, fix, related)
+    return {source.position(source.span(node).start)[0] for node in nodes}
+
+
+def _of_surgery(surgery: Surgery, analysis: Analysis) -> Finding:
+    """A part that a module got after it was moved, and with which it is run."""
+    source = analysis.file.source
+    device, edits = moved_again(surgery, analysis)
+    message = (
+        f"this part is on the CPU: the module that gets it was moved before, and is {_where(surgery.place)}"
+        + (". The fix assumes that nothing runs the module in between" if edits else "")
+    )
+    fix = Fix(f"move the module to `{device}` again", edits, Safety.UNSAFE) if edits else None
+    made = surgery.attached.links[0]
+    related = (Related(source.span(made.node), "it is made here"),) if made.file is analysis.file else ()
+    return Finding("reorder-to", source.span(source.statement(surgery.node)), message, fix, related)
 
 
 def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> Iterator[Finding]:
@@ -96,15 +117,13 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
     served = [codemod for codemod in CODEMODS if codemod in wanted]
     if not served:
         return
-    analysis, source = flow.facts(), flow.source
-    lines: set[int] = set()
+    source, spoken = flow.source, set[int]()
     for finding in known:
         for span in (finding.span, *(one.span for one in finding.related if not one.path)):
             first, last = source.position(span.start)[0], source.position(max(span.start, span.end - 1))[0]
-            lines.update(range(first, min(last, first + 12) + 1))
-    for finding in findings(analysis, served):
-        spans = (finding.span, *(one.span for one in finding.related))
-        if not any(source.position(span.start)[0] in lines for span in spans):
+            spoken.update(range(first, min(last, first + 12) + 1))
+    for finding, lines in _found(flow.facts(), served):
+        if spoken.isdisjoint(lines):
             yield finding
 
 

@@ -28,6 +28,7 @@ _LINKS = {
     "element": "taken from, or put into, a container",
     "pass": "passed as an argument",
     "return": "returned",
+    "drop": "copied to a device, and the copy is dropped",
 }
 
 

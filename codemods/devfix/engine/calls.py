@@ -133,6 +133,9 @@ class Calls(Methods):
     def call_module(self, node: ast.Call, module: Value, arguments: Arguments) -> Value:
         """`module(...)`: its forward where that is in view, else all that it gets must be where it is."""
         values, keywords = arguments
+        for surgery in self.analysis.surgeries:
+            if surgery.module.ref is not None and self._is_part(surgery.module.ref, module.ref):
+                surgery.is_met = surgery.is_met or self.where(surgery.attached).on_host
         held = module.bound
         if isinstance(held, Value) and isinstance(held.ref, Class) and module.role != "hidden":
             forward = held.ref.method("forward") or held.ref.method("__call__")
@@ -157,6 +160,14 @@ class Calls(Methods):
         if place.on_device or place.on_host:
             return Value(BATCH, place, assumed=module.assumed)
         return Value(BATCH, place)
+
+    def _is_part(self, cell: object, of: object) -> bool:
+        """Is a module another one, or registered in it?"""
+        for _ in range(8):
+            if cell == of:
+                return True
+            cell = self.analysis.part_of.get(cell)
+        return False
 
     def _super(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         owner = self.function.owner if self.function is not None else None

@@ -6,6 +6,7 @@ import ast
 
 from devfix.engine.conditions import Conditions
 from devfix.engine.files import Class
+from devfix.engine.frame import Arguments
 from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, Place, alternatives
 from devfix.engine.values import (
     A_NUMBER,
@@ -308,3 +309,14 @@ class Containers(Conditions):
         if name == "copy":
             return base
         return A_NUMBER if name in ("index", "count") else ANYTHING
+
+    def _of_batch(self, base: Value, name: str, arguments: Arguments) -> Value:
+        plain = base.but(fields=None)
+        if name == "items":
+            return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, plain)))
+        if name == "values":
+            return Value(SEQUENCE, rest=plain)
+        if name in ("get", "pop"):
+            key = arguments[0][0][0].const if arguments[0] else ...
+            return base.fields[key] if base.fields and key in base.fields else plain
+        return base if name == "copy" else ANYTHING

@@ -65,9 +65,12 @@ class HostRead:
     assumed: Assumptions
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Surgery:
-    """A module got a part after it was moved: `attached` is on the CPU then, `place` where the module was moved to."""
+    """A module got a part after it was moved: `attached` is on the CPU then, `place` where the module was moved to.
+
+    `is_met`: the module is run while the part is still there.
+    """
 
     node: ast.AST
     file: File
@@ -76,3 +79,4 @@ class Surgery:
     attached: Value
     place: Place
     scopes: tuple[Scope, ...]
+    is_met: bool = False

@@ -156,6 +156,10 @@ class Methods(Library):
             return self._unknown_moved(node, base, place)
         if base.kind == TENSOR and place.kind == LITERAL:
             return self.moved(base, place, node)
+        target = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if isinstance(target, ast.Name) and base.links and getattr(self.statement, "value", None) is node:
+            if isinstance(self.statement, ast.Expr) and target.id in self.state.names:
+                self.state.names[target.id] = base.linked(self.link("drop", node))  # the copy is lost
         made = self.moved(base, place, node)
         origin = self.followed(arguments) if place.on_host and made.kind in (TENSOR, BATCH) else ()
         return made.but(links=origin) if origin else made
@@ -325,17 +329,6 @@ class Methods(Library):
                 return self.call_function(node, found, base, arguments)
         self.escape(arguments)
         return self.unknown(node)
-
-    def _of_batch(self, base: Value, name: str, arguments: Arguments) -> Value:
-        plain = base.but(fields=None)
-        if name == "items":
-            return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, plain)))
-        if name == "values":
-            return Value(SEQUENCE, rest=plain)
-        if name in ("get", "pop"):
-            key = arguments[0][0][0].const if arguments[0] else ...
-            return base.fields[key] if base.fields and key in base.fields else plain
-        return base if name == "copy" else ANYTHING
 
     def _of_owner(self, base: Value, name: str, arguments: Arguments) -> Value:
         """What a framework's object does to what it is given."""
