@@ -70,7 +70,9 @@ def exponent(points: list[tuple[int, float]]) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("families", nargs="*", help="names, or how they begin (default: all)")
     parser.add_argument("--limit", type=float, default=1.3)
     parser.add_argument("--patience", type=float, default=20, metavar="SECONDS")
@@ -98,7 +100,10 @@ def main() -> int:
         bad += bool(failed) or not slope <= options.limit
         cells = [f"{taken:8.2f}" for _, taken in points] + [f"{'-':>8}"] * (len(SIZES) - len(points))
         print(f"{family.name:22}{points[-1][0] if points else 0:8}{''.join(cells)}", end="")
-        print(f"{slope:10.2f}{found:10}{'  above the limit' if slope > options.limit else ''} {failed}", flush=True)
+        print(
+            f"{slope:10.2f}{found:10}{'  above the limit' if slope > options.limit else ''} {failed}",
+            flush=True,
+        )
     print(f"{bad} of {len(chosen)} families are above {options.limit} or could not be analysed")
     return 1 if bad else 0
 

@@ -57,7 +57,9 @@ def surgery(n: int) -> Files:
 
 
 def chained(n: int) -> Files:
-    return _in_train("    x0 = torch.zeros(3)\n" + _lines(n, "x{k} = x{i} + torch.ones(3)") + f"    m(x{n})\n")
+    return _in_train(
+        "    x0 = torch.zeros(3)\n" + _lines(n, "x{k} = x{i} + torch.ones(3)") + f"    m(x{n})\n"
+    )
 
 
 def top_level(n: int) -> Files:
@@ -127,7 +129,8 @@ def inheritance(n: int) -> Files:
 
 def classes(n: int) -> Files:
     line = (
-        "class C{i}(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.a = nn.Linear(3, 3)\n"
+        "class C{i}(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.a = nn.Linear(3, 3)\n"
         "        self.mask = torch.ones(3)\n    def forward(self, x):\n        return self.a(x) * self.mask\n"
     )
     return _main(_lines(n, line, ""))
@@ -175,7 +178,9 @@ def stars(n: int) -> Files:
 
 def star_chain(n: int) -> Files:
     use = _in_train("    h(m, torch.zeros(3))\n")["main.py"]
-    files = ((f"m{i}.py", f"from m{i + 1} import *\nimport torch\nN{i} = torch.device('cpu')\n") for i in range(n))
+    files = (
+        (f"m{i}.py", f"from m{i + 1} import *\nimport torch\nN{i} = torch.device('cpu')\n") for i in range(n)
+    )
     last = (f"m{n}.py", "def h(m, x):\n    return m(x)\n")
     return _project([("main.py", f"from m0 import *\n{use}"), *files, last])
 
@@ -221,7 +226,9 @@ def recipe_entries(n: int) -> Files:
 def recipe_values(n: int) -> Files:
     made = _lines(n, "v{i}: {i}\nw{i}: !ref <v{i}> * <v{j}>", "")
     entry = "lin: !new:torch.nn.Linear\n    in_features: 4\n    out_features: 4\nmodules:\n    other: !ref <lin>\n"
-    return _project([("train.yaml", made + entry), ("train.py", f"{_SCRIPT}        x = self.hparams.lin(x)\n{_START}")])
+    return _project(
+        [("train.yaml", made + entry), ("train.py", f"{_SCRIPT}        x = self.hparams.lin(x)\n{_START}")]
+    )
 
 
 def decorators(n: int) -> Files:
@@ -255,7 +262,9 @@ def comments(n: int) -> Files:
 
 
 def moves(n: int) -> Files:
-    return _in_train(_lines(n, "m{i} = nn.Linear(3, 3)\n    m{i}.to(device)\n    m{i}.head = nn.Linear(3, 3)"))
+    return _in_train(
+        _lines(n, "m{i} = nn.Linear(3, 3)\n    m{i}.to(device)\n    m{i}.head = nn.Linear(3, 3)")
+    )
 
 
 FAMILIES = (

@@ -109,7 +109,7 @@ class Partners:
             return None
         end = self.source.span(at).end
         names = _given(site.node, at.targets, at.value)
-        made = [n for n in self.source.walk(self.function) if isinstance(n, ast.Assign)]
+        made = self.source.of_kind(ast.Assign, self.function)
         for statement in made:
             # One step further: what a call makes of it.
             if isinstance(statement.value, ast.Call) and self.source.span(statement).start > end:
