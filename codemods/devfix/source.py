@@ -96,7 +96,6 @@ class Source:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tree = ast.parse(text)
-        self.remembered: dict[Hashable, object] = {}
 
     # --- positions -----------------------------------------------------------------------
 
@@ -201,6 +200,11 @@ class Source:
         if key not in self.remembered:
             self.remembered[key] = tuple(node for node in self.walk(root) if isinstance(node, kind))
         return cast(tuple[Node, ...], self.remembered[key])
+
+    @cached_property
+    def remembered(self) -> dict[Hashable, object]:
+        """What was made of the text once, by the functions that are `@remembered`."""
+        return {}
 
     def forget(self) -> None:
         """Free what is as large as the tree and can be found out again."""
