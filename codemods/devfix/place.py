@@ -22,7 +22,7 @@ from devfix.report import (
     PlacedRelated,
     Scope,
 )
-from devfix.source import Source, children
+from devfix.source import Source, remembered
 
 if TYPE_CHECKING:
     from devfix.documents.notebook import Notebook
@@ -74,19 +74,18 @@ def code_line(text: str, line_starts: Sequence[int], offset: int) -> str:
 
 def scope_at(source: Source, offset: int) -> str:
     """The qualified name of the function or class that an offset is in; empty at the top."""
-    line = source.position(offset)[0]
-    names: list[str] = []
-    todo: list[ast.AST] = [source.tree]
-    while todo:
-        for node in children(todo.pop()):
-            if not isinstance(node, (ast.stmt, ast.ExceptHandler, ast.match_case)):
-                continue
-            first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", line)
-            if isinstance(node, ast.match_case) or first <= line <= last:
-                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                    names.append(node.name)
-                todo.append(node)
-    return ".".join(names)
+    return _scopes(source).get(source.position(offset)[0], "")
+
+
+@remembered
+def _scopes(source: Source) -> dict[int, str]:
+    """The name of the function or class that each line is in, where it is in one."""
+    found: dict[int, str] = {}
+    for node in sorted(source.definitions, key=lambda node: (node.lineno, node.col_offset)):
+        outer = found.get(node.lineno)
+        name = f"{outer}.{node.name}" if outer else node.name
+        found.update(dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), name))
+    return found
 
 
 def _shown(path: str) -> str:

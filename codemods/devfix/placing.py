@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from devfix.source import Source, children, walk
+from devfix.source import Source, children, remembered, walk
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.Module)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -271,11 +271,7 @@ def may_be_none(source: Source, name: str, at: ast.AST, function: ast.AST | None
 def bound_before(source: Source, expression: ast.AST, at: ast.stmt) -> bool:
     """Is every name of an expression bound on the way to `at`, as far as the text shows?"""
     scope = _scope(source, at)
-    given = (
-        {one.arg for one in walk(scope.args) if isinstance(one, ast.arg)}
-        if isinstance(scope, _FUNCTIONS)
-        else set()
-    )
+    given = _given(source, scope)
     for name in {part.id for part in walk(expression) if isinstance(part, ast.Name)} - given:
         bound = stores(source, scope, name)
         if bound and not settled_binding(source, bound, at):
@@ -283,14 +279,28 @@ def bound_before(source: Source, expression: ast.AST, at: ast.stmt) -> bool:
     return True
 
 
+@remembered
+def _given(source: Source, scope: ast.AST) -> frozenset[str]:
+    """The parameters of a function, if it is one, and of the lambdas in their defaults."""
+    if not isinstance(scope, _FUNCTIONS):
+        return frozenset()
+    return frozenset(one.arg for one in walk(scope.args) if isinstance(one, ast.arg))
+
+
 def stores(source: Source, scope: ast.AST, name: str) -> list[ast.Name]:
     """Where a name is bound in a function or module body, in the order of the text."""
-    found = [
-        node
-        for node in _own_nodes(scope)
-        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)
-    ]
-    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+    return list(_stores(source, scope).get(name, ()))
+
+
+@remembered
+def _stores(source: Source, scope: ast.AST) -> dict[str, list[ast.Name]]:
+    found: dict[str, list[ast.Name]] = {}
+    for node in _own_nodes(scope):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            found.setdefault(node.id, []).append(node)
+    for nodes in found.values():
+        nodes.sort(key=lambda node: (node.lineno, node.col_offset))
+    return found
 
 
 def settled_binding(source: Source, nodes: Collection[ast.AST], at: ast.stmt) -> bool:

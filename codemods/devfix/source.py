@@ -5,11 +5,16 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Hashable, Iterator
+from functools import cached_property, wraps
 from itertools import accumulate
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from devfix.findings import Span
+
+About = ParamSpec("About")
+Made = TypeVar("Made")
+Node = TypeVar("Node", bound=ast.AST)
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -38,6 +43,24 @@ class _Fields(dict[type[ast.AST], tuple[str, ...]]):
 
 _FIELDS = _Fields()
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+def remembered(
+    make: Callable[Concatenate[Source, About], Made],
+) -> Callable[Concatenate[Source, About], Made]:
+    """What a function makes of a source, and of nodes or texts besides, is made once; nobody may change it.
+
+    For whatever reads a function or a file to its end, and is asked for by many of its statements.
+    """
+
+    @wraps(make)
+    def known(source: Source, /, *about: About.args, **named: About.kwargs) -> Made:
+        key = (make, *about, *named.items())
+        if key not in source.remembered:
+            source.remembered[key] = make(source, *about, **named)
+        return cast(Made, source.remembered[key])
+
+    return known
 
 
 def lines_of(text: str) -> list[str]:
@@ -171,10 +194,23 @@ class Source:
         """All calls of the file, in no particular order."""
         return tuple(node for node in self._nodes if isinstance(node, ast.Call))
 
+    def of_kind(self, kind: type[Node], root: ast.AST | None = None) -> tuple[Node, ...]:
+        """Every node of one kind below `root`, in the order of `walk`; found once for each root."""
+        key = (kind, self.tree if root is None else root)
+        if key not in self.remembered:
+            self.remembered[key] = tuple(node for node in self.walk(root) if isinstance(node, kind))
+        return cast(tuple[Node, ...], self.remembered[key])
+
+    @cached_property
+    def remembered(self) -> dict[Hashable, object]:
+        """What was made of the text once, by the functions that are `@remembered`."""
+        return {}
+
     def forget(self) -> None:
         """Free what is as large as the tree and can be found out again."""
         for name in ("parents", "_nodes", "calls"):
             self.__dict__.pop(name, None)
+        self.remembered.clear()
 
     # --- names ---------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cached_property
 
 from devfix.engine import evidence
 from devfix.engine.classes import Classes
@@ -313,6 +314,11 @@ class Analysis(Context):
             places for (node, name), places in self.calls.items() if id(node) == key[1] and name == key[2]
         ]
         return bool(found) and all(one.on_host for one in found[0])
+
+    @cached_property
+    def strays(self) -> frozenset[ast.AST]:
+        """What was made where the others are not; to be asked for when the analysis has run."""
+        return frozenset(one.stray.links[0].node for one in self.mismatches)
 
     def release(self) -> None:
         """Break the circles between frames, functions and the file; nothing can be asked then."""

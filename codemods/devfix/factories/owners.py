@@ -104,6 +104,10 @@ class Owners:
         self._owners: dict[ast.ClassDef, Owner] = {}
         self._hosts: dict[ast.AST, bool] = {}
         self.definitions = sorted(source.definitions, key=lambda node: node.lineno)
+        self._around: dict[int, list[Definition]] = {}
+        for node in self.definitions:
+            for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                self._around.setdefault(line, []).append(node)
         self._classes = {node.name: node for node in self.definitions if isinstance(node, ast.ClassDef)}
 
     def line(self, offset: int) -> int:
@@ -111,7 +115,7 @@ class Owners:
 
     def around(self, line: int) -> list[Definition]:
         """The functions and classes that a line is in, the outermost first."""
-        return [node for node in self.definitions if node.lineno <= line <= (node.end_lineno or node.lineno)]
+        return self._around.get(line, [])
 
     def functions_at(self, offset: int) -> list[Function]:
         """The functions that a place is in, the outermost first."""

@@ -10,7 +10,7 @@ import re
 from functools import cached_property, lru_cache
 
 from devfix.flow import torch_api
-from devfix.source import Source
+from devfix.source import Source, remembered
 
 _DEVICE_NAME = re.compile(r"(?:^|[_.])(?:device|dev|gpu|device_id|local_rank)s?\d*$", re.IGNORECASE)
 _LOADER_NAME = re.compile(r"(?:data_?)?loader(?!s)\w*$", re.IGNORECASE)
@@ -140,6 +140,7 @@ def tells_loaders(source: Source) -> bool:
     )
 
 
+@remembered
 def cpu_program(source: Source) -> bool:
     """A program, not a library, that names no device anywhere: all of it runs on the CPU."""
     text = _COMMENT.sub("", source.text)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from devfix.placing import about_devices, dotted, stores
-from devfix.source import Source, walk
+from devfix.source import Source, remembered, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef, ast.Lambda, ast.Module)
@@ -30,7 +30,7 @@ def holding(source: Source, node: ast.AST) -> Facts:
     child, up = node, source.parents.get(node)
     while up is not None and not isinstance(child, _SCOPES):
         if isinstance(child, ast.stmt):
-            for above in _above(up, child):
+            for above in _choices_above(source, up, child):
                 found += _left(above)
         if isinstance(up, (ast.If, ast.IfExp)) and child is not up.test:
             found += facts(up.test, _first_arm(up, child))
@@ -168,6 +168,23 @@ def _above(up: ast.AST, child: ast.stmt) -> Iterator[ast.stmt]:
         block = getattr(up, name, None)
         if isinstance(block, list) and child in block:
             yield from block[: block.index(child)]
+
+
+def _choices_above(source: Source, up: ast.AST, child: ast.stmt) -> Iterator[ast.If]:
+    """The `if` statements before one in its block."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(up, name, None)
+        if isinstance(block, list) and child in block:
+            end = (child.lineno, child.col_offset)
+            for one in _choices(source, up, name):
+                if (one.lineno, one.col_offset) >= end:
+                    break
+                yield one
+
+
+@remembered
+def _choices(source: Source, up: ast.AST, name: str) -> list[ast.If]:
+    return [one for one in getattr(up, name) if isinstance(one, ast.If)]
 
 
 def _left(statement: ast.stmt) -> Facts:

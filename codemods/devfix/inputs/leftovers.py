@@ -18,7 +18,7 @@ from devfix.flow.lattice import Kind, Where
 from devfix.inputs.hints import Hint, device_text, moved_to
 from devfix.inputs.kinds import COUNTS
 from devfix.placing import dotted
-from devfix.source import Source, walk
+from devfix.source import Source, remembered, walk
 
 _LOSSES = frozenset(
     {"cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "binary_cross_entropy", "kl_div",
@@ -96,9 +96,14 @@ def _before(nodes: list[ast.AST], name: str, statement: ast.stmt, met: ast.expr)
 
 
 def own(source: Source, scope: Scope) -> list[ast.AST]:
-    """The nodes of a scope, without those of the functions in it."""
+    """The nodes of a scope, without those of the functions in it; nobody may change the list."""
+    return _own(source, scope.node)
+
+
+@remembered
+def _own(source: Source, scope: ast.AST) -> list[ast.AST]:
     found: list[ast.AST] = []
-    todo: list[ast.AST] = list(ast.iter_child_nodes(scope.node))
+    todo: list[ast.AST] = list(ast.iter_child_nodes(scope))
     while todo:
         node = todo.pop()
         found.append(node)

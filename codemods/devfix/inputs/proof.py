@@ -17,7 +17,7 @@ from devfix.inputs.kinds import COUNTS
 from devfix.inputs.parts import all_here, made, made_of_moved
 from devfix.inputs.wanted import Wanted
 from devfix.placing import dotted, stores
-from devfix.source import Source, walk
+from devfix.source import Source, remembered, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # Whose modules use their inputs where they get them.
@@ -63,15 +63,17 @@ def _of_tensors(source: Source, meeting: Meeting) -> bool:
 
 def unmet(flow: Flow, node: ast.AST) -> bool:
     """Does no run come to a place, since a call in its function always raises?"""
-    source = flow.source
-    home = source.enclosing(node, *_FUNCTIONS)
+    return _always_raises(flow.source, flow.source.enclosing(node, *_FUNCTIONS))
+
+
+@remembered
+def _always_raises(source: Source, home: ast.AST | None) -> bool:
     return any(
-        isinstance(call, ast.Call)
-        and len(call.args) > 1
+        len(call.args) > 1
         and not any(isinstance(argument, ast.Starred) for argument in call.args)
         and source.qualified(call.func) == "torch.tensor"  # which takes the data alone
         and source.enclosing(call, *_FUNCTIONS) is home
-        for call in source.walk(home)
+        for call in source.of_kind(ast.Call, home)
     )
 
 
@@ -290,18 +292,22 @@ def _length_of_ctc(flow: Flow, event: Event, meeting: Meeting) -> bool:
     if not isinstance(call, ast.Call):
         return False
     path = dotted(call.func)
-    calls = (
-        node.value.func
-        for node in flow.source.walk()
-        if isinstance(node, ast.Assign)
-        and isinstance(node.value, ast.Call)
-        and path
-        and path in map(dotted, node.targets)
-    )
-    if not path.endswith("ctc_loss") and not any(dotted(one).endswith("CTCLoss") for one in calls):
+    if not path.endswith("ctc_loss") and path not in _losses_of_ctc(flow.source):
         return False
     lengths = [*call.args[2:4], *(k.value for k in call.keywords if (k.arg or "").endswith("_lengths"))]
     return meeting.node in lengths
+
+
+@remembered
+def _losses_of_ctc(source: Source) -> frozenset[str]:
+    """What a `CTCLoss` is bound to anywhere in the file."""
+    return frozenset(
+        path
+        for node in source.of_kind(ast.Assign)
+        if isinstance(node.value, ast.Call) and dotted(node.value.func).endswith("CTCLoss")
+        for path in map(dotted, node.targets)
+        if path
+    )
 
 
 def _element(flow: Flow, event: Event, node: ast.expr) -> ast.Subscript | None:

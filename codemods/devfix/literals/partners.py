@@ -109,11 +109,12 @@ class Partners:
             return None
         end = self.source.span(at).end
         names = _given(site.node, at.targets, at.value)
-        made = [n for n in self.source.walk(self.function) if isinstance(n, ast.Assign)]
+        made = self.source.of_kind(ast.Assign, self.function)
         for statement in made:
             # One step further: what a call makes of it.
-            if isinstance(statement.value, ast.Call) and self.source.span(statement).start > end:
-                if any(isinstance(one, ast.Name) and one.id in names for one in statement.value.args):
+            if isinstance(statement.value, ast.Call):
+                given = any(isinstance(one, ast.Name) and one.id in names for one in statement.value.args)
+                if given and self.source.span(statement).start > end:
                     names |= {n.id for t in statement.targets for n in walk(t) if isinstance(n, ast.Name)}
                     break
         for meet in self.meets:

@@ -14,6 +14,7 @@ from devfix.flow.lattice import Kind
 from devfix.literals.chains import is_local
 from devfix.literals.sites import Site, names_cuda
 from devfix.placing import bound_before, dotted, settled_binding, stores
+from devfix.source import Source, remembered
 
 _NAME = re.compile(r"^(?:torch_|compute_|target_)?(?:device|dev)$", re.IGNORECASE)
 _OPTIONS = re.compile(
@@ -66,9 +67,7 @@ class Devices:
     def _in_function(self, site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Device | None:
         at = self.source.statement(site.node)
         inner = function_around(self.source, site.node) is function
-        names = {node.id for node in self.source.walk(function) if isinstance(node, ast.Name)}
-        names |= {argument.arg for argument in _arguments(function)}
-        for name in sorted(name for name in names if _NAME.match(name) or _ACCELERATOR.match(name)):
+        for name in _telling(self.source, function):
             found = self.bindings.within(function, name)
             if not found:
                 continue
@@ -102,17 +101,15 @@ class Devices:
 
     def _options(self, scope: ast.AST, at: ast.stmt) -> str:
         """`args.device`, where the same function uses it already."""
-        for node in self.source.walk(scope):
-            if isinstance(node, ast.Attribute) and node.attr == "device" and isinstance(node.ctx, ast.Load):
-                path = path_of(node)
-                if _OPTIONS.match(path) and bound_before(self.source, node, at):
-                    return path
+        for path, node in _options(self.source, scope):
+            if bound_before(self.source, node, at):
+                return path
         return ""
 
     def _entry(self, scope: ast.AST, at: ast.stmt) -> str:
         """`config["device"]`, where the same function uses it as a device already."""
-        for node in self.source.walk(scope):
-            if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
+        for node in self.source.of_kind(ast.Subscript, scope):
+            if not isinstance(node.ctx, ast.Load):
                 continue
             key = node.slice
             named = isinstance(key, ast.Constant) and key.value == "device" and path_of(node.value)
@@ -137,25 +134,15 @@ class Devices:
         """`gpu` of `x.cuda(gpu)`: where the rest goes to the current GPU, which nobody has set."""
         if "set_device" in self.source.text or "cuda.device(" in self.source.text:
             return ""
-        for node in self.source.walk(scope):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr == "cuda"
-            ):
-                path = path_of(node.args[0]) if len(node.args) == 1 else ""
-                if (
-                    path
-                    and not self.source.qualified(node.func)
-                    and bound_before(self.source, node.args[0], at)
-                ):
-                    return path
+        for path, node in _indexes(self.source, scope):
+            if bound_before(self.source, node, at):
+                return path
         return ""
 
     def _shared(self, function: ast.FunctionDef | ast.AsyncFunctionDef | None) -> str:
         """`flair.device` of an imported module, or `args.device` of the program, which others of the file use."""
-        for node in self.source.walk():
-            if not isinstance(node, ast.Attribute) or node.attr != "device" or not self._taken(node):
+        for node in self.source.of_kind(ast.Attribute):
+            if node.attr != "device" or not self._taken(node):
                 continue
             path = path_of(node)
             root = path.partition(".")[0]
@@ -186,11 +173,8 @@ class Devices:
 
     def _other_sense(self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
         """Is a device parameter only where the result goes, or a place to offload to?"""
-        uses = [
-            node
-            for node in self.source.walk(function)
-            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
-        ]
+        names = self.source.of_kind(ast.Name, function)
+        uses = [node for node in names if node.id == name and isinstance(node.ctx, ast.Load)]
         return bool(uses) and all(
             isinstance(self.source.enclosing(use, ast.stmt), ast.Return) for use in uses
         )
@@ -293,22 +277,59 @@ class Devices:
         self, function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Module, at: ast.stmt
     ) -> str:
         """SpeechBrain: `hparams_file, run_opts, overrides = sb.parse_arguments(..)`."""
-        for node in self.source.walk(function):
-            if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
-                continue
-            target = node.targets[0]
-            if path_of(node.value.func).rpartition(".")[2] != "parse_arguments":
-                continue
-            if isinstance(target, ast.Tuple) and len(target.elts) == 3:
-                name = target.elts[1]
-                if isinstance(name, ast.Name) and self.source.span(node).end <= self.source.span(at).start:
-                    return f'{name.id}["device"]'
+        for name, node in _parsed_arguments(self.source, function):
+            if self.source.span(node).end <= self.source.span(at).start:
+                return f'{name}["device"]'
         return ""
 
 
 def _arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
     arguments = function.args
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
+@remembered
+def _telling(source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    """The names of a function that sound like a device or what has one, in order."""
+    names = {node.id for node in source.of_kind(ast.Name, function)}
+    names |= {argument.arg for argument in _arguments(function)}
+    return sorted(name for name in names if _NAME.match(name) or _ACCELERATOR.match(name))
+
+
+@remembered
+def _options(source: Source, scope: ast.AST) -> list[tuple[str, ast.expr]]:
+    """`args.device`, wherever it is read, with its path."""
+    loads = (node for node in source.of_kind(ast.Attribute, scope) if isinstance(node.ctx, ast.Load))
+    found = ((path_of(node), node) for node in loads if node.attr == "device")
+    return [(path, node) for path, node in found if _OPTIONS.match(path)]
+
+
+@remembered
+def _indexes(source: Source, scope: ast.AST) -> list[tuple[str, ast.expr]]:
+    """The arguments of `x.cuda(gpu)` that have a path."""
+    calls = (node for node in source.of_kind(ast.Call, scope) if len(node.args) == 1)
+    found = (
+        (path_of(node.args[0]), node.args[0])
+        for node in calls
+        if isinstance(node.func, ast.Attribute)
+        and node.func.attr == "cuda"
+        and not source.qualified(node.func)
+    )
+    return [(path, node) for path, node in found if path]
+
+
+@remembered
+def _parsed_arguments(source: Source, scope: ast.AST) -> list[tuple[str, ast.Assign]]:
+    """`_, name, _ = sb.parse_arguments(..)`: the names and the statements."""
+    found: list[tuple[str, ast.Assign]] = []
+    for node in source.of_kind(ast.Assign, scope):
+        target, value = node.targets[0], node.value
+        if not isinstance(value, ast.Call) or not isinstance(target, ast.Tuple) or len(target.elts) != 3:
+            continue
+        name = target.elts[1]
+        if isinstance(name, ast.Name) and path_of(value.func).rpartition(".")[2] == "parse_arguments":
+            found.append((name.id, node))
+    return found
 
 
 def _none(node: ast.expr) -> bool:

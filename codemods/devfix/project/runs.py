@@ -11,6 +11,7 @@ import keyword
 import os
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from devfix.project.cuda import goes_to_current, names_other, needs
@@ -139,17 +140,38 @@ def _using(code: bytes, names: set[bytes], stem: bytes = b"") -> set[bytes]:
     `stem` is the file that they are of, where that is another one.
     """
     found = set(names)
-    blocks = [(match.group(1), match.group()) for match in _BLOCK.finditer(code)] if names else []
-    blocks = [(name, block) for name, block in blocks if name not in _KEYWORDS]
+    blocks = _blocks(code) if names else ()
     size = -1
     while size != len(found):
         size = len(found)
-        found |= {name for name, block in blocks if name not in found and _mention(block, found, stem)}
+        found |= {
+            name
+            for name, words, asked in blocks
+            if name not in found and (not found.isdisjoint(words) or _asks(asked, stem))
+        }
     return found
+
+
+@lru_cache(maxsize=4)  # it is asked of one file for each of its classes
+def _blocks(code: bytes) -> tuple[tuple[bytes, frozenset[bytes], frozenset[bytes | None]], ...]:
+    """What stands at the top of a file: its name, its words, and the files that it asks for by a text."""
+    return tuple(
+        (match.group(1), frozenset(_WORD.findall(match.group())), _asked(match.group()))
+        for match in _BLOCK.finditer(code)
+        if match.group(1) not in _KEYWORDS
+    )
+
+
+def _asked(code: bytes) -> frozenset[bytes | None]:
+    return frozenset(match.group(1) or match.group(2) for match in _BY_NAME.finditer(code))
+
+
+def _asks(asked: frozenset[bytes | None], stem: bytes) -> bool:
+    return None in asked or stem in asked
 
 
 def _mention(code: bytes, names: set[bytes], stem: bytes) -> bool:
     """Is one of these names in a code, or may it be asked for by a text?"""
     if not names.isdisjoint(_WORD.findall(code)):
         return True
-    return any((match.group(1) or match.group(2)) in (None, stem) for match in _BY_NAME.finditer(code))
+    return _asks(_asked(code), stem)

@@ -132,12 +132,7 @@ def is_frozen(case: Case, usage: Usage, recipe: Recipe) -> bool:
 
 def _below(recipe: Recipe, key: str) -> set[str]:
     """The entries that something named so, such as a checkpointer's `recoverables`, refers to."""
-    found: set[str] = set()
-    for node in recipe.root.walk():
-        for name, value in node.pairs:
-            if name.value == key:
-                found.update(recipe.references(value))
-    return found
+    return {one for value in recipe.valued(key) for one in recipe.references(value)}
 
 
 def _in_lists(recipe: Recipe, name: str) -> set[str]:

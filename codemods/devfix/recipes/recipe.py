@@ -155,6 +155,18 @@ class Recipe:
             if inner is not node or node.tag:
                 yield from (name for name in self.referred(inner) if self.nodes[name] is not node)
 
+    def valued(self, key: str) -> tuple[Node, ...]:
+        """The values of all keys of that name, anywhere."""
+        return tuple(self._valued.get(key, ()))
+
+    @cached_property
+    def _valued(self) -> dict[str, list[Node]]:
+        found: dict[str, list[Node]] = {}
+        for node in self.root.walk():
+            for name, value in node.pairs:
+                found.setdefault(name.value, []).append(value)
+        return found
+
     def referred(self, node: Node) -> Iterator[str]:
         """The entries that one scalar refers to; of an alias, and of what has a name itself, that entry."""
         if node.tag in ("!ref", "!copy"):

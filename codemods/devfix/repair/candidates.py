@@ -149,11 +149,9 @@ def _stays(node: ast.AST, analysis: Analysis) -> bool:
     """Is what is made here needed on the CPU as well?"""
     if node in analysis.read_on_host:
         return True
-    strays = {one.stray.links[0].node for one in analysis.mismatches}
-    return any(other not in strays for other in analysis.company.get(node, ()))
+    return any(other not in analysis.strays for other in analysis.company.get(node, ()))
 
 
 def _beside(node: ast.AST, mismatch: Mismatch, analysis: Analysis) -> bool:
     """Does a literal meet another one, which would stay?"""
-    strays = {one.stray.links[0].node for one in analysis.mismatches}
-    return any(other not in strays for other in analysis.company.get(node, ()))
+    return any(other not in analysis.strays for other in analysis.company.get(node, ()))

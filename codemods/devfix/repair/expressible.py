@@ -8,7 +8,7 @@ from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Function
 from devfix.engine.places import Place
 from devfix.placing import bound_before, may_be_none
-from devfix.source import Source
+from devfix.source import Source, remembered
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FORMS = {"device": 0, "tensor": 1, "module": 2}
@@ -22,9 +22,10 @@ def expressible(source: Source, place: Place, scopes: tuple[Scope, ...], at: ast
     """
     function = source.enclosing(at, *_FUNCTIONS)
     terms = _of_function(scopes, function)
-    found = [term for term in terms if term.place == place and _writable(source, term, at, function)]
-    if found:
-        best = min(found, key=lambda term: (_FORMS[term.form], term.text.count("."), len(term.text)))
+    there = [term for term in terms if term.place == place]
+    there.sort(key=lambda term: (_FORMS[term.form], term.text.count("."), len(term.text)))
+    best = next((term for term in there if _writable(source, term, at, function)), None)
+    if best is not None:
         return _device(best)
     return ""
 
@@ -85,19 +86,32 @@ def _first_binding(source: Source, name: str, statement: ast.stmt) -> bool:
         if any(one.arg == name for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)):
             return False
     root = function if function is not None else source.tree
-    lines = [
-        one.lineno
-        for one in source.walk(root)
-        if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)
-    ]
-    return not lines or min(lines) >= statement.lineno
+    line = _first_stores(source, root).get(name)
+    return line is None or line >= statement.lineno
+
+
+@remembered
+def _first_stores(source: Source, root: ast.AST) -> dict[str, int]:
+    """The first line on which each name is bound below a node."""
+    found: dict[str, int] = {}
+    for one in source.of_kind(ast.Name, root):
+        if isinstance(one.ctx, ast.Store):
+            found[one.id] = min(one.lineno, found.get(one.id, one.lineno))
+    return found
 
 
 def _attribute_stored(source: Source, text: str, statement: ast.stmt, function: ast.AST) -> bool:
     """An attribute that the function itself stores has to be stored above the statement."""
-    lines = [
-        node.lineno
-        for node in source.walk(function)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and source.code(node) == text
-    ]
-    return not lines or min(lines) < statement.lineno
+    line = _first_attributes(source, function).get(text)
+    return line is None or line < statement.lineno
+
+
+@remembered
+def _first_attributes(source: Source, function: ast.AST) -> dict[str, int]:
+    """The first line on which each attribute is stored in a function, by its text."""
+    found: dict[str, int] = {}
+    for one in source.of_kind(ast.Attribute, function):
+        if isinstance(one.ctx, ast.Store):
+            text = source.code(one)
+            found[text] = min(one.lineno, found.get(text, one.lineno))
+    return found

@@ -7,7 +7,7 @@ import io
 import keyword
 import re
 import tokenize
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
@@ -190,7 +190,7 @@ class Layout:
                 yield node
             if isinstance(node, ast.JoinedStr) or type(node).__name__ == "TemplateStr":
                 continue
-            for child in ast.iter_child_nodes(node):
+            for child in _reaching(node, high):
                 if isinstance(child, _PLACED):
                     begin = (child.lineno, child.col_offset)
                     if decorators := getattr(child, "decorator_list", None):
@@ -317,3 +317,15 @@ def in_order(edits: Iterable[TextEdit]) -> tuple[TextEdit, ...]:
             raise CannotRewrite("two edits of the same fix overlap")
         reached = max(reached, edit.span.end)
     return found
+
+
+def _reaching(node: ast.AST, place: tuple[int, int]) -> Iterator[ast.AST]:
+    """The nodes right below one; of a block, only the first statement that ends at a place or behind it."""
+    for _, value in ast.iter_fields(node):
+        if isinstance(value, ast.AST):
+            yield value
+        elif isinstance(value, list) and value and isinstance(value[0], ast.stmt):
+            at = bisect_left(value, place, key=lambda one: (one.end_lineno, one.end_col_offset))
+            yield from value[at : at + 1]
+        elif isinstance(value, list):
+            yield from (one for one in value if isinstance(one, ast.AST))
