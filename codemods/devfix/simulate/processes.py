@@ -25,11 +25,18 @@ MOVED = "DEVFIX_SIMULATE_MOVED"  # "old:new": what sys.path has below `old` is t
 CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child")
 CANNOT = 2  # exit code
 
+KEEP_GOING = "DEVFIX_SIMULATE_KEEP_GOING"  # "1": device errors are noted, and carried out
+
 MACHINE = {"place": ""}  # what `torch.cuda` is in this process, once torch has been imported
 
 
 def environment(
-    devices: int, reports: str = "", *, cpu: bool = False, base: Mapping[str, str] | None = None
+    devices: int,
+    reports: str = "",
+    *,
+    cpu: bool = False,
+    base: Mapping[str, str] | None = None,
+    keep_going: bool = False,
 ) -> dict[str, str]:
     """The environment of a process with simulated devices; `base` is that of this process by default.
 
@@ -41,6 +48,7 @@ def environment(
     made[DEVICES] = str(devices)
     made[DEVICE] = "cpu" if cpu else "cuda"
     made[REPORTS] = reports
+    made[KEEP_GOING] = "1" if keep_going else ""
     if cpu:
         made["CUDA_VISIBLE_DEVICES"] = ""
     return made
@@ -111,11 +119,16 @@ def _begin(fail: Callable[[CannotSimulate], object]) -> None:
     ending.install(os.environ.get(REPORTS, ""))
     if os.environ.get(DEVICE) == "cpu":
         MACHINE["place"] = "cpu"
-        return
-    try:
-        MACHINE["place"] = start(int(os.environ[DEVICES]))
-    except CannotSimulate as error:
-        fail(error)
+    else:
+        try:
+            MACHINE["place"] = start(int(os.environ[DEVICES]))
+        except CannotSimulate as error:
+            fail(error)
+            return
+    if os.environ.get(KEEP_GOING):
+        from devfix.simulate import keeping_going
+
+        keeping_going.install(os.environ.get(REPORTS, ""))
 
 
 def start(devices: int) -> str:
