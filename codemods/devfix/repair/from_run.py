@@ -189,7 +189,9 @@ class _Fixing:
         source = self.source(operand.made.path)
         for passed in self.seen.passed:
             device = self.device_at(source, passed, node) if source is not None else ""
-            thrown_away = source is not None and isinstance(source.parents.get(node), ast.Expr)  # `opt.step()`
+            thrown_away = source is not None and isinstance(
+                source.parents.get(node), ast.Expr
+            )  # `opt.step()`
             valued = isinstance(node, (ast.Call, ast.BinOp, ast.Subscript)) and not thrown_away
             if source is not None and device and valued:
                 title = f"move `{_short(source.code(node))}` to `{device}`"
