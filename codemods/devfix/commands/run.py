@@ -66,11 +66,11 @@ def run(
 
 def _report(ended: Ended, code: int, form: str) -> int:
     """What the run has gone on after; on stderr, or as JSON on stdout, where the program's output is, too."""
-    from devfix.commands import keeping_going
+    from devfix.review import device_errors
 
-    rows = list(keeping_going.rows(ended.seen, ended.main.files))
+    rows = list(device_errors.rows(ended.seen, ended.main.files))
     if form == "json":
-        click.echo(keeping_going.as_text_of_json(rows, code))
+        click.echo(device_errors.as_json_text(rows, code))
         return 1 if ended.seen else code
     if not ended.seen:
         _say("no device errors")
@@ -79,7 +79,7 @@ def _report(ended: Ended, code: int, form: str) -> int:
     errors = f"{len(ended.seen)} distinct device error{'s' * (len(ended.seen) > 1)} ({total} in all)"
     causes = sum(len(seen.each()) for seen in ended.seen)
     _say(f"{errors}, of {causes} strays; the program went on and ended with exit code {code}")
-    for line in keeping_going.text(ended.seen, rows):
+    for line in device_errors.text(ended.seen, rows):
         click.echo(f"  {line}", err=True)
     return 1
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from devfix.codemod import registry
-from devfix.commands.advice import shown
 from devfix.discover import Discovered
 from devfix.documents import Document, DocumentError
 from devfix.findings import Safety
@@ -19,6 +18,12 @@ from devfix.report import PlacedFinding
 from devfix.review.text import printable
 
 _FILES = 200
+
+
+def shown(path: str) -> str:
+    """A path as people write it from here."""
+    here = os.path.realpath(os.curdir) + os.sep
+    return path[len(here) :] if path.startswith(here) else path
 
 
 def reader() -> Callable[[str], Document | None]:
@@ -127,5 +132,6 @@ def _line(at: At) -> str:
     return f"{shown(at.path)}:{at.line}"
 
 
-def as_text_of_json(rows: Sequence[dict[str, Any]], code: int | None) -> str:
+def as_json_text(rows: Sequence[dict[str, Any]], code: int) -> str:
+    """The report for machines."""
     return json.dumps({"exit_code": code, "errors": list(rows)}, indent=2)
