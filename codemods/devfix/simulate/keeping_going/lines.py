@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -52,10 +53,11 @@ def at(found: Mark | None) -> At | None:
     if found is None:
         return None
     code, instruction, line = found
+    path = os.path.realpath(code.co_filename)
     positions = getattr(code, "co_positions", None)
     first, last, column, end = None, None, None, None
     if positions is not None:
         first, last, column, end = next(islice(positions(), instruction // 2, None), (None,) * 4)
     if column is None or end is None:
-        return At(code.co_filename, line, line, function=code.co_name)
-    return At(code.co_filename, first or line, last or line, column, end, code.co_name)
+        return At(path, line, line, function=code.co_name)
+    return At(path, first or line, last or line, column, end, code.co_name)
