@@ -50,13 +50,13 @@ def repair(write: bool, patch: str | None, devices: int, seconds: float, command
     try:
         words = words_of(command)
         with tempfile.TemporaryDirectory(prefix="devfix-repair-", ignore_cleanup_errors=True) as folder:
-            copies = Copies(root, os.path.relpath(here, root), os.path.realpath(folder), seconds)
-            reference = _outcome(copies.run(words, "cpu", {}, devices, cpu=True), copies.at("cpu"), root)
+            copies = Copies(root, os.path.relpath(here, root), os.path.realpath(folder), seconds, seed="0")
+            reference = outcome_of(copies.run(words, "cpu", {}, devices, cpu=True), copies.at("cpu"), root)
             _say(f"on the CPU: {_ending(reference)}")
 
             def run(changed: Mapping[str, bytes], keep_going: bool) -> Outcome:
                 ended = copies.run(words, "cuda", changed, devices, keep_going=keep_going)
-                return _outcome(ended, copies.at("cuda"), root)
+                return outcome_of(ended, copies.at("cuda"), root)
 
             def same(outcome: Outcome) -> str:
                 return _difference(reference, outcome)
@@ -67,7 +67,7 @@ def repair(write: bool, patch: str | None, devices: int, seconds: float, command
     return _end(done, write, patch)
 
 
-def _outcome(ended: Ended, copy: str, root: str) -> Outcome:
+def outcome_of(ended: Ended, copy: str, root: str) -> Outcome:
     """What a run in a copy says of the files of the repository."""
     from devfix.commands.advice import device_error
     from devfix.repair.rounds import Outcome
@@ -77,9 +77,9 @@ def _outcome(ended: Ended, copy: str, root: str) -> Outcome:
     error = (
         raised.error.splitlines()[0] if raised is not None else (lines[-1] if lines and ended.code else "")
     )
-    files = [at_home(path, copy, root) for told in ended.told for path in told.files]
+    files = [_at_home(path, copy, root) for told in ended.told for path in told.files]
     passed = [one.at.path for seen in ended.seen for one in seen.passed]
-    known = dict.fromkeys([*(at_home(path, copy, root) for path in passed), *files])
+    known = dict.fromkeys([*(_at_home(path, copy, root) for path in passed), *files])
     return Outcome(
         ended.code,
         ended.output,
@@ -90,7 +90,7 @@ def _outcome(ended: Ended, copy: str, root: str) -> Outcome:
     )
 
 
-def at_home(path: str, copy: str, root: str) -> str:
+def _at_home(path: str, copy: str, root: str) -> str:
     return root + path[len(copy) :] if path.startswith(copy + os.sep) else path
 
 
@@ -103,7 +103,7 @@ def _moved(seen: Seen, copy: str, root: str) -> Seen:
             return {key: change(one) for key, one in value.items()}
         if isinstance(value, (list, tuple)):
             return [change(one) for one in value]
-        return at_home(value, copy, root) if isinstance(value, str) else value
+        return _at_home(value, copy, root) if isinstance(value, str) else value
 
     made = change(as_json(seen))
     assert isinstance(made, dict)
@@ -124,7 +124,7 @@ def _difference(reference: Outcome, outcome: Outcome) -> str:
 
     if reference.code or same_numbers(reference.output, outcome.output):
         return ""
-    return "it prints other numbers than on the CPU (or random ones: set a seed)"
+    return "it prints other numbers than on the CPU"
 
 
 def _end(done: Repaired, write: bool, patch: str | None) -> int:

@@ -26,6 +26,7 @@ CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child")
 CANNOT = 2  # exit code
 
 KEEP_GOING = "DEVFIX_SIMULATE_KEEP_GOING"  # "1": device errors are noted, and carried out
+SEED = "DEVFIX_SIMULATE_SEED"  # what random numbers begin with, where runs are to be compared
 
 MACHINE = {"place": ""}  # what `torch.cuda` is in this process, once torch has been imported
 
@@ -125,10 +126,22 @@ def _begin(fail: Callable[[CannotSimulate], object]) -> None:
         except CannotSimulate as error:
             fail(error)
             return
+    if os.environ.get(SEED):
+        _seed(int(os.environ[SEED]))
     if os.environ.get(KEEP_GOING):
         from devfix.simulate import keeping_going
 
         keeping_going.install(os.environ.get(REPORTS, ""))
+
+
+def _seed(number: int) -> None:
+    """Programs that set no seed get the same numbers in each run; torch has loaded numpy if there is one."""
+    import random
+
+    random.seed(number)
+    sys.modules["torch"].manual_seed(number)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(number)
 
 
 def start(devices: int) -> str:

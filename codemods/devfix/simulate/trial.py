@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from devfix.simulate import landlock
 from devfix.simulate.copies import TooLarge, copy, top
-from devfix.simulate.processes import MOVED
+from devfix.simulate.processes import MOVED, SEED
 from devfix.simulate.supervise import Ended, Raised, run
 
 SECONDS = 300.0
@@ -98,6 +98,7 @@ class Copies:
     folder: str
     seconds: float = SECONDS
     memory: int = MEMORY
+    seed: str = ""  # of random numbers; empty: the program's own affair
 
     def at(self, name: str) -> str:
         """Where the copy of that name has its root."""
@@ -124,7 +125,7 @@ class Copies:
             os.makedirs(os.path.dirname(to), exist_ok=True)
             with open(to, "wb") as file:
                 file.write(data)
-        env = {**os.environ, "TMPDIR": scratch, MOVED: os.pathsep.join((self.root, target))}
+        env = {**os.environ, "TMPDIR": scratch, MOVED: os.pathsep.join((self.root, target)), SEED: self.seed}
         if env.get("PYTHONPATH"):
             env["PYTHONPATH"] = env["PYTHONPATH"].replace(self.root, target)
         bounded = landlock.version() > 0

@@ -111,9 +111,9 @@ def _devices(frame: FrameType, device: Any) -> list[str]:
                 for attr, one in own
                 for rank, text in _as_device(f"self.{attr}", one, device)
             ]
-    for name, value in frame.f_globals.items():
-        if isinstance(value, torch.device):
-            ranked += _as_device(name, value, device)
+    if frame.f_locals is not frame.f_globals:  # what a function is given says more than what is around it
+        others = [(name, value) for name, value in frame.f_globals.items() if isinstance(value, torch.device)]
+        ranked += [(3, text) for name, value in others for _, text in _as_device(name, value, device)]
     return [text for _, text in sorted(set(ranked))][:_MOST]
 
 
