@@ -97,6 +97,23 @@ def test_a_fix_from_the_run_alone_as_a_patch(folder: Path) -> None:
     assert "(from this run)" in done.stderr
 
 
+def test_kinds_that_only_the_run_repairs(folder: Path) -> None:
+    """A generator that is made in the call, and one with a name; the program cannot run on the CPU as it is."""
+    program = HEAD + (
+        "with torch.autocast(torch.device('cuda', 0)):\n"
+        "    pass\n"
+        "cpu = torch.Generator().manual_seed(0)\n"
+        "print(torch.randn(2, generator=cpu, device=device).tolist())\n"
+        "print(torch.randperm(4, generator=torch.Generator(device)).tolist())\n"
+    )
+    done = repair(folder, program, "--write")
+    assert done.returncode == 0, done.stderr
+    text = (folder / "train.py").read_text()
+    assert "cpu = torch.Generator(device=device).manual_seed(0)" in text
+    assert 'generator=torch.Generator("cpu"))' in text
+    assert "there are no numbers to compare with" in done.stderr
+
+
 def test_what_is_not_repaired_is_not_written(folder: Path) -> None:
     program = HEAD + "exec('print((torch.ones(2, device=device) + torch.ones(2)).sum().item())')\n"
     done = repair(folder, program, "--write")

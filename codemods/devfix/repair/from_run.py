@@ -281,6 +281,9 @@ class _Fixing:
             return
         source, call = called
         names = {one.value.id for one in call.keywords if isinstance(one.value, ast.Name)}
+        for one in call.keywords:
+            if isinstance(one.value, ast.Call) and _dotted(source, one.value.func) == "torch.Generator":
+                yield from self._generator_on(source, at.path, one.value)
         for node in source.walk():
             if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
                 continue
