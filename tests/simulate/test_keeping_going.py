@@ -278,7 +278,7 @@ def test_the_report_in_words(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "[2.0, 2.0]\n")
     first, error, stray, beside, *rest = done.stderr.splitlines()
     assert first == (
-        "devfix: 1 distinct device error (1 in all), of 1 strays; the program went on and ended with exit code 3"
+        "devfix: 1 distinct device error (1 in all), of 1 stray; the program went on and ended with exit code 3"
     )
     assert error.startswith(
         "  package/__main__.py:7: add: RuntimeError: Expected all tensors to be on the same"

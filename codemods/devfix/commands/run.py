@@ -78,7 +78,9 @@ def _report(ended: Ended, code: int, form: str) -> int:
     total = sum(seen.count for seen in ended.seen)
     errors = f"{len(ended.seen)} distinct device error{'s' * (len(ended.seen) > 1)} ({total} in all)"
     causes = sum(len(seen.each()) for seen in ended.seen)
-    _say(f"{errors}, of {causes} strays; the program went on and ended with exit code {code}")
+    _say(
+        f"{errors}, of {causes} stray{'s' * (causes > 1)}; the program went on and ended with exit code {code}"
+    )
     for line in device_errors.text(ended.seen, rows):
         click.echo(f"  {line}", err=True)
     return 1

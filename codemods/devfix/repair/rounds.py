@@ -137,9 +137,8 @@ def repair(
                 found = _next(one, findings, texts, [*chosen, *picked], chosen, tried)
                 if found is not None:
                     picked.append(found)
-        tell(
-            f"round {number}: {len(outcome.seen)} device errors of {strays} strays; {len(picked)} fixes made"
-        )
+        errors = f"{_many(len(outcome.seen), 'device error')} of {_many(strays, 'stray')}"
+        tell(f"round {number}: {errors}; {_many(len(picked), 'fix', 'fixes')} made")
         if not picked:
             return Repaired(tuple(chosen), f"no fix is known for {_told(outcome.seen)}")
         chosen += picked
@@ -188,6 +187,10 @@ def _next(
             continue
         return found
     return None
+
+
+def _many(count: int, one: str, several: str = "") -> str:
+    return f"{count} {one if count == 1 else several or f'{one}s'}"
 
 
 def _told(seen: Sequence[Seen]) -> str:
