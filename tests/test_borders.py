@@ -24,6 +24,7 @@ RUNS_TORCH = (
     "commands/run.py",
     "commands/advice.py",
     "commands/smoke.py",
+    "commands/repair.py",
     "migrate/verifying.py",
 )  # these run programs, in processes of their own
 LINES = 400

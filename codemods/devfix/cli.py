@@ -110,8 +110,8 @@ class _Group(click.Group):
 def group(ctx: click.Context) -> None:
     """Find and repair device bugs in PyTorch programs.
 
-    Your files are written by `devfix apply` and `devfix undo` only, and your code is run by `devfix run`,
-    `devfix smoke` and `devfix apply --smoke` only.
+    Your files are written by `devfix apply`, `devfix undo` and `devfix repair --write` only, and your code is run by
+    `devfix run`, `devfix repair`, `devfix smoke` and `devfix apply --smoke` only.
     """
     try:
         os.getcwd()

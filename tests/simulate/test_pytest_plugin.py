@@ -288,3 +288,61 @@ def test_refusals_in_classes_and_doctests(tmp_path: Path) -> None:
     assert re.search(r"2 failed, (1 passed, )?3 skipped", said), said
     assert said.count("RuntimeError: Expected all tensors to be on the same device") >= 2
     assert "/simulate/" not in said.partition("FAILURES ===")[2].partition("short test summary")[0], said
+
+
+STRAYS = """
+import pytest, torch
+
+@pytest.fixture
+def ready():
+    torch.ones(2, device="cuda") - torch.ones(2)
+
+def shifted(x):
+    return x + torch.ones(2)
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_shifted(value):
+    assert shifted(torch.full((2,), value, device="cuda")).tolist() == [value + 1.0] * 2
+
+def test_ready(ready):
+    pass
+
+def test_good():
+    torch.ones(2, device="cuda") * 2
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["one process", "xdist"])
+def test_a_suite_that_goes_on(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    (tmp_path / "test_strays.py").write_text(STRAYS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    said = run(tmp_path, "--simulate-cuda=1", "--keep-going", "--junitxml=junit.xml", *workers)
+    assert "4 passed" in said
+    report = said.partition(" device errors ")[2]
+    add, sub = report.index("test_strays.py:9: add: RuntimeError: "), report.index("test_strays.py:6: sub: ")
+    assert "  stray: a tensor of shape [2] on cpu, made at test_strays.py:9\n" in report[add:sub]
+    assert "  in test_strays.py::test_shifted[0], test_strays.py::test_shifted[1]\n" in report[add:sub]
+    assert "  in test_strays.py::test_ready\n" in report[sub:]
+    assert "2 distinct device errors, 3 in all, were carried out" in report
+    junit = (tmp_path / "junit.xml").read_text()
+    cases = dict(
+        re.findall(r'<testcase [^>]*name="([^"]+)"(.*?)(?=<testcase|</testsuite>)', junit, re.DOTALL)
+    )
+    told = {name: rest.count('name="device_error"') for name, rest in cases.items()}
+    assert told == {"test_shifted[0]": 1, "test_shifted[1]": 1, "test_ready": 1, "test_good": 0}
+
+
+def test_a_suite_that_goes_on_has_not_passed(tmp_path: Path) -> None:
+    (tmp_path / "test_strays.py").write_text(STRAYS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTEST_ADDOPTS": ""}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--keep-going"]
+    codes = {}
+    for options in ((), ("--simulate-cuda=1",), ("--simulate-cuda=1", "-k", "good")):
+        done = subprocess.run(
+            [*command, *options], cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=300
+        )
+        if "cannot simulate CUDA devices" in done.stdout + done.stderr:
+            pytest.skip(done.stdout + done.stderr)
+        codes[options] = done.returncode
+    assert list(codes.values()) == [4, 1, 0]  # of wrong use, of device errors, of none

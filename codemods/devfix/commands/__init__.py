@@ -18,6 +18,7 @@ _HOMES = {
     "new": ("new", "new"),
     "explain-error": ("explain_error", "explain_error"),
     "run": ("run", "run"),
+    "repair": ("repair", "repair"),
     "smoke": ("smoke", "smoke"),
     "migrate": ("migrate", "migrate"),
     "lsp": ("lsp", "lsp"),

@@ -16,6 +16,7 @@ from devfix.discover import Discovered
 from devfix.errors.messages import Kind, kind_of
 from devfix.findings import Safety
 from devfix.report import PlacedFinding
+from devfix.review.device_errors import shown
 from devfix.review.text import printable
 from devfix.simulate.supervise import Raised
 
@@ -94,9 +95,3 @@ def _lines(path: str, finding: PlacedFinding) -> Iterator[str]:
     unsafe = " --unsafe" if fix.safety is Safety.UNSAFE else ""
     yield printable(f"  repair ({fix.safety.label}): {fix.title}")
     yield printable(f"    devfix apply --codemod {finding.codemod}{unsafe} {shlex.quote(name)}")
-
-
-def shown(path: str) -> str:
-    """A path as people write it from here."""
-    here = os.path.realpath(os.curdir) + os.sep
-    return path[len(here) :] if path.startswith(here) else path

@@ -157,7 +157,10 @@ def _refuse_cuda_generator(owner: Any, name: str) -> None:
         generator = named.get("generator")
         if generator is not None and generator._cdata in machine.generators:
             if _result_device(owner, arguments, named).type == "cpu":
-                raise RuntimeError("Expected a 'cpu' device type for generator but found 'cuda'")
+                error = RuntimeError("Expected a 'cpu' device type for generator but found 'cuda'")
+                if machine.other_generator is None:
+                    raise error
+                named["generator"] = machine.other_generator(name, error, generator, torch.device("cpu"))
         return original(*arguments, **named)
 
     setattr(owner, name, checked)

@@ -225,11 +225,17 @@ class _Kernel:
         lowered_named = {name: lowering.argument(value) for name, value in named.items()}
         if lowering.mixed:
             stats.mixed += 1
-            verdict = self._check(arguments, named)
-            if verdict is _COMPOSITE:
-                return self.run_with(self.composite, *arguments, **named)
-            if verdict is not None:
-                return verdict
+            try:
+                verdict = self._check(arguments, named)
+                if verdict is _COMPOSITE:
+                    return self.run_with(self.composite, *arguments, **named)
+                if verdict is not None:
+                    return verdict
+            except RuntimeError as error:
+                if machine.carry_on is None or not machine.carry_on(
+                    self.name, error, (*arguments, *named.values())
+                ):
+                    raise
         if self.checks_types:
             dtypes.check(self.name, self._bind(arguments, named))
         if self.alerts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +45,9 @@ class Machine:
     default_generators: list[Any] = field(default_factory=list)  # one cuda generator per device
     generators: dict[int, Numbers] = field(default_factory=dict)  # by GeneratorImpl* of a cuda generator
     pinned: dict[int, int] = field(default_factory=dict)  # address of pinned memory -> bytes
+    # Of a run that goes on after device errors (`keeping_going`): may a kernel go on, and with which generator?
+    carry_on: Callable[[str, Exception, Sequence[Any]], bool] | None = None
+    other_generator: Callable[[str, Exception, Any, Any], Any] | None = None
 
 
 machine = Machine()

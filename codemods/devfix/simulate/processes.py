@@ -25,11 +25,19 @@ MOVED = "DEVFIX_SIMULATE_MOVED"  # "old:new": what sys.path has below `old` is t
 CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child")
 CANNOT = 2  # exit code
 
+KEEP_GOING = "DEVFIX_SIMULATE_KEEP_GOING"  # "1": device errors are noted, and carried out
+SEED = "DEVFIX_SIMULATE_SEED"  # what random numbers begin with, where runs are to be compared
+
 MACHINE = {"place": ""}  # what `torch.cuda` is in this process, once torch has been imported
 
 
 def environment(
-    devices: int, reports: str = "", *, cpu: bool = False, base: Mapping[str, str] | None = None
+    devices: int,
+    reports: str = "",
+    *,
+    cpu: bool = False,
+    base: Mapping[str, str] | None = None,
+    keep_going: bool = False,
 ) -> dict[str, str]:
     """The environment of a process with simulated devices; `base` is that of this process by default.
 
@@ -41,6 +49,7 @@ def environment(
     made[DEVICES] = str(devices)
     made[DEVICE] = "cpu" if cpu else "cuda"
     made[REPORTS] = reports
+    made[KEEP_GOING] = "1" if keep_going else ""
     if cpu:
         made["CUDA_VISIBLE_DEVICES"] = ""
     return made
@@ -111,11 +120,28 @@ def _begin(fail: Callable[[CannotSimulate], object]) -> None:
     ending.install(os.environ.get(REPORTS, ""))
     if os.environ.get(DEVICE) == "cpu":
         MACHINE["place"] = "cpu"
-        return
-    try:
-        MACHINE["place"] = start(int(os.environ[DEVICES]))
-    except CannotSimulate as error:
-        fail(error)
+    else:
+        try:
+            MACHINE["place"] = start(int(os.environ[DEVICES]))
+        except CannotSimulate as error:
+            fail(error)
+            return
+    if os.environ.get(SEED):
+        _seed(int(os.environ[SEED]))
+    if os.environ.get(KEEP_GOING):
+        from devfix.simulate import keeping_going
+
+        keeping_going.install(os.environ.get(REPORTS, ""))
+
+
+def _seed(number: int) -> None:
+    """Programs that set no seed get the same numbers in each run; torch has loaded numpy if there is one."""
+    import random
+
+    random.seed(number)
+    sys.modules["torch"].manual_seed(number)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(number)
 
 
 def start(devices: int) -> str:

@@ -14,10 +14,18 @@ from typing import Any, NoReturn
 import pytest  # which has loaded this module
 
 OPTION = "simulate_cuda"
+KEEP_GOING = "devfix_keep_going"
 
 
 def pytest_addoption(parser: Any) -> None:
-    parser.getgroup("devfix").addoption(
+    group = parser.getgroup("devfix")
+    group.addoption(
+        "--keep-going",
+        dest=KEEP_GOING,
+        action="store_true",
+        help="with --simulate-cuda: note every device error, carry it out, and report all of them at the end",
+    )
+    group.addoption(
         "--simulate-cuda",
         dest=OPTION,
         nargs="?",
@@ -40,7 +48,10 @@ def _devices(text: str) -> int:
 def pytest_load_initial_conftests(early_config: Any) -> None:
     """The first of all hooks: before a conftest.py can import torch."""
     devices = getattr(early_config.known_args_namespace, OPTION, None)
+    keep_going = getattr(early_config.known_args_namespace, KEEP_GOING, False)
     if devices is None:
+        if keep_going:
+            raise pytest.UsageError("--keep-going is for --simulate-cuda")
         return
     import os
 
@@ -49,9 +60,14 @@ def pytest_load_initial_conftests(early_config: Any) -> None:
     def fail(error: Exception) -> NoReturn:
         pytest.exit(f"devfix cannot simulate CUDA devices: {error}", returncode=4)
 
-    os.environ.update(processes.environment(devices, os.environ.get(processes.REPORTS, "")))
+    reports = os.environ.get(processes.REPORTS, "")
+    os.environ.update(processes.environment(devices, reports, keep_going=keep_going))
     processes.arm(fail)
     early_config.pluginmanager.register(_Simulation(devices), "devfix-simulation")
+    if keep_going:
+        from devfix.simulate.keeping_going.suite import Suite
+
+        early_config.pluginmanager.register(Suite(), "devfix-keep-going")
 
 
 class _Simulation:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 
+from devfix.observed import Seen, of_json, together
 from devfix.simulate.errors import is_refusal
 from devfix.simulate.processes import environment
 
@@ -74,6 +75,7 @@ class Ended:
     code: int | None
     told: tuple[Told, ...] = ()
     output: str = ""  # if it was captured
+    seen: tuple[Seen, ...] = ()  # device errors after which it went on
 
     @property
     def main(self) -> Told:
@@ -124,19 +126,19 @@ def run(
     seconds: float | None = None,
     capture: bool = False,
     limits: Callable[[str], object] | None = None,
+    keep_going: bool = False,
 ) -> Ended:
     """Run a command whose Python processes have simulated devices; raises OSError if it cannot start.
 
     `cpu`: they see no CUDA at all instead. `capture` takes its output and gives it no input; otherwise
     it has ours, and Ctrl-C and SIGTERM are its affair. After `seconds` it is killed, with all that it has
     started. `limits` is called in the new process before the command, with the
-    folder of the reports.
+    folder of the reports. With `keep_going`, device errors are noted as `seen` and carried out.
     """
     folder = tempfile.mkdtemp(prefix="devfix-run-")
     try:
-        started = _start(
-            command, environment(devices, folder, cpu=cpu, base=env), cwd, folder, capture, limits
-        )
+        made = environment(devices, folder, cpu=cpu, base=env, keep_going=keep_going)
+        started = _start(command, made, cwd, folder, capture, limits)
         with contextlib.nullcontext() if capture else _signals_to(started):
             code = _wait(started, seconds)
         if capture:
@@ -145,7 +147,7 @@ def run(
         if capture:
             with open(os.path.join(folder, "output"), encoding="utf-8", errors="replace") as file:
                 output = file.read(_OUTPUT)
-        return Ended(started.pid, code, tuple(_reports(folder)), output)
+        return Ended(started.pid, code, tuple(_reports(folder)), output, seen_in(folder))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -228,6 +230,17 @@ def _reports(folder: str) -> Iterator[Told]:
                 for item in found.pop("errors")
             )
             yield Told(errors=errors, files=tuple(found.pop("files")), **found)
+
+
+def seen_in(folder: str) -> tuple[Seen, ...]:
+    """The device errors that the processes of a run have left in its folder."""
+    found: list[Seen] = []
+    for name in sorted(os.listdir(folder)):
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            if name.endswith(".seen"):
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    found += map(of_json, json.load(file))
+    return together(found)
 
 
 def python(arguments: Sequence[str]) -> list[str]:

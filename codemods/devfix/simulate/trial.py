@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from devfix.simulate import landlock
 from devfix.simulate.copies import TooLarge, copy, top
-from devfix.simulate.processes import MOVED
+from devfix.simulate.processes import MOVED, SEED
 from devfix.simulate.supervise import Ended, Raised, run
 
 SECONDS = 300.0
@@ -64,7 +64,7 @@ def try_out(attempt: Attempt, device_error: Callable[[Sequence[Raised]], Raised 
     if outside:
         return _not_run(f"{outside[0]} lies outside of {root}")
     try:
-        words = _command(attempt.command)
+        words = command(shlex.split(attempt.command))
         with tempfile.TemporaryDirectory(prefix="devfix-trial-", ignore_cleanup_errors=True) as folder:
             return _Trying(attempt, words, root, os.path.relpath(here, root), folder, device_error).judge()
     except (OSError, TooLarge, ValueError) as error:
@@ -75,8 +75,8 @@ def _not_run(why: str) -> Trial:
     return Trial(f"not run: because {why}", None)
 
 
-def _command(text: str) -> list[str]:
-    words = shlex.split(text)
+def command(words: Sequence[str]) -> list[str]:
+    """A command that runs with the Python that runs devfix; raises ValueError if there is none of that name."""
     if not words:
         raise ValueError("the command is empty")
     if words[0] in _PYTHONS:
@@ -86,7 +86,68 @@ def _command(text: str) -> list[str]:
         return [beside, *words[1:]]
     if os.sep not in words[0] and shutil.which(words[0]) is None:
         raise ValueError(f"there is no command {words[0]!r}")
-    return words
+    return list(words)
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Runs a command in fresh copies of a repository, each below `folder`; it can write there only."""
+
+    root: str
+    inside: str  # the working directory, from the root
+    folder: str
+    seconds: float = SECONDS
+    memory: int = MEMORY
+    seed: str = ""  # of random numbers; empty: the program's own affair
+
+    def at(self, name: str) -> str:
+        """Where the copy of that name has its root."""
+        return os.path.join(self.folder, name, os.path.basename(self.root) or "root")
+
+    def run(
+        self,
+        words: Sequence[str],
+        name: str,
+        changed: Mapping[str, bytes],
+        devices: int,
+        *,
+        cpu: bool = False,
+        keep_going: bool = False,
+    ) -> Ended:
+        """How the command ends with these files changed; raises TooLarge and OSError."""
+        base, target = os.path.join(self.folder, name), self.at(name)
+        shutil.rmtree(base, ignore_errors=True)
+        scratch = os.path.join(base, "tmp")
+        copy(self.root, target)
+        os.makedirs(scratch)
+        for path, data in changed.items():
+            to = os.path.join(target, os.path.relpath(path, self.root))
+            os.makedirs(os.path.dirname(to), exist_ok=True)
+            with open(to, "wb") as file:
+                file.write(data)
+        env = {**os.environ, "TMPDIR": scratch, MOVED: os.pathsep.join((self.root, target)), SEED: self.seed}
+        if env.get("PYTHONPATH"):
+            env["PYTHONPATH"] = env["PYTHONPATH"].replace(self.root, target)
+        bounded = landlock.version() > 0
+        if not bounded:  # at least it finds nothing to write on
+            env["HOME"] = scratch
+
+        def limit(reports: str) -> None:
+            limit_memory(self.memory)
+            if bounded:
+                landlock.write_only_below([base, reports])
+
+        return run(
+            words,
+            devices,
+            cpu=cpu,
+            cwd=os.path.join(target, self.inside),
+            env=env,
+            seconds=self.seconds,
+            capture=True,
+            limits=limit,
+            keep_going=keep_going,
+        )
 
 
 @dataclass(frozen=True)
@@ -133,39 +194,8 @@ class _Trying:
         return Trial("verified: cpu only", True, self.loaded(after))
 
     def ended(self, name: str, changed: Mapping[str, bytes], *, cpu: bool = False) -> Ended:
-        """The program's end in a fresh copy."""
-        base = os.path.join(self.folder, name)
-        shutil.rmtree(base, ignore_errors=True)
-        target, scratch = os.path.join(base, os.path.basename(self.root) or "root"), os.path.join(base, "tmp")
-        copy(self.root, target)
-        os.makedirs(scratch)
-        for path, data in changed.items():
-            to = os.path.join(target, os.path.relpath(path, self.root))
-            os.makedirs(os.path.dirname(to), exist_ok=True)
-            with open(to, "wb") as file:
-                file.write(data)
-        env = {**os.environ, "TMPDIR": scratch, MOVED: os.pathsep.join((self.root, target))}
-        if env.get("PYTHONPATH"):
-            env["PYTHONPATH"] = env["PYTHONPATH"].replace(self.root, target)
-        bounded = landlock.version() > 0
-        if not bounded:  # at least it finds nothing to write on
-            env["HOME"] = scratch
-
-        def limit(reports: str) -> None:
-            limit_memory(self.attempt.memory)
-            if bounded:
-                landlock.write_only_below([base, reports])
-
-        return run(
-            self.words,
-            self.attempt.devices,
-            cpu=cpu,
-            cwd=os.path.join(target, self.inside),
-            env=env,
-            seconds=self.attempt.seconds,
-            capture=True,
-            limits=limit,
-        )
+        copies = Copies(self.root, self.inside, self.folder, self.attempt.seconds, self.attempt.memory)
+        return copies.run(self.words, name, changed, self.attempt.devices, cpu=cpu)
 
     def loaded(self, ended: Ended) -> frozenset[str]:
         """The files of the copy that were imported, by their paths in the repository."""

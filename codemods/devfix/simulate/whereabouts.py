@@ -14,7 +14,7 @@ from typing import Any
 _NAME = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _MOST = 12  # values
 _ITEMS = 50  # of a list or dict that are looked at
-_MISSING = object()
+MISSING = object()
 
 
 def at_line(trace: TracebackType) -> list[list[str]]:
@@ -25,13 +25,13 @@ def at_line(trace: TracebackType) -> list[list[str]]:
     found: dict[str, str] = {}
     for name in _NAME.findall(" ".join(lines)):
         parts = name.split(".")
-        value = variables.get(parts[0], _MISSING)
+        value = variables.get(parts[0], MISSING)
         for number in range(1, len(parts) + 1):
             where = _where(value)
             if where:
                 found.setdefault(".".join(parts[:number]), where)
             if number < len(parts):
-                value = _attribute(value, parts[number])
+                value = stored_attribute(value, parts[number])
     # `self` says nothing where `self.head` is known.
     longest = {name for name in found if any(other.startswith(f"{name}.") for other in found)}
     return [[name, where] for name, where in found.items() if name not in longest][:_MOST]
@@ -49,19 +49,19 @@ def _lines(trace: TracebackType) -> list[str]:
     return [linecache.getline(path, line) for line in range(first, min(last, first + 20) + 1)]
 
 
-def _attribute(value: Any, name: str) -> Any:
+def stored_attribute(value: Any, name: str) -> Any:
     """An attribute that is stored in the object, or in a module's own tables."""
     try:
         own = object.__getattribute__(value, "__dict__")
     except AttributeError:
-        return _MISSING
+        return MISSING
     if name in own:
         return own[name]
     for table in ("_parameters", "_buffers", "_modules"):
         items = own.get(table)
         if isinstance(items, dict) and name in items:
             return items[name]
-    return _MISSING
+    return MISSING
 
 
 def _where(value: Any) -> str:

@@ -1,0 +1,182 @@
+"""`devfix repair`: run a program, fix its device errors, and run it again until there are none."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from devfix.commands.running import complain, write_out
+
+if TYPE_CHECKING:
+    from devfix.observed import Seen
+    from devfix.repair.rounds import Outcome, Repaired
+    from devfix.report import Report
+    from devfix.simulate.supervise import Ended
+
+
+@click.command(context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
+@click.option("--write", is_flag=True, help="Make the repairs; `devfix undo` takes them back.")
+@click.option("--patch", type=click.Path(), metavar="FILE", help="Write the patch into FILE, not on stdout.")
+@click.option(
+    "--devices", type=click.IntRange(1, 64), default=1, metavar="N", help="cuda:0 to N-1 (default: 1)."
+)
+@click.option(
+    "--seconds", type=click.FloatRange(1), default=600.0, metavar="S", help="The limit of each run."
+)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- COMMAND...")
+def repair(write: bool, patch: str | None, devices: int, seconds: float, command: tuple[str, ...]) -> int:
+    """Repair a program by running it: `devfix repair -- python train.py`.
+
+    COMMAND is run in copies of the repository: on the CPU for its numbers, then with CUDA simulated and
+    --keep-going, in rounds, until a strict run has no device errors and prints the CPU's numbers. The patch has the
+    fixes that this needs. Fixes that come from a run are unsafe: they hold for what it has done.
+
+    Exit code: 0 repaired, or nothing to do; 1 device errors are left; 2 it could not be run.
+    """
+    if write and patch is not None:
+        raise click.UsageError("--write makes the repairs and --patch writes them down; give one of them")
+    from devfix.repair import rounds
+    from devfix.review.device_errors import findings_in
+    from devfix.simulate.copies import TooLarge, top
+    from devfix.simulate.trial import Copies
+    from devfix.simulate.trial import command as words_of
+
+    here = os.path.realpath(os.curdir)
+    root = top(here)
+    try:
+        words = words_of(command)
+        with tempfile.TemporaryDirectory(prefix="devfix-repair-", ignore_cleanup_errors=True) as folder:
+            copies = Copies(root, os.path.relpath(here, root), os.path.realpath(folder), seconds, seed="0")
+            reference = outcome_of(copies.run(words, "cpu", {}, devices, cpu=True), copies.at("cpu"), root)
+            _say(f"on the CPU: {_ending(reference)}")
+
+            def run(changed: Mapping[str, bytes], keep_going: bool) -> Outcome:
+                ended = copies.run(words, "cuda", changed, devices, keep_going=keep_going)
+                return outcome_of(ended, copies.at("cuda"), root)
+
+            def same(outcome: Outcome) -> str:
+                return _difference(reference, outcome)
+
+            done = rounds.repair(run, findings_in, same, _say)
+    except (OSError, TooLarge, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+    return _end(done, write, patch)
+
+
+def outcome_of(ended: Ended, copy: str, root: str) -> Outcome:
+    """What a run in a copy says of the files of the repository."""
+    from devfix.commands.advice import device_error
+    from devfix.repair.rounds import Outcome
+
+    raised = device_error(tuple(ended.errors())) or next(ended.errors(), None)
+    lines = ended.output.strip().splitlines()
+    error = (
+        raised.error.splitlines()[0] if raised is not None else (lines[-1] if lines and ended.code else "")
+    )
+    files = [_at_home(path, copy, root) for told in ended.told for path in told.files]
+    passed = [one.at.path for seen in ended.seen for one in seen.passed]
+    known = dict.fromkeys([*(_at_home(path, copy, root) for path in passed), *files])
+    return Outcome(
+        ended.code,
+        ended.output,
+        tuple(_moved(seen, copy, root) for seen in ended.seen),
+        ended.unchecked,
+        error if ended.code else "",
+        tuple(path for path in known if path.startswith(root + os.sep)),
+    )
+
+
+def _at_home(path: str, copy: str, root: str) -> str:
+    return root + path[len(copy) :] if path.startswith(copy + os.sep) else path
+
+
+def _moved(seen: Seen, copy: str, root: str) -> Seen:
+    """An error with the lines of the repository, not of the copy that was run."""
+    from devfix.observed import as_json, of_json
+
+    def change(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: change(one) for key, one in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [change(one) for one in value]
+        return _at_home(value, copy, root) if isinstance(value, str) else value
+
+    made = change(as_json(seen))
+    assert isinstance(made, dict)
+    return of_json(made)
+
+
+def _ending(outcome: Outcome) -> str:
+    from devfix.smoke import numbers
+
+    if outcome.code:
+        return f"it fails ({outcome.error or f'exit code {outcome.code}'}), so there are no numbers to compare with"
+    count = len(numbers(outcome.output))
+    return f"it runs and prints {count} number{'s' * (count != 1)}"
+
+
+def _difference(reference: Outcome, outcome: Outcome) -> str:
+    from devfix.smoke import same_numbers
+
+    if reference.code or same_numbers(reference.output, outcome.output):
+        return ""
+    return "it prints other numbers than on the CPU"
+
+
+def _end(done: Repaired, write: bool, patch: str | None) -> int:
+    from devfix.documents import DocumentError, write_new
+    from devfix.review.device_errors import shown
+    from devfix.review.patch import patch as patch_of
+
+    for one in done.fixes:
+        kind = one.codemod or "from this run"
+        _say(f"{shown(one.path)}:{one.line}: {one.title} ({kind})")
+    if done.why_not:
+        complain(f"not repaired, and nothing is written: {done.why_not}")
+        return 1
+    if not done.fixes:
+        _say("there is nothing to repair")
+        return 0
+    report = _report(done)
+    if write:
+        from devfix.writing import write as write_files
+
+        report = write_files(report, os.getcwd())
+        for error in report.errors:
+            complain(f"{error.path}: {error.message}")
+        return 2 if report.errors else 0
+    data = patch_of(report)
+    if patch is None:
+        write_out(data)
+        return 0
+    try:
+        write_new(patch, data)
+    except DocumentError as error:
+        raise click.ClickException(f"{patch}: {error}") from error
+    return 0
+
+
+def _report(done: Repaired) -> Report:
+    """The changed files as a report, for the writer and the patch."""
+    from devfix.repair.rounds import Texts
+    from devfix.report import FileResult, Report
+    from devfix.review.device_errors import shown
+
+    texts = Texts()
+    for one in done.fixes:
+        texts.document(one.path)
+    results = []
+    for path, data in sorted(texts.changed(done.fixes).items()):
+        document = texts.before[path]
+        results.append(FileResult(shown(path), before=document.data, after=data, digest=document.digest))
+    return Report(tuple(results))
+
+
+def _say(text: str) -> None:
+    from devfix.review.text import printable
+
+    click.echo(f"devfix: {printable(text)}", err=True)

@@ -1,0 +1,141 @@
+"""Device errors that a run has got past, as plain data: what the processes of the run tell of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+
+@dataclass(frozen=True)
+class At:
+    """A line of the program. Lines from 1; columns of the running expression in bytes, -1 where not known."""
+
+    path: str
+    line: int
+    end_line: int = 0
+    column: int = -1
+    end_column: int = -1
+    function: str = ""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.path, self.line
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor of an operation that mixed devices, and what is known of its past.
+
+    `stray` are those that were not where the operation was carried out. `name` is what the program calls it:
+    `model.head.weight`; `owner` the class of the module that stores it as a plain attribute.
+    """
+
+    device: str
+    shape: tuple[int, ...]
+    kind: str = "tensor"  # or "parameter", "buffer"
+    stray: bool = False
+    name: str = ""
+    made: At | None = None
+    moved: At | None = None
+    stored: At | None = None
+    owner: str = ""
+    view: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """An expression of a line that is a stray (`operand` is its number), or a module that has it."""
+
+    operand: int
+    at: At
+    module: bool = False
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A frame of the program's own. `devices`: how the target device can be written there."""
+
+    at: At
+    found: tuple[Found, ...] = ()
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A distinct error: `passed` are the frames, the innermost first, and `device` is where it was carried out."""
+
+    operation: str
+    error: str
+    device: str
+    operands: tuple[Operand, ...]
+    passed: tuple[Passed, ...]
+    count: int = 1
+
+    @property
+    def strays(self) -> tuple[Operand, ...]:
+        return tuple(operand for operand in self.operands if operand.stray)
+
+    @property
+    def at(self) -> At | None:
+        return self.passed[0].at if self.passed else None
+
+    def each(self) -> tuple[Seen, ...]:
+        """The error as that of one stray at a time; strays that come from the same lines are one."""
+        made: dict[object, Seen] = {}
+        for number, stray in enumerate(self.operands):
+            if stray.stray:
+                operands = tuple(replace(one, stray=one is stray) for one in self.operands)
+                passed = tuple(
+                    replace(one, found=tuple(found for found in one.found if found.operand == number))
+                    for one in self.passed
+                )
+                lines = tuple(at and at.key for at in (stray.made, stray.stored))
+                made.setdefault(lines, replace(self, operands=operands, passed=passed))
+        return tuple(made.values()) or (self,)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes an error distinct: operation, line, and the strays by where they come from."""
+        strays = tuple((one.device, one.made and one.made.key, one.name) for one in self.strays)
+        return self.operation, self.at and self.at.key, strays
+
+
+def as_json(seen: Seen) -> dict[str, Any]:
+    return asdict(seen)
+
+
+def of_json(item: Mapping[str, Any]) -> Seen:
+    """The inverse of `as_json`; raises KeyError and TypeError for what is no such thing."""
+
+    def at(found: Mapping[str, Any] | None) -> At | None:
+        return At(**found) if found is not None else None
+
+    operands = tuple(
+        Operand(
+            **{
+                **one,
+                "shape": tuple(one["shape"]),
+                **{name: at(one[name]) for name in ("made", "moved", "stored")},
+            }
+        )
+        for one in item["operands"]
+    )
+    passed = tuple(
+        Passed(
+            At(**one["at"]),
+            tuple(Found(found["operand"], At(**found["at"]), found["module"]) for found in one["found"]),
+            tuple(one["devices"]),
+        )
+        for one in item["passed"]
+    )
+    return Seen(item["operation"], item["error"], item["device"], operands, passed, item["count"])
+
+
+def together(found: Sequence[Seen]) -> tuple[Seen, ...]:
+    """Errors of several processes: equal ones once, with the sum of their counts."""
+    made: dict[tuple[object, ...], Seen] = {}
+    for seen in found:
+        before = made.get(seen.key)
+        made[seen.key] = seen if before is None else replace(before, count=before.count + seen.count)
+    return tuple(made.values())

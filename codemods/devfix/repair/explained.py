@@ -1,0 +1,100 @@
+"""Which static findings explain the device errors of a run: those about the lines that the strays have passed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from devfix.documents import Document
+from devfix.errors.messages import kind_of
+from devfix.findings import Safety, Span, TextEdit
+from devfix.observed import At, Operand, Seen
+from devfix.repair.from_run import Candidate
+from devfix.report import Place, PlacedFinding
+from devfix.source import line_starts
+
+Read = Callable[[str], Document | None]
+Findings = Sequence[tuple[str, PlacedFinding]]  # with the paths, as the run tells them
+
+
+def explained(seen: Seen, findings: Findings, read: Read) -> tuple[tuple[str, PlacedFinding], ...]:
+    """The findings that explain an error, the likeliest first."""
+    kind = kind_of(seen.error)
+    ranked = []
+    for number, (path, finding) in enumerate(findings):
+        if kind is None or finding.codemod not in kind.codemods:
+            continue
+        score = _score(seen, path, finding, read)
+        if score:
+            ranked.append((-score, kind.codemods.index(finding.codemod), number))
+    return tuple(findings[number] for *_, number in sorted(ranked))
+
+
+def _score(seen: Seen, path: str, finding: PlacedFinding, read: Read) -> int:
+    """3 for where a stray was made or stored, 2 for where it met the others, 1 for where it was handed on."""
+    strays = seen.strays
+    past = [at for one in strays for at in (one.made, one.stored)]
+    if not strays:  # a generator, a checkpoint, an autocast: the line is all there is
+        return 2 * (seen.at is not None and _stands(seen.at, path, finding.place))
+    if any(at is not None and _stands(at, path, finding.place) for at in past):
+        return 3
+    # A line may have several strays: a finding is about that which it stands on.
+    for number, passed in enumerate(seen.passed):
+        if not _stands(passed.at, path, finding.place):
+            continue
+        if not passed.found:
+            continue
+        if any(_overlap(found.at, finding.place, read(path)) for found in passed.found):
+            return 2 if not number else 1
+    if any(_related(seen.passed[0].at, path, finding) for _ in seen.passed[:1]):
+        return int(any(_named(one, finding) for one in strays))
+    return 0
+
+
+def _stands(at: At, path: str, place: Place) -> bool:
+    return at.path == path and place.line <= at.line <= place.end_line
+
+
+def _related(at: At, path: str, finding: PlacedFinding) -> bool:
+    return any((one.path or path) == at.path and one.line == at.line for one in finding.related)
+
+
+def _named(stray: Operand, finding: PlacedFinding) -> bool:
+    """Does a finding name the attribute of a stray?"""
+    parts = stray.name.split(".")
+    return any(
+        f"`{'.'.join(parts[:end])}`" in finding.message for end in range(1, len(parts) + 1) if stray.name
+    )
+
+
+def _overlap(at: At, place: Place, document: Document | None) -> bool:
+    if at.column < 0 or document is None:
+        return True
+    if place.line != place.end_line or place.line != at.line:
+        return place.line <= at.line <= place.end_line
+    start = line_starts(document.text)[at.line - 1]
+    text = document.text[start:].encode("utf-8", "surrogatepass")
+    first = len(text[: at.column].decode("utf-8", "replace")) + 1
+    last = len(text[: at.end_column].decode("utf-8", "replace")) + 1 if at.end_line == at.line else 1 << 30
+    return first < place.end_column and place.column < last
+
+
+def candidates(found: Findings, read: Read) -> Iterator[Candidate]:
+    """The fixes of findings that change their own file only, as edits of its text."""
+    for path, finding in found:
+        fix, document = finding.fix, read(path)
+        if fix is None or document is None or fix.safety is Safety.MANUAL:
+            continue
+        if any(edit.path for edit in fix.edits) or finding.place.cell:
+            continue
+        starts = line_starts(document.text)
+        edits = tuple(
+            TextEdit(
+                Span(
+                    starts[edit.place.line - 1] + edit.place.column - 1,
+                    starts[edit.place.end_line - 1] + edit.place.end_column - 1,
+                ),
+                edit.text,
+            )
+            for edit in fix.edits
+        )
+        yield Candidate(path, finding.place.line, fix.title, edits, finding.codemod)

@@ -1,0 +1,227 @@
+"""Fixes for all device errors of a program: run, fix what was seen, run again, until nothing is left.
+
+All edits are kept as edits of the texts that the repair began with, so that each fix can be left out again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from devfix.documents import Document, DocumentError
+from devfix.documents.overlay import overlaid
+from devfix.findings import Span, TextEdit
+from devfix.observed import Seen
+from devfix.repair.explained import Findings, candidates, explained
+from devfix.repair.from_run import Candidate, fixes
+from devfix.rewrite import CannotRewrite, apply, merge, select
+from devfix.source import Source
+
+ROUNDS = 10
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run has ended. `unchecked` says why nothing follows from it, `error` what it died of."""
+
+    code: int | None
+    output: str = ""
+    seen: tuple[Seen, ...] = ()
+    unchecked: str = ""
+    error: str = ""
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What has come of it: the fixes, and why they are not enough (empty: they are)."""
+
+    fixes: tuple[Candidate, ...]
+    why_not: str = ""
+
+
+# A run with changed files (by their paths), going on after device errors or not.
+Run = Callable[[Mapping[str, bytes], bool], Outcome]
+Analyse = Callable[[Sequence[str]], Findings]
+
+
+@dataclass
+class Texts:
+    """The files of the program as they were, and as they are with some fixes."""
+
+    before: dict[str, Document] = field(default_factory=dict)
+
+    def document(self, path: str) -> Document | None:
+        if path not in self.before:
+            try:
+                self.before[path] = Document.read(path)
+            except DocumentError:
+                return None
+        return self.before[path]
+
+    def edits(self, path: str, chosen: Sequence[Candidate]) -> tuple[TextEdit, ...]:
+        return merge([one.edits for one in chosen if one.path == path])
+
+    def changed(self, chosen: Sequence[Candidate]) -> dict[str, bytes]:
+        """The new bytes of each changed file; raises CannotRewrite and DocumentError."""
+        made = {}
+        for path in dict.fromkeys(one.path for one in chosen):
+            document = self.before[path]
+            text = apply(document.text, self.edits(path, chosen))
+            Source(text)
+            made[path] = document.encode(text)
+        return made
+
+    def of_the_beginning(self, one: Candidate, chosen: Sequence[Candidate]) -> Candidate | None:
+        """A fix of the texts as they are, as one of the texts as they were; None where it touches other fixes."""
+        if self.document(one.path) is None:
+            return None
+        known = self.edits(one.path, chosen)
+        moved = []
+        for edit in one.edits:
+            start, end = _back(edit.span.start, known), _back(edit.span.end, known)
+            if start is None or end is None:
+                return None
+            moved.append(TextEdit(Span(start, end), edit.text))
+        found = replace(one, edits=tuple(moved))
+        others = [other.edits for other in chosen if other.path == one.path]
+        fits = len(others) in select([*others, found.edits], Source(self.before[one.path].text))
+        return found if fits and found.edits not in others else None
+
+
+def _back(position: int, edits: Sequence[TextEdit]) -> int | None:
+    """Where a position of the changed text was before; None inside of what has changed."""
+    shift = 0
+    for edit in edits:
+        start = edit.span.start + shift
+        if position <= start:
+            break
+        if position < start + len(edit.text):
+            return None
+        shift += len(edit.text) - (edit.span.end - edit.span.start)
+    return position - shift
+
+
+def repair(
+    run: Run, analyse: Analyse, same: Callable[[Outcome], str], tell: Callable[[str], None]
+) -> Repaired:
+    """Find the fixes with which the program runs strictly, and without which it does not.
+
+    `analyse` gives the static findings in files, `same` says what is not as it should be in the output of a
+    strict run (empty: nothing), `tell` gets a line for each round.
+    """
+    texts = Texts()
+    chosen: list[Candidate] = []
+    tried: set[tuple[str, tuple[TextEdit, ...]]] = set()
+    first: int | None = None
+    for number in range(1, ROUNDS + 1):
+        changed = texts.changed(chosen)
+        outcome = run(changed, True)
+        if outcome.unchecked:
+            return Repaired((), outcome.unchecked)
+        if number == 1:
+            first = outcome.code
+        elif outcome.code != first and outcome.error:
+            return Repaired(
+                (), f"with the fixes of round {number - 1} the program ends otherwise: {outcome.error}"
+            )
+        strays = sum(len(seen.each()) for seen in outcome.seen)
+        if not outcome.seen:
+            tell(f"round {number}: no device errors left")
+            break
+        picked: list[Candidate] = []
+        with overlaid(changed):
+            findings = analyse(outcome.files)
+            for one in (each for seen in outcome.seen for each in seen.each()):
+                found = _next(one, findings, texts, [*chosen, *picked], chosen, tried)
+                if found is not None:
+                    picked.append(found)
+        errors = f"{_many(len(outcome.seen), 'device error')} of {_many(strays, 'stray')}"
+        tell(f"round {number}: {errors}; {_many(len(picked), 'fix', 'fixes')} made")
+        if not picked:
+            return Repaired(tuple(chosen), f"no fix is known for {_told(outcome.seen)}")
+        chosen += picked
+    else:
+        return Repaired(tuple(chosen), f"after {ROUNDS} rounds there still are device errors")
+    why = _strictly(run, texts, chosen, same)
+    return Repaired(tuple(chosen), why) if why or not chosen else _needed(run, texts, chosen, same, tell)
+
+
+def _next(
+    seen: Seen,
+    findings: Findings,
+    texts: Texts,
+    taken: Sequence[Candidate],
+    chosen: Sequence[Candidate],
+    tried: set[tuple[str, tuple[TextEdit, ...]]],
+) -> Candidate | None:
+    """The first fix for a stray that has not been tried: of a static finding, or else from the run."""
+
+    def read(path: str) -> Document | None:
+        try:
+            return Document.read(path)
+        except DocumentError:
+            return None
+
+    def all_fixes() -> Iterator[Candidate]:
+        yield from candidates(explained(seen, findings, read), read)
+        yield from fixes(seen, read)
+
+    for one in all_fixes():
+        found = texts.of_the_beginning(one, chosen)
+        if found is None:
+            continue
+        if any(other.path == found.path and other.edits == found.edits for other in taken):
+            return None  # the fix of another error of this round
+        key = (found.path, found.edits)
+        if key in tried:
+            continue
+        others = [other.edits for other in taken if other.path == found.path]
+        if len(others) not in select([*others, found.edits], Source(texts.before[found.path].text)):
+            continue
+        tried.add(key)
+        try:
+            texts.changed([*taken, found])
+        except (CannotRewrite, DocumentError, SyntaxError):
+            continue
+        return found
+    return None
+
+
+def _many(count: int, one: str, several: str = "") -> str:
+    return f"{count} {one if count == 1 else several or f'{one}s'}"
+
+
+def _told(seen: Sequence[Seen]) -> str:
+    at = seen[0].at
+    where = f" at {os.path.basename(at.path)}:{at.line}" if at is not None else ""
+    more = f" and {len(seen) - 1} more" if len(seen) > 1 else ""
+    return f"`{seen[0].operation}`{where}{more}"
+
+
+def _strictly(run: Run, texts: Texts, chosen: Sequence[Candidate], same: Callable[[Outcome], str]) -> str:
+    """Why the program with these fixes does not run as it should; empty if it does."""
+    outcome = run(texts.changed(chosen), False)
+    if outcome.unchecked:
+        return outcome.unchecked
+    if outcome.error or outcome.code:
+        return f"a strict run ends in {outcome.error or f'exit code {outcome.code}'}"
+    return same(outcome)
+
+
+def _needed(
+    run: Run,
+    texts: Texts,
+    chosen: Sequence[Candidate],
+    same: Callable[[Outcome], str],
+    tell: Callable[[str], None],
+) -> Repaired:
+    """The fixes less each without which the strict run is as good."""
+    kept = list(chosen)
+    for one in reversed(chosen):
+        fewer = [other for other in kept if other is not one]
+        if fewer and not _strictly(run, texts, fewer, same):
+            kept = fewer
+            tell(f"left out, since no error comes back: {one.title}")
+    return Repaired(tuple(kept))

@@ -1,0 +1,137 @@
+"""The report of a run that went on after its device errors: what, how often, whose tensors, and the fix."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from devfix.codemod import registry
+from devfix.discover import Discovered
+from devfix.documents import Document, DocumentError
+from devfix.findings import Safety
+from devfix.observed import At, Operand, Seen, as_json
+from devfix.repair.explained import explained
+from devfix.repair.from_run import fixes
+from devfix.report import PlacedFinding
+from devfix.review.text import printable
+
+_FILES = 200
+
+
+def shown(path: str) -> str:
+    """A path as people write it from here."""
+    here = os.path.realpath(os.curdir) + os.sep
+    return path[len(here) :] if path.startswith(here) else path
+
+
+def reader() -> Callable[[str], Document | None]:
+    """Reads each file once; what cannot be read is None."""
+    known: dict[str, Document | None] = {}
+
+    def read(path: str) -> Document | None:
+        if path not in known:
+            try:
+                known[path] = Document.read(path)
+            except DocumentError:
+                known[path] = None
+        return known[path]
+
+    return read
+
+
+def findings_in(files: Sequence[str]) -> tuple[tuple[str, PlacedFinding], ...]:
+    """What the static analysis says of the files of a program."""
+    from devfix import runner
+    from devfix.around import Around
+
+    codemods = [made() for made in registry().values() if made.default]
+    report = runner.run(
+        Discovered(tuple(files[:_FILES])), codemods, Safety.UNSAFE, repair=False, jobs=1, around=Around()
+    )
+    return tuple((result.path, finding) for result in report.results for finding in result.findings)
+
+
+def files_of(seen: Sequence[Seen], loaded: Sequence[str]) -> tuple[str, ...]:
+    """The program's files: those that the errors have passed first."""
+    passed = [one.at.path for error in seen for one in error.passed]
+    near = [path for path in loaded if path.startswith(os.path.realpath(os.curdir) + os.sep)]
+    return tuple(dict.fromkeys([*map(os.path.realpath, passed), *near]))
+
+
+def rows(seen: Sequence[Seen], loaded: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Each error as plain data for `--format json`; for each stray what explains it, or else a fix."""
+    read = reader()
+    findings = findings_in(files_of(seen, loaded)) if seen else ()
+    for error in seen:
+        row = as_json(error)
+        row["findings"], row["fixes"] = [], []
+        for one in error.each():
+            causes = explained(one, findings, read)[:1]
+            told = [_finding(path, finding) for path, finding in causes]
+            row["findings"] += [finding for finding in told if finding not in row["findings"]]
+            if not any(finding["fix"] for finding in told):
+                made = next(fixes(one, read), None)
+                fix = (
+                    {"path": made.path, "line": made.line, "title": made.title} if made is not None else None
+                )
+                row["fixes"] += [fix] if fix is not None and fix not in row["fixes"] else []
+        yield row
+
+
+def _finding(path: str, finding: PlacedFinding) -> dict[str, Any]:
+    fix = finding.fix
+    return {
+        "codemod": finding.codemod,
+        "path": path,
+        "line": finding.place.line,
+        "message": finding.message,
+        "fix": fix.title if fix is not None else "",
+        "safety": fix.safety.label if fix is not None else "",
+    }
+
+
+def text(seen: Sequence[Seen], found: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The report in lines."""
+    for error, row in zip(seen, found, strict=True):
+        at = f"{shown(error.at.path)}:{error.at.line}" if error.at is not None else "backward"
+        times = f" ({error.count} times)" if error.count > 1 else ""
+        yield printable(f"{at}: {error.operation}: {error.error}{times}")
+        for operand in sorted(error.operands, key=lambda one: not one.stray)[:4]:
+            yield printable(f"  {_operand(operand)}")
+        for one in row["findings"]:
+            yield printable(f"  {one['codemod']}: {shown(one['path'])}:{one['line']}: {one['message']}")
+            if one["fix"]:
+                yield printable(f"  fix ({one['safety']}): {one['fix']}")
+        for fix in row["fixes"]:
+            at = f"{shown(fix['path'])}:{fix['line']}"
+            yield printable(f"  fix (unsafe, from this run): {at}: {fix['title']}")
+        if not row["findings"] and not row["fixes"]:
+            yield "  no fix is known"
+
+
+def _operand(operand: Operand) -> str:
+    name = f"`{operand.name}`" if operand.name else f"a {operand.kind} of shape {list(operand.shape)}"
+    if operand.owner:
+        name += f" of {operand.owner}"
+    past = [
+        f"{word} at {_line(at)}"
+        for word, at in (("made", operand.made), ("moved", operand.moved), ("stored", operand.stored))
+        if at is not None
+    ]
+    view = "a view of what was " if operand.view and past else ""
+    return (
+        f"{'stray' if operand.stray else 'with'}: {name} on {operand.device}, {view}{', '.join(past)}".rstrip(
+            " ,"
+        )
+    )
+
+
+def _line(at: At) -> str:
+    return f"{shown(at.path)}:{at.line}"
+
+
+def as_json_text(rows: Sequence[dict[str, Any]], code: int) -> str:
+    """The report for machines."""
+    return json.dumps({"exit_code": code, "errors": list(rows)}, indent=2)

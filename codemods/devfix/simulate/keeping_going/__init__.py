@@ -1,0 +1,26 @@
+"""A run that goes on after device errors: each is noted, and carried out as if the stray had been moved.
+
+`carrying_out` sees torch's functions from above and tries again with the operands together. What no function
+sees (autograd's own threads, kernels of optimizers) comes to the kernels' device checks, which go on by themselves
+(`carry_on`): on simulated devices all memory is the CPU's. `elsewhere` has the errors of torch's Python: autocast,
+checkpoints, optimizers. `histories` knows where tensors come from, `recording` what has been seen.
+"""
+
+from __future__ import annotations
+
+from devfix.simulate.machine import machine
+
+
+def install(folder: str) -> None:
+    """Go on after device errors in this process, from now on; what is seen is written into `folder`.
+
+    For a process that has its devices already, or none at all.
+    """
+    from devfix.simulate.keeping_going import carrying_out, elsewhere, histories, recording
+
+    recording.install(folder)
+    histories.install()
+    elsewhere.install()
+    machine.carry_on = carrying_out.carry_on
+    machine.other_generator = carrying_out.other_generator
+    carrying_out.KeepGoing().__enter__()  # never left: the process is the program's

@@ -1,0 +1,104 @@
+"""Device errors of torch's own Python, which no function mode sees: each is noted and made good."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch
+import torch.optim.optimizer as optimizer
+
+from devfix.errors.messages import kind_of
+from devfix.simulate.keeping_going import recording
+from devfix.simulate.keeping_going.carrying_out import CPU, KeepGoing, is_of_devices
+
+_Again = Callable[[Any, tuple[Any, ...], dict[str, Any], Exception], Any]
+
+
+def install() -> None:
+    _instead(torch.amp.autocast_mode.autocast, "__init__", "autocast", _with_a_type)
+    _instead(torch.amp.GradScaler, "__init__", "autocast", _with_a_type)
+    _instead(torch, "load", "loading", _to_the_cpu)
+    torch.serialization.load = torch.load
+    group = optimizer._group_tensors_by_device_and_dtype
+
+    def grouped(lists: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            return group(lists, *arguments, **named)
+        except RuntimeError as error:
+            if not is_of_devices(str(error)):
+                raise
+            _beside_the_parameters(lists, error)
+            return group(lists, *arguments, **named)
+
+    optimizer._group_tensors_by_device_and_dtype = grouped
+    _in_threads()
+
+
+def _instead(owner: Any, name: str, kind: str, again: _Again) -> None:
+    original = getattr(owner, name)
+
+    @wraps(original)
+    def wrapper(*arguments: Any, **named: Any) -> Any:
+        try:
+            return original(*arguments, **named)
+        except (RuntimeError, ValueError, TypeError, AssertionError) as error:
+            found = kind_of(str(error))
+            if found is None or found.id != kind:
+                raise
+            return again(original, arguments, named, error)
+
+    setattr(owner, name, wrapper)
+
+
+def _with_a_type(original: Any, arguments: tuple[Any, ...], named: dict[str, Any], error: Exception) -> Any:
+    def type_of(value: Any) -> Any:
+        return torch.device(value).type if isinstance(value, (torch.device, str)) else value
+
+    recording.note("autocast", error, [], torch.device("cuda") if torch.cuda.is_available() else CPU)
+    place = [*arguments[:1], *map(type_of, arguments[1:2]), *arguments[2:]]
+    for name in ("device_type", "device"):
+        if name in named:
+            named = {**named, name: type_of(named[name])}
+    return original(*place, **named)
+
+
+def _to_the_cpu(original: Any, arguments: tuple[Any, ...], named: dict[str, Any], error: Exception) -> Any:
+    recording.note("load", error, [], CPU)
+    if arguments and hasattr(arguments[0], "seek"):
+        arguments[0].seek(0)
+    return original(
+        *arguments[:1], *((CPU,) if len(arguments) > 1 else ()), *arguments[2:], **_mapped(named, arguments)
+    )
+
+
+def _mapped(named: dict[str, Any], arguments: tuple[Any, ...]) -> dict[str, Any]:
+    return named if len(arguments) > 1 else {**named, "map_location": CPU}
+
+
+def _beside_the_parameters(lists: Any, error: Exception) -> None:
+    """An optimizer's state is put where its parameters are: it is written to, so a copy would not do."""
+    first = lists[0]
+    strays = [
+        (one, parameter.device)
+        for group in lists[1:]
+        for one, parameter in zip(group, first, strict=False)
+        if isinstance(one, torch.Tensor) and one.device != parameter.device and one.dim()
+    ]
+    if strays:
+        recording.note("step", error, [first[0], *(one for one, _ in strays)], strays[0][1])
+    for one, device in strays:
+        one.data = one.data.to(device)
+
+
+def _in_threads() -> None:
+    """A function mode is an affair of its thread."""
+    original = threading.Thread.run
+
+    def run(self: threading.Thread) -> None:
+        with KeepGoing():
+            original(self)
+
+    threading.Thread.run = run  # type: ignore[method-assign]

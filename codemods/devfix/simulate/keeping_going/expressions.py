@@ -1,0 +1,151 @@
+"""How a running line writes a stray, and how the device that it belongs on could be written there.
+
+Looked up in the frame's variables and in what objects really hold: nothing of the program is called.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from types import FrameType
+from typing import Any
+
+import torch
+
+from devfix.observed import At, Found, Passed
+from devfix.simulate.keeping_going.lines import at, mark
+from devfix.simulate.whereabouts import MISSING, stored_attribute
+
+_MOST = 8  # devices
+_BUILTINS = (dict, list, tuple)
+
+
+def passed(frame: FrameType, strays: Mapping[int, Any], device: Any) -> Passed:
+    """A frame of the program, with what its running line has of the strays."""
+    line = at(mark(frame))
+    assert line is not None
+    variables = {**frame.f_globals, **frame.f_locals}
+    found = tuple(_found(line, variables, strays))
+    return Passed(line, found, tuple(_devices(frame, device)))
+
+
+def _found(line: At, variables: Mapping[str, Any], strays: Mapping[int, Any]) -> Iterator[Found]:
+    pending = list(_running(line))
+    while pending:
+        node = pending.pop(0)
+        value = evaluated(node, variables) if isinstance(node, ast.expr) else MISSING
+        hit = [(number, _holds(value, tensor)) for number, tensor in strays.items()]
+        for number, held in hit:
+            if held:
+                place = At(
+                    line.path,
+                    node.lineno,
+                    node.end_lineno,
+                    node.col_offset,
+                    node.end_col_offset,
+                    line.function,
+                )
+                yield Found(number, place, held == "module")
+        if not any(held for _, held in hit):
+            pending += ast.iter_child_nodes(node)
+
+
+def _running(line: At) -> Iterator[Any]:
+    """The expression that was running; without columns, the expressions that stand on the line."""
+    for node in _nodes(line.path):
+        if line.column >= 0:
+            span = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+            if span == (line.line, line.column, line.end_line, line.end_column):
+                yield node
+                return
+        elif node.lineno == line.line and isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            yield node
+
+
+@lru_cache(maxsize=64)
+def _nodes(path: str) -> tuple[Any, ...]:
+    try:
+        tree = ast.parse("".join(linecache.getlines(path)))
+    except (SyntaxError, ValueError):
+        return ()
+    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.expr))
+
+
+def evaluated(node: ast.expr, variables: Mapping[str, Any]) -> Any:
+    """The value of a name, a stored attribute, or an item of a plain container; else MISSING."""
+    if isinstance(node, ast.Name):
+        return variables.get(node.id, MISSING)
+    if isinstance(node, ast.Attribute):
+        return stored_attribute(evaluated(node.value, variables), node.attr)
+    if isinstance(node, ast.Subscript):
+        holder, key = evaluated(node.value, variables), node.slice
+        index = key.value if isinstance(key, ast.Constant) else evaluated(key, variables)
+        if type(holder) in _BUILTINS and type(index) in (str, int):
+            try:
+                return holder[index]
+            except LookupError:
+                return MISSING
+    return MISSING
+
+
+def _holds(value: Any, tensor: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return "tensor" if value is tensor or (tensor._base is not None and tensor._base is value) else ""
+    if isinstance(value, torch.nn.Module):
+        return "module" if any(one is tensor for one in (*value.parameters(), *value.buffers())) else ""
+    return ""
+
+
+def _devices(frame: FrameType, device: Any) -> list[str]:
+    """Expressions of the frame that are that device, those first that say so plainly."""
+    ranked: list[tuple[int, str]] = []
+    for name, value in frame.f_locals.items():
+        ranked += _as_device(name, value, device)
+        if name == "self":
+            own = [*vars(value).items(), *getattr(value, "_modules", {}).items()] if _plain(value) else []
+            own += list(getattr(value, "_parameters", {}).items()) if _plain(value) else []
+            ranked += [
+                (rank + 1, text)
+                for attr, one in own
+                for rank, text in _as_device(f"self.{attr}", one, device)
+            ]
+    if frame.f_locals is not frame.f_globals:  # what a function is given says more than what is around it
+        others = [(name, value) for name, value in frame.f_globals.items() if isinstance(value, torch.device)]
+        ranked += [(3, text) for name, value in others for _, text in _as_device(name, value, device)]
+    return [text for _, text in sorted(set(ranked))][:_MOST]
+
+
+def _plain(value: Any) -> bool:
+    return hasattr(value, "__dict__") and not isinstance(value, type)
+
+
+def _as_device(name: str, value: Any, device: Any) -> Sequence[tuple[int, str]]:
+    if not all(part.isidentifier() for part in name.split(".")) or name.startswith(("_", "self._")):
+        return ()
+    if isinstance(value, torch.device) or (
+        isinstance(value, str) and value.partition(":")[0] in ("cpu", "cuda")
+    ):
+        same = torch.device(value).type == device.type and torch.device(value).index in (None, device.index)
+        return [(0, name)] if same else ()
+    if isinstance(value, torch.Tensor):
+        return [(2, f"{name}.device")] if value.device == device else ()
+    if isinstance(value, torch.nn.Module):
+        found = {one.device for one in value.parameters()}
+        return [(4, f"next({name}.parameters()).device")] if found == {device} else ()
+    return ()
+
+
+def attribute_path(tensor: Any, frames: Sequence[FrameType]) -> str:
+    """What the program calls a module's tensor, seen from as far out as it can be: `model.head.weight`."""
+    for frame in reversed(frames):
+        variables = [(name, value) for name, value in frame.f_locals.items() if name != "self"]
+        own = frame.f_locals.get("self")
+        inner = [(f"self.{name}", value) for name, value in vars(own).items()] if _plain(own) else []
+        for name, value in (*variables, *inner, ("self", own)):
+            if isinstance(value, torch.nn.Module):
+                for path, one in (*value.named_parameters(), *value.named_buffers()):
+                    if one is tensor:
+                        return f"{name}.{path}"
+    return ""

@@ -1,0 +1,136 @@
+"""Where each tensor was made, moved and stored: the last link of each kind, kept while the tensor lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any
+
+import torch
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from devfix.simulate.keeping_going.lines import Mark, here
+
+Tensor = torch.Tensor
+_MOVES = frozenset({"to", "cuda", "cpu", "type", "pin_memory"})
+_ITEMS = 50  # of a list or dict that are looked at
+
+
+@dataclass(frozen=True)
+class History:
+    """`name` and `owner`: the attribute that a module stores it in, and the module's class."""
+
+    made: Mark | None = None
+    moved: Mark | None = None
+    stored: Mark | None = None
+    name: str = ""
+    owner: str = ""
+    view: bool = False
+
+
+# By the tensors themselves, weakly: an `id` is used again, and nothing is to live longer for it.
+_known = WeakTensorKeyDictionary()
+
+
+def of(tensor: Any) -> History:
+    """What is known of a tensor; of a view, what is known of its base where that is more."""
+    own: History = _known.get(tensor) or History()
+    base = tensor._base
+    if base is None or own.name:
+        return own
+    under: History = _known.get(base) or History()
+    return replace(under, made=under.made or own.made, moved=own.moved or under.moved, view=True)
+
+
+def note(tensor: Any, **changes: Any) -> None:
+    _known[tensor] = replace(_known.get(tensor) or History(), **changes)
+
+
+def tensors(value: Any) -> Iterator[Any]:
+    """A tensor, or those in (nested) lists, tuples and dicts."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors(item)
+
+
+def note_result(name: str, arguments: Any, result: Any) -> None:
+    """A function of torch has given a result: what is new in it was made on the line that runs."""
+    if not isinstance(result, (Tensor, tuple, list)):
+        return
+    line: Mark | None = None
+    for tensor in tensors(result):
+        if tensor in _known:
+            continue
+        line = line or here()
+        source = arguments[0] if arguments and isinstance(arguments[0], Tensor) else None
+        if source is not None and name in _MOVES:
+            _known[tensor] = replace(of(source), moved=line)
+        elif source is not None and (tensor._is_view() or name == "data"):
+            before = of(source)
+            _known[tensor] = replace(before, made=before.made or line, view=True)
+        else:
+            _known[tensor] = History(made=line)
+
+
+def install() -> None:
+    """Hear of what modules store and where they are moved."""
+    module = torch.nn.Module
+    _after(module, "__setattr__", _stored)
+    _after(module, "register_buffer", lambda self, name, tensor=None, *rest, **named: _buffer(tensor))
+    _after(module, "register_parameter", lambda self, name, param=None: _parameter(param))
+    original = module._apply
+
+    @wraps(original)
+    def apply(self: Any, fn: Any, *arguments: Any, **named: Any) -> Any:
+        before = [(one, one.device) for one in self._parameters.values() if one is not None]
+        result = original(self, fn, *arguments, **named)
+        for parameter, device in before:
+            if parameter.device != device:
+                note(parameter, moved=here())
+        return result
+
+    module._apply = apply
+
+
+def _after(owner: Any, name: str, then: Callable[..., None]) -> None:
+    original = getattr(owner, name)
+
+    @wraps(original)
+    def wrapper(*arguments: Any, **named: Any) -> Any:
+        result = original(*arguments, **named)
+        then(*arguments, **named)
+        return result
+
+    setattr(owner, name, wrapper)
+
+
+def _stored(module: Any, name: str, value: Any) -> None:
+    """Only plain attributes: parameters, buffers and submodules go with their module."""
+    if not isinstance(value, (Tensor, list, tuple, dict)) or name not in module.__dict__:
+        return
+    items = list(value.items()) if isinstance(value, dict) else []
+    items = items or (list(enumerate(value)) if isinstance(value, (list, tuple)) else [])
+    found = [("", value), *((f"[{key!r}]", item) for key, item in items[:_ITEMS])]
+    line, owner = here(), type(module).__name__
+    for part, item in found:
+        if isinstance(item, Tensor) and not isinstance(item, torch.nn.Parameter):
+            note(item, stored=line, name=f"{name}{part}", owner=owner)
+        elif isinstance(item, torch.nn.Module):
+            for inner, tensor in (*item.named_parameters(), *item.named_buffers()):
+                note(tensor, stored=line, name=f"{name}{part}.{inner}", owner=owner)
+
+
+def _buffer(tensor: Any) -> None:
+    if isinstance(tensor, Tensor):
+        note(tensor, stored=here())
+
+
+def _parameter(parameter: Any) -> None:
+    if isinstance(parameter, Tensor) and not of(parameter).made:
+        note(parameter, made=here())

@@ -1,0 +1,184 @@
+"""`devfix repair`: programs run, are repaired by what was seen, and run strictly afterwards."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from devfix.commands.repair import outcome_of
+from devfix.documents import Document
+from devfix.findings import Safety
+from devfix.repair import rounds
+from devfix.report import Place, PlacedEdit, PlacedFinding, PlacedFix
+from devfix.simulate.trial import Copies
+
+SEVEN = Path(__file__).with_name("seven_strays.py").read_text()
+HEAD = """import torch
+from torch import nn
+device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+"""
+
+
+def repair(folder: Path, program: str, *options: str) -> subprocess.CompletedProcess[str]:
+    (folder / "train.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "-m", "devfix", "repair", *options, "--", "python", "train.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(folder.parent / "state")},
+        timeout=580,
+    )
+    if "build for GPUs" in done.stderr:
+        pytest.skip(done.stderr)
+    return done
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "repository"
+    made.mkdir()
+    return made
+
+
+def test_seven_strays(folder: Path) -> None:
+    done = repair(folder, SEVEN, "--write")
+    assert done.returncode == 0, done.stderr
+    said = done.stderr.splitlines()
+    assert said[:3] == [
+        "devfix: on the CPU: it runs and prints 1 number",
+        "devfix: round 1: 6 device errors of 7 strays; 7 fixes made",
+        "devfix: round 2: no device errors left",
+    ]
+    assert len(said) == 10 and not any("left out" in one for one in said)
+    text = (folder / "train.py").read_text()
+    for fixed in (
+        'self.heads = nn.ModuleDict({"a"',
+        'self.register_buffer("scale", torch.ones(n), persistent=False)',
+        'self.register_buffer("pos", self._positions(8, n), persistent=False)',
+        "weight=torch.tensor([1.0, 2.0, 1.0, 1.0])).to(self.dev)",
+        'self.net(b["ids"].to(self.dev), "a"), b["y"].to(self.dev))',
+        "[h.cpu().numpy() for h in self.history]",
+    ):
+        assert fixed in text
+    strict = subprocess.run(
+        [sys.executable, "-m", "devfix", "run", "train.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert (strict.returncode, strict.stderr) == (0, "")
+
+
+def test_a_fix_from_the_run_alone_as_a_patch(folder: Path) -> None:
+    """The static analysis says nothing of a list's items: the run knows where `factor` meets what it does not fit."""
+    program = HEAD + (
+        "class Scale(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.table = [torch.full((2,), 3.0)]\n"
+        "    def forward(self, x):\n"
+        "        factor = self.table[0]\n"
+        "        return x * factor\n"
+        "net = Scale().to(device)\n"
+        "print(net(torch.ones(2, device=device)).sum().item())\n"
+    )
+    done = repair(folder, program, "--patch", "fix.patch")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "train.py").read_text() == program and done.stdout == ""
+    patch = (folder / "fix.patch").read_text()
+    changed = [one for one in patch.splitlines() if one[:1] in "+-" and not one.startswith(("+++", "---"))]
+    assert changed == ["-        return x * factor", "+        return x * factor.to(x.device)"]
+    assert "(from this run)" in done.stderr
+
+
+def test_kinds_that_only_the_run_repairs(folder: Path) -> None:
+    """A generator that is made in the call, and one with a name; the program cannot run on the CPU as it is."""
+    program = HEAD + (
+        "with torch.autocast(torch.device('cuda', 0)):\n"
+        "    pass\n"
+        "cpu = torch.Generator().manual_seed(0)\n"
+        "print(torch.randn(2, generator=cpu, device=device).tolist())\n"
+        "print(torch.randperm(4, generator=torch.Generator(device)).tolist())\n"
+    )
+    done = repair(folder, program, "--write")
+    assert done.returncode == 0, done.stderr
+    text = (folder / "train.py").read_text()
+    assert "cpu = torch.Generator(device=device).manual_seed(0)" in text
+    assert 'generator=torch.Generator("cpu"))' in text
+    assert "there are no numbers to compare with" in done.stderr
+
+
+def test_what_is_not_repaired_is_not_written(folder: Path) -> None:
+    program = HEAD + "exec('print((torch.ones(2, device=device) + torch.ones(2)).sum().item())')\n"
+    done = repair(folder, program, "--write")
+    assert done.returncode == 1 and (folder / "train.py").read_text() == program
+    assert (
+        "devfix: not repaired, and nothing is written: no fix is known for `add` at train.py:4" in done.stderr
+    )
+
+
+def test_other_numbers_are_not_written(folder: Path) -> None:
+    program = HEAD + (
+        "print((torch.ones(2, device=device) + torch.ones(2)).sum().item())\n"
+        "print(1 if torch.cuda.is_available() else 0)\n"
+    )
+    done = repair(folder, program, "--write")
+    assert done.returncode == 1 and (folder / "train.py").read_text() == program
+    assert done.stderr.endswith("nothing is written: it prints other numbers than on the CPU\n")
+
+
+def test_nothing_to_do_and_nothing_to_run(folder: Path) -> None:
+    done = repair(folder, "import torch\nprint(torch.ones(2).sum().item())\n")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.endswith(
+        "devfix: round 1: no device errors left\ndevfix: there is nothing to repair\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "devfix", "repair", "--", "no-such-command"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+    )
+    assert (done.returncode, done.stderr) == (2, "devfix: there is no command 'no-such-command'\n")
+
+
+def test_a_fix_without_which_no_error_comes_back_is_left_out(folder: Path) -> None:
+    """A finding whose fix does not help: the next round takes the fix from the run, which alone is kept."""
+    program = folder / "train.py"
+    text = HEAD + "stray = torch.ones(2)\nx = torch.ones(2, device=device) + stray\nprint(x.sum().item())\n"
+    program.write_text(text)
+    at = Place(4, 9, 4, 22)
+    useless = PlacedFinding(
+        "place-factory",
+        "a finding that is wrong",
+        at,
+        fix=PlacedFix("write it otherwise", Safety.UNSAFE, (PlacedEdit(at, "(torch.ones(2))"),)),
+    )
+    root = os.path.realpath(folder)
+    copies = Copies(root, ".", os.path.realpath(folder.parent / "copies"), 300.0, seed="0")
+    words = [sys.executable, "train.py"]
+    runs: list[bool] = []
+
+    def run(changed: Mapping[str, bytes], keep_going: bool) -> rounds.Outcome:
+        runs.append(keep_going)
+        return outcome_of(
+            copies.run(words, "cuda", changed, 1, keep_going=keep_going), copies.at("cuda"), root
+        )
+
+    told: list[str] = []
+    path = os.path.join(root, "train.py")
+    done = rounds.repair(run, lambda files: [(path, useless)], lambda outcome: "", told.append)
+    if "build for GPUs" in done.why_not:
+        pytest.skip(done.why_not)
+    assert [(one.title, one.codemod) for one in done.fixes] == [("move `stray` to `device`", "")]
+    assert "left out, since no error comes back: write it otherwise" in told
+    assert runs == [True, True, True, False, False, False]
+    texts = rounds.Texts({path: Document.read(path)})
+    (made,) = texts.changed(done.fixes).values()
+    assert b"(torch.ones(2))" not in made and b"+ stray.to(device)" in made
