@@ -3,7 +3,7 @@
     python tests/simulate/record_cuda.py [--seconds N]
 
 Needs a GPU, a CUDA build of torch and numpy. Writes `recorded/torch-VERSION-GPU.json` beside this file, with
-torch, driver and GPU; commit it. `test_facts.py` compares the facts with every such file.
+torch, driver and GPU; commit it. `test_cuda_facts.py` compares the facts with every such file.
 """
 
 from __future__ import annotations
