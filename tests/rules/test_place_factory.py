@@ -837,3 +837,12 @@ def f(x: torch.Tensor, flag):
 def test_one_element_is_not_added_in_place_to_a_number(size: str, operator: str, safety: Safety) -> None:
     found = findings(RULE, SUM.format(size, operator))
     assert [one.fix and one.fix.safety for one in found] == [safety]
+
+
+def test_no_device_of_what_may_be_none() -> None:
+    """The function asks for the mask only below: its device would fail where there is none."""
+    text = (
+        "def f(q: torch.Tensor, mask: torch.Tensor = None):\n    bias = torch.zeros(3, 3)\n"
+        "    if mask is not None:\n        bias = bias + mask\n    return q @ bias\n"
+    )
+    assert "torch.zeros(3, 3, device=q.device)" in fixed(RULE, HEAD + text, Safety.UNSAFE)

@@ -114,8 +114,15 @@ def is_on_cuda(source: Source, test: ast.expr) -> tuple[str, str]:
 
 
 def _is_tensor(source: Source, node: ast.expr) -> bool:
-    """Has something no attribute, anywhere in the file, that tensors lack? Settings have flags of that name, too."""
+    """Is it a tensor by its annotation, or at least nothing with attributes that tensors lack, such as settings?"""
     path, known = path_of(node).removesuffix(".data"), tensor_attributes()
+    function = function_around(source, node)
+    arguments = function.args if function is not None else None
+    for one in (
+        (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs) if arguments is not None else ()
+    ):
+        if one.arg == path and one.annotation is not None and "Tensor" in source.code(one.annotation):
+            return True
     return all(
         one.attr in known
         for one in source.walk()
