@@ -117,7 +117,7 @@ class Analysis(Context):
         self._active.append(frame.function)
         try:
             frame.block(frame.function.node.body)
-            if len(frame.results) > 1 or any(one.place.kind == "choice" for one, _, _ in frame.results):
+            if frame.results:
                 frame.results_agree()
         finally:
             self._active.pop()

@@ -61,6 +61,8 @@ class Containers(Conditions):
             return Value(ARRAY)
         if kind in (NUMBER, TEXT):
             return Value(kind)
+        if value.role == "given":
+            return value
         if kind == UNKNOWN and value.place.is_named:
             return Value(UNKNOWN, Place(value.place.kind, ("element", value.place.key)))
         return ANYTHING
@@ -113,6 +115,8 @@ class Containers(Conditions):
             ]
         if value.kind == OBJECT and len(self._fields_of(value)) == count:
             return list(self._fields_of(value))
+        if value.role == "given":
+            return [value] * count
         if value.kind == UNKNOWN and value.place.is_named:
             return [
                 Value(UNKNOWN, Place(value.place.kind, ("item", value.place.key, i))) for i in range(count)
@@ -171,6 +175,8 @@ class Containers(Conditions):
         return ANYTHING
 
     def _unknown_item(self, node: ast.Subscript, base: Value, key: object) -> Value:
+        if base.role == "given":
+            return base
         root = base.place.key if base.place.is_named else None
         if root is None or key is ...:
             return ANYTHING

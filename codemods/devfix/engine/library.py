@@ -164,7 +164,22 @@ class Library(Modules):
             return Value(UNKNOWN, BY_OWNER)
         if last[:1].isupper() or last in ("from_pretrained", "from_config"):
             return self.unknown_object(node, name, arguments)
-        return self.unknown(node)
+        return self._like_given(node, last, arguments)
+
+    def _like_given(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
+        """What a function out of sight makes of tensors that are together: if it is a tensor, it is with them."""
+        given = [
+            one
+            for value, at in (*arguments[0], *arguments[1].values())
+            for one, _ in self.tensors(value, at)
+            if one.kind != MODULE
+        ]
+        places = {self.where(one) for one in given}
+        place = places.pop() if len(places) == 1 else NOWHERE
+        if not place.on_device or place.kind == LITERAL:
+            return self.unknown(node)
+        assumed = frozenset({Assumption(LIBRARY_CALL, name)}).union(*[one.assumed for one in given])
+        return Value(UNKNOWN, place, role="given", assumed=assumed)
 
     def unknown_object(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         """An instance of a class out of sight: a module, as far as it is used as one."""

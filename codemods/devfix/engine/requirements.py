@@ -121,7 +121,8 @@ class Requirements(Frame):
         (anchor, anchor_node, _), (stray, stray_node, _) = (one, other) if swap else (other, one)
         anchor_place, stray_place = (a, b) if swap else (b, a)
         assumed = stray.assumed | anchor.assumed
-        if pairs > 1 and not all(about_devices(condition) for condition, _ in both - path):
+        asked = [condition for condition, _ in both - path if not about_devices(condition)]
+        if pairs > 1 and len(asked) > 1:  # one condition alone is met by somebody, or it would not be asked
             assumed |= {Assumption(PATH_TAKEN)}
         if not strict and stray.kind != MODULE and stray.rank != 1 and stray_place.on_host:
             if stray.rank == 0:
@@ -203,16 +204,43 @@ class Requirements(Frame):
         anchor: tuple[Value, ast.AST, Place] | None = None
         strays: list[tuple[Value, ast.AST, Place, ast.Return]] = []
         for value, at, returned in self.results:
+            home = value.bound
             for place, _ in alternatives(self.where(value)):
+                if place.kind == LITERAL and home is not None and value.kind == TENSOR:
+                    self.report(
+                        returned,
+                        "the result",
+                        FIXED,
+                        (value, at, place),
+                        (home, at, home.place),
+                        value.assumed,
+                    )
                 if place.on_device and place.kind != LITERAL and anchor is None:
                     anchor = value, at, place
                 elif place.kind == DEFAULT and value.rank == 1 and value.links and len(value.links) == 1:
                     strays.append((value, at, place, returned))
+        anchor = anchor or self._input()
         if anchor is None:
             return
         for value, at, place, returned in strays:
             assumed = value.assumed | anchor[0].assumed | {Assumption(RESULT)}
             self.report(returned, "the result", DIFFERENT, (value, at, place), anchor, assumed)
+
+    def is_forward(self) -> bool:
+        """Is this what a module, or a function with its own gradient, makes of its inputs?"""
+        function = self.function
+        if function is None or function.name != "forward" or function.owner is None or self.depth > 1:
+            return False
+        return self.analysis.is_autograd(function) or self.analysis.class_kind(function.owner) == "module"
+
+    def _input(self) -> tuple[Value, ast.AST, Place] | None:
+        """The first tensor that `forward` is given: its results are wanted there."""
+        if self.function is None or not self.is_forward():
+            return None
+        for value in self.analysis.parameters(self.function, self.me).values():
+            if value.kind in (TENSOR, BATCH) and self.where(value).on_device:
+                return value, self.function.node, self.where(value)
+        return None
 
     def filled(self, node: ast.AST, base: Value, at: ast.AST, value: Value, value_at: ast.AST) -> None:
         """What is on a device is written into a tensor that was made on the CPU: it runs, and stays on the CPU."""
@@ -283,7 +311,11 @@ class Requirements(Frame):
         fields = value.fields and {k: self.moved(v, place, node, depth + 1) for k, v in value.fields.items()}
         # A value that was moved has one link that matters: where it was moved.
         links = (self.link("move", node),)
-        assumed = value.assumed
+        bound = value.bound
+        if value.kind == TENSOR:
+            bound = (
+                value if place.on_host and value.place.kind == OF else bound if value.place.on_host else None
+            )
         return value.but(
-            place=place, items=items or None, rest=rest, fields=fields or None, links=links, assumed=assumed
+            place=place, items=items or None, rest=rest, fields=fields or None, links=links, bound=bound
         )
