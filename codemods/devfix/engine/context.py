@@ -95,7 +95,7 @@ class Context:
         return found
 
     def is_autograd(self, function: Function) -> bool:
-        """The forward of a `torch.autograd.Function`: its tensors are in one place, and its results are wanted there."""
+        """Is this the forward of a `torch.autograd.Function`? Its results are wanted where its tensors are."""
         owner = function.owner
         return (
             owner is not None

@@ -40,6 +40,7 @@ from devfix.flow import frameworks
 
 _PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 _PASS_THROUGH = frozenset({"tqdm", "trange", "track", "prange", "deepcopy", "copy"})
+_READERS = ("numpy.", "scipy.", "sklearn.", "matplotlib.", "seaborn.", "pandas.")
 _COLLATES = frozenset({"DataLoader", "StatefulDataLoader"})
 
 
@@ -62,9 +63,9 @@ class Library(Modules):
                 return self.partial(node, arguments)
             if dotted.startswith(("random.", "math.", "time.", "os.", "json.", "logging.", "itertools.")):
                 return self._plain_library(node, dotted, arguments)
-            if dotted.startswith("numpy."):
+            if dotted.startswith(_READERS):
                 for value, at in values[:2]:
-                    self.on_host(node, value, at, dotted)
+                    self.read_as_array(node, value, at, dotted)
             return Value(ARRAY)
         if last in _PASS_THROUGH and values:
             return values[0][0]

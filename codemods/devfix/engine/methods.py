@@ -102,6 +102,9 @@ class Methods(Library):
         if kind == DEVICE:
             return A_TEXT
         if kind == ARRAY:
+            if name in self.models.draws:
+                for value, at in arguments[0]:
+                    self.read_as_array(node, value, at, f"axes.{name}")
             return Value(ARRAY)
         return self._of_unknown(node, base, name, arguments)
 

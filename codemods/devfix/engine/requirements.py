@@ -31,6 +31,7 @@ from devfix.engine.values import (
     Assumption,
     Assumptions,
     Value,
+    element,
     weak,
 )
 
@@ -268,6 +269,12 @@ class Requirements(Frame):
                 assumed = one.assumed | other.assumed | {Assumption(RESULT)}
                 self.report(node, "the container", DIFFERENT, (one, at, a), (other, at, b), assumed)
 
+    def read_as_array(self, node: ast.AST, value: Value, at: ast.AST, operation: str) -> None:
+        """A function makes an array of a tensor, or of a list of tensors."""
+        inside = element(value) if value.kind == SEQUENCE else value
+        if inside is not None and inside.kind == TENSOR:
+            self.on_host(node, inside if inside is value else inside.but(kind=BATCH), at, operation)
+
     def on_host(self, node: ast.AST, value: Value, at: ast.AST, operation: str) -> None:
         """Something reads the memory of a value as the CPU's."""
         if self.quiet or value.kind not in (TENSOR, BATCH) or value.assumed & _OUT_OF_SIGHT:
@@ -275,11 +282,7 @@ class Requirements(Frame):
         if value.links and self.where(value).on_host:
             self.analysis.read_on_host.add(value.links[0].node)
         for place, _ in alternatives(self.where(value), self.state.path):
-            if (
-                place.on_device
-                and place.kind != OF
-                and self.analysis.is_new((node, at, "host"), value.assumed)
-            ):
+            if place.on_device and self.analysis.is_new((node, at, "host"), value.assumed):
                 self.analysis.host_reads.append(
                     HostRead(operation, node, self.file, self.function, value, at, place, value.assumed)
                 )
