@@ -12,7 +12,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import about_devices
 from devfix.engine.facts import Mismatch
 from devfix.engine.places import FIXED, OF, VAR
-from devfix.engine.values import LIBRARY_CALL, MODULE, MOVE, NAME, PATH_TAKEN, RANK
+from devfix.engine.values import LIBRARY_CALL, MODULE, MOVE, NAME, PATH_TAKEN, RANK, RESULT
 
 # Not `device=x.device` and `.device`, which only follow.
 _DEVICES = re.compile(r"cuda|accelerat|\b(?:mps|xpu|hpu|npu)\b|(?<!\.)\bdevice\b(?!\s*=\s*[\w.]+\.device\b)")
@@ -85,7 +85,7 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
         return True
     passed = analysis.passed(mismatch.anchor_place)
     return (
-        not mismatch.assumed
+        all(one.kind == RESULT for one in mismatch.assumed)
         and analysis.is_about_networks
         and (not passed or any(one.on_device for one in passed))
     )

@@ -90,7 +90,7 @@ class Methods(Library):
         if kind in (SEQUENCE, MAPPING):
             return self.in_container(node, base, name, [value for value, _ in arguments[0]])
         if kind == BATCH:
-            return self._of_batch(base, name, arguments)
+            return self._of_batch(node, base, name, arguments)
         if kind == OWNER:
             return self._of_owner(base, name, arguments)
         if kind == LOADER:
@@ -375,6 +375,10 @@ class Methods(Library):
     def _of_unknown(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         if base.role == "given" and name in tensor_attributes():
             return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
+        if (
+            name in ("get", "pop", "setdefault") and len(arguments[0]) == 2
+        ):  # the default tells what the others are
+            self.mixed(node, base.but(kind=BATCH), *arguments[0][1])
         if base.place.is_named and name in _TENSORS:
             return Value(SEQUENCE, rest=Value(TENSOR, base.place, role="parameter"))
         if base.role == "host" and name in _SPEAKING:

@@ -243,25 +243,9 @@ class Requirements(Frame):
                 return value, self.function.node, self.where(value)
         return None
 
-    def filled(self, node: ast.AST, base: Value, at: ast.AST, value: Value, value_at: ast.AST) -> None:
-        """What is on a device is written into a tensor that was made on the CPU: it runs, and stays on the CPU."""
-        one, other = self.where(base), self.where(value)
-        if (
-            base.kind == TENSOR
-            and value.kind == TENSOR
-            and one.kind == DEFAULT
-            and other.on_device
-            and other.kind != LITERAL
-        ):
-            if base.links and len(base.links) == 1 and value.rank != 0:
-                assumed = base.assumed | value.assumed | {Assumption(RESULT)}
-                self.report(
-                    node, "the assignment", DIFFERENT, (base, at, one), (value, value_at, other), assumed
-                )
-
     def mixed(self, node: ast.AST, known: Value | None, value: Value, at: ast.AST) -> None:
         """The elements of a container are wanted in one place: one made here beside one from elsewhere."""
-        if known is None or known.kind != TENSOR or value.kind != TENSOR:
+        if known is None or known.kind not in (TENSOR, BATCH) or value.kind not in (TENSOR, BATCH):
             return
         for one, other in ((known, value), (value, known)):
             a, b = self.where(one), self.where(other)
