@@ -104,7 +104,7 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
         if id(one.node) == key[1]:
             function = one
     owner = function.owner
-    if owner is not None and analysis.class_kind(owner) == "module":
+    if owner is not None and (analysis.class_kind(owner) == "module" or analysis.is_autograd(function)):
         return True
     if owner is not None and any(base.endswith("TestCase") for base in owner.outside):
         return False  # only the tests themselves call it
