@@ -19,7 +19,9 @@ from devfix.engine.values import (
     CALLER,
     DEVICE,
     LOADER,
+    LOCAL,
     MODULE,
+    NAME,
     NUMBER,
     SEQUENCE,
     TENSOR,
@@ -103,7 +105,12 @@ class Context:
         if kind == LOADER:
             return Value(LOADER, assumed=assumed)
         if kind in (NUMBER, TEXT, ARRAY):
-            return Value(kind, Place(OF, key) if kind == NUMBER else NOWHERE, assumed=assumed)
+            made = Value(kind, Place(OF, key) if kind == NUMBER else NOWHERE, assumed=assumed)
+            if kind == NUMBER and evidence.is_local_rank(name):
+                return made.but(role=LOCAL, assumed=assumed | {Assumption(NAME, name)})
+            return made
+        if evidence.is_local_rank(name):
+            return Value(UNKNOWN, place, role=LOCAL, assumed=frozenset({Assumption(NAME, name)}))
         return Value(UNKNOWN, place)
 
     def _body(self, file: File) -> Run:

@@ -174,6 +174,11 @@ def is_device_name(name: str) -> bool:
     return name in _DEVICE_NAMES or name.endswith("_device")
 
 
+def is_local_rank(name: str) -> bool:
+    """Is a name one that people give the number of a process among those of its machine?"""
+    return name.lower().replace("_", "").replace("-", "").endswith(("localrank", "localprocessindex"))
+
+
 def is_module_name(name: str) -> bool:
     return name in _MODULE_NAMES or name.endswith(("_model", "_net"))
 

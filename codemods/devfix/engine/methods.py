@@ -25,6 +25,7 @@ from devfix.engine.values import (
     OBJECT,
     OPTIMIZER,
     OWNER,
+    RANKS,
     SEQUENCE,
     STORE,
     TENSOR,
@@ -191,7 +192,7 @@ class Methods(Library):
         if given.kind == UNKNOWN:
             # A device or a dtype: only where it is one is its place known.
             at = node.args[0] if node.args else None
-            if at is not None and self._named_device(at):
+            if at is not None and (given.role in RANKS or self._named_device(at)):
                 return self.target(given, node)
             return NOWHERE
         return self.target(given, node)

@@ -27,6 +27,10 @@ BATCH = "batch"  # tensors in a container of unknown form, all in one place
 LOADER, OPTIMIZER, OWNER, UNKNOWN = "loader", "optimizer", "owner", "unknown"
 PLACED = frozenset({TENSOR, MODULE, BATCH})
 
+# roles of numbers: of the process on its machine, among all processes, and how many devices there are
+LOCAL, GLOBAL, DEVICES = "local", "global", "devices"
+RANKS = frozenset({LOCAL, GLOBAL})
+
 # links of a history
 MAKE, LOAD, MOVE, STORE, ELEMENT, PASS, RETURN, DERIVE = (
     "make",
@@ -80,7 +84,7 @@ class Value:
     - `rank`: 0, 1 for at least one dimension, None where not known.
     - `ref`: the cell of a module or object, the function or class, the dotted name of a library's.
     - `items`: elements of a sequence in order, `rest`: any other element, `fields`: entries of a mapping.
-    - `forms`: of a device: "str" and "object", as far as known.
+    - `forms`: of a device: "str" and "object", as far as known; of a text that depends: what it may be.
     """
 
     __slots__ = (
@@ -251,10 +255,23 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
         fields=fields,
         links=links,
         assumed=a.assumed | b.assumed,
-        forms=a.forms | b.forms,
+        forms=a.forms | b.forms if same or a.kind != TEXT else texts(a) | texts(b),
         bound=a.bound if a.bound is b.bound else None,
-        role=a.role if a.role == b.role else "",
+        role=a.role if a.role == b.role else _rank_of_one(a, b),
     )
+
+
+def texts(value: Value) -> frozenset[str]:
+    """What a text may be; "?" stands for what is not known."""
+    return value.forms or frozenset({value.const if isinstance(value.const, str) else "?"})
+
+
+def _rank_of_one(a: Value, b: Value) -> str:
+    """`rank = 0`, and a number of the process where there are several."""
+    for one, other in ((a, b), (b, a)):
+        if one.role in RANKS and not other.role and other.const is not ...:
+            return one.role
+    return ""
 
 
 def _either(a: Value, b: Value) -> Place:

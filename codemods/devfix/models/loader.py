@@ -12,6 +12,9 @@ _CALLS = frozenset(
     {"make", "data", "legacy", "cuda", "array", "like", "same", "elems", "follow", "number", "load"}
 )
 _LAYERS = frozenset({"bare", "loss", "container", "wrapper"})
+_PROCESSES = frozenset(
+    {"joins", "sets", "current", "collective", "spawn", "starts", "local", "global", "devices", "accelerator"}
+)
 
 
 class Row(NamedTuple):
@@ -57,6 +60,11 @@ class Models(NamedTuple):
         row = self.rows.get(dotted)
         return row.form if row is not None and row.form in _LAYERS else ""
 
+    def process(self, dotted: str) -> str:
+        """What a function or variable is to the processes of a distributed program; an empty string if nothing."""
+        row = self.rows.get(dotted)
+        return row.form if row is not None and row.form in _PROCESSES else ""
+
 
 @cache
 def models() -> Models:
@@ -71,7 +79,7 @@ def models() -> Models:
             spaces[words[1]] += words[2:]
             continue
         form, prefix, *rest = words
-        if form not in _CALLS | _LAYERS:
+        if form not in _CALLS | _LAYERS | _PROCESSES:
             raise ValueError(f"{line!r} is no row of a model")
         row = Row(form)
         names = []

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from devfix.checkers import processes
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding, Safety
 from devfix.flow import Flow
 from devfix.flow.events import What
-from devfix.ranks import indexes, processes, visible
+from devfix.ranks import indexes, visible
 from devfix.remarks import Remark
 
 _PARALLEL = ("DataParallel",)
-_DISTRIBUTED = ("DistributedDataParallel", "DDP")
 _TWO = """\
 import torch
 from torch import nn
@@ -112,18 +112,12 @@ print(len(y))
     def _remarks(self, flow: Flow) -> Iterator[Remark]:
         text = flow.source.text
         yield from indexes.meetings(flow)
-        if "DataParallel" in text or "DDP(" in text:
+        if "DataParallel" in text:
             yield from self._wrapped(flow)
         if visible.VISIBLE in text:
             yield from visible.set_late(flow)
-        if "set_device" in text:
-            yield from processes.set_late(flow)
-        if "init_process_group(" in text:
-            yield from processes.initialised(flow)
-        if "_object" in text:
-            yield from processes.objects(flow)
-        if "get_rank(" in text or "RANK" in text:
-            yield from processes.global_ranks(flow)
+        if "rank" in text.lower() or "set_device" in text:
+            yield from processes.remarks(flow.facts())
 
     def _wrapped(self, flow: Flow) -> Iterator[Remark]:
         for event in flow.events(What.WRAP):
@@ -134,5 +128,3 @@ print(len(y))
             place = flow.value(call).place
             if last in _PARALLEL:
                 yield from indexes.wrapped(flow, event, call, place)
-            elif last in _DISTRIBUTED:
-                yield from processes.without_set_device(flow, event, call, place)
