@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from devfix.engine.analysis import Analysis
@@ -37,12 +36,6 @@ from devfix.remarks import Remark
 from devfix.repair.expressible import expressible
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-# A function of another file that may set the device of the process.
-_SETS = re.compile(
-    r"(?:init|setup|set_up|launch|spawn|prepare)\w*_?(?:dist|ddp|distributed|env|device|process)|"
-    r"(?:dist|ddp|distributed)\w*_?(?:init|setup|env)|set\w*_(?:device|gpu)",
-    re.IGNORECASE,
-)
 
 
 def remarks(analysis: Analysis) -> Iterator[Remark]:
@@ -65,6 +58,7 @@ class Program:
         self.analysis, self.source = analysis, analysis.file.source
         self.steps = analysis.steps
         self.joins = self._all("joins")
+        self.starts = [*self._all("spawn"), *self._all("starts")]
         self.is_owned = any(frameworks.owns_processes(one) for one in self.source.imports.values())
 
     def _all(self, kind: str) -> list[Step]:
@@ -82,17 +76,21 @@ class Program:
 
     def is_set(self, step: Step) -> bool:
         """May anything have set the device of the process that takes a step?"""
+        here = [one for one in self.steps if one.node is step.node and one.kind == step.kind]
+        by_node: dict[ast.AST, list[Step]] = {}
         for one in self._all("sets"):
-            if not _exclude(one, step) and _related(one, step):
+            by_node.setdefault(one.node, []).append(one)
+        for settings in by_node.values():
+            # What is known of one run says more than two runs of which nothing else is known.
+            together = [(a, b) for a in settings for b in here if a.running[-1] is b.running[-1]]
+            if any(not _exclude(a, b) for a, b in together):
+                return True
+            if not together and any(_related(a, b) for a in settings for b in here):
                 return True
         for one in self._all("environ"):
             if VISIBLE in one.texts and not (isinstance(one.value.const, str) and "," in one.value.const):
                 return True
-        resolved = self.analysis.file.imported
-        return any(
-            _SETS.search(name) and not what.startswith("torch.") and resolved(what) is None
-            for name, what in self.source.imports.items()
-        )
+        return False
 
     # --- findings ------------------------------------------------------------------------
 
@@ -104,11 +102,14 @@ class Program:
                 continue
             every = [one for one in self.joins if one.node is join.node]
             numbers = [use for one in every for use in self._numbers(one)]
-            if not numbers or any(self.is_set(one) for one in every):
+            if not numbers or self.is_set(join):
                 continue
+            if self.starts and all(one.kind == "index" for one in numbers) and not self._all("current"):
+                continue  # started on one machine, and all that is placed is placed by number
             text, edits = self._set_device(every, numbers)
             if not text:
-                text = source.code(numbers[0].at) if numbers[0].at is not None else min(numbers[0].local, key=len)
+                at = numbers[0].at
+                text = source.code(at) if at is not None else min(numbers[0].local, key=len)
             yield Remark(
                 source.span(join.node),
                 f"the group goes over the current GPU, and nothing sets that of process `{text}`: it is the first one",
@@ -117,10 +118,17 @@ class Program:
             )
 
     def _numbers(self, join: Step) -> list[Step]:
-        """The uses of the process's number as that of a device, in the same run or class as a join."""
+        """The uses of the process's number as that of a device, in the same run or class as a join.
+
+        Where the device is set on another way through the function, the number is enough.
+        """
         found = []
+        if join.local and any(
+            one.function is join.function and _exclude(one, join) for one in self._all("sets")
+        ):
+            found.append(join)
         for one in (*self._all("index"), *self._all("bare")):
-            if not (one.value.role == LOCAL or (one.kind == "bare" and one.local)):
+            if one.value.role != LOCAL and not (one.kind == "bare" and one.local):
                 continue
             if one.file is not self.analysis.file or _exclude(one, join):
                 continue
@@ -144,11 +152,16 @@ class Program:
                 return text, (InsertStatement(source.span(statement), f"torch.cuda.set_device({text})"),)
         for use in numbers:
             there = source.statement(use.node)
-            if use.at is None or use.function is not joins[0].function or there not in source.block(statement):
+            if (
+                use.at is None
+                or use.function is not joins[0].function
+                or there not in source.block(statement)
+            ):
                 continue
-            text = source.code(use.at)
-            if there.lineno > statement.lineno and "\n" not in text and bound_before(source, use.at, there):
-                return text, (InsertStatement(source.span(there), f"torch.cuda.set_device({text})", before=True),)
+            text, is_later = source.code(use.at), there.lineno > statement.lineno
+            if "\n" not in text and bound_before(source, use.at, there):
+                anchor = source.span(there if is_later else statement)
+                return text, (InsertStatement(anchor, f"torch.cuda.set_device({text})", before=is_later),)
         return "", ()
 
     def objects(self) -> Iterator[Remark]:
@@ -162,7 +175,9 @@ class Program:
             rank = min((text for text in one.local), key=len, default="")
             statement, edits = source.statement(one.node), ()
             if rank and "torch" in source.imports:
-                edits = (InsertStatement(source.span(statement), f"torch.cuda.set_device({rank})", before=True),)
+                edits = (
+                    InsertStatement(source.span(statement), f"torch.cuda.set_device({rank})", before=True),
+                )
             assert isinstance(one.node, ast.Call)
             yield Remark(
                 source.span(one.node),
@@ -184,7 +199,9 @@ class Program:
             links, place = wrap.value.links, wrap.place
             if place.on_host and not wrap.value.assumed and not self._moved_elsewhere(wrap, name):
                 statement = source.statement(wrap.node)
-                if bound_before(source, wrap.node.args[0], statement) and isinstance(wrap.node.args[0], ast.Name):
+                if bound_before(source, wrap.node.args[0], statement) and isinstance(
+                    wrap.node.args[0], ast.Name
+                ):
                     yield Remark(
                         source.span(wrap.node),
                         f"`{name}` is on the CPU, but DistributedDataParallel with `device_ids` wants it on `{text}`",
@@ -198,7 +215,11 @@ class Program:
                 statement = source.statement(move)
                 edits: tuple[Edit, ...] = ()
                 if bound_before(source, wrap.at, statement) and "torch" in source.imports:
-                    edits = (InsertStatement(source.span(statement), f"torch.cuda.set_device({text})", before=True),)
+                    edits = (
+                        InsertStatement(
+                            source.span(statement), f"torch.cuda.set_device({text})", before=True
+                        ),
+                    )
                 yield Remark(
                     source.span(move),
                     f"every process puts `{name}` on the first GPU: nothing sets the device of process `{text}`",
@@ -240,7 +261,9 @@ class Program:
                 continue
             for bare in self._here("bare"):
                 statement = source.statement(bare.node)
-                if bare.function is not step.function or statement not in source.block(source.statement(call)):
+                if bare.function is not step.function or statement not in source.block(
+                    source.statement(call)
+                ):
                     continue
                 if source.span(bare.node).end <= source.span(call).start:
                     yield Remark(
@@ -282,7 +305,7 @@ class Program:
             else:
                 edits = tuple(edit for one in steps for edit in self._local(one))
             at = steps[0].at or steps[0].node
-            shown = origin if here and (named is not None or isinstance(at, ast.Name)) else at
+            shown = origin if here and named is not None else at
             code = source.code(origin if here else at)
             yield Remark(
                 source.span(shown),
@@ -308,8 +331,7 @@ class Program:
             return True
         if any({"RANK", "LOCAL_RANK"} & one.texts for one in self._all("environ")):
             return True
-        starts = self._all("spawn") or self._all("starts")
-        return bool(starts) and not any(one.value.role == GLOBAL for one in self.joins)
+        return bool(self.starts) and not any(one.value.role == GLOBAL for one in self.joins)
 
     def _from_environment(self, node: ast.AST) -> tuple[Edit, ...]:
         code = self.source.code(node)
@@ -342,7 +364,9 @@ class Program:
             if any(about_devices(one) or _about_backends(one) for one, _ in step.path) or step.at is None:
                 continue
             links = step.value.links
-            made = links[0].node if links and links[0].kind == MAKE and links[0].file is self.analysis.file else None
+            if not links or step.value.assumed:
+                continue
+            made = links[0].node if links[0].kind == MAKE and links[0].file is self.analysis.file else None
             at = made if made is not None else step.at
             if at in seen or any(_exclude(step, one) for one in known):
                 continue
@@ -356,7 +380,9 @@ class Program:
                 "takes tensors of accelerators only",
                 f"make it on `{device}`",
                 edits,
-                related=() if at is step.at else (Related(source.span(step.at), "it is given to the others here"),),
+                related=()
+                if at is step.at
+                else (Related(source.span(step.at), "it is given to the others here"),),
             )
 
     def _on_device(self, step: Step, made: ast.AST | None, joins: list[Step]) -> tuple[str, tuple[Edit, ...]]:
@@ -391,7 +417,9 @@ def _on_accelerators(join: Step) -> bool:
 def _about_backends(condition: object) -> bool:
     if isinstance(condition, tuple):
         return any(_about_backends(one) for one in condition)
-    return isinstance(condition, str) and ("backend" in condition or "gloo" in condition or "nccl" in condition)
+    return isinstance(condition, str) and (
+        "backend" in condition or "gloo" in condition or "nccl" in condition
+    )
 
 
 def _exclude(a: Step, b: Step) -> bool:

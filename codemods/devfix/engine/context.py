@@ -22,6 +22,7 @@ from devfix.engine.values import (
     LOCAL,
     MODULE,
     NAME,
+    NONE,
     NUMBER,
     SEQUENCE,
     TENSOR,
@@ -127,6 +128,8 @@ class Context:
         if found is None and file is not self.file and name in file.globals:
             body.state.names[name] = ANYTHING
             found = body.state.names[name] = body.eval(file.globals[name])
+        if found is not None and found.kind == NONE:
+            return ANYTHING  # until somebody gives it a value
         return found
 
     def global_values(self, file: File) -> list[tuple[str, Value]]:

@@ -259,7 +259,9 @@ class Expressions(Attributes):
 
     def _text(self, node: ast.JoinedStr) -> Value:
         first = node.values[0] if node.values else None
-        parts = [(self.eval(one.value), one.value) for one in node.values if isinstance(one, ast.FormattedValue)]
+        parts = [
+            (self.eval(one.value), one.value) for one in node.values if isinstance(one, ast.FormattedValue)
+        ]
         head = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
         if head.endswith(":") and literal(head[:-1]) is not None:
             numbered = self.numbered(node, *parts[0]) if len(parts) == 1 else None

@@ -225,7 +225,11 @@ class File:
             if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
                 default = next((one.value for one in call.keywords if one.arg == "default"), None)
                 for one in call.args:
-                    if isinstance(one, ast.Constant) and str(one.value).startswith("--") and default is not None:
+                    if (
+                        isinstance(one, ast.Constant)
+                        and str(one.value).startswith("--")
+                        and default is not None
+                    ):
                         found[str(one.value)[2:].replace("-", "_")] = default
         return found
 

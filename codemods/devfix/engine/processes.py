@@ -80,9 +80,17 @@ class Processes(Bindings):
         return super().library_call(node, dotted, arguments)
 
     def unknown_call(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
-        if name.rpartition(".")[2] in ("set_device", "set_device_index"):
-            self.step("sets", node, *(arguments[0][0] if arguments[0] else ()))
+        starts = evidence.may_set_device(name.rpartition(".")[2]) or self._is_told_backend(arguments)
+        if starts and not name.startswith("torch."):
+            self.step("sets", node)
         return super().unknown_call(node, name, arguments)
+
+    def _is_told_backend(self, arguments: Arguments) -> bool:
+        """Is a function out of sight told the backend? Then it joins the group, and may set the device."""
+        return "backend" in arguments[1] or any(
+            isinstance(value.const, str) and self.models.process(f"backend.{value.const}")
+            for value, _ in (*arguments[0], *arguments[1].values())
+        )
 
     def _wraps(self, node: ast.Call, arguments: Arguments) -> None:
         values, keywords = arguments
@@ -190,7 +198,12 @@ class Processes(Bindings):
 
     def _called(self, name: str, value: Value) -> Value:
         """A number of unknown origin, by the name that it gets."""
-        if not value.role and value.const is ... and value.kind in (UNKNOWN, NUMBER) and evidence.is_local_rank(name):
+        if (
+            not value.role
+            and value.const is ...
+            and value.kind in (UNKNOWN, NUMBER)
+            and evidence.is_local_rank(name)
+        ):
             return value.but(role=LOCAL, assumed=value.assumed | {Assumption(NAME, name)})
         return value
 
@@ -224,7 +237,9 @@ class Processes(Bindings):
         if isinstance(op, ast.Mod) and number is left:
             return plain.but(role=LOCAL) if rest.const is ... else plain
         if isinstance(op, ast.Add):
-            several = isinstance(side, ast.BinOp) and isinstance(side.op, ast.Mult)  # machine * devices + number
+            several = isinstance(side, ast.BinOp) and isinstance(
+                side.op, ast.Mult
+            )  # machine * devices + number
             return number.but(role=GLOBAL if several else number.role, links=plain.links, const=...)
         return plain
 
@@ -323,9 +338,13 @@ class Processes(Bindings):
             if value.role == LOCAL:
                 found.append(name)
             elif value.kind == UNKNOWN and value.place.is_named:
-                found += [f"{name}.{one}" for one, held in self.state.attributes(_cell(value)) if held.role == LOCAL]
+                found += [
+                    f"{name}.{one}" for one, held in self.state.attributes(_cell(value)) if held.role == LOCAL
+                ]
             elif self.me is not None and value is self.me and value.ref is not None:
-                found += [f"{name}.{one}" for one, held in self.state.attributes(value.ref) if held.role == LOCAL]
+                found += [
+                    f"{name}.{one}" for one, held in self.state.attributes(value.ref) if held.role == LOCAL
+                ]
         return tuple(found)
 
 
