@@ -173,7 +173,8 @@ class Program:
             if "group" in one.texts or self.is_set(one):
                 continue
             rank = min((text for text in one.local), key=len, default="")
-            statement, edits = source.statement(one.node), ()
+            statement = source.statement(one.node)
+            edits: tuple[Edit, ...] = ()
             if rank and "torch" in source.imports:
                 edits = (
                     InsertStatement(source.span(statement), f"torch.cuda.set_device({rank})", before=True),
@@ -189,14 +190,14 @@ class Program:
             return
 
     def on_the_first(self) -> Iterator[Remark]:
-        """A module that is made parallel with `device_ids` is on the current device, which nothing sets, or on the CPU."""
+        """A module that gets `device_ids` is on the current device, which nothing sets, or on the CPU."""
         source = self.source
         for wrap in self._here("wraps"):
             if wrap.at is None or isinstance(wrap.at, ast.Constant) or wrap.value.kind != MODULE:
                 continue
             assert isinstance(wrap.node, ast.Call)
             text, name = source.code(wrap.at), source.code(wrap.node.args[0])
-            links, place = wrap.value.links, wrap.place
+            place = wrap.place
             if place.on_host and not wrap.value.assumed and not self._moved_elsewhere(wrap, name):
                 statement = source.statement(wrap.node)
                 if bound_before(source, wrap.node.args[0], statement) and isinstance(
