@@ -123,9 +123,8 @@ class Program:
         Where the device is set on another way through the function, the number is enough.
         """
         found = []
-        if join.local and any(
-            one.function is join.function and _exclude(one, join) for one in self._all("sets")
-        ):
+        others = [one for one in self._all("sets") if set(one.running) & set(join.running)]
+        if join.local and any(_exclude(one, join) for one in others):
             found.append(join)
         for one in (*self._all("index"), *self._all("bare")):
             if one.value.role != LOCAL and not (one.kind == "bare" and one.local):
@@ -198,7 +197,8 @@ class Program:
             assert isinstance(wrap.node, ast.Call)
             text, name = source.code(wrap.at), source.code(wrap.node.args[0])
             place = wrap.place
-            if place.on_host and not wrap.value.assumed and not self._moved_elsewhere(wrap, name):
+            made = wrap.value.links and wrap.value.links[0].kind == MAKE
+            if place.on_host and made and not wrap.value.assumed and not self._moved_elsewhere(wrap, name):
                 statement = source.statement(wrap.node)
                 if bound_before(source, wrap.node.args[0], statement) and isinstance(
                     wrap.node.args[0], ast.Name

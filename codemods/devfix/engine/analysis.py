@@ -307,7 +307,7 @@ class Analysis(Context):
     def has_processes(self) -> bool:
         """May the file be of a distributed program? What is noted for those is not noted for the others."""
         text = self.file.source.text.lower()
-        return "rank" in text or "distributed" in text
+        return "distributed" in text or "local_rank" in text or "set_device" in text
 
     def is_device_name(self, name: str) -> bool:
         return evidence.is_device_name(name)

@@ -86,11 +86,11 @@ class Surgery:
 class Step:
     """Something that a process of a distributed program does.
 
-    `kind`: a form of the library models (joins, sets, current, collective, spawn, local); `index`: a number names a
-    device; `bare`: something goes to the current device; `wraps`: a module is made parallel; `environ`: a variable is set.
-    `value` is the number, tensor or module that it is about, `at` its expression; `texts` what the backend, or the
-    variable, may be called; `running` are the functions that were running, the innermost first; `local` are the
-    expressions that were visible and hold the number of the process on its machine.
+    `kind`: a form of the library models (joins, sets, current, collective, spawn, local), or `index`: a number names
+    a device; `bare`: something goes to the current device; `wraps`: a module is made parallel; `environ`: a variable
+    is set. `value` is the number, tensor or module that it is about, `at` its expression; `texts` what the backend,
+    or the variable, may be called; `running` are the functions that were running, the innermost first; `local` are
+    the expressions that were visible and hold the number of the process on its machine.
     """
 
     kind: str

@@ -16,6 +16,7 @@ from devfix.ranks import indexes, visible
 from devfix.remarks import Remark
 
 _PARALLEL = ("DataParallel",)
+_OF_PROCESSES = ("distributed", "Distributed", "local_rank", "LOCAL_RANK", "set_device")
 _TWO = """\
 import torch
 from torch import nn
@@ -116,7 +117,7 @@ print(len(y))
             yield from self._wrapped(flow)
         if visible.VISIBLE in text:
             yield from visible.set_late(flow)
-        if "rank" in text.lower() or "set_device" in text:
+        if any(word in text for word in _OF_PROCESSES):
             yield from processes.remarks(flow.facts())
 
     def _wrapped(self, flow: Flow) -> Iterator[Remark]:
