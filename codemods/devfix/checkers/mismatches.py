@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
+from devfix.checkers import collectives
 from devfix.checkers.certainty import why_silent
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch, Surgery
@@ -86,6 +87,9 @@ def _found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Findin
         nodes = [at, *_nodes(mismatch.stray.links, analysis)]
         nodes += [mismatch.node] if mismatch.file is analysis.file else []
         yield _finding(codemod, at, mismatch, analysis), _lines(nodes, analysis)
+    if collectives.CODEMOD in wanted:
+        for finding, about in collectives.findings(analysis):
+            yield finding, _lines(about, analysis)
 
 
 def _nodes(links: History, analysis: Analysis) -> list[ast.AST]:

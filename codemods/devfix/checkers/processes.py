@@ -2,8 +2,7 @@
 
 - https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html: each process works on a
   device of its own, by `torch.cuda.set_device` or `CUDA_VISIBLE_DEVICES`
-- https://pytorch.org/docs/stable/distributed.html: which backend takes tensors of which device; objects, barriers
-  and the like use the current device
+- https://pytorch.org/docs/stable/distributed.html: objects are gathered over the current device
 - https://pytorch.org/docs/stable/elastic/run.html: `LOCAL_RANK` and `RANK`
 """
 
@@ -13,13 +12,12 @@ import ast
 from collections.abc import Iterator
 
 from devfix.engine.analysis import Analysis
-from devfix.engine.evidence import about_devices, is_local_rank
+from devfix.engine.evidence import is_local_rank
 from devfix.engine.facts import Step
-from devfix.engine.files import Class
-from devfix.engine.places import LITERAL, of_process
-from devfix.engine.values import GLOBAL, LOCAL, MAKE, MODULE, NAME, TENSOR
+from devfix.engine.places import LITERAL
+from devfix.engine.steps import Steps, exclude, joins_accelerators, of_one_class
+from devfix.engine.values import GLOBAL, LOCAL, MAKE, MODULE, NAME
 from devfix.findings import (
-    AppendCall,
     Edit,
     EnsureImport,
     InsertStatement,
@@ -27,84 +25,45 @@ from devfix.findings import (
     Related,
     ReplaceExpression,
     Safety,
-    SetArgument,
 )
-from devfix.flow import frameworks
-from devfix.models.loader import models
 from devfix.placing import bound_before
 from devfix.remarks import Remark
-from devfix.repair.expressible import expressible
-
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def remarks(analysis: Analysis) -> Iterator[Remark]:
     """What is wrong with the processes of a program, in one file."""
-    program = Program(analysis)
-    if not program.steps or program.is_owned:
+    steps = Steps(analysis)
+    if steps.is_owned:
         return
+    program = Program(analysis, steps)
     yield from program.moved_too_early()
     yield from program.on_the_first()
     yield from program.without_device()
     yield from program.objects()
     yield from program.global_numbers()
-    yield from program.of_the_host()
 
 
 class Program:
-    """What the steps of an analysis come to."""
+    """The findings of one file."""
 
-    def __init__(self, analysis: Analysis) -> None:
-        self.analysis, self.source = analysis, analysis.file.source
-        self.steps = analysis.steps
-        self.joins = self._all("joins")
-        self.starts = [*self._all("spawn"), *self._all("starts")]
-        self.is_owned = any(frameworks.owns_processes(one) for one in self.source.imports.values())
-
-    def _all(self, kind: str) -> list[Step]:
-        return [one for one in self.steps if one.kind == kind]
-
-    def _here(self, kind: str) -> list[Step]:
-        """Steps in the file itself, each of its nodes once."""
-        found: dict[ast.AST, Step] = {}
-        for one in self._all(kind):
-            if one.file is self.analysis.file:
-                found.setdefault(one.node, one)
-        return list(found.values())
-
-    # --- is the device set? --------------------------------------------------------------
-
-    def is_set(self, step: Step) -> bool:
-        """May anything have set the device of the process that takes a step?"""
-        here = [one for one in self.steps if one.node is step.node and one.kind == step.kind]
-        by_node: dict[ast.AST, list[Step]] = {}
-        for one in self._all("sets"):
-            by_node.setdefault(one.node, []).append(one)
-        for settings in by_node.values():
-            # What is known of one run says more than two runs of which nothing else is known.
-            together = [(a, b) for a in settings for b in here if a.running[-1] is b.running[-1]]
-            if any(not _exclude(a, b) for a, b in together):
-                return True
-            if not together and any(_related(a, b) for a in settings for b in here):
-                return True
-        for one in self._all("environ"):
-            if VISIBLE in one.texts and not (isinstance(one.value.const, str) and "," in one.value.const):
-                return True
-        return False
-
-    # --- findings ------------------------------------------------------------------------
+    def __init__(self, analysis: Analysis, steps: Steps) -> None:
+        self.analysis, self.source, self.steps = analysis, analysis.file.source, steps
 
     def without_device(self) -> Iterator[Remark]:
         """A process joins a group of an accelerator's backend and has a number, but uses the current device."""
         source = self.source
-        for join in self._here("joins"):
-            if not _on_accelerators(join):
+        for join in self.steps.here("joins"):
+            if not joins_accelerators(join):
                 continue
-            every = [one for one in self.joins if one.node is join.node]
+            every = [one for one in self.steps.joins if one.node is join.node]
             numbers = [use for one in every for use in self._numbers(one)]
-            if not numbers or self.is_set(join):
+            if not numbers or self.steps.is_set(join):
                 continue
-            if self.starts and all(one.kind == "index" for one in numbers) and not self._all("current"):
+            if (
+                self.steps.starts
+                and all(one.kind == "index" for one in numbers)
+                and not self.steps.every("current")
+            ):
                 continue  # started on one machine, and all that is placed is placed by number
             text, edits = self._set_device(every, numbers)
             if not text:
@@ -123,15 +82,15 @@ class Program:
         Where the device is set on another way through the function, the number is enough.
         """
         found = []
-        others = [one for one in self._all("sets") if set(one.running) & set(join.running)]
-        if join.local and any(_exclude(one, join) for one in others):
+        others = [one for one in self.steps.every("sets") if set(one.running) & set(join.running)]
+        if join.local and any(exclude(one, join) for one in others):
             found.append(join)
-        for one in (*self._all("index"), *self._all("bare")):
+        for one in (*self.steps.every("index"), *self.steps.every("bare")):
             if one.value.role != LOCAL and not (one.kind == "bare" and one.local):
                 continue
-            if one.file is not self.analysis.file or _exclude(one, join):
+            if one.file is not self.analysis.file or exclude(one, join):
                 continue
-            if not (set(one.running) & set(join.running)) and not _one_class(one, join):
+            if not (set(one.running) & set(join.running)) and not of_one_class(one, join):
                 continue
             by_name = any(assumed.kind == NAME for assumed in one.value.assumed)
             if by_name and isinstance(one.at, ast.Name) and None not in one.running:
@@ -166,10 +125,10 @@ class Program:
     def objects(self) -> Iterator[Remark]:
         """Objects are gathered over the current device, and nothing sets that."""
         source = self.source
-        if not any(_on_accelerators(one) and one.file is self.analysis.file for one in self.joins):
+        if not any(joins_accelerators(one) and one.file is self.analysis.file for one in self.steps.joins):
             return
-        for one in self._here("current"):
-            if "group" in one.texts or self.is_set(one):
+        for one in self.steps.here("current"):
+            if "group" in one.texts or self.steps.is_set(one):
                 continue
             rank = min((text for text in one.local), key=len, default="")
             statement = source.statement(one.node)
@@ -191,7 +150,7 @@ class Program:
     def on_the_first(self) -> Iterator[Remark]:
         """A module that gets `device_ids` is on the current device, which nothing sets, or on the CPU."""
         source = self.source
-        for wrap in self._here("wraps"):
+        for wrap in self.steps.here("wraps"):
             if wrap.at is None or isinstance(wrap.at, ast.Constant) or wrap.value.kind != MODULE:
                 continue
             assert isinstance(wrap.node, ast.Call)
@@ -211,7 +170,7 @@ class Program:
                     )
             elif place.kind == LITERAL and place.key == "cuda":
                 move = self._bare(wrap, name)
-                if move is None or self.is_set(wrap):
+                if move is None or self.steps.is_set(wrap):
                     continue
                 statement = source.statement(move)
                 edits: tuple[Edit, ...] = ()
@@ -232,7 +191,7 @@ class Program:
     def _bare(self, wrap: Step, name: str) -> ast.AST | None:
         """Where a module of that name, or what it was made of, was moved to the current device."""
         links = wrap.value.links
-        for one in self._here("bare"):
+        for one in self.steps.here("bare"):
             if one.function is wrap.function and isinstance(one.node, ast.Call):
                 func = one.node.func
                 if isinstance(func, ast.Attribute) and self.source.code(func.value) == name:
@@ -254,13 +213,13 @@ class Program:
     def moved_too_early(self) -> Iterator[Remark]:
         """The device is set below something that went to the current one."""
         source = self.source
-        for step in self._here("sets"):
+        for step in self.steps.here("sets"):
             call = step.node
             if not isinstance(call, ast.Call) or step.function is None or step.at is None:
                 continue
             if isinstance(step.at, ast.Constant) or not isinstance(source.statement(call), ast.Expr):
                 continue
-            for bare in self._here("bare"):
+            for bare in self.steps.here("bare"):
                 statement = source.statement(bare.node)
                 if bare.function is not step.function or statement not in source.block(
                     source.statement(call)
@@ -294,7 +253,7 @@ class Program:
         found: dict[ast.AST, list[Step]] = {}
         for step in self._here_by_argument():
             found.setdefault(step.value.links[0].node if step.value.links else step.node, []).append(step)
-        knows = bool(self._all("local")) or any(one.local for one in self.steps)
+        knows = bool(self.steps.every("local")) or any(one.local for one in self.steps)
         for origin, steps in found.items():
             named = next((one for one in steps if one.at is not None and is_local_rank(_last(one.at))), None)
             if named is None and not knows:
@@ -320,19 +279,19 @@ class Program:
     def _here_by_argument(self) -> list[Step]:
         """Global numbers of devices in this file, each expression once; none that is a local one on other ways."""
         found: dict[ast.AST, Step] = {}
-        local = {one.at for one in self._all("index") if one.value.role == LOCAL}
-        for one in self._all("index"):
+        local = {one.at for one in self.steps.every("index") if one.value.role == LOCAL}
+        for one in self.steps.every("index"):
             if one.file is self.analysis.file and one.value.role == GLOBAL and one.at not in local:
                 found.setdefault(one.at or one.node, one)
         return list(found.values())
 
     def _is_one_machine(self) -> bool:
         """Does the program start its processes on one machine, so that both numbers are the same?"""
-        if any(one.value.role == LOCAL for one in self.joins):
+        if any(one.value.role == LOCAL for one in self.steps.joins):
             return True
-        if any({"RANK", "LOCAL_RANK"} & one.texts for one in self._all("environ")):
+        if any({"RANK", "LOCAL_RANK"} & one.texts for one in self.steps.every("environ")):
             return True
-        return bool(self.starts) and not any(one.value.role == GLOBAL for one in self.joins)
+        return bool(self.steps.starts) and not any(one.value.role == GLOBAL for one in self.steps.joins)
 
     def _from_environment(self, node: ast.AST) -> tuple[Edit, ...]:
         code = self.source.code(node)
@@ -351,98 +310,6 @@ class Program:
             if bound_before(source, ast.parse(text, mode="eval").body, statement):
                 return (ReplaceExpression(source.span(at), text),)
         return self._from_environment(at)
-
-    def of_the_host(self) -> Iterator[Remark]:
-        """A tensor on the CPU is given to a collective of a backend that works on accelerators only."""
-        source = self.source
-        known = [one for one in self.joins if one.texts and "?" not in one.texts]
-        if not known or not all(_on_accelerators(one) for one in known):
-            return
-        seen: set[ast.AST] = set()
-        for step in self._all("collective"):
-            if step.file is not self.analysis.file or step.value.kind != TENSOR or not step.place.on_host:
-                continue
-            if any(about_devices(one) or _about_backends(one) for one, _ in step.path) or step.at is None:
-                continue
-            links = step.value.links
-            if not links or step.value.assumed:
-                continue
-            made = links[0].node if links[0].kind == MAKE and links[0].file is self.analysis.file else None
-            at = made if made is not None else step.at
-            if at in seen or any(_exclude(step, one) for one in known):
-                continue
-            seen.add(at)
-            device, edits = self._on_device(step, made, known)
-            (operation,) = step.texts
-            backend = next(one for join in known for one in sorted(join.texts) if _accelerator(one))
-            yield Remark(
-                source.span(at),
-                f"this is on the CPU, but `{operation.rpartition('.')[2]}` is given it, and the backend `{backend}` "
-                "takes tensors of accelerators only",
-                f"make it on `{device}`",
-                edits,
-                related=()
-                if at is step.at
-                else (Related(source.span(step.at), "it is given to the others here"),),
-            )
-
-    def _on_device(self, step: Step, made: ast.AST | None, joins: list[Step]) -> tuple[str, tuple[Edit, ...]]:
-        """`device=` for a tensor that is made here: the process's own, another in scope, or the current one."""
-        source = self.source
-        if not isinstance(made, ast.Call):
-            return "", ()
-        device = expressible(source, of_process(LOCAL), step.scopes, made)
-        for _, terms in () if device else step.scopes:
-            for term in terms:
-                if not device and term.form == "device" and term.place.on_device:
-                    device = expressible(source, term.place, step.scopes, made)
-        if not device and self.is_set(step) and all(one.texts == {"nccl"} for one in joins):
-            device = '"cuda"'
-        if not device:
-            return "", ()
-        row = models().function(self.analysis.file.dotted(made.func))
-        if row is not None and row.form in ("make", "data", "like"):
-            return device, (SetArgument(source.span(made), "device", device),)
-        return device, (AppendCall(source.span(made), f".to({device})"),)
-
-
-def _accelerator(backend: str) -> bool:
-    return models().process(f"backend.{backend}") == "accelerator"
-
-
-def _on_accelerators(join: Step) -> bool:
-    """Does a group work on accelerators only, at least where the program runs on one?"""
-    return "?" not in join.texts and "" not in join.texts and any(_accelerator(one) for one in join.texts)
-
-
-def _about_backends(condition: object) -> bool:
-    if isinstance(condition, tuple):
-        return any(_about_backends(one) for one in condition)
-    return isinstance(condition, str) and (
-        "backend" in condition or "gloo" in condition or "nccl" in condition
-    )
-
-
-def _exclude(a: Step, b: Step) -> bool:
-    """Are two steps on ways of which a run takes one?"""
-    return any((condition, not holds) in b.path for condition, holds in a.path)
-
-
-def _related(a: Step, b: Step) -> bool:
-    """May one process take both steps: not those of classes that have nothing to do with each other."""
-    if any(one is not None for one in set(a.running) & set(b.running)):
-        return True
-    one, other = _owner(a), _owner(b)
-    return one is None or other is None or one in other.lineage or other in one.lineage
-
-
-def _one_class(a: Step, b: Step) -> bool:
-    one, other = _owner(a), _owner(b)
-    return one is not None and other is not None and (one in other.lineage or other in one.lineage)
-
-
-def _owner(step: Step) -> Class | None:
-    return step.function.owner if step.function is not None else None
 
 
 def _last(node: ast.expr) -> str:

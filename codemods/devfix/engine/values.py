@@ -242,6 +242,9 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
         if not a.links or (b.place.on_host and not a.place.on_host)
         else a.links
     )
+    role = a.role if a.role == b.role else _number_role(a, b, condition)
+    if role in RANKS and a.role != b.role:
+        links = a.links if a.role == role else b.links
     ref = a.ref if a.ref == b.ref else None
     same = a.const is b.const or a.const == b.const
     return Value(
@@ -257,7 +260,7 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
         assumed=a.assumed | b.assumed,
         forms=a.forms | b.forms if same or a.kind != TEXT else texts(a) | texts(b),
         bound=a.bound if a.bound is b.bound else None,
-        role=a.role if a.role == b.role else _rank_of_one(a, b),
+        role=role,
     )
 
 
@@ -266,8 +269,14 @@ def texts(value: Value) -> frozenset[str]:
     return value.forms or frozenset({value.const if isinstance(value.const, str) else "?"})
 
 
-def _rank_of_one(a: Value, b: Value) -> str:
-    """`rank = 0`, and a number of the process where there are several."""
+def _number_role(a: Value, b: Value, condition: object) -> str:
+    """Of `rank = 0` and a number of the process where there are several; of its two numbers, the one that is wrong.
+
+    The number among all processes is right where the condition asks for the other one, and it is not there.
+    """
+    roles = {a.role, b.role}
+    if roles == RANKS:
+        return LOCAL if condition is None or "local" in str(condition).lower() else GLOBAL
     for one, other in ((a, b), (b, a)):
         if one.role in RANKS and not other.role and other.const is not ...:
             return one.role
