@@ -105,6 +105,13 @@ HOST_SILENT = {
             group = dist.new_group(backend="gloo")
             dist.all_reduce(torch.ones(4), group=group)
     """,
+    "a group of its own, by position": """
+        def share(group):
+            dist.all_reduce(torch.ones(4), dist.ReduceOp.SUM, group)
+        def main():
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+            dist.init_process_group("nccl")
+    """,
     "asked for the backend": """
         def share(x):
             if dist.get_backend() == "nccl":

@@ -22,6 +22,7 @@ from devfix.engine.values import (
     NUMBER,
     RANKS,
     SEQUENCE,
+    TENSOR,
     TEXT,
     UNKNOWN,
     Assumption,
@@ -32,6 +33,7 @@ from devfix.engine.values import (
 _ENVIRONMENT = "os.environ"
 _READS = frozenset({"os.getenv", "os.environ.get", "os.environ.pop", "os.environ.setdefault"})
 _NUMBERED = ("device_ids", "device_id", "output_device")  # arguments that name devices by their numbers
+_NO_GROUPS = frozenset({NONE, LIBRARY, NUMBER, TENSOR, SEQUENCE})
 _ALIAS = "torch.distributed.distributed_c10d."
 # Position of an argument of `init_process_group`.
 _BACKEND, _RANK = 0, 4
@@ -128,8 +130,8 @@ class Processes(Bindings):
 
     def _collective(self, node: ast.Call, dotted: str, arguments: Arguments) -> None:
         values, keywords = arguments
-        group = keywords.get("group")
-        if group is not None and group[0].kind not in (NONE, LIBRARY):
+        groups = [*values[2:], *([keywords["group"]] if "group" in keywords else [])]
+        if any(value.kind not in _NO_GROUPS for value, _ in groups):
             return  # it may have a backend of its own
         for value, at in (*values, *keywords.values()):
             for one, where in self.tensors(value, at):
