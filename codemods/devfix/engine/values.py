@@ -85,6 +85,7 @@ class Value:
     - `ref`: the cell of a module or object, the function or class, the dotted name of a library's.
     - `items`: elements of a sequence in order, `rest`: any other element, `fields`: entries of a mapping.
     - `forms`: of a device: "str" and "object", as far as known; of a text that depends: what it may be.
+    - `bound`: of an object, its class; of a method, its object; of a tensor on the CPU, what it was copied from.
     """
 
     __slots__ = (
@@ -250,7 +251,7 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
     return Value(
         a.kind,
         place,
-        rank=a.rank if a.rank == b.rank else None,
+        rank=_rank(a, b),
         ref=ref,
         const=a.const if same else ...,
         items=items,
@@ -281,6 +282,13 @@ def _number_role(a: Value, b: Value, condition: object) -> str:
         if one.role in RANKS and not other.role and other.const is not ...:
             return one.role
     return ""
+
+
+def _rank(a: Value, b: Value) -> int | None:
+    """The dimensions of the one that may be a stray count: those of what is on the CPU."""
+    if a.place.on_host != b.place.on_host:
+        return a.rank if a.place.on_host else b.rank
+    return a.rank if a.rank == b.rank else None
 
 
 def _either(a: Value, b: Value) -> Place:

@@ -38,6 +38,7 @@ class Models(NamedTuple):
     tensor_spaces: tuple[str, ...]
     other_spaces: tuple[str, ...]
     array_spaces: tuple[str, ...]
+    draws: frozenset[str]
 
     def function(self, dotted: str) -> Row | None:
         """The row of a function of torch; an unlisted one takes tensors that must be in one place."""
@@ -70,6 +71,7 @@ class Models(NamedTuple):
 def models() -> Models:
     """The models of this package. Raises ValueError on a row that is none."""
     rows: dict[str, Row] = {}
+    draws: list[str] = []
     spaces: dict[str, list[str]] = {"tensor": [], "other": [], "array": []}
     for line in data("models/torch.model").splitlines():
         words = line.partition("#")[0].split()
@@ -78,11 +80,17 @@ def models() -> Models:
         if words[0] == "spaces":
             spaces[words[1]] += words[2:]
             continue
+        if words[0] == "draws":
+            draws += words[1:]
+            continue
         form, prefix, *rest = words
         if form not in _CALLS | _LAYERS | _PROCESSES:
             raise ValueError(f"{line!r} is no row of a model")
         row = Row(form)
         names = []
+        if form in _PROCESSES:  # `torch.distributed.reduce` is a name
+            rows.update((prefix + name, row) for name in rest)
+            continue
         for word in rest:
             key, _, value = word.partition("=")
             if key == "rank" and value:
@@ -100,7 +108,9 @@ def models() -> Models:
                 names.append(word)
         for name in names:
             rows[prefix + name] = row
-    return Models(rows, tuple(spaces["tensor"]), tuple(spaces["other"]), tuple(spaces["array"]))
+    return Models(
+        rows, tuple(spaces["tensor"]), tuple(spaces["other"]), tuple(spaces["array"]), frozenset(draws)
+    )
 
 
 @cache
