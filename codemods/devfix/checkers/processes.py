@@ -253,7 +253,7 @@ class Program:
         found: dict[ast.AST, list[Step]] = {}
         for step in self._here_by_argument():
             found.setdefault(step.value.links[0].node if step.value.links else step.node, []).append(step)
-        knows = bool(self.steps.every("local")) or any(one.local for one in self.steps)
+        knows = any(one.kind == "local" or one.local for one in self.steps if one.file is self.analysis.file)
         for origin, steps in found.items():
             named = next((one for one in steps if one.at is not None and is_local_rank(_last(one.at))), None)
             if named is None and not knows:
