@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.evidence import is_count
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial
 from devfix.engine.methods import Methods
@@ -121,6 +122,8 @@ class Calls(Methods):
             return self.library_call(node, str(ref), arguments)
         if kind == MODULE or (callee.role == "instance" and self.where(callee).on_device):
             return self.call_module(node, callee, arguments)
+        if kind == UNKNOWN and callee.role == "scatters":
+            return self.unknown(node)
         if kind == UNKNOWN and callee.role == "moved" and callee.place.on_device:
             return self.call_module(node, callee.but(kind=MODULE), arguments)
         if kind == OBJECT:
@@ -141,9 +144,14 @@ class Calls(Methods):
             forward = held.ref.method("forward") or held.ref.method("__call__")
             if forward is not None:
                 return self.call_function(node, forward, module, arguments)
+            if not self.analysis.has_state(self.state, module.ref, held.ref):
+                return self.unknown(node)
         operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
         operands = [one for one in operands if one[0].kind != MODULE]
         place = self.where(module)
+        operands = [one for one in operands if not is_count(one[1])]  # modules may want them on the CPU
+        if module.role == "scatters":
+            return Value(BATCH, place, assumed=module.assumed)
         name = self.file.source.code(node.func)[:40]
         if module.role == "bare":
             first = operands[0][0] if operands else Value(TENSOR)

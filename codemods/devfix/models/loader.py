@@ -11,7 +11,7 @@ TENSOR_METHOD = "Tensor."
 _CALLS = frozenset(
     {"make", "data", "legacy", "cuda", "array", "like", "same", "elems", "follow", "number", "load"}
 )
-_LAYERS = frozenset({"bare", "loss", "container", "wrapper"})
+_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters"})
 _PROCESSES = frozenset(
     {"joins", "sets", "current", "collective", "spawn", "starts", "local", "global", "devices", "accelerator"}
 )
@@ -26,6 +26,7 @@ class Row(NamedTuple):
     reduce: bool = False
     many: bool = False
     host: tuple[int, str] | None = None
+    host_result: int | None = None
 
 
 SAME = Row("same")
@@ -57,7 +58,7 @@ class Models(NamedTuple):
         return self.rows.get(TENSOR_METHOD + name, SAME)
 
     def layer(self, dotted: str) -> str:
-        """bare, loss, container or wrapper; an empty string for any other class."""
+        """bare, loss, container, wrapper or scatters; an empty string for any other class."""
         row = self.rows.get(dotted)
         return row.form if row is not None and row.form in _LAYERS else ""
 
@@ -98,6 +99,8 @@ def models() -> Models:
             elif key == "host" and value:
                 position, _, name = value.partition(":")
                 row = row._replace(host=(int(position), name))
+            elif key == "gives_host" and value:
+                row = row._replace(host_result=int(value))
             elif word == "strict":
                 row = row._replace(strict=True)
             elif word == "reduce":
@@ -116,5 +119,15 @@ def models() -> Models:
 @cache
 def tensor_attributes() -> frozenset[str]:
     """The public attributes and methods that tensors have."""
-    lines = data("models/tensor.attributes").splitlines()
+    return _words("models/tensor.attributes")
+
+
+@cache
+def module_attributes() -> frozenset[str]:
+    """The attributes and methods that every torch.nn.Module has."""
+    return _words("models/module.attributes")
+
+
+def _words(name: str) -> frozenset[str]:
+    lines = data(name).splitlines()
     return frozenset(word for line in lines if not line.startswith("#") for word in line.split())
