@@ -8,7 +8,7 @@ from functools import cached_property
 from devfix.engine import evidence
 from devfix.engine.classes import Classes
 from devfix.engine.context import Bound, Context
-from devfix.engine.facts import HostRead, Mismatch, Surgery
+from devfix.engine.facts import HostRead, Mismatch, Step, Surgery
 from devfix.engine.files import Class, File, Function
 from devfix.engine.frame import Frame
 from devfix.engine.places import NOWHERE, OF, VAR, Path, Place
@@ -38,6 +38,7 @@ from devfix.models.loader import models
 
 MAX_RUNS = 12  # of one function
 MAX_MISMATCHES = 400
+MAX_STEPS = 1000
 
 
 class Analysis(Context):
@@ -50,6 +51,7 @@ class Analysis(Context):
         self.mismatches: list[Mismatch] = []
         self.host_reads: list[HostRead] = []
         self.surgeries: list[Surgery] = []
+        self.steps: list[Step] = []  # of the processes of a distributed program
         self.default_is_known = True
         self.company: dict[ast.AST, set[ast.AST]] = {}  # what is made on the CPU and meets its like there
         self.read_on_host: set[ast.AST] = set()  # what is made on the CPU and read there
@@ -297,6 +299,18 @@ class Analysis(Context):
             return False
         self._seen.add(key)
         return True
+
+    def is_new_step(self, key: object) -> bool:
+        if key in self._seen or len(self.steps) > MAX_STEPS:
+            return False
+        self._seen.add(key)
+        return True
+
+    @cached_property
+    def has_processes(self) -> bool:
+        """May the file be of a distributed program? What is noted for those is not noted for the others."""
+        text = self.file.source.text.lower()
+        return "distributed" in text or "local_rank" in text or "set_device" in text
 
     def is_device_name(self, name: str) -> bool:
         return evidence.is_device_name(name)

@@ -290,7 +290,7 @@ class Calls(Methods):
         for one, (value, _) in zip(made.args.args, arguments[0], strict=False):
             names[one.arg] = value
         self.state.names = {**kept, **names}
-        if self.quiet > 3:
+        if self.quiet > 3 or frame.file is not self.file:
             return ANYTHING
         self.quiet += 1
         try:

@@ -19,7 +19,10 @@ from devfix.engine.values import (
     CALLER,
     DEVICE,
     LOADER,
+    LOCAL,
     MODULE,
+    NAME,
+    NONE,
     NUMBER,
     SEQUENCE,
     TENSOR,
@@ -120,7 +123,12 @@ class Context:
         if kind == LOADER:
             return Value(LOADER, assumed=assumed)
         if kind in (NUMBER, TEXT, ARRAY):
-            return Value(kind, Place(OF, key) if kind == NUMBER else NOWHERE, assumed=assumed)
+            made = Value(kind, Place(OF, key) if kind == NUMBER else NOWHERE, assumed=assumed)
+            if kind == NUMBER and evidence.is_local_rank(name):
+                return made.but(role=LOCAL, assumed=assumed | {Assumption(NAME, name)})
+            return made
+        if evidence.is_local_rank(name):
+            return Value(UNKNOWN, place, role=LOCAL, assumed=frozenset({Assumption(NAME, name)}))
         return Value(UNKNOWN, place)
 
     def _body(self, file: File) -> Run:
@@ -137,6 +145,8 @@ class Context:
         if found is None and file is not self.file and name in file.globals:
             body.state.names[name] = ANYTHING
             found = body.state.names[name] = body.eval(file.globals[name])
+        if found is not None and found.kind == NONE:
+            return ANYTHING  # until somebody gives it a value
         return found
 
     def global_values(self, file: File) -> list[tuple[str, Value]]:

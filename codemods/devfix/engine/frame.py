@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Class, File, Function
-from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, VAR, Path, Place
+from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, VAR, Path, Place, of_process
 from devfix.engine.state import State
 from devfix.engine.uses import Uses
 from devfix.engine.values import (
@@ -17,6 +17,7 @@ from devfix.engine.values import (
     DEVICE,
     FUNCTION,
     LIBRARY,
+    LOCAL,
     MODULE,
     NUMBER,
     OBJECT,
@@ -118,6 +119,9 @@ class Frame(ABC):
     @abstractmethod
     def block(self, body: list[ast.stmt]) -> None: ...
 
+    @abstractmethod
+    def numbered(self, node: ast.AST, value: Value, at: ast.expr) -> Place | None: ...
+
     # --- names ---------------------------------------------------------------------------
 
     def uses(self) -> Uses | None:
@@ -217,6 +221,8 @@ class Frame(ABC):
     def _term(self, found: dict[str, Term], text: str, value: Value) -> None:
         if value.kind == DEVICE:
             found[text] = Term(text, "device", self.state.resolve(value.place), value.assumed)
+        elif value.kind == NUMBER and value.role == LOCAL:
+            found[text] = Term(text, "device", of_process(LOCAL), value.assumed)
         elif value.kind == TENSOR or value.kind == MODULE:
             place = self.where(value)
             if place.kind != "unknown":

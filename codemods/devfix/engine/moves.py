@@ -13,6 +13,7 @@ from devfix.engine.values import (
     LIBRARY,
     MODULE,
     OBJECT,
+    RANKS,
     TENSOR,
     TEXT,
     UNKNOWN,
@@ -103,7 +104,7 @@ class Moves(Library):
         if given.kind == UNKNOWN:
             # A device or a dtype: only where it is one is its place known.
             at = node.args[0] if node.args else None
-            if at is not None and self._named_device(at):
+            if at is not None and (given.role in RANKS or self._named_device(at)):
                 return self.target(given, node)
             return NOWHERE
         return self.target(given, node)
