@@ -55,7 +55,7 @@ def siblings(source: Source, a: ast.AST, b: ast.AST) -> tuple[ast.stmt, ast.stmt
             return one, one
         block = source.block(one)
         for other in chain_b:
-            if other in block:
+            if source.block(other) is block:
                 return one, other
     return None
 
@@ -87,7 +87,7 @@ def follows(source: Source, first: ast.AST, second: ast.AST) -> bool:
 
 def _after(source: Source, statement: ast.stmt) -> list[ast.stmt]:
     block = source.block(statement)
-    return block[block.index(statement) + 1 :]
+    return block[source.index(statement) + 1 :]
 
 
 def settled(

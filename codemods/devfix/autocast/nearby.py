@@ -13,10 +13,10 @@ from devfix.autocast.calls import AutocastCall
 from devfix.bindings import function_around
 from devfix.device_forms import DeviceForms, Form
 from devfix.flow import Flow, torch_api
-from devfix.flow.events import Named, Scope, What
+from devfix.flow.events import Scope, What
 from devfix.flow.evidence import annotated_kind, looks_like_loss
 from devfix.flow.frame import path_of
-from devfix.flow.lattice import Kind, Value, Where
+from devfix.flow.lattice import Kind, Named, Value, Where
 from devfix.placing import settled_binding
 from devfix.source import walk
 

@@ -76,13 +76,13 @@ class Class:
     @cached_property
     def lineage(self) -> tuple[Class, ...]:
         """The class and those that it derives from and that are in view, nearest first."""
-        found: list[Class] = []
+        found: dict[Class, None] = {}
         todo: list[Class] = [self]
         while todo and len(found) < MAX_BASES:
             one = todo.pop(0)
             if one in found:
                 continue
-            found.append(one)
+            found[one] = None
             for base in one.node.bases:
                 parent = one.file.definition(base)
                 if isinstance(parent, Class):

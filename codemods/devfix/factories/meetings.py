@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from devfix.factories.named import Names
 from devfix.factories.operations import is_operation, names_device, torch_name
 from devfix.factories.owners import Owner
 from devfix.factories.scopes import Scopes
@@ -49,7 +50,7 @@ class Meetings(ABC):
     scopes: Scopes
     scope: ast.AST
     owner: Owner | None
-    names: dict[str, Fact]
+    names: Names
     uses: Uses
     module: bool  # a method of a module, at work: what it has is on its device
     meetings: list[Meeting]

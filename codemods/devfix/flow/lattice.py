@@ -149,6 +149,7 @@ class Value:
 UNKNOWN = Value(Kind.UNKNOWN)
 NUMBER = Value(Kind.NUMBER)
 CARRIERS = frozenset({Kind.TENSOR, Kind.BATCH})
+_DEVICES = frozenset({Kind.DEVICE, Kind.OWNER})
 
 
 def join_places(a: Place, b: Place) -> Place:
@@ -208,10 +209,18 @@ def join(a: Value, b: Value) -> Value:
     return joined
 
 
+@dataclass(slots=True, eq=False)
+class Named:
+    """A device expression that can be written at some point of the program."""
+
+    text: str
+    value: Value
+
+
 class State:
     """What is known at one point of a function: names, and the places of module objects."""
 
-    __slots__ = ("compound", "dead", "names", "places")
+    __slots__ = ("_devices", "compound", "dead", "names", "places")
 
     def __init__(
         self, names: dict[str, Value], places: dict[int, Place], compound: set[str] | None = None
@@ -221,6 +230,7 @@ class State:
         # Paths that may have entries below them, such as "self"; shared by all copies, never shrinks.
         self.compound: set[str] = {"self"} if compound is None else compound
         self.dead = False  # after return, raise, break or continue
+        self._devices: tuple[dict[str, Value], tuple[Named, ...]] | None = None  # of these very names
 
     def copy(self) -> State:
         return State(dict(self.names), dict(self.places), self.compound)
@@ -232,6 +242,7 @@ class State:
         if self.dead:
             self.names, self.places, self.dead = other.names, other.places, False
             return
+        self._devices = None
         mine, theirs = self.names, other.names
         if mine is not theirs:
             aliases: dict[tuple[int, int], int] = {}
@@ -279,19 +290,34 @@ class State:
         if path in self.compound:
             below, index = path + ".", path + "["
             for key in [key for key in names if key.startswith((below, index))]:
-                del names[key]
+                self._drop(key)
         if value.kind is Kind.UNKNOWN:
-            names.pop(path, None)
+            self._drop(path)
         else:
             self.put(path, value)
 
     def put(self, path: str, value: Value) -> None:
         """Note a value without forgetting what is known below it."""
+        old = self.names.get(path)
+        if value.kind in _DEVICES or (old is not None and old.kind in _DEVICES):
+            self._devices = None
         self.names[path] = value
         if "." in path or "[" in path:
             for at, character in enumerate(path):
                 if character in ".[":
                     self.compound.add(path[:at])
+
+    def _drop(self, path: str) -> None:
+        old = self.names.pop(path, None)
+        if old is not None and old.kind in _DEVICES:
+            self._devices = None
+
+    def devices(self) -> tuple[Named, ...]:
+        """The device expressions that may be written here."""
+        if self._devices is None or self._devices[0] is not self.names:
+            found = (Named(path, value) for path, value in self.names.items() if value.kind in _DEVICES)
+            self._devices = self.names, tuple(found)
+        return self._devices[1]
 
     def place(self, value: Value) -> Place:
         """Where a value is now; modules are looked up, since they move in place."""

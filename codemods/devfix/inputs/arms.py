@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from devfix.placing import about_devices, dotted, stores
-from devfix.source import Source, remembered, walk
+from devfix.source import Source, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef, ast.Lambda, ast.Module)
@@ -30,7 +30,7 @@ def holding(source: Source, node: ast.AST) -> Facts:
     child, up = node, source.parents.get(node)
     while up is not None and not isinstance(child, _SCOPES):
         if isinstance(child, ast.stmt):
-            for above in _choices_above(source, up, child):
+            for above in source.above(child, ast.If):
                 found += _left(above)
         if isinstance(up, (ast.If, ast.IfExp)) and child is not up.test:
             found += facts(up.test, _first_arm(up, child))
@@ -81,8 +81,8 @@ def on_host(source: Source, node: ast.AST, name: str = "") -> bool:
                 if any(moving.search(source.code(part)) for part in _arm(up, not first)):
                     return True
         if isinstance(child, ast.stmt):
-            for above in _above(up, child):
-                if isinstance(above, ast.If) and not above.orelse and isinstance(above.body[-1], _LEAVES):
+            for above in source.above(child, ast.If):
+                if not above.orelse and isinstance(above.body[-1], _LEAVES):
                     if _chooses(above.test) and not _turned(above.test):
                         if any(moving.search(source.code(part)) for part in above.body):
                             return True
@@ -96,9 +96,8 @@ def on_cpu(source: Source, node: ast.AST, name: str) -> bool:
     child, up = node, source.parents.get(node)
     while up is not None and not isinstance(child, _SCOPES):
         if isinstance(child, ast.stmt):
-            for above in _above(up, child):
-                if isinstance(above, ast.Assert):
-                    found += facts(above.test, True)
+            for above in source.above(child, ast.Assert):
+                found += facts(above.test, True)
         child, up = up, source.parents.get(up)
     says = {(f"{name}.is_cuda", False), (f"{name}.device.type == 'cpu'", True)}
     return any((text, holds) in says and _fixed(source, test, test, node) for text, holds, test in found)
@@ -112,12 +111,8 @@ def never_read(source: Source, made: ast.AST) -> bool:
     if not isinstance(target, ast.Name) or scope is None:
         return False
     block = source.block(statement)
-    reads = [
-        part
-        for part in source.walk(scope)
-        if isinstance(part, ast.Name) and part.id == target.id and isinstance(part.ctx, ast.Load)
-    ]
-    for one in block[block.index(statement) + 1 :]:
+    reads = [part for part in source.names(scope).get(target.id, ()) if isinstance(part.ctx, ast.Load)]
+    for one in block[source.index(statement) + 1 :]:
         if not isinstance(one, ast.If) or not reads or not any(_binds(part, target.id) for part in one.body):
             continue
         wanted = {(text, holds) for text, holds, _ in facts(one.test, True)}
@@ -160,31 +155,6 @@ def _first_arm(choice: ast.If | ast.IfExp, child: ast.AST) -> bool:
 def _arm(choice: ast.If | ast.IfExp, first: bool) -> list[ast.AST]:
     part = choice.body if first else choice.orelse
     return list(part) if isinstance(part, list) else [part]
-
-
-def _above(up: ast.AST, child: ast.stmt) -> Iterator[ast.stmt]:
-    """The statements before one in its block."""
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(up, name, None)
-        if isinstance(block, list) and child in block:
-            yield from block[: block.index(child)]
-
-
-def _choices_above(source: Source, up: ast.AST, child: ast.stmt) -> Iterator[ast.If]:
-    """The `if` statements before one in its block."""
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(up, name, None)
-        if isinstance(block, list) and child in block:
-            end = (child.lineno, child.col_offset)
-            for one in _choices(source, up, name):
-                if (one.lineno, one.col_offset) >= end:
-                    break
-                yield one
-
-
-@remembered
-def _choices(source: Source, up: ast.AST, name: str) -> list[ast.If]:
-    return [one for one in getattr(up, name) if isinstance(one, ast.If)]
 
 
 def _left(statement: ast.stmt) -> Facts:
