@@ -77,14 +77,13 @@ class Branches(Expressions):
                     )
 
     def _joined(self, one: Names, two: Names, devices: bool = False) -> Names:
-        result = Names()
-        for name in {*one, *two}:
-            a, b = one.get(name), two.get(name)
-            if a is None or b is None:
-                # Bound on one way only: where it is read, that way was taken.
-                found = a or b
-                assert found is not None
-                result[name] = found
+        result = one.copy()
+        for name, b in two.items():
+            a = one.get(name)
+            if a is b:
+                continue
+            if a is None:
+                result[name] = b  # bound on one way only: where it is read, that way was taken
             elif devices and a.origins != b.origins:
                 result[name] = _chosen(name, a if not a.origins else b if not b.origins else UNKNOWN)
             else:

@@ -2,32 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from devfix.factories.values import Anchor, Fact, Form
+
+
+class _Index(NamedTuple):
+    """The order of the names, and of the two kinds that tell of devices what they stand for."""
+
+    at: dict[str, int]
+    telling: dict[str, Fact]
+    strays: dict[str, Fact]
+
+    def put(self, name: str, fact: Fact) -> None:
+        self.telling.pop(name, None)
+        self.strays.pop(name, None)
+        if (
+            fact.form is Form.DEVICE
+            or fact.placed
+            or (fact.form is Form.MAYBE and "." not in name)
+            or (fact.form is Form.LIST and any(item.placed for item in fact.items))
+            or (fact.form is Form.OTHER and fact.anchor is not None)
+        ):
+            self.telling[name] = fact
+        elif fact.stray and fact.anchor is not None and name.isidentifier():
+            self.strays[name] = fact
 
 
 class Names(dict[str, Fact]):
     """Names and paths; those that tell of devices, and those below others, are found without a look at all."""
 
+    def __init__(self, given: Mapping[str, Fact]) -> None:
+        super().__init__(given)
+        # Paths that may have others below them; shared by all copies, never shrinks.
+        self._above: set[str] = given._above if isinstance(given, Names) else set()
+        if not isinstance(given, Names):
+            for name in given:
+                self._note(name)
+        else:
+            at, telling, strays = given._index
+            self._index = _Index(at.copy(), telling.copy(), strays.copy())
+
+    def _note(self, name: str) -> None:
+        if "." in name or "[" in name:
+            self._above.update(name[:at] for at, character in enumerate(name) if character in ".[")
+
     def __setitem__(self, name: str, fact: Fact) -> None:
+        self._note(name)
         if "_index" in self.__dict__:
-            at, telling, strays = self._index
-            at.setdefault(name, len(at) and next(reversed(at.values())) + 1)
-            telling.pop(name, None)
-            strays.pop(name, None)
-            if (wanted := self._wanted(name, fact, telling, strays)) is not None:
-                wanted[name] = fact
-        if "_above" in self.__dict__:
-            self._above.update(_prefixes(name))
+            at = self._index.at
+            if name not in at:
+                at[name] = next(reversed(at.values()), 0) + 1
+            self._index.put(name, fact)
         super().__setitem__(name, fact)
 
     def __delitem__(self, name: str) -> None:
         super().__delitem__(name)
-        if "_index" in self.__dict__:
-            for one in self._index:
-                one.pop(name, None)
+        for one in self._index if "_index" in self.__dict__ else ():
+            one.pop(name, None)
 
     def pop(self, name: str, *default: Any) -> Any:
         """As of a dict."""
@@ -61,32 +95,8 @@ class Names(dict[str, Fact]):
         return found
 
     @cached_property
-    def _above(self) -> set[str]:
-        return {prefix for name in self for prefix in _prefixes(name)}
-
-    @cached_property
-    def _index(self) -> tuple[dict[str, int], dict[str, Fact], dict[str, Fact]]:
-        """The order of the names, and of the two kinds that tell what they stand for."""
-        telling: dict[str, Fact] = {}
-        strays: dict[str, Fact] = {}
+    def _index(self) -> _Index:
+        made = _Index({name: number for number, name in enumerate(self)}, {}, {})
         for name, fact in self.items():
-            if (wanted := self._wanted(name, fact, telling, strays)) is not None:
-                wanted[name] = fact
-        return {name: number for number, name in enumerate(self)}, telling, strays
-
-    def _wanted(
-        self, name: str, fact: Fact, telling: dict[str, Fact], strays: dict[str, Fact]
-    ) -> dict[str, Fact] | None:
-        if (
-            fact.form is Form.DEVICE
-            or fact.placed
-            or (fact.form is Form.MAYBE and "." not in name)
-            or (fact.form is Form.LIST and any(item.placed for item in fact.items))
-            or (fact.form is Form.OTHER and fact.anchor is not None)
-        ):
-            return telling
-        return strays if fact.stray and fact.anchor is not None and name.isidentifier() else None
-
-
-def _prefixes(path: str) -> set[str]:
-    return {path[:at] for at, character in enumerate(path) if character in ".["}
+            made.put(name, fact)
+        return made

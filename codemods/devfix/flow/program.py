@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import islice
 
 from devfix.flow import frameworks, torch_api
 from devfix.flow.events import Scope, What
@@ -64,6 +65,7 @@ class Program(Passing):
         self.plain: set[str] = set()  # names that, where nothing is bound to them, are nothing known
         self._assigned: dict[ClassInfo, frozenset[str]] = {}
         self.functions: dict[Function, FunctionInfo] = {}
+        self.called = set()
         self.classes: dict[ast.ClassDef, ClassInfo] = {}
         self.class_names: dict[str, ClassInfo] = {}
         self._module: Interpreter | None = None
@@ -94,11 +96,19 @@ class Program(Passing):
         self._placed = _placed_names(interpreter.state.names, interpreter.state)
         self.scopes.append(interpreter.scope)
         done: set[Function] = set()
+        waiting: list[Function] = []
+        numbers: dict[Function, int] = {}
         while True:
-            waiting = [node for node in self.functions if node not in done]
-            if not waiting:
+            if len(self.functions) > len(numbers):
+                for node in islice(self.functions, len(numbers), None):
+                    numbers[node] = len(numbers)
+                    waiting.append(node)
+            called = sorted(self.called - done, key=numbers.__getitem__)
+            self.called.clear()
+            while waiting and waiting[-1] in done:
+                waiting.pop()
+            if not (called or waiting):
                 return
-            called = [node for node in waiting if self.functions[node].calls]
             # Callers mostly stand below what they call, and are interpreted before it.
             for node in called or waiting[-1:]:
                 done.add(node)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from devfix.placing import about_devices, dotted, stores
-from devfix.source import Source, walk
+from devfix.source import Source, remembered, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef, ast.Lambda, ast.Module)
@@ -30,8 +31,9 @@ def holding(source: Source, node: ast.AST) -> Facts:
     child, up = node, source.parents.get(node)
     while up is not None and not isinstance(child, _SCOPES):
         if isinstance(child, ast.stmt):
-            for above in source.above(child, ast.If):
-                found += _left(above)
+            numbers, left = _leaving(source, source.block(child)[0])
+            for known in left[: bisect_left(numbers, source.index(child))]:
+                found += known
         if isinstance(up, (ast.If, ast.IfExp)) and child is not up.test:
             found += facts(up.test, _first_arm(up, child))
         elif isinstance(up, ast.While) and child is not up.test and child not in up.orelse:
@@ -155,6 +157,13 @@ def _first_arm(choice: ast.If | ast.IfExp, child: ast.AST) -> bool:
 def _arm(choice: ast.If | ast.IfExp, first: bool) -> list[ast.AST]:
     part = choice.body if first else choice.orelse
     return list(part) if isinstance(part, list) else [part]
+
+
+@remembered
+def _leaving(source: Source, top: ast.stmt) -> tuple[list[int], list[Facts]]:
+    """Of a block that begins with `top`: the numbers of what tells something below it, and what that is."""
+    told = [(at, facts) for at, one in enumerate(source.block(top)) if (facts := _left(one))]
+    return [at for at, _ in told], [facts for _, facts in told]
 
 
 def _left(statement: ast.stmt) -> Facts:
