@@ -19,6 +19,7 @@ from pathlib import Path
 
 from devfix.around import Around
 from devfix.codemod import registry
+from devfix.parallel import no_gc
 from devfix.report import FileResult
 from devfix.work import Task
 from speeds.families import FAMILIES, Family, Files
@@ -54,9 +55,10 @@ def seconds(family: Family, size: int, rounds: int) -> tuple[float, int]:
         path = written(family.make(size), Path(folder))
         for _ in range(rounds):
             gc.collect()
-            start = time.process_time()
-            result = analysed(path)
-            least = min(least, time.process_time() - start)
+            with no_gc():  # as in a run of devfix
+                start = time.process_time()
+                result = analysed(path)
+                least = min(least, time.process_time() - start)
             if least > 1:
                 break
     return least, len(result.findings)

@@ -237,6 +237,12 @@ class Source:
             self.remembered[key] = tuple(node for node in self.walk(root) if isinstance(node, kind))
         return cast(tuple[Node, ...], self.remembered[key])
 
+    def has(self, words: str) -> bool:
+        """Do these words stand anywhere in the text? Looked for once."""
+        if words not in self.remembered:
+            self.remembered[words] = words in self.text
+        return cast(bool, self.remembered[words])
+
     def names(self, root: ast.AST | None = None) -> dict[str, tuple[ast.Name, ...]]:
         """What is written of each name below `root`, in the order of `walk`; found once for each root."""
         key = ("names", self.tree if root is None else root)

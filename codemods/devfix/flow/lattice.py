@@ -220,7 +220,7 @@ class Named:
 class State:
     """What is known at one point of a function: names, and the places of module objects."""
 
-    __slots__ = ("_devices", "compound", "dead", "names", "places")
+    __slots__ = ("_begun", "_changed", "_devices", "compound", "dead", "names", "places")
 
     def __init__(
         self, names: dict[str, Value], places: dict[int, Place], compound: set[str] | None = None
@@ -231,9 +231,21 @@ class State:
         self.compound: set[str] = {"self"} if compound is None else compound
         self.dead = False  # after return, raise, break or continue
         self._devices: tuple[dict[str, Value], tuple[Named, ...]] | None = None  # of these very names
+        self._begun = object()  # the same for all copies: they differ in what was changed since, and no more
+        self._changed: dict[str, None] = {}
+
+    def begun(self) -> State:
+        """The state in which a function begins that sees these names."""
+        new = State(dict(self.names), dict(self.places), self.compound)
+        new._devices = (new.names, self.devices())
+        return new
 
     def copy(self) -> State:
-        return State(dict(self.names), dict(self.places), self.compound)
+        new = State(dict(self.names), dict(self.places), self.compound)
+        new._begun, new._changed = self._begun, self._changed.copy()
+        if self._devices is not None and self._devices[0] is self.names:
+            new._devices = (new.names, self._devices[1])
+        return new
 
     def merge(self, other: State) -> None:
         """Join with the state at the end of another branch, in place."""
@@ -241,13 +253,17 @@ class State:
             return
         if self.dead:
             self.names, self.places, self.dead = other.names, other.places, False
+            self._begun, self._changed = other._begun, other._changed
             return
         self._devices = None
         mine, theirs = self.names, other.names
+        self._changed |= other._changed
         if mine is not theirs:
             aliases: dict[tuple[int, int], int] = {}
-            for name in list(mine):
-                value = mine[name]
+            for name in list(mine if self._begun is not other._begun else self._changed):
+                value = mine.get(name)
+                if value is None:
+                    continue
                 twin = theirs.get(name)
                 if twin is None:
                     del mine[name]
@@ -302,6 +318,7 @@ class State:
         if value.kind in _DEVICES or (old is not None and old.kind in _DEVICES):
             self._devices = None
         self.names[path] = value
+        self._changed[path] = None
         if "." in path or "[" in path:
             for at, character in enumerate(path):
                 if character in ".[":
@@ -309,6 +326,7 @@ class State:
 
     def _drop(self, path: str) -> None:
         old = self.names.pop(path, None)
+        self._changed[path] = None
         if old is not None and old.kind in _DEVICES:
             self._devices = None
 

@@ -211,7 +211,7 @@ class Program(Passing):
             word in node.name for word in frameworks.HOST_FUNCTIONS
         )
         scope.owned = bool(owner and owner.owned)
-        state = info.outer.copy() if info.outer is not None else self._globals().copy()
+        state = (info.outer if info.outer is not None else self._globals()).begun()
         names = state.names
         parameters: list[Value] = []
         for index, argument in enumerate(self._parameters(info)):

@@ -52,7 +52,7 @@ def proven(flow: Flow, event: Event, meeting: Meeting, need: Wanted) -> bool:
 def _of_tensors(source: Source, meeting: Meeting) -> bool:
     """Is it of a loader that a caller passes, in a file whose data sets are tensors, which may be anywhere?"""
     loader = _BATCH.search(meeting.value.source)
-    if loader is None or "TensorDataset(" not in source.text:
+    if loader is None or not source.has("TensorDataset("):
         return False
     home = source.enclosing(meeting.node, *_FUNCTIONS)
     arguments = home.args if isinstance(home, _FUNCTIONS) else None

@@ -21,6 +21,7 @@ _CELL = re.compile(
 )
 _PLACED = (ast.stmt, ast.expr, ast.excepthandler, ast.pattern, ast.arg, ast.keyword, ast.alias)
 _LISTED = (ast.stmt, ast.expr, ast.keyword)  # what stands in lists in the order of the text
+_GAPPED = ("keys", "kw_defaults")  # None where there is no node
 _GROUPING = frozenset("=,([{:;+-*/%@&|^~<>!")
 _KEYWORDS = frozenset(keyword.kwlist) - {"None", "True", "False"}
 _FSTRING_START = {getattr(tokenize, name, -1) for name in ("FSTRING_START", "TSTRING_START")} - {-1}
@@ -322,10 +323,10 @@ def in_order(edits: Iterable[TextEdit]) -> tuple[TextEdit, ...]:
 
 def _reaching(node: ast.AST, place: tuple[int, int]) -> Iterator[ast.AST]:
     """The nodes right below one; of a list of them, only the first that ends at a place or behind it."""
-    for _, value in ast.iter_fields(node):
+    for name, value in ast.iter_fields(node):
         if isinstance(value, ast.AST):
             yield value
-        elif isinstance(value, list) and value and isinstance(value[0], _LISTED) and None not in value:
+        elif isinstance(value, list) and value and isinstance(value[0], _LISTED) and name not in _GAPPED:
             at = bisect_left(value, place, key=lambda one: (one.end_lineno, one.end_col_offset))
             yield from value[at : at + 1]
         elif isinstance(value, list):
