@@ -84,7 +84,7 @@ def main() -> int:
     if not chosen:
         parser.error("no such family")
     bad = 0
-    print(f"{'family':22}{'largest':>8}" + "".join(f"{f'{k}n' if k > 1 else 'n':>8}" for k in SIZES), end="")
+    print(f"{'family':34}{'largest':>8}" + "".join(f"{f'{k}n' if k > 1 else 'n':>8}" for k in SIZES), end="")
     print(f"{'exponent':>10}{'findings':>10}", flush=True)
     for family in chosen:
         points: list[tuple[int, float]] = []
@@ -101,7 +101,7 @@ def main() -> int:
         slope = exponent(points) if len(points) > 1 else math.nan
         bad += bool(failed) or not slope <= options.limit
         cells = [f"{taken:8.2f}" for _, taken in points] + [f"{'-':>8}"] * (len(SIZES) - len(points))
-        print(f"{family.name:22}{points[-1][0] if points else 0:8}{''.join(cells)}", end="")
+        print(f"{family.name:34}{points[-1][0] if points else 0:8}{''.join(cells)}", end="")
         print(
             f"{slope:10.2f}{found:10}{'  above the limit' if slope > options.limit else ''} {failed}",
             flush=True,

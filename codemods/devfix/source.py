@@ -243,6 +243,12 @@ class Source:
             self.remembered[words] = words in self.text
         return cast(bool, self.remembered[words])
 
+    def matches(self, pattern: re.Pattern[str]) -> bool:
+        """Is there a match of a pattern anywhere in the text? Looked for once."""
+        if pattern not in self.remembered:
+            self.remembered[pattern] = pattern.search(self.text) is not None
+        return cast(bool, self.remembered[pattern])
+
     def names(self, root: ast.AST | None = None) -> dict[str, tuple[ast.Name, ...]]:
         """What is written of each name below `root`, in the order of `walk`; found once for each root."""
         key = ("names", self.tree if root is None else root)

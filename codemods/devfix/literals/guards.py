@@ -98,7 +98,7 @@ def is_on_cuda(source: Source, test: ast.expr) -> tuple[str, str]:
     """`x.is_cuda` or `x.device.type == "cuda"` as the text of that device, and the path of `x`."""
     if isinstance(test, ast.Attribute) and test.attr == "is_cuda":
         text = source.code(test.value)
-        if text == "self" or _OWN_OPTION.search(source.text):
+        if text == "self" or source.matches(_OWN_OPTION):
             return "", ""  # an option of that name of somebody's own, not the property of a tensor
         if _first_parameter(source, test.value) or (path_of(test.value) and _is_tensor(source, test.value)):
             return f"{text}.device", path_of(test.value) or text
