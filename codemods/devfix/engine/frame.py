@@ -200,7 +200,7 @@ class Frame(ABC):
     def _members(self, found: dict[str, Term], name: str, me: Value) -> None:
         if me.ref is None:
             return
-        for attribute, value in self.state.attributes(me.ref):
+        for attribute, value in self.state.heap.attributes(me.ref):
             if len(found) >= MAX_TERMS:
                 break
             if not attribute.startswith("#"):

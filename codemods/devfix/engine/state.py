@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import count
 
 from devfix.engine.places import CHOICE, IN, NO_PATH, NOWHERE, OF, Path, Place, choose
@@ -29,12 +30,10 @@ class Heap(dict[tuple[Cell, str], Value]):
     def copy(self) -> Heap:
         return Heap(self)
 
-    def attributes(self, cell: Cell) -> list[tuple[str, Value]]:
-        return [
-            (name, value)
-            for name in self._attributes.get(cell, ())
-            if (value := self.get((cell, name))) is not None
-        ]
+    def attributes(self, cell: Cell) -> Iterator[tuple[str, Value]]:
+        for name in self._attributes.get(cell, ()):
+            if (value := self.get((cell, name))) is not None:
+                yield name, value
 
 
 class State:
@@ -83,7 +82,7 @@ class State:
         self.stamps[cell] = next(_stamps)
 
     def attributes(self, cell: Cell) -> list[tuple[str, Value]]:
-        return self.heap.attributes(cell)
+        return list(self.heap.attributes(cell))
 
     def resolve(self, place: Place) -> Place:
         """A place in which no module's cell is left."""

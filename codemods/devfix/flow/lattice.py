@@ -306,9 +306,9 @@ class State:
         if path in self.compound:
             below, index = path + ".", path + "["
             for key in [key for key in names if key.startswith((below, index))]:
-                self._drop(key)
+                self.forget(key)
         if value.kind is Kind.UNKNOWN:
-            self._drop(path)
+            self.forget(path)
         else:
             self.put(path, value)
 
@@ -324,7 +324,13 @@ class State:
                 if character in ".[":
                     self.compound.add(path[:at])
 
-    def _drop(self, path: str) -> None:
+    def know(self, names: dict[str, Value]) -> None:
+        """Note several values."""
+        for path, value in names.items():
+            self.put(path, value)
+
+    def forget(self, path: str) -> None:
+        """Nothing is known of a name any more."""
         old = self.names.pop(path, None)
         self._changed[path] = None
         if old is not None and old.kind in _DEVICES:

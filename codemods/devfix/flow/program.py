@@ -121,7 +121,7 @@ class Program(Passing):
         interpreter.block(tree.body)
         if " global " in self.source.text:
             for name in re.findall(r"(?m)^[ \t]+global[ \t]+(\w+)", self.source.text):
-                interpreter.state.names.pop(name, None)
+                interpreter.state.forget(name)
         for function in interpreter.nested:
             self._info(function, None)
         return interpreter
@@ -212,7 +212,6 @@ class Program(Passing):
         )
         scope.owned = bool(owner and owner.owned)
         state = (info.outer if info.outer is not None else self._globals()).begun()
-        names = state.names
         parameters: list[Value] = []
         for index, argument in enumerate(self._parameters(info)):
             value = self._symbolic(info, argument, index)
@@ -228,10 +227,10 @@ class Program(Passing):
         if owner is not None and node.name != "__init__":
             init = owner.methods.get("__init__")
             if init is not None:
-                names.update(self._facts(owner, self.functions[init]))
+                state.know(self._facts(owner, self.functions[init]))
         for extra in (node.args.vararg, node.args.kwarg):
             if extra is not None:
-                names.pop(extra.arg, None)
+                state.forget(extra.arg)
         scope.parameters = tuple(parameters)
         interpreter = Interpreter(self, scope, state)
         interpreter.values = {}

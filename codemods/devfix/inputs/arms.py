@@ -35,9 +35,9 @@ def holding(source: Source, node: ast.AST) -> Facts:
             for known in left[: bisect_left(numbers, source.index(child))]:
                 found += known
         if isinstance(up, (ast.If, ast.IfExp)) and child is not up.test:
-            found += facts(up.test, _first_arm(up, child))
+            found += _facts(source, up.test, _first_arm(source, up, child))
         elif isinstance(up, ast.While) and child is not up.test and child not in up.orelse:
-            found += facts(up.test, True)
+            found += _facts(source, up.test, True)
         child, up = up, source.parents.get(up)
     return found
 
@@ -54,6 +54,11 @@ def facts(test: ast.expr, holds: bool) -> Facts:
         turned = ast.Compare(test.left, [_TURNED[type(test.ops[0])]()], test.comparators)
         return [(ast.unparse(turned), not holds, test)]
     return [(ast.unparse(test), holds, test)]
+
+
+@remembered
+def _facts(source: Source, test: ast.expr, holds: bool) -> Facts:
+    return facts(test, holds)
 
 
 def opposed(source: Source, one: ast.AST, other: ast.AST) -> bool:
@@ -78,7 +83,7 @@ def on_host(source: Source, node: ast.AST, name: str = "") -> bool:
     child, up = node, source.parents.get(node)
     while up is not None and not isinstance(child, _SCOPES):
         if isinstance(up, (ast.If, ast.IfExp)) and child is not up.test and _chooses(up.test):
-            first = _first_arm(up, child)
+            first = _first_arm(source, up, child)
             if first is _turned(up.test):
                 if any(moving.search(source.code(part)) for part in _arm(up, not first)):
                     return True
@@ -150,8 +155,10 @@ def _turned(test: ast.expr) -> bool:
     return False
 
 
-def _first_arm(choice: ast.If | ast.IfExp, child: ast.AST) -> bool:
-    return child in choice.body if isinstance(choice, ast.If) else child is choice.body
+def _first_arm(source: Source, choice: ast.If | ast.IfExp, child: ast.AST) -> bool:
+    if isinstance(choice, ast.If):
+        return isinstance(child, ast.stmt) and source.block(child) is choice.body
+    return child is choice.body
 
 
 def _arm(choice: ast.If | ast.IfExp, first: bool) -> list[ast.AST]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from devfix.documents.yaml import Node, YamlError, compose
+from devfix.budget import ENTRIES, said
+from devfix.documents.yaml import Node, YamlError, YamlTooLarge, compose
 from devfix.recipes.constants import OBJECT, scalar
 from devfix.recipes.files import Files
 from devfix.recipes.including import INCLUDE, included
@@ -20,7 +21,6 @@ _WHOLE = re.compile(r"\s*<([^<>\[\].\s]+)((?:\[[^<>\[\]]*\])*)>\s*")
 _ITEM = re.compile(r"\[([^\[\]]*)\]")
 _KEY = re.compile(r"[\w.-]+")
 _DEEPEST = 4  # mappings in each other whose entries have names
-_MOST = 10_000  # names
 WORDS = (("!new:",), ("modules",))
 
 
@@ -45,6 +45,9 @@ class Recipe:
         self.path, self.text = path, text
         self._files = files
         self.root = compose(text)
+        entries = sum(len(node.pairs) for node in self.root.walk())
+        if entries > ENTRIES:
+            raise YamlTooLarge(said(f"the recipe has {entries:,} entries", ENTRIES))
         if self.root.kind != "mapping" or self.root.tag:
             raise YamlError("not a mapping")
         self.keys = {key.value: key for key, _ in self.root.pairs}
@@ -71,7 +74,7 @@ class Recipe:
             if node.tag.startswith(INCLUDE) and depth == 0:
                 node = included(self.files, self.path, name, node, taken) or node
             found[name] = node
-            if node.kind == "mapping" and not node.tag and depth < _DEEPEST and len(found) < _MOST:
+            if node.kind == "mapping" and not node.tag and depth < _DEEPEST and len(found) < ENTRIES:
                 for key, value in reversed(node.pairs):
                     if _KEY.fullmatch(key.value):
                         todo.append((f"{name}[{key.value}]", value, depth + 1))
