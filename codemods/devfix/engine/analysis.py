@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
+from devfix.budget import MISMATCHES
 from devfix.engine import evidence
 from devfix.engine.classes import Classes
 from devfix.engine.context import Bound, Context
@@ -37,7 +38,6 @@ from devfix.engine.values import (
 from devfix.models.loader import models
 
 MAX_RUNS = 12  # of one function
-MAX_MISMATCHES = 400
 MAX_STEPS = 1000
 
 
@@ -49,6 +49,7 @@ class Analysis(Context):
         self.models = models()
         self.classes = Classes(self)
         self.mismatches: list[Mismatch] = []
+        self.is_cut = False  # there are more, which were left out
         self.host_reads: list[HostRead] = []
         self.surgeries: list[Surgery] = []
         self.steps: list[Step] = []  # of the processes of a distributed program
@@ -295,7 +296,10 @@ class Analysis(Context):
         return self.classes.has_state(state, cell, owner)
 
     def is_new(self, key: object, assumed: Assumptions) -> bool:
-        if key in self._seen or len(self.mismatches) > MAX_MISMATCHES:
+        if key in self._seen:
+            return False
+        if len(self.mismatches) >= MISMATCHES:
+            self.is_cut = True
             return False
         self._seen.add(key)
         return True

@@ -137,8 +137,8 @@ class Calls(Methods):
         """`module(...)`: its forward where that is in view, else all that it gets must be where it is."""
         values, keywords = arguments
         for surgery in self.analysis.surgeries:
-            if surgery.module.ref is not None and self._is_part(surgery.module.ref, module.ref):
-                surgery.is_met = surgery.is_met or self.where(surgery.attached).on_host
+            if not surgery.is_met and self._is_part(surgery.module.ref, module.ref):
+                surgery.is_met = self.where(surgery.attached).on_host
         held = module.bound
         if isinstance(held, Value) and isinstance(held.ref, Class) and module.role != "hidden":
             forward = held.ref.method("forward") or held.ref.method("__call__")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import ItemsView
 from typing import TYPE_CHECKING, cast
 
 from devfix.engine import evidence
@@ -149,8 +150,8 @@ class Context:
             return ANYTHING  # until somebody gives it a value
         return found
 
-    def global_values(self, file: File) -> list[tuple[str, Value]]:
-        return list(self._body(file).state.names.items())
+    def global_values(self, file: File) -> ItemsView[str, Value]:
+        return self._body(file).state.names.items()
 
     def constant(self, file: File, node: ast.expr) -> Value:
         """The value of a default, or of a name in the body of a class."""

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 Node = ast.AST
 Arguments = tuple[list[tuple[Value, ast.expr]], dict[str, tuple[Value, ast.expr]]]
-MAX_TERMS = 64
+MAX_TERMS, MAX_OWN_TERMS = 64, 256  # of all functions that are running, of one
+_TELLING = frozenset({DEVICE, TENSOR, MODULE, OBJECT})
 
 
 class Partial(NamedTuple):
@@ -182,13 +183,15 @@ class Frame(ABC):
         frame: Frame | None = self
         while frame is not None and len(found) < MAX_TERMS:
             for name, value in frame.state.names.items():
-                if name not in found:
+                if value.kind in _TELLING and name not in found:
                     self._term(found, name, value)
+                    if len(found) >= MAX_OWN_TERMS:
+                        break
             if frame.me is not None and frame.function is not None and frame.function.positional:
                 self._members(found, frame.function.positional[0], frame.me)
             frame = frame.outer
-        for name, value in self.analysis.global_values(self.file):
-            if name not in found and len(found) < MAX_TERMS:
+        for name, value in self.analysis.global_values(self.file) if len(found) < MAX_TERMS else ():
+            if value.kind in _TELLING and name not in found and len(found) < MAX_TERMS:
                 self._term(found, name, value)
         return tuple(found.values())
 
@@ -214,8 +217,10 @@ class Frame(ABC):
     def _members(self, found: dict[str, Term], name: str, me: Value) -> None:
         if me.ref is None:
             return
-        for attribute, value in self.state.attributes(me.ref):
-            if len(found) < MAX_TERMS and not attribute.startswith("#"):
+        for attribute, value in self.state.heap.attributes(me.ref):
+            if len(found) >= MAX_TERMS:
+                break
+            if not attribute.startswith("#"):
                 self._term(found, f"{name}.{attribute}", value)
 
     def _term(self, found: dict[str, Term], text: str, value: Value) -> None:
