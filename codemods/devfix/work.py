@@ -271,7 +271,7 @@ class Work:
 
     def check(self, source: Source) -> tuple[list[Finding], list[tuple[TextEdit, ...] | str]]:
         """What the codemods say, in order, and the text edits of each fix (or why there are none)."""
-        from devfix.checkers.mismatches import besides
+        from devfix.checkers.besides import besides
         from devfix.flow import analyse
 
         self.stage = "check"

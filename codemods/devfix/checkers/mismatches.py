@@ -31,7 +31,6 @@ from devfix.engine.values import (
     Link,
 )
 from devfix.findings import Edit, Finding, Fix, Related, Safety
-from devfix.flow import Flow
 from devfix.repair.candidates import as_buffer, at_its_making, at_the_meeting, moved_again, of_a_literal
 
 CODEMODS = (
@@ -56,11 +55,11 @@ _WORDS = {
 
 def findings(analysis: Analysis, wanted: Collection[str]) -> Iterator[Finding]:
     """One finding for each value that strays, of the codemods that are wanted."""
-    for finding, _ in _found(analysis, wanted):
+    for finding, _ in found(analysis, wanted):
         yield finding
 
 
-def _found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding, set[int]]]:
+def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding, set[int]]]:
     """Findings, each with the lines of the file that it is about."""
     best: dict[ast.AST, tuple[int, str, Mismatch]] = {}
     attached = {one.attached.links[0].node: one for one in analysis.surgeries}
@@ -110,21 +109,6 @@ def _of_surgery(surgery: Surgery, analysis: Analysis) -> Finding:
     made = surgery.attached.links[0]
     related = (Related(source.span(made.node), "it is made here"),) if made.file is analysis.file else ()
     return Finding("reorder-to", source.span(source.statement(surgery.node)), message, fix, related)
-
-
-def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> Iterator[Finding]:
-    """The findings of the engine on lines of which no finding that is known speaks."""
-    served = [codemod for codemod in CODEMODS if codemod in wanted]
-    if not served:
-        return
-    source, spoken = flow.source, set[int]()
-    for finding in known:
-        for span in (finding.span, *(one.span for one in finding.related if not one.path)):
-            first, last = source.position(span.start)[0], source.position(max(span.start, span.end - 1))[0]
-            spoken.update(range(first, min(last, first + 12) + 1))
-    for finding, lines in _found(flow.facts(), served):
-        if spoken.isdisjoint(lines):
-            yield finding
 
 
 def _codemod(mismatch: Mismatch, analysis: Analysis) -> str:

@@ -8,8 +8,9 @@ from functools import cached_property
 from devfix.engine import evidence
 from devfix.engine.classes import Classes
 from devfix.engine.context import Bound, Context
-from devfix.engine.facts import HostRead, Mismatch, Surgery
+from devfix.engine.facts import Autocast, DeviceUse, HostRead, Mismatch, Missing, Surgery
 from devfix.engine.files import Class, File, Function
+from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
 from devfix.engine.places import NOWHERE, OF, VAR, Path, Place
 from devfix.engine.state import State, either, merge
@@ -34,6 +35,8 @@ from devfix.engine.values import (
 )
 from devfix.models.loader import models
 
+# A device that something is moved to: how it is written, in which function, the `self` there, and its forms.
+Target = tuple[ast.expr, Function | None, object, Forms]
 MAX_RUNS = 12  # of one function
 MAX_MISMATCHES = 400
 
@@ -48,6 +51,12 @@ class Analysis(Context):
         self.mismatches: list[Mismatch] = []
         self.host_reads: list[HostRead] = []
         self.surgeries: list[Surgery] = []
+        self.device_uses: list[DeviceUse] = []
+        self.missing: list[Missing] = []
+        self.expressed: set[tuple[ast.expr, str]] = set()  # device expressions that were looked at
+        self.autocasts: dict[ast.Call, Autocast] = {}
+        self.entered: list[Autocast] = []  # the contexts that are open now
+        self.targets: dict[Place, list[Target]] = {}
         self.default_is_known = True
         self.company: dict[ast.AST, set[ast.AST]] = {}  # what is made on the CPU and meets its like there
         self.read_on_host: set[ast.AST] = set()  # what is made on the CPU and read there
@@ -215,6 +224,8 @@ class Analysis(Context):
     def _given(self, caller: Frame, node: ast.Call, function: Function, value: Value) -> Value:
         if value.links and value.kind in (TENSOR, BATCH, MODULE):
             return value.linked(Link(RETURN, caller.file, node, function.name))
+        if not value.forms and value.kind in (UNKNOWN, DEVICE) and function.node.returns is not None:
+            return value.but(forms=annotated(function.file, function.node.returns))
         return value
 
     def _on_host(self, function: Function) -> bool:
@@ -224,7 +235,7 @@ class Analysis(Context):
 
     def _arguments(self, caller: Frame, function: Function, me: Value | None, bound: Bound) -> Bound:
         """A value for every parameter: what is passed, the default, or the parameter itself."""
-        known = self.known(function)
+        known, declared = self.known(function), self.forms(function)
         names: Bound = {}
         if me is not None and function.positional and not function.static:
             names[function.positional[0]] = me
@@ -251,6 +262,8 @@ class Analysis(Context):
                     ),
                     assumed=assumed,
                 )
+            if not value.forms and value.kind in (UNKNOWN, DEVICE) and name in declared:
+                value = value.but(forms=declared[name])
             names[name] = value
         for extra in (function.node.args.vararg, function.node.args.kwarg):
             if extra is not None:

@@ -90,8 +90,14 @@ class Attributes(Calls):
         if kind == CLASS and isinstance(base.ref, Class):
             held = base.ref.constant(name)
             return self.analysis.constant(*held) if held is not None else ANYTHING
+        if base.forms:
+            return self.device_attribute(node, base)
         if name == "device":
-            return self.device_of(base, None, self.file.source.code(node.value)) if kind != DEVICE else base
+            if kind == DEVICE:
+                return base
+            if kind == UNKNOWN and base.role != "instance" and self.is_run_as_module(node.value):
+                base = base.but(kind=MODULE)
+            return self.device_of(base, None, self.file.source.code(node.value))
         if kind == DEVICE:
             return Value(TEXT, base.place, role="type") if name == "type" else A_NUMBER
         if name == "dtype":
@@ -152,6 +158,7 @@ class Attributes(Calls):
                 return self.analysis.constant(*constant)
         if name == "device":
             if base.kind == MODULE:
+                self.no_device(node, base)
                 return self.device_of(base, ("device", base.ref), "")
             return self.analysis.named_device(Place(VAR, ("attribute", base.ref, name)), name)
         if base.kind == MODULE and name.startswith(("weight", "bias")):

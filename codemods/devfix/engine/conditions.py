@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from devfix.engine.devices import Devices
 from devfix.engine.places import Condition, project
-from devfix.engine.requirements import Requirements
 from devfix.engine.values import (
     ARRAY,
     BATCH,
@@ -52,7 +52,7 @@ class Test:
         return None
 
 
-class Conditions(Requirements):
+class Conditions(Devices):
     def test(self, node: ast.expr, depth: int = 0) -> Test:
         """Interpret a test: everything in it is evaluated once."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -60,16 +60,24 @@ class Conditions(Requirements):
         if isinstance(node, ast.BoolOp) and depth < 6:
             return self._several(node, depth)
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
-            return self._decide(self._comparison(node))
+            return self._told(node, self._decide(self._comparison(node)))
         value = self.eval(node)
         if isinstance(node, ast.Call):
             found = self._instance(node)
             if found is not None:
-                return self._decide(found)
+                return self._told(node, self._decide(found))
         known = truth(value)
         if known is not None:
             return Test(known)
-        return self._decide(self._one(self.key_of(node, value)))
+        return self._told(node, self._decide(self._one(self.key_of(node, value))))
+
+    def _told(self, node: ast.expr, test: Test) -> Test:
+        """With what the test says of the form of a device."""
+        told = self.told(node)
+        if told is not None:
+            name, yes, no = told
+            test.true_names[name], test.false_names[name] = yes, no
+        return test
 
     def _several(self, node: ast.BoolOp, depth: int) -> Test:
         every = isinstance(node.op, ast.And)
@@ -152,6 +160,7 @@ class Conditions(Requirements):
 
     def compared(self, node: ast.Compare, left: Value, right: Value) -> Value:
         """Tensors that are compared must be together; the result."""
+        self.device_compared(node, left, right)
         if isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn)):
             return Value(NUMBER)
         if left.kind not in (TENSOR, BATCH) or right.kind not in (TENSOR, BATCH):

@@ -152,6 +152,7 @@ class Containers(Conditions):
                 return Value(SEQUENCE, rest=self.any_of(base), links=base.links, ref=base.ref)
             return self.any_of(base) or ANYTHING
         if kind == MAPPING:
+            self.device_lookup(node, base, index, node.slice)
             if base.fields is not None and key is not ... and key in base.fields:
                 return base.fields[key]
             if base.fields and key is not ... and base.rest is None:
@@ -303,6 +304,8 @@ class Containers(Conditions):
         if name == "keys":
             return Value(SEQUENCE, rest=A_TEXT)
         if name in ("pop", "get", "setdefault", "popleft"):
+            if name == "get" and values and base.kind == MAPPING and node.args:
+                self.device_lookup(node, base, values[0], node.args[0])
             if base.fields is not None and values and values[0].const in base.fields:
                 return base.fields[values[0].const]
             return (element(base) or ANYTHING) if not base.fields else ANYTHING

@@ -9,6 +9,7 @@ from devfix.engine import evidence
 from devfix.engine.classes import Classes
 from devfix.engine.evidence import Uses
 from devfix.engine.files import Class, File, Function
+from devfix.engine.forms import NO_FORMS, Forms, of_parameters
 from devfix.engine.places import NOWHERE, OF, VAR, Place
 from devfix.engine.state import State
 from devfix.engine.statements import Run
@@ -49,6 +50,7 @@ class Context:
         self.classes: Classes
         self._uses: dict[Function, Uses] = {}
         self._evidence: dict[Function, dict[str, evidence.Evidence]] = {}
+        self._forms: dict[Function, dict[str, Forms]] = {}
         self._bodies: dict[str, Run] = {}
 
     def class_kind(self, owner: Class) -> str:
@@ -64,6 +66,15 @@ class Context:
         found = self._evidence.get(function)
         if found is None:
             found = self._evidence[function] = evidence.parameters(function, self.uses(function))
+        return found
+
+    def forms(self, function: Function) -> dict[str, Forms]:
+        """The forms of the parameters of a function that may be devices, by what is written about them."""
+        found = self._forms.get(function)
+        if found is None:
+            owner = function.owner
+            moves = function.name == "to" and owner is not None and self.class_kind(owner) == "module"
+            found = self._forms[function] = of_parameters(function, moves=moves)
         return found
 
     def parameters(self, function: Function, me: Value | None) -> Bound:
@@ -94,8 +105,9 @@ class Context:
     ) -> Value:
         key = ("parameter", id(function.node), name)
         place = home or Place(OF, key)
+        forms = self.forms(function).get(name, NO_FORMS)
         if kind == DEVICE:
-            return Value(DEVICE, Place(VAR, key), assumed=assumed)
+            return Value(DEVICE, Place(VAR, key), assumed=assumed, forms=forms)
         if kind in (TENSOR, BATCH):
             return Value(kind, place, assumed=assumed)
         if kind == MODULE:
@@ -103,8 +115,8 @@ class Context:
         if kind == LOADER:
             return Value(LOADER, assumed=assumed)
         if kind in (NUMBER, TEXT, ARRAY):
-            return Value(kind, Place(OF, key) if kind == NUMBER else NOWHERE, assumed=assumed)
-        return Value(UNKNOWN, place)
+            return Value(kind, Place(OF, key) if kind == NUMBER else NOWHERE, assumed=assumed, forms=forms)
+        return Value(UNKNOWN, place, forms=forms)
 
     def _body(self, file: File) -> Run:
         found = self._bodies.get(file.path)

@@ -281,6 +281,7 @@ class Uses:
         self.called: set[str] = set()
         self.sliced: set[str] = set()  # x[:, 0], x[..., None]
         self.devices: set[str] = set()  # device=x, .to(x) among names that are called so
+        self.targets: set[str] = set()  # .to(x)
         self.numbers: set[str] = set()
         self.asks_for_devices = False  # x.device, .cuda(), device=
         self.operands: set[str] = set()  # given to a function that takes tensors only
@@ -311,6 +312,8 @@ class Uses:
                         self.numbers.update(one.id for one in node.args if isinstance(one, ast.Name))
                 if not node.args or not isinstance(node.args[0], ast.Name):
                     continue
+                if isinstance(func, ast.Attribute) and func.attr == "to":
+                    self.targets.add(node.args[0].id)
                 name = dotted(node.func)
                 if name == "torch.device":
                     self.devices.add(node.args[0].id)

@@ -64,6 +64,8 @@ class Methods(Library):
     def method(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         """`base.name(...)`."""
         kind = base.kind
+        if base.forms and name not in _MOVES:
+            return self.device_method(node, base, name)
         if name in _MOVES and (
             kind in (TENSOR, BATCH, MODULE, UNKNOWN) or (kind == SEQUENCE and base.rest is not None)
         ):
@@ -86,10 +88,8 @@ class Methods(Library):
             return self.unknown(node)
         if kind == OPTIMIZER:
             return ANYTHING
-        if kind in (NUMBER, TEXT):
-            return A_TEXT if kind == TEXT else A_NUMBER
-        if kind == DEVICE:
-            return A_TEXT
+        if kind in (NUMBER, TEXT, DEVICE):
+            return A_NUMBER if kind == NUMBER else A_TEXT
         if kind == ARRAY:
             return Value(ARRAY)
         return self._of_unknown(node, base, name, arguments)
@@ -145,6 +145,8 @@ class Methods(Library):
         place = self._destination(node, name, arguments)
         if place is None:  # only its type
             return base if base.kind != TENSOR else base.but(role="")
+        if self.analysis.entered:
+            self.in_autocast(base, self.state.resolve(place), moved=name == "to")
         if base.kind == MODULE:
             if base.ref is not None:
                 self.move_module(base.ref, place)
@@ -182,19 +184,23 @@ class Methods(Library):
         ):
             return NOWHERE
         if "device" in keywords:
-            return self.target(keywords["device"][0], node)
+            self.expressed(keywords["device"][1], "move")
+            return self.target(keywords["device"][0], node, keywords["device"][1])
         given = keywords["other"][0] if "other" in keywords else values[0][0] if values else None
         if given is None or given.kind == DTYPE:
             return None
+        if values:
+            self.expressed(values[0][1], "move")
+            self.index_lost(values[0][1], values[0][0])
         if given.kind in (TENSOR, BATCH):
             return self.where(given)
+        at = node.args[0] if node.args else None
         if given.kind == UNKNOWN:
             # A device or a dtype: only where it is one is its place known.
-            at = node.args[0] if node.args else None
-            if at is not None and self._named_device(at):
-                return self.target(given, node)
+            if at is not None and (self._named_device(at) or given.forms):
+                return self.target(given, node, at)
             return NOWHERE
-        return self.target(given, node)
+        return self.target(given, node, at)
 
     def _named_device(self, node: ast.expr) -> bool:
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
@@ -258,12 +264,12 @@ class Methods(Library):
                 ),
             )
         if name in _PARTS or name == "values":
-            return Value(SEQUENCE, rest=self.iterate(base, node))
+            return Value(SEQUENCE, rest=self.plain_part(self.iterate(base, node), name))
         if name == "items":
             return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, self.iterate(base, node))))
         if name in _NAMED:
             inner = (
-                Value(MODULE, place)
+                Value(MODULE, place, role="part")
                 if name.endswith(("modules", "children"))
                 else Value(TENSOR, place, role="parameter")
             )

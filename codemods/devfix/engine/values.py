@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from devfix.engine.forms import NO_FORMS, Forms, joined
 from devfix.engine.places import NOWHERE, Place, choose
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Value:
     - `rank`: 0, 1 for at least one dimension, None where not known.
     - `ref`: the cell of a module or object, the function or class, the dotted name of a library's.
     - `items`: elements of a sequence in order, `rest`: any other element, `fields`: entries of a mapping.
-    - `forms`: of a device: "str" and "object", as far as known.
+    - `forms`: of a device, or of what may be one: see `engine.forms`.
     """
 
     __slots__ = (
@@ -112,7 +113,7 @@ class Value:
         fields: dict[Any, Value] | None = None,
         links: History = (),
         assumed: Assumptions = PROVEN,
-        forms: frozenset[str] = frozenset(),
+        forms: Forms = NO_FORMS,
         bound: Value | None = None,
         role: str = "",
     ) -> None:
@@ -151,7 +152,19 @@ class Value:
             )
         ref = self.ref if self.ref.__class__ in (str, int, tuple) else id(self.ref)
         made = self.links[0].node if self.links and self.kind != NUMBER else None
-        return self.kind, self.place, self.rank, ref, const.__class__, const, inner, id(made), self.role
+        forms = self.forms or None
+        return (
+            self.kind,
+            self.place,
+            self.rank,
+            ref,
+            const.__class__,
+            const,
+            inner,
+            id(made),
+            self.role,
+            forms,
+        )
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.place.kind}:{self.place.key} {self.ref or ''}>"
@@ -251,7 +264,7 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
         fields=fields,
         links=links,
         assumed=a.assumed | b.assumed,
-        forms=a.forms | b.forms,
+        forms=joined(a.forms, b.forms),
         bound=a.bound if a.bound is b.bound else None,
         role=a.role if a.role == b.role else "",
     )
@@ -290,7 +303,7 @@ def _unlike(a: Value, b: Value, condition: object) -> Value:
     if DEVICE in kinds and TEXT in kinds:
         device, text = (a, b) if a.kind == DEVICE else (b, a)
         return (
-            device.but(place=device.place, forms=device.forms | {"str"}, const=...)
+            device.but(place=device.place, forms=joined(device.forms, text.forms), const=...)
             if text.const is not ...
             else ANYTHING
         )

@@ -98,5 +98,15 @@ def models() -> Models:
 @cache
 def tensor_attributes() -> frozenset[str]:
     """The public attributes and methods that tensors have."""
-    lines = data("models/tensor.attributes").splitlines()
+    return _words("models/tensor.attributes")
+
+
+@cache
+def module_attributes() -> frozenset[str]:
+    """The attributes and methods that every torch.nn.Module has."""
+    return _words("models/module.attributes")
+
+
+def _words(name: str) -> frozenset[str]:
+    lines = data(name).splitlines()
     return frozenset(word for line in lines if not line.startswith("#") for word in line.split())

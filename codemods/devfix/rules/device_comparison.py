@@ -51,9 +51,9 @@ class DeviceComparison(Codemod):
 
     id: ClassVar[str] = "device-comparison"
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
-        ("device",),
+        ("device", '"cpu', "'cpu", '"cuda', "'cuda"),
         ("torch",),
-        ("==", "!=", " in ", " is ", "startswith", ".index"),
+        ("==", "!=", " in ", " is ", "startswith", ".index", "[", ".get("),
     )
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
 
