@@ -62,6 +62,11 @@ class Devices(Requirements):
             return Value(TEXT, base.place, forms=forms.as_text(base.forms))
         return A_TEXT
 
+    def text_method(self, node: ast.Call, base: Value, name: str) -> Value:
+        """`"cuda:{}".format(i)` is a device; any other method of a string gives a string."""
+        numbered = forms.begun(base.const) if name == "format" else NO_FORMS
+        return Value(DEVICE, Place(VAR, id(node)), forms=numbered) if numbered else A_TEXT
+
     def device_attribute(self, node: ast.Attribute, base: Value) -> Value:
         """`d.type`, `d.index`."""
         if node.attr in _OF_DEVICES:
@@ -146,10 +151,16 @@ class Devices(Requirements):
                 if missing.is_unbound(self.file, self.function, part):
                     self._missing("name", part, part.id, user)
             elif isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
-                me = self.function.positional[:1] if self.function is not None else []
-                if self.me is not None and me == [part.value.id] and self.function is not None:
+                if self._is_me_by_name(part.value.id) and self.function is not None:
                     if missing.is_unassigned(self.analysis, self.function, part.attr):
                         self._missing("attribute", part, part.attr, user)
+
+    def _is_me_by_name(self, name: str) -> bool:
+        """Is a name the first parameter of the method that runs, so that it is the object?"""
+        function = self.function
+        if function is None or self.me is None or function.static or function.of_class:
+            return False
+        return function.positional[:1] == [name]
 
     def _missing(self, kind: str, node: ast.AST, name: str, user: str, value: Value = ANYTHING) -> None:
         self.analysis.missing.append(Missing(kind, node, self.file, self.function, name, user, value.assumed))
@@ -169,7 +180,7 @@ class Devices(Requirements):
         owner = self.function.owner if self.function is not None else None
         if owner is None or not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
             return False
-        if self.function is None or self.function.positional[:1] != [node.value.id]:
+        if not self._is_me_by_name(node.value.id):
             return False
         return bool(_called(owner.file.source, owner.node).get(node.attr, set()) & _OF_MODULES)
 

@@ -37,7 +37,6 @@ from devfix.engine.values import (
 from devfix.models.loader import Row
 
 _NUMBERED = frozenset({forms.Form(forms.NUMBER)})
-_WITHOUT_DEVICE = frozenset({"same", "elems", "follow"})  # see models/torch.model
 _FLAT = frozenset({"arange", "linspace", "logspace", "randperm", "range"})
 
 
@@ -91,7 +90,7 @@ class Functions(Containers):
                 self.on_host(node, at[0], at[1], last)
         form = row.form
         if "device" in keywords:
-            if form in _WITHOUT_DEVICE and dotted.startswith("torch."):
+            if self.models.refuses_device(dotted):
                 self.no_keyword(node, last)
             self.expressed(keywords["device"][1], "make")
         if form == "number":

@@ -89,7 +89,7 @@ class Methods(Library):
         if kind == OPTIMIZER:
             return ANYTHING
         if kind in (NUMBER, TEXT, DEVICE):
-            return A_NUMBER if kind == NUMBER else A_TEXT
+            return A_NUMBER if kind == NUMBER else self.text_method(node, base, name)
         if kind == ARRAY:
             return Value(ARRAY)
         return self._of_unknown(node, base, name, arguments)

@@ -11,6 +11,7 @@ TENSOR_METHOD = "Tensor."
 _CALLS = frozenset(
     {"make", "data", "legacy", "cuda", "array", "like", "same", "elems", "follow", "number", "load"}
 )
+_WITHOUT_DEVICE = frozenset({"same", "elems", "follow"})
 _LAYERS = frozenset({"bare", "loss", "container", "wrapper"})
 
 
@@ -22,6 +23,7 @@ class Row(NamedTuple):
     strict: bool = False
     reduce: bool = False
     many: bool = False
+    nodevice: bool = False
     host: tuple[int, str] | None = None
 
 
@@ -47,6 +49,11 @@ class Models(NamedTuple):
             if dotted.count(".") == 1 and dotted[6:7].islower() and dotted != "torch.device":
                 return SAME
         return None
+
+    def refuses_device(self, dotted: str) -> bool:
+        """Has a function of torch no `device=`? Only of those with a row of their own that is known."""
+        row = self.rows.get(dotted)
+        return row is not None and (row.nodevice or row.form in _WITHOUT_DEVICE)
 
     def method(self, name: str) -> Row:
         """The row of a method of tensors; of an unlisted one the tensors must be in one place."""
@@ -88,6 +95,8 @@ def models() -> Models:
                 row = row._replace(reduce=True)
             elif word == "many":
                 row = row._replace(many=True)
+            elif word == "nodevice":
+                row = row._replace(nodevice=True)
             else:
                 names.append(word)
         for name in names:
