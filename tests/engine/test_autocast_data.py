@@ -299,6 +299,20 @@ SILENT = {
             with torch.cuda.amp.autocast():
                 return net(x)
     """,
+    "a test for those who have one": """
+        import pytest
+        @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+        def test_it(device):
+            with torch.autocast("cuda"):
+                nn.Linear(1, 1).to(device)(torch.ones(1).to(device))
+    """,
+    "beside what is for CUDA alone": """
+        import tensorrt as trt
+        def infer(net, x: torch.Tensor, device):
+            x = x.to(device)
+            with torch.autocast("cuda"), trt.Runtime():
+                return net(x)
+    """,
     "a partial that follows": """
         from functools import partial
         class Job:

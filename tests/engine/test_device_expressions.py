@@ -240,7 +240,8 @@ SILENT = {
     """,
     "torch that no model describes": """
         def make(d):
-            return torch.fft.fftfreq(3, device=d), torch.hann_window(3, device=d), torch.nested.nested_tensor([], device=d)
+            more = torch.nested.nested_tensor([], device=d)
+            return torch.fft.fftfreq(3, device=d), torch.hann_window(3, device=d), more
     """,
     "assigned in another method": """
         class Job:

@@ -340,6 +340,17 @@ SILENT = {
         def kind(device: str | torch.device):
             return device.type if isinstance(device, torch.device) else device.partition(":")[0]
     """,
+    "two questions in one": """
+        def kind(device: str | torch.device | None = None):
+            spot = torch.device(device) if device is not None and not isinstance(device, torch.device) else device
+            return spot is not None and spot.type == "mps"
+    """,
+    "two questions in one, the other way round": """
+        def kind(device: str | torch.device | None = None):
+            if device is None or isinstance(device, torch.device):
+                return device is not None and device.type
+            return device.split(":")[0]
+    """,
     "by hasattr": """
         def kind(device: str | torch.device):
             return device.type if hasattr(device, "type") else device.partition(":")[0]

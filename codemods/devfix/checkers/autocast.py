@@ -14,12 +14,13 @@ from devfix.engine.facts import Autocast
 from devfix.engine.forms import OBJECT
 from devfix.engine.places import Place
 from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety
+from devfix.flow import frameworks
 from devfix.repair.expressible import expressible
 
 CODEMOD = "normalize-device-type"
 # A file that goes to CUDA by name at least as often as it asks for a device is for CUDA, and means it.
 _FIXED = re.compile(
-    r"\.cuda\(|cuda\.set_device\(|[\"']nccl[\"']|(?:\.to\(|device\s*=|torch\.device\()\s*[\"']cuda"
+    r"\.cuda\(|cuda\.set_device\(|[\"']nccl[\"']|(?:\.to\(|device\s*=|torch\.device\()\s*[\"']cuda[:\d]*[\"'](?!\s+if\b)"
 )
 _FOLLOWING = re.compile(r"\.device\b|\bdevice\s*=(?!\s*[\"']cuda)|\.to\((?:self\.)?\w*device")
 
@@ -84,7 +85,12 @@ def _followed(one: Autocast, analysis: Analysis) -> Place | None:
         text = source.code(one.enabled)
         if text == "False" or about_devices(text):
             return None
-    if any(about_devices(condition) for condition, _ in one.path):
+    asked = [condition for condition, _ in one.path]
+    if one.function is not None:  # @pytest.mark.skipif(not torch.cuda.is_available()), @with_gpu
+        asked += [source.code(decorator) for decorator in one.function.node.decorator_list]
+    if any(about_devices(condition) for condition in asked):
+        return None
+    if any(what.startswith(frameworks.CUDA_LIBRARIES) for what in source.imports.values()):
         return None
     fixed = len(_FIXED.findall(source.text))
     if fixed and fixed >= len(_FOLLOWING.findall(source.text)):

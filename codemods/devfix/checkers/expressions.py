@@ -52,9 +52,18 @@ def _is_expected(one: Missing, analysis: Analysis) -> bool:
             return True
         tests = [parent.test] if isinstance(parent, (ast.If, ast.IfExp)) and up is not parent.test else []
         tests += parent.values if isinstance(parent, ast.BoolOp) else []
-        if one.kind == "module" and any(f"({one.name}" in source.code(test) for test in tests):
-            return True  # isinstance(m, ...), hasattr(m, "device")
+        if one.kind == "module" and any(_asks(test, one.name, source) for test in tests):
+            return True
         up = parent
+    return False
+
+
+def _asks(test: ast.expr, name: str, source: Source) -> bool:
+    """`hasattr(m, "device")`, `isinstance(m, C)`, though not for a class of torch.nn, which has none."""
+    for call in source.of_kind(ast.Call, test):
+        if len(call.args) == 2 and source.code(call.args[0]) == name:
+            if not source.qualified(call.args[1]).startswith("torch.nn."):
+                return True
     return False
 
 

@@ -42,9 +42,10 @@ class Writing:
 
     def _may_be_no_device(self, use: DeviceUse, node: ast.expr, forms: Forms) -> bool:
         function = use.function
+        if any(form.kind == ANY for form in forms):
+            return not isinstance(node, ast.Attribute) or node.attr != "device"
         if not isinstance(node, ast.Name) or function is None:
-            is_attribute = isinstance(node, ast.Attribute) and node.attr == "device"
-            return not is_attribute and any(form.kind == ANY for form in forms)
+            return False
         default = function.defaults.get(node.id)
         values = [default.value] if isinstance(default, ast.Constant) else []
         for one in self.source.of_kind(ast.Compare, function.node):

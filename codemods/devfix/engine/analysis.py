@@ -90,6 +90,18 @@ class Analysis(Context):
         for function in self.file.all_functions:
             if function.owner is None and function.outer is None:
                 self._generic(function, None)
+        self._returned()
+
+    def _returned(self) -> None:
+        """Run the nested functions that nothing in view calls, each in the last run that it was defined in."""
+        last = {value.ref: self.closures[id(value)] for value in self.kept if isinstance(value.ref, Function)}
+        for function, outer in last.items():
+            if self._runs.get(function) or function.file is not self.file or outer.quiet:
+                continue
+            state = outer.state.copy()
+            state.names, state.path, state.dead = self.parameters(function, None), frozenset(), False
+            frame = self.runs(self, function.file, function, state, outer=outer, depth=1)
+            self._run(frame)
 
     def _generic(self, function: Function, owner: Class | None) -> None:
         """Run a function of which no call is known."""

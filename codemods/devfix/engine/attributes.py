@@ -6,10 +6,12 @@ import ast
 
 from devfix.engine.calls import Calls
 from devfix.engine.files import Class
+from devfix.engine.forms import NO_FORMS, options
 from devfix.engine.places import AT, OF, VAR, Place
 from devfix.engine.values import (
     A_NUMBER,
     ANYTHING,
+    ARRAY,
     BATCH,
     CLASS,
     DEVICE,
@@ -92,6 +94,9 @@ class Attributes(Calls):
             return self.analysis.constant(*held) if held is not None else ANYTHING
         if base.forms:
             return self.device_attribute(node, base)
+        forms = options(self.file.source).get(name, NO_FORMS) if kind in (UNKNOWN, ARRAY) else NO_FORMS
+        if forms:
+            return Value(DEVICE, Place(VAR, ("option", name)), forms=forms)
         if name == "device":
             if kind == DEVICE:
                 return base

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from devfix.engine.devices import Devices
 from devfix.engine.places import Condition, project
+from devfix.engine.state import either
 from devfix.engine.values import (
     ARRAY,
     BATCH,
@@ -111,7 +112,20 @@ class Conditions(Devices):
                 made.false_names.update(part.false_names)
         if len(parts) == 1:
             return parts[0]
+        if len(parts) == len(node.values):
+            self._otherwise(made, parts, every)
         return made
+
+    def _otherwise(self, made: Test, parts: list[Test], every: bool) -> None:
+        """`d is not None and not isinstance(d, C)` fails: what each part says of a name then, taken together."""
+        told = [part.false_names if every else part.true_names for part in parts]
+        names = made.false_names if every else made.true_names
+        for name in told[0]:
+            if all(name in one for one in told):
+                value = told[0][name]
+                for one in told[1:]:
+                    value = either(self.state, value, one[name])
+                names[name] = value
 
     def key_of(self, node: ast.expr, value: Value) -> object:
         """What a test asks, the same wherever it is asked."""

@@ -9,7 +9,7 @@ from devfix.engine import evidence
 from devfix.engine.classes import Classes
 from devfix.engine.evidence import Uses
 from devfix.engine.files import Class, File, Function
-from devfix.engine.forms import NO_FORMS, Forms, of_parameters
+from devfix.engine.forms import EITHER, NO_FORMS, OPEN, Forms, of_elements, of_parameters
 from devfix.engine.places import NOWHERE, OF, VAR, Place
 from devfix.engine.state import State
 from devfix.engine.statements import Run
@@ -72,10 +72,18 @@ class Context:
         """The forms of the parameters of a function that may be devices, by what is written about them."""
         found = self._forms.get(function)
         if found is None:
-            owner = function.owner
-            moves = function.name == "to" and owner is not None and self.class_kind(owner) == "module"
-            found = self._forms[function] = of_parameters(function, moves=moves)
+            found = self._forms[function] = of_parameters(function, moves=self._moves(function))
         return found
+
+    def _moves(self, function: Function) -> bool:
+        """Is this the `to` of a module, which is given devices in either form?"""
+        owner = function.owner
+        return function.name == "to" and owner is not None and self.class_kind(owner) == "module"
+
+    def _elements(self, function: Function, name: str) -> Forms:
+        """The forms of the elements of a parameter that is a container of devices."""
+        annotation = next((one.annotation for one in function.parameters if one.arg == name), None)
+        return of_elements(function.file, annotation)
 
     def parameters(self, function: Function, me: Value | None) -> Bound:
         """The parameters before any caller is known: each is where it is."""
@@ -95,7 +103,8 @@ class Context:
             found[name] = self.parameter(function, name, kind, assumed, home)
         arguments = function.node.args
         if arguments.vararg is not None:
-            found[arguments.vararg.arg] = Value(SEQUENCE, rest=ANYTHING)
+            given = Value(UNKNOWN, forms=EITHER | {OPEN}) if self._moves(function) else ANYTHING
+            found[arguments.vararg.arg] = Value(SEQUENCE, rest=given)
         if arguments.kwarg is not None:
             found[arguments.kwarg.arg] = ANYTHING
         return found
@@ -106,6 +115,8 @@ class Context:
         key = ("parameter", id(function.node), name)
         place = home or Place(OF, key)
         forms = self.forms(function).get(name, NO_FORMS)
+        if kind == DEVICE and not forms and (inner := self._elements(function, name)):
+            return Value(SEQUENCE, rest=Value(DEVICE, Place(VAR, ("element", key)), forms=inner))
         if kind == DEVICE:
             return Value(DEVICE, Place(VAR, key), assumed=assumed, forms=forms)
         if kind in (TENSOR, BATCH):

@@ -18,6 +18,7 @@ from devfix.engine.values import (
     A_TEXT,
     ANYTHING,
     BATCH,
+    CALLER,
     DEVICE,
     MODULE,
     TENSOR,
@@ -96,13 +97,10 @@ class Devices(Requirements):
 
     def _either(self, node: ast.expr, value: Value, other: Value) -> Value:
         """An element of what a caller gives that is compared with a device and moved to: of either form."""
-        key = value.place.key
-        named = isinstance(node, ast.Name) and isinstance(key, tuple) and key[0] == "element"
-        if value.forms or not named or not other.forms or not isinstance(other.const, str):
+        if value.forms or not isinstance(node, ast.Name) or not isinstance(other.const, str):
             return value
         uses = self.uses()
-        assert isinstance(node, ast.Name)
-        if uses is None or node.id not in uses.targets:
+        if not other.forms or uses is None or node.id not in uses.targets & uses.looped:
             return value
         return value.but(forms=forms.EITHER, assumed=value.assumed | {Assumption(USES, node.id)})
 
@@ -253,7 +251,7 @@ class Devices(Requirements):
                 one.is_fixed = True
             elif place.kind == OWNED:
                 one.is_owned = True
-            elif place.kind == VAR or (place.kind == OF and moved):
+            elif place.kind == VAR or (place.kind == OF and (moved or _is_with_self(value, place))):
                 one.followed.append(place)
 
     def targeted(self, value: Value, at: ast.expr) -> None:
@@ -262,6 +260,12 @@ class Devices(Requirements):
         if place.kind in (VAR, OF):
             me = self.me.ref if self.me is not None else None
             self.analysis.targets.setdefault(place, []).append((at, self.function, me, value.forms))
+
+
+def _is_with_self(value: Value, place: Place) -> bool:
+    """A tensor that is where `self` is, and not because callers are told to bring it there."""
+    own = isinstance(place.key, tuple) and place.key[0] == "self" and value.kind == TENSOR
+    return own and not any(one.kind == CALLER for one in value.assumed)
 
 
 @remembered

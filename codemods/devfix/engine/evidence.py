@@ -282,6 +282,7 @@ class Uses:
         self.sliced: set[str] = set()  # x[:, 0], x[..., None]
         self.devices: set[str] = set()  # device=x, .to(x) among names that are called so
         self.targets: set[str] = set()  # .to(x)
+        self.looped: set[str] = set()  # for x in
         self.numbers: set[str] = set()
         self.asks_for_devices = False  # x.device, .cuda(), device=
         self.operands: set[str] = set()  # given to a function that takes tensors only
@@ -321,6 +322,8 @@ class Uses:
                     row = find(name)
                     if row is not None and row.form in ("same", "follow", "like") and name != "torch.where":
                         self.operands.add(node.args[0].id)
+            elif kind is ast.For or kind is ast.comprehension:
+                self.looped.update(one.id for one in ast.walk(node.target) if isinstance(one, ast.Name))  # type: ignore[attr-defined]
             elif isinstance(node, ast.Subscript):
                 if isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Tuple):
                     if any(isinstance(one, ast.Slice) or _new_axis(one) for one in node.slice.elts):

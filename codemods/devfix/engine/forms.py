@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from devfix.engine.files import File, Function
 from devfix.engine.places import ACCELERATORS
+from devfix.source import Source, remembered
 
 TEXT, OBJECT, NUMBER, ANY = "text", "object", "number", "any"
 
@@ -89,6 +90,26 @@ def begun(text: object) -> Forms:
     return NO_FORMS
 
 
+@remembered
+def options(source: Source) -> dict[str, Forms]:
+    """The options of the program that argparse makes a torch.device of, by the attribute that holds them."""
+    found: dict[str, Forms] = {}
+    for call in source.calls:
+        if not isinstance(call.func, ast.Attribute) or call.func.attr != "add_argument":
+            continue
+        given = {one.arg: one.value for one in call.keywords}
+        if "type" not in given or source.qualified(given["type"]) != "torch.device":
+            continue
+        flags = [one.value for one in call.args if isinstance(one, ast.Constant)]
+        long = [one for one in flags if isinstance(one, str) and (one.startswith("--") or one[:1] != "-")]
+        name = given.get("dest")
+        if isinstance(name, ast.Constant):
+            long = [str(name.value)]
+        if long:
+            found[long[0].lstrip("-").replace("-", "_")] = AN_OBJECT
+    return found
+
+
 # --- what is written about a parameter, an attribute or a result -------------------------------
 
 
@@ -102,6 +123,21 @@ def annotated(file: File, node: ast.expr | None) -> Forms:
             form = _named(file.dotted(arm))
         found.add(form or OPEN)
     return frozenset() if found == {OPEN} else frozenset(found)
+
+
+def of_elements(file: File, node: ast.expr | None) -> Forms:
+    """The forms of the elements that the annotation of a container allows: `list[torch.device]`."""
+    found: set[Form] = set()
+    for arm in _arms(file, node) if node is not None else ():
+        if isinstance(arm, ast.Subscript):
+            inner = arm.slice.elts if isinstance(arm.slice, ast.Tuple) else [arm.slice]
+            if inner:
+                found |= annotated(file, inner[-1] if not _is_rest(inner[-1]) else inner[0])
+    return frozenset(found)
+
+
+def _is_rest(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is ...
 
 
 def _named(dotted: str) -> Form | None:
@@ -124,6 +160,9 @@ def _arms(file: File, node: ast.expr, literal: bool = False) -> list[ast.expr]:
         return [node]
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         return _arms(file, node.left) + _arms(file, node.right)
+    if isinstance(node, ast.Name) and node.id in file.globals and node.id not in file.source.imports:
+        alias = file.globals[node.id]  # Device = Union[str, torch.device]
+        return [node] if isinstance(alias, ast.Name) else _arms(file, alias)
     if isinstance(node, ast.Subscript):
         name = file.dotted(node.value).rpartition(".")[2]
         if name in _ARMS:
