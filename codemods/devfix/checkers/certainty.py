@@ -12,7 +12,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import about_devices
 from devfix.engine.facts import Mismatch
 from devfix.engine.places import FIXED, OF, VAR
-from devfix.engine.values import LIBRARY_CALL, MODULE, MOVE, NAME, PATH_TAKEN, RANK
+from devfix.engine.values import LIBRARY_CALL, MODULE, MOVE, NAME, PATH_TAKEN, RANK, RESULT
 
 # Not `device=x.device` and `.device`, which only follow.
 _DEVICES = re.compile(r"cuda|accelerat|\b(?:mps|xpu|hpu|npu)\b|(?<!\.)\bdevice\b(?!\s*=\s*[\w.]+\.device\b)")
@@ -79,4 +79,13 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
     owner = function.owner
     if owner is not None and analysis.class_kind(owner) == "module":
         return True
-    return analysis.uses(function).asks_for_devices
+    if owner is not None and any(base.endswith("TestCase") for base in owner.outside):
+        return False  # only the tests themselves call it
+    if analysis.uses(function).asks_for_devices:
+        return True
+    passed = analysis.passed(mismatch.anchor_place)
+    return (
+        all(one.kind == RESULT for one in mismatch.assumed)
+        and analysis.is_about_networks
+        and (not passed or any(one.on_device for one in passed))
+    )

@@ -138,7 +138,7 @@ class Analysis(Context):
         self._active.append(frame.function)
         try:
             frame.block(frame.function.node.body)
-            if len(frame.results) > 1 or any(one.place.kind == "choice" for one, _, _ in frame.results):
+            if frame.results:
                 frame.results_agree()
         finally:
             self._active.pop()
@@ -327,15 +327,28 @@ class Analysis(Context):
         """A device, as its name says."""
         return Value(DEVICE, place, assumed=frozenset({Assumption(NAME, name)}))
 
-    def refuted(self, place: Place) -> bool:
-        """Do all calls in the file pass what is on the CPU for the parameter that a place is of?"""
+    def passed(self, place: Place) -> list[Place]:
+        """Where the calls in the file have put what they pass for the parameter that a place is of."""
         key = place.key
         if place.kind != OF or not isinstance(key, tuple) or key[0] != "parameter":
-            return False
+            return []
         found = [
             places for (node, name), places in self.calls.items() if id(node) == key[1] and name == key[2]
         ]
-        return bool(found) and all(one.on_host for one in found[0])
+        return found[0] if found else []
+
+    def refuted(self, place: Place) -> bool:
+        """Do all calls in the file pass what is on the CPU for the parameter that a place is of?"""
+        found = self.passed(place)
+        return bool(found) and all(one.on_host for one in found)
+
+    @cached_property
+    def is_about_networks(self) -> bool:
+        """Does the file use layers, or define modules? Its functions are then called with what is on devices."""
+        imported = self.file.source.imports.values()
+        return any(one == "torch.nn" or one.startswith("torch.nn.") for one in imported) or any(
+            self.class_kind(one) in ("module", "owned") for one in self.file.all_classes
+        )
 
     @cached_property
     def strays(self) -> frozenset[ast.AST]:

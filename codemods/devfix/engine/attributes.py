@@ -107,6 +107,8 @@ class Attributes(Calls):
             return Value(TEXT, base.place, role="type") if name == "type" else A_NUMBER
         if name == "dtype":
             return Value(DTYPE)
+        if base.role == "given":
+            return A_NUMBER if name in _NUMBERS else base
         if kind == UNKNOWN and base.place.is_named:
             return self._of_unknown_object(node, base)
         if kind == SEQUENCE and base.fields is not None:

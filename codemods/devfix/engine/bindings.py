@@ -65,6 +65,9 @@ class Bindings(Expressions):
             return value
         if value.role == "moved" and value.place.on_device and kind in (MODULE, TENSOR):
             return value.but(kind=kind, assumed=value.assumed | assumed, role="")
+        if value.role == "given":
+            spoken = uses.attributes.get(name, set()) & {"item", "backward"}
+            return value.but(kind=TENSOR, role="") if kind == TENSOR or spoken else value
         if value.place.is_named and kind == TENSOR:
             return value.but(kind=TENSOR, assumed=value.assumed | assumed)
         if self.analysis.is_device_name(name) and value.place.is_named:

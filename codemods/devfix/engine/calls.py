@@ -157,7 +157,8 @@ class Calls(Methods):
             return made.but(rank=0 if module.role == "loss" else made.rank, role="")
         if place.kind == "unknown" and not operands:
             return Value(BATCH)
-        made_by = module.links[0].name if module.links and module.role != "weighted" else "torch.nn."
+        made = self.analysis.made.get(module.ref, module)
+        made_by = made.links[0].name if made.links and module.role != "weighted" else "torch.nn."
         if module.assumed or not made_by.startswith("torch.nn."):
             module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
         self.together(node, [(module, node.func), *operands], name, strict=True)

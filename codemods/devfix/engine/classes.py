@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from devfix.engine.files import Class
-from devfix.engine.places import BY_OWNER, IN, NOWHERE, OF, Place
+from devfix.engine.places import BY_OWNER, IN, NOWHERE, OF, Place, alternatives
 from devfix.engine.state import MAX_NESTING, Held, State
 from devfix.engine.values import (
     ANYTHING,
@@ -112,10 +112,10 @@ class Classes:
 
     def _settle(self, state: State, cell: object, place: Place, held: Held, depth: int = 0) -> None:
         """What is registered is with the module from now on; what the constructor moved stays there."""
-        known = state.place_of(cell)
-        if not known.on_host and known.kind != "unknown" and depth:
+        known = [one for one, _ in alternatives(state.place_of(cell))]
+        if depth and not all(one.on_host or one.kind == "unknown" for one in known):
             return
-        if depth or known.on_host:
+        if depth or all(one.on_host for one in known):
             state.set_place(cell, place)
         if depth > MAX_NESTING:
             return

@@ -129,7 +129,7 @@ class Conditions(Devices):
 
     def key_of(self, node: ast.expr, value: Value) -> object:
         """What a test asks, the same wherever it is asked."""
-        if value.kind in (UNKNOWN, NUMBER, TEXT) and value.place.is_named:
+        if value.kind in (UNKNOWN, NUMBER, TEXT) and value.place.is_named and value.role != "given":
             return value.place.key
         text = self.file.source.code(node)
         if CUDA_THERE in text:
@@ -200,33 +200,37 @@ class Conditions(Devices):
 
     def _instance(self, node: ast.Call) -> Test | None:
         """`isinstance(x, torch.Tensor)`, `torch.is_tensor(x)`."""
-        if not node.args or not isinstance(node.args[0], ast.Name):
-            return None
-        name = node.args[0].id
-        value = self.lookup(name)
-        if value is None:
-            return None
         dotted = self.file.dotted(node.func)
         tensor = dotted == "torch.is_tensor"
+        if not node.args or not (tensor or dotted == "isinstance"):
+            return None
+        at = node.args[0]
+        value = self.lookup(at.id) if isinstance(at, ast.Name) else self.eval(at)
+        if value is None:
+            return None
         if dotted == "isinstance" and len(node.args) == 2:
             classes = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
             names = [self.file.dotted(one) for one in classes]
             tensor = all(one.endswith("Tensor") for one in names)
             if not tensor:
+                if not isinstance(at, ast.Name):
+                    return None
                 made = self._one((id(self.function), self.file.source.code(node)))
                 if value.kind in (UNKNOWN, TENSOR, BATCH) and not any(
                     one.endswith("Tensor") for one in names
                 ):
-                    made.true_names[name] = Value(UNKNOWN) if value.kind != BATCH else value
+                    made.true_names[at.id] = Value(UNKNOWN) if value.kind != BATCH else value
                 return made
-        if not tensor:
+        if value.kind == BATCH:
+            return Test(True)  # what else is among its elements has no place
+        if not tensor or not isinstance(at, ast.Name):
             return None
-        made = self._one((id(self.function), f"tensor {name}"))
+        made = self._one((id(self.function), f"tensor {at.id}"))
         if value.kind == UNKNOWN:
-            made.true_names[name] = value.but(kind=TENSOR)
+            made.true_names[at.id] = value.but(kind=TENSOR)
         elif value.kind in (NUMBER, TEXT, NONE, MODULE):
             return Test(False)
-        made.false_names[name] = Value(UNKNOWN)
+        made.false_names[at.id] = Value(UNKNOWN)
         return made
 
     def assume(self, conditions: list[Condition], names: dict[str, Value]) -> None:

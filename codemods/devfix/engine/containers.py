@@ -61,6 +61,8 @@ class Containers(Conditions):
             return Value(ARRAY)
         if kind in (NUMBER, TEXT):
             return Value(kind)
+        if value.role == "given":
+            return value
         if kind == UNKNOWN and value.place.is_named:
             return Value(UNKNOWN, Place(value.place.kind, ("element", value.place.key)))
         return ANYTHING
@@ -113,6 +115,8 @@ class Containers(Conditions):
             ]
         if value.kind == OBJECT and len(self._fields_of(value)) == count:
             return list(self._fields_of(value))
+        if value.role == "given":
+            return [value] * count
         if value.kind == UNKNOWN and value.place.is_named:
             return [
                 Value(UNKNOWN, Place(value.place.kind, ("item", value.place.key, i))) for i in range(count)
@@ -172,6 +176,8 @@ class Containers(Conditions):
         return ANYTHING
 
     def _unknown_item(self, node: ast.Subscript, base: Value, key: object) -> Value:
+        if base.role == "given":
+            return base
         root = base.place.key if base.place.is_named else None
         if root is None or key is ...:
             return ANYTHING
@@ -306,6 +312,8 @@ class Containers(Conditions):
         if name in ("pop", "get", "setdefault", "popleft"):
             if name == "get" and values and base.kind == MAPPING and node.args:
                 self.device_lookup(node, base, values[0], node.args[0])
+            if len(values) > 1:
+                self.mixed(node, element(base), values[1], node.args[-1])
             if base.fields is not None and values and values[0].const in base.fields:
                 return base.fields[values[0].const]
             return (element(base) or ANYTHING) if not base.fields else ANYTHING
@@ -313,13 +321,15 @@ class Containers(Conditions):
             return base
         return A_NUMBER if name in ("index", "count") else ANYTHING
 
-    def _of_batch(self, base: Value, name: str, arguments: Arguments) -> Value:
+    def _of_batch(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         plain = base.but(fields=None)
         if name == "items":
             return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, plain)))
         if name == "values":
             return Value(SEQUENCE, rest=plain)
         if name in ("get", "pop"):
+            if len(arguments[0]) > 1:
+                self.mixed(node, plain, *arguments[0][1])
             key = arguments[0][0][0].const if arguments[0] else ...
             return base.fields[key] if base.fields and key in base.fields else plain
         return base if name == "copy" else ANYTHING

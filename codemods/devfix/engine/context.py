@@ -30,6 +30,7 @@ from devfix.engine.values import (
     Assumptions,
     Value,
 )
+from devfix.models.loader import tensor_attributes
 
 if TYPE_CHECKING:
     from devfix.engine.analysis import Analysis
@@ -96,10 +97,14 @@ class Context:
         )
         home = self.classes.place(owner) if forward and owner is not None else None
         names = function.positional[1:] if me is not None else function.positional
+        if self.is_autograd(function):
+            forward, names = True, function.positional[1:]
         for name, (kind, assumed) in self.known(function).items():
             first = bool(names) and name == names[0] and name not in function.defaults
             if forward and kind == UNKNOWN and (first or name in _INPUTS):
-                kind, assumed = TENSOR, frozenset({Assumption(CALLER, name)})
+                used = {one for one in self.uses(function).attributes.get(name, ()) if not one.endswith("()")}
+                kind = TENSOR if used <= tensor_attributes() else BATCH
+                assumed = frozenset({Assumption(CALLER, name)})
             found[name] = self.parameter(function, name, kind, assumed, home)
         arguments = function.node.args
         if arguments.vararg is not None:
@@ -108,6 +113,16 @@ class Context:
         if arguments.kwarg is not None:
             found[arguments.kwarg.arg] = ANYTHING
         return found
+
+    def is_autograd(self, function: Function) -> bool:
+        """Is this the forward of a `torch.autograd.Function`? Its results are wanted where its tensors are."""
+        owner = function.owner
+        return (
+            owner is not None
+            and function.name == "forward"
+            and function.static
+            and any(base.rpartition(".")[2] == "Function" for base in owner.outside)
+        )
 
     def parameter(
         self, function: Function, name: str, kind: str, assumed: Assumptions, home: Place | None

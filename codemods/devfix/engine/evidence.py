@@ -361,9 +361,12 @@ def parameters(function: Function, uses: Uses) -> dict[str, Evidence]:
         if kind:
             found[name] = (UNKNOWN if kind == "other" else kind, PROVEN)
             continue
-        evidence = uses.kind(name)
         default = function.defaults.get(name)
         constant = default.value if isinstance(default, ast.Constant) else ...
+        if isinstance(constant, (int, float)):
+            found[name] = NUMBER, PROVEN
+            continue
+        evidence = uses.kind(name)
         if evidence[0] == UNKNOWN:
             if is_device_name(name):
                 evidence = DEVICE, frozenset({Assumption(NAME, name)})

@@ -65,6 +65,16 @@ class HostRead:
     place: Place
     assumed: Assumptions
 
+    @property
+    def is_lengths(self) -> bool:
+        """Is it the argument of an operation that wants the CPU for it alone?"""
+        return not self.is_array_function and self.operation != "numpy"
+
+    @property
+    def is_array_function(self) -> bool:
+        """Is it read by a function of a package of arrays, not by a method of the tensor?"""
+        return "." in self.operation
+
 
 @dataclass(eq=False)
 class Surgery:

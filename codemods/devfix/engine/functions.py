@@ -21,6 +21,7 @@ from devfix.engine.values import (
     BATCH,
     DEVICE,
     DTYPE,
+    LOAD,
     MAKE,
     MODULE,
     NONE,
@@ -98,7 +99,7 @@ class Functions(Containers):
         if form == "load":
             where = keywords.get("map_location") or (values[1] if len(values) > 1 else None)
             place = self.target(where[0], node) if where is not None else None
-            return Value(UNKNOWN, place or NOWHERE)
+            return Value(UNKNOWN, place or NOWHERE, rank=1, links=(self.link(LOAD, node, last),), role="host")
         if form in ("make", "data", "like", "legacy", "array", "cuda"):
             return self._made(node, row, last, first, arguments)
         if form == "elems":

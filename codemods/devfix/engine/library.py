@@ -40,6 +40,7 @@ from devfix.flow import frameworks, torch_api
 
 _PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 _PASS_THROUGH = frozenset({"tqdm", "trange", "track", "prange", "deepcopy", "copy"})
+_READERS = ("numpy.", "scipy.", "sklearn.", "matplotlib.", "seaborn.", "pandas.")
 _COLLATES = frozenset({"DataLoader", "StatefulDataLoader"})
 
 
@@ -62,9 +63,9 @@ class Library(Modules):
                 return self.partial(node, arguments)
             if dotted.startswith(("random.", "math.", "time.", "os.", "json.", "logging.", "itertools.")):
                 return self._plain_library(node, dotted, arguments)
-            if dotted.startswith("numpy."):
+            if dotted.startswith(_READERS):
                 for value, at in values[:2]:
-                    self.on_host(node, value, at, dotted)
+                    self.read_as_array(node, value, at, dotted)
             return Value(ARRAY)
         if last in _PASS_THROUGH and values:
             return values[0][0]
@@ -167,7 +168,22 @@ class Library(Modules):
             return Value(UNKNOWN, BY_OWNER)
         if last[:1].isupper() or last in ("from_pretrained", "from_config"):
             return self.unknown_object(node, name, arguments)
-        return self.unknown(node)
+        return self._like_given(node, last, arguments)
+
+    def _like_given(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
+        """What a function out of sight makes of tensors that are together: if it is a tensor, it is with them."""
+        given = [
+            one
+            for value, at in (*arguments[0], *arguments[1].values())
+            for one, _ in self.tensors(value, at)
+            if one.kind != MODULE
+        ]
+        places = {self.where(one) for one in given}
+        place = places.pop() if len(places) == 1 else NOWHERE
+        if not place.on_device or place.kind == LITERAL:
+            return self.unknown(node)
+        assumed = frozenset({Assumption(LIBRARY_CALL, name)}).union(*[one.assumed for one in given])
+        return Value(UNKNOWN, place, role="given", assumed=assumed)
 
     def unknown_object(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         """An instance of a class out of sight: a module, as far as it is used as one."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.evidence import TENSOR_USES
 from devfix.engine.facts import Surgery
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
 from devfix.engine.library import Library
-from devfix.engine.places import BY_OWNER, LITERAL, NOWHERE, OF, ON_CPU, Place
+from devfix.engine.places import BY_OWNER, FIXED, LITERAL, NOWHERE, OF, ON_CPU, Place
 from devfix.engine.requirements import Operand
 from devfix.engine.values import (
     A_NUMBER,
@@ -35,6 +36,7 @@ from devfix.engine.values import (
     Value,
 )
 from devfix.flow import frameworks
+from devfix.models.loader import tensor_attributes
 
 _MOVES = frozenset({"to", "cuda", "cpu", "type_as", "to_empty"})
 _ITSELF = frozenset(
@@ -57,6 +59,15 @@ _LIST_METHODS = frozenset({"append", "extend", "insert", "clear", "remove"})
 _PARTS = frozenset(["modules", "children"])
 _TENSORS = frozenset(["parameters", "buffers"])
 _NAMED = frozenset(["named_parameters", "named_buffers", "named_modules", "named_children"])
+_SPEAKING = TENSOR_USES | {
+    "float",
+    "half",
+    "long",
+    "bfloat16",
+    "view",
+    "reshape",
+    "transpose",
+}  # of a tensor, here
 _BATCH_METHODS = frozenset(["items", "values", "keys", "get", "pop", "update", "copy"])
 
 
@@ -81,7 +92,7 @@ class Methods(Library):
         if kind in (SEQUENCE, MAPPING):
             return self.in_container(node, base, name, [value for value, _ in arguments[0]])
         if kind == BATCH:
-            return self._of_batch(base, name, arguments)
+            return self._of_batch(node, base, name, arguments)
         if kind == OWNER:
             return self._of_owner(base, name, arguments)
         if kind == LOADER:
@@ -91,6 +102,9 @@ class Methods(Library):
         if kind in (NUMBER, TEXT, DEVICE):
             return A_NUMBER if kind == NUMBER else self.text_method(node, base, name)
         if kind == ARRAY:
+            if name in self.models.draws:
+                for value, at in arguments[0]:
+                    self.read_as_array(node, value, at, f"axes.{name}")
             return Value(ARRAY)
         return self._of_unknown(node, base, name, arguments)
 
@@ -148,6 +162,7 @@ class Methods(Library):
         if self.analysis.entered:
             self.in_autocast(base, self.state.resolve(place), moved=name == "to")
         if base.kind == MODULE:
+            self._part_moved(node, base, place)
             if base.ref is not None:
                 self.move_module(base.ref, place)
             elif base.place.is_named:
@@ -165,6 +180,15 @@ class Methods(Library):
         made = self.moved(base, place, node)
         origin = self.followed(arguments) if place.on_host and made.kind in (TENSOR, BATCH) else ()
         return made.but(links=origin) if origin else made
+
+    def _part_moved(self, node: ast.Call, base: Value, place: Place) -> None:
+        """In `forward`, a part of the module is moved to an accelerator by name: its inputs are where the module is."""
+        home = self.where(base)
+        if place.kind == LITERAL and self.me is not None and self.is_forward() and not self._is_me(base):
+            if home == self.where(self.me) and home.kind == OF:
+                stray = base.but(links=(self.link("move", node),))
+                anchor = self.me, node, home
+                self.report(node, "the forward pass", FIXED, (stray, node, place), anchor, base.assumed)
 
     def _destination(self, node: ast.Call, name: str, arguments: Arguments) -> Place | None:
         values, keywords = arguments
@@ -355,44 +379,21 @@ class Methods(Library):
         return made[0] if len(made) == 1 else Value(SEQUENCE, items=tuple(made))
 
     def _of_unknown(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
-        _values, _keywords = arguments
-        if base.place.is_named:
-            if name in _TENSORS:
-                return Value(SEQUENCE, rest=Value(TENSOR, base.place, role="parameter"))
-            if name in (
-                "unsqueeze",
-                "permute",
-                "detach",
-                "masked_fill",
-                "long",
-                "expand_as",
-                "view_as",
-                "contiguous",
-            ):
-                return self.tensor_method(node, base.but(kind=TENSOR), name, arguments)
-        if base.role == "host" and name in (
-            "unsqueeze",
-            "permute",
-            "float",
-            "half",
-            "squeeze",
-            "view",
-            "reshape",
-            "transpose",
-        ):
-            return self.tensor_method(node, base.but(kind=TENSOR, role="host"), name, arguments).but(
-                role="host"
-            )
-        if base.role == "moved" and name in (
-            "unsqueeze",
-            "detach",
-            "permute",
-            "float",
-            "long",
-            "half",
-            "squeeze",
-        ):
+        if base.role == "given" and name in tensor_attributes():
             return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
+        if (
+            name in ("get", "pop", "setdefault") and len(arguments[0]) == 2
+        ):  # the default tells what the others are
+            self.mixed(node, base.but(kind=BATCH), *arguments[0][1])
+        if base.place.is_named and name in _TENSORS:
+            return Value(SEQUENCE, rest=Value(TENSOR, base.place, role="parameter"))
+        if base.role == "host" and name in _SPEAKING:
+            made = self.tensor_method(node, base.but(kind=TENSOR, role="host"), name, arguments)
+            return made.but(role="host")
+        if base.role == "moved" and name in _SPEAKING:
+            return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
+        if base.place.is_named and name in TENSOR_USES:
+            return self.tensor_method(node, base.but(kind=TENSOR), name, arguments)
         if base.role == "instance" and name in ("eval", "train", "requires_grad_", "half", "float"):
             return base
         return self.unknown_call(node, name, arguments)

@@ -31,6 +31,7 @@ from devfix.engine.values import (
     Assumption,
     Assumptions,
     Value,
+    element,
     weak,
 )
 
@@ -121,7 +122,8 @@ class Requirements(Frame):
         (anchor, anchor_node, _), (stray, stray_node, _) = (one, other) if swap else (other, one)
         anchor_place, stray_place = (a, b) if swap else (b, a)
         assumed = stray.assumed | anchor.assumed
-        if pairs > 1 and not all(about_devices(condition) for condition, _ in both - path):
+        asked = [condition for condition, _ in both - path if not about_devices(condition)]
+        if pairs > 1 and len(asked) > 1:  # one condition alone is met by somebody, or it would not be asked
             assumed |= {Assumption(PATH_TAKEN)}
         if not strict and stray.kind != MODULE and stray.rank != 1 and stray_place.on_host:
             if stray.rank == 0:
@@ -203,42 +205,59 @@ class Requirements(Frame):
         anchor: tuple[Value, ast.AST, Place] | None = None
         strays: list[tuple[Value, ast.AST, Place, ast.Return]] = []
         for value, at, returned in self.results:
+            home = value.bound
             for place, _ in alternatives(self.where(value)):
+                if place.kind == LITERAL and home is not None and value.kind == TENSOR:
+                    self.report(
+                        returned,
+                        "the result",
+                        FIXED,
+                        (value, at, place),
+                        (home, at, home.place),
+                        value.assumed,
+                    )
                 if place.on_device and place.kind != LITERAL and anchor is None:
                     anchor = value, at, place
                 elif place.kind == DEFAULT and value.rank == 1 and value.links and len(value.links) == 1:
                     strays.append((value, at, place, returned))
+        anchor = anchor or self._input()
         if anchor is None:
             return
         for value, at, place, returned in strays:
             assumed = value.assumed | anchor[0].assumed | {Assumption(RESULT)}
             self.report(returned, "the result", DIFFERENT, (value, at, place), anchor, assumed)
 
-    def filled(self, node: ast.AST, base: Value, at: ast.AST, value: Value, value_at: ast.AST) -> None:
-        """What is on a device is written into a tensor that was made on the CPU: it runs, and stays on the CPU."""
-        one, other = self.where(base), self.where(value)
-        if (
-            base.kind == TENSOR
-            and value.kind == TENSOR
-            and one.kind == DEFAULT
-            and other.on_device
-            and other.kind != LITERAL
-        ):
-            if base.links and len(base.links) == 1 and value.rank != 0:
-                assumed = base.assumed | value.assumed | {Assumption(RESULT)}
-                self.report(
-                    node, "the assignment", DIFFERENT, (base, at, one), (value, value_at, other), assumed
-                )
+    def is_forward(self) -> bool:
+        """Is this what a module, or a function with its own gradient, makes of its inputs?"""
+        function = self.function
+        if function is None or function.name != "forward" or function.owner is None or self.depth > 1:
+            return False
+        return self.analysis.is_autograd(function) or self.analysis.class_kind(function.owner) == "module"
+
+    def _input(self) -> tuple[Value, ast.AST, Place] | None:
+        """The first tensor that `forward` is given: its results are wanted there."""
+        if self.function is None or not self.is_forward():
+            return None
+        for value in self.analysis.parameters(self.function, self.me).values():
+            if value.kind in (TENSOR, BATCH) and self.where(value).on_device:
+                return value, self.function.node, self.where(value)
+        return None
 
     def mixed(self, node: ast.AST, known: Value | None, value: Value, at: ast.AST) -> None:
         """The elements of a container are wanted in one place: one made here beside one from elsewhere."""
-        if known is None or known.kind != TENSOR or value.kind != TENSOR:
+        if known is None or known.kind not in (TENSOR, BATCH) or value.kind not in (TENSOR, BATCH):
             return
         for one, other in ((known, value), (value, known)):
             a, b = self.where(one), self.where(other)
             if a.kind == DEFAULT and b.on_device and b.kind != LITERAL and one.rank == 1 and one.links:
                 assumed = one.assumed | other.assumed | {Assumption(RESULT)}
                 self.report(node, "the container", DIFFERENT, (one, at, a), (other, at, b), assumed)
+
+    def read_as_array(self, node: ast.AST, value: Value, at: ast.AST, operation: str) -> None:
+        """A function makes an array of a tensor, or of a list of tensors."""
+        inside = element(value) if value.kind == SEQUENCE else value
+        if inside is not None and inside.kind == TENSOR:
+            self.on_host(node, inside if inside is value else inside.but(kind=BATCH), at, operation)
 
     def on_host(self, node: ast.AST, value: Value, at: ast.AST, operation: str) -> None:
         """Something reads the memory of a value as the CPU's."""
@@ -247,11 +266,7 @@ class Requirements(Frame):
         if value.links and self.where(value).on_host:
             self.analysis.read_on_host.add(value.links[0].node)
         for place, _ in alternatives(self.where(value), self.state.path):
-            if (
-                place.on_device
-                and place.kind != OF
-                and self.analysis.is_new((node, at, "host"), value.assumed)
-            ):
+            if place.on_device and self.analysis.is_new((node, at, "host"), value.assumed):
                 self.analysis.host_reads.append(
                     HostRead(operation, node, self.file, self.function, value, at, place, value.assumed)
                 )
@@ -283,7 +298,11 @@ class Requirements(Frame):
         fields = value.fields and {k: self.moved(v, place, node, depth + 1) for k, v in value.fields.items()}
         # A value that was moved has one link that matters: where it was moved.
         links = (self.link("move", node),)
-        assumed = value.assumed
+        bound = value.bound
+        if value.kind == TENSOR:
+            bound = (
+                value if place.on_host and value.place.kind == OF else bound if value.place.on_host else None
+            )
         return value.but(
-            place=place, items=items or None, rest=rest, fields=fields or None, links=links, assumed=assumed
+            place=place, items=items or None, rest=rest, fields=fields or None, links=links, bound=bound
         )

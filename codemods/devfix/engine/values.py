@@ -82,6 +82,7 @@ class Value:
     - `ref`: the cell of a module or object, the function or class, the dotted name of a library's.
     - `items`: elements of a sequence in order, `rest`: any other element, `fields`: entries of a mapping.
     - `forms`: of a device, or of what may be one: see `engine.forms`.
+    - `bound`: of an object, its class; of a method, its object; of a tensor on the CPU, what it was copied from.
     """
 
     __slots__ = (
@@ -256,7 +257,7 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
     return Value(
         a.kind,
         place,
-        rank=a.rank if a.rank == b.rank else None,
+        rank=_rank(a, b),
         ref=ref,
         const=a.const if same else ...,
         items=items,
@@ -268,6 +269,13 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
         bound=a.bound if a.bound is b.bound else None,
         role=a.role if a.role == b.role else "",
     )
+
+
+def _rank(a: Value, b: Value) -> int | None:
+    """The dimensions of the one that may be a stray count: those of what is on the CPU."""
+    if a.place.on_host != b.place.on_host:
+        return a.rank if a.place.on_host else b.rank
+    return a.rank if a.rank == b.rank else None
 
 
 def _either(a: Value, b: Value) -> Place:

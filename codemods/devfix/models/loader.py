@@ -37,6 +37,7 @@ class Models(NamedTuple):
     tensor_spaces: tuple[str, ...]
     other_spaces: tuple[str, ...]
     array_spaces: tuple[str, ...]
+    draws: frozenset[str]
 
     def function(self, dotted: str) -> Row | None:
         """The row of a function of torch; an unlisted one takes tensors that must be in one place."""
@@ -69,6 +70,7 @@ class Models(NamedTuple):
 def models() -> Models:
     """The models of this package. Raises ValueError on a row that is none."""
     rows: dict[str, Row] = {}
+    draws: list[str] = []
     spaces: dict[str, list[str]] = {"tensor": [], "other": [], "array": []}
     for line in data("models/torch.model").splitlines():
         words = line.partition("#")[0].split()
@@ -76,6 +78,9 @@ def models() -> Models:
             continue
         if words[0] == "spaces":
             spaces[words[1]] += words[2:]
+            continue
+        if words[0] == "draws":
+            draws += words[1:]
             continue
         form, prefix, *rest = words
         if form not in _CALLS | _LAYERS:
@@ -101,7 +106,9 @@ def models() -> Models:
                 names.append(word)
         for name in names:
             rows[prefix + name] = row
-    return Models(rows, tuple(spaces["tensor"]), tuple(spaces["other"]), tuple(spaces["array"]))
+    return Models(
+        rows, tuple(spaces["tensor"]), tuple(spaces["other"]), tuple(spaces["array"]), frozenset(draws)
+    )
 
 
 @cache
