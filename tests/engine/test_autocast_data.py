@@ -139,6 +139,24 @@ FOUND = {
                 with half():  # <
                     return self.net(x.to(self.device))
     """,
+    "a closure that is handed out": """
+        def build(model):
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+            def step(rows):
+                with torch.cuda.amp.autocast():  # <
+                    return model(rows.to(device))
+            return step
+    """,
+    "where the module itself is": """
+        class Enc(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(1, 1)
+            def encode(self, rows):
+                x = torch.tensor(rows).to(self.fc.weight.device)
+                with torch.autocast("cuda"):  # <
+                    return self.fc(x)
+    """,
     "a partial of a type": """
         import functools
         class Job:

@@ -195,6 +195,12 @@ FOUND = {
             def predict(self, rows):
                 return self.fc(torch.from_numpy(rows).to(self.device))  # <
     """,
+    "device of a child that is a layer": """
+        def shift(net: nn.Module):
+            for part in net.modules():
+                if isinstance(part, nn.Linear):
+                    part.weight.data = part.weight.data.to(part.device)  # <
+    """,
     "device of a member": """
         class Net(nn.Module):
             def __init__(self):

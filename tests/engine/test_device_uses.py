@@ -302,6 +302,78 @@ FOUND = {
         def number(d: torch.device):
             return int(d)  # <
     """,
+    "a case": """
+        def wants(x: torch.Tensor):
+            match x.device:  # <
+                case "cuda" | "xpu":
+                    return True
+                case "cpu":
+                    return False
+    """,
+    "an option": """
+        import argparse
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--run-on", type=torch.device, default="cuda")
+        given = parser.parse_args()
+        if given.run_on == "cuda":  # <
+            torch.backends.cudnn.benchmark = True
+    """,
+    "a field of a class": """
+        from dataclasses import dataclass
+        @dataclass
+        class Settings:
+            place: torch.device = torch.device("cpu")
+        def start(settings: Settings):
+            return settings.place == "cuda"  # <
+    """,
+    "an annotation in the class": """
+        class Job:
+            device: torch.device
+            def __init__(self, options):
+                self.options = options
+            def fast(self):
+                return self.device.startswith("cuda")  # <
+    """,
+    "an alias of types": """
+        from typing import Optional, Union
+        Where = Union[str, torch.device]
+        def kind(spot: Optional[Where] = None):
+            return spot.rpartition(":")[0]  # <
+    """,
+    "a list of them": """
+        def kinds(all_of: list[torch.device]):
+            return [one.split(":")[0] for one in all_of]  # <
+    """,
+    "a dict of them": """
+        def kinds(all_of: dict[str, torch.device | str]):
+            for name, spot in all_of.items():
+                if spot.type == "cuda":  # <
+                    return name
+    """,
+    "the values of a map": """
+        def check(parts, where):
+            for name, spot in where.items():
+                if spot == "cpu":  # <
+                    continue
+                parts[name].to(spot)
+    """,
+    "override of to with any arguments": """
+        class Table(nn.Module):
+            def to(self, *args, **kwargs):
+                if args and args[0] == "cpu":  # <
+                    self.rows = None
+                return super().to(*args, **kwargs)
+    """,
+    "a device in a key": """
+        def count(x: torch.Tensor):
+            return {"cpu": 1, "cuda": 2}.get(str(x.device), 0)  # <
+    """,
+    "in a closure that is handed out": """
+        def build(net: nn.Module):
+            def run(x: torch.Tensor):
+                return net(x) if x.device == "cuda" else None  # <
+            return run
+    """,
     "one of several": """
         def wants(device: torch.device):
             return device in ("cuda", "xpu")  # <
@@ -354,6 +426,48 @@ SILENT = {
     "by hasattr": """
         def kind(device: str | torch.device):
             return device.type if hasattr(device, "type") else device.partition(":")[0]
+    """,
+    "by a class out of sight": """
+        import six
+        def kind(device: str | torch.device):
+            if isinstance(device, six.string_types):
+                device = torch.device(device)
+            return device.type
+    """,
+    "by getattr": """
+        def kind(device: str | torch.device):
+            return getattr(device, "type", device)
+    """,
+    "a chain": """
+        def same(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor):
+            return a.device == b.device == c.device
+    """,
+    "a word that is no device": """
+        def pick(device: str | torch.device = "auto"):
+            if device == "auto" or device in ("auto", "cuda"):
+                device = "cuda" if torch.cuda.is_available() else "cpu"
+            return torch.device(device)
+    """,
+    "an index that is filled in": """
+        def pick(device):
+            device = torch.device(device)
+            if device.type == "cuda" and device.index is None:
+                device = torch.device("cuda", torch.cuda.current_device())
+            return device == torch.device("cuda:0")
+    """,
+    "a case of a type": """
+        def wants(x: torch.Tensor):
+            match x.device.type:
+                case "cuda":
+                    return True
+    """,
+    "a field that is a string": """
+        from dataclasses import dataclass
+        @dataclass
+        class Settings:
+            device: str = "cuda"
+        def start(settings: Settings):
+            return settings.device == "cuda"
     """,
     "by type()": """
         def kind(device: str | torch.device):

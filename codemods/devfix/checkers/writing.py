@@ -33,6 +33,8 @@ class Writing:
     def type_of(self, use: DeviceUse, node: ast.expr, forms: Forms | None = None) -> str:
         """The type of a device; by its string where it may be None, or a word that is no device."""
         forms = use.forms if forms is None else forms
+        if isinstance(node, ast.Call) and self.source.code(node.func) == "str" and len(node.args) == 1:
+            return f"{self.torch}.device({self.source.code(node.args[0])}).type"
         code = self.source.code(node)
         if {form.kind for form in forms} == {OBJECT}:
             return f"{code}.type"

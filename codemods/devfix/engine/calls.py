@@ -234,7 +234,7 @@ class Calls(Methods):
 
     def _fields(self, cell: object, owner: Class, arguments: Arguments) -> None:
         """A dataclass or a NamedTuple keeps what it is given under the names of its annotations."""
-        for name, (value, _) in zip(owner.annotated, arguments[0], strict=False):
+        for name, (value, _) in zip(owner.annotations, arguments[0], strict=False):
             self.state.set_attribute(cell, name, value)
         for name, (value, _) in arguments[1].items():
             self.state.set_attribute(cell, name, value)

@@ -96,7 +96,7 @@ class Containers(Conditions):
         owner = value.bound.ref if isinstance(value.bound, Value) else None
         if not isinstance(owner, Class) or not any(one.endswith("NamedTuple") for one in owner.bases):
             return ()
-        return tuple([self.state.attribute(value.ref, name) or ANYTHING for name in owner.annotated])
+        return tuple([self.state.attribute(value.ref, name) or ANYTHING for name in owner.annotations])
 
     def unpack(self, value: Value, count: int, node: ast.AST) -> list[Value]:
         """The first `count` elements, as names on the left take them."""

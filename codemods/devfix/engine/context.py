@@ -18,6 +18,7 @@ from devfix.engine.values import (
     ARRAY,
     BATCH,
     CALLER,
+    CLASS,
     DEVICE,
     LOADER,
     MODULE,
@@ -81,6 +82,12 @@ class Context:
         owner = function.owner
         return function.name == "to" and owner is not None and self.class_kind(owner) == "module"
 
+    def _declared_class(self, function: Function, name: str) -> Value | None:
+        """The class in view that a parameter is annotated with."""
+        annotation = next((one.annotation for one in function.parameters if one.arg == name), None)
+        found = function.file.definition(annotation) if annotation is not None else None
+        return Value(CLASS, ref=found) if isinstance(found, Class) else None
+
     def _elements(self, function: Function, name: str) -> Forms:
         """The forms of the elements of a parameter that is a container of devices."""
         annotation = next((one.annotation for one in function.parameters if one.arg == name), None)
@@ -142,7 +149,7 @@ class Context:
             return Value(LOADER, assumed=assumed)
         if kind in (NUMBER, TEXT, ARRAY):
             return Value(kind, Place(OF, key) if kind == NUMBER else NOWHERE, assumed=assumed, forms=forms)
-        return Value(UNKNOWN, place, forms=forms)
+        return Value(UNKNOWN, place, forms=forms, bound=self._declared_class(function, name))
 
     def _body(self, file: File) -> Run:
         found = self._bodies.get(file.path)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from devfix.engine import forms, missing
 from devfix.engine.evidence import MODULE_USES
 from devfix.engine.facts import Autocast, DeviceUse, Missing
-from devfix.engine.files import File
+from devfix.engine.files import Class, File
 from devfix.engine.forms import NO_FORMS, Forms
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.places import CHOICE, LITERAL, OF, OWNED, VAR, Place
@@ -47,7 +47,9 @@ class Devices(Requirements):
         name: str = "",
     ) -> None:
         """Note that a value of which forms are known is used as a device."""
-        if not self.quiet and self.file is self.analysis.file:
+        if self.quiet or self.file is not self.analysis.file:
+            return
+        if node in self.file.source.parents:  # not what stands for a part of a chain, or for a getattr
             self.analysis.device_uses.append(
                 DeviceUse(sink, node, self.file, self.function, value, at, value.forms, against, name)
             )
@@ -91,7 +93,7 @@ class Devices(Requirements):
                 self.device_use("inside", node, right, other, left.forms, left.const)
             elif left.forms and right.items and right.rest is None:
                 texts = [one.const for one in right.items]
-                if all(isinstance(one, str) for one in texts) and any(one.forms for one in right.items):
+                if all(isinstance(one, str) for one in texts) and all(one.forms for one in right.items):
                     against = frozenset().union(*(one.forms for one in right.items))
                     self.device_use("among", node, left, node.left, against)
 
@@ -111,12 +113,34 @@ class Devices(Requirements):
         if index.forms and found and len(found) == len(base.fields or ()):
             self.device_use("lookup", node, index, at, frozenset(found))
 
+    def device_matched(self, node: ast.Match, value: Value) -> None:
+        """`match d: case "cuda": ...`."""
+        parts = (one for case in node.cases for one in ast.walk(case.pattern))
+        written = [one.value for one in parts if isinstance(one, ast.MatchValue)]
+        texts = [one.value for one in written if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        found = [form for form in map(forms.of_text, texts) if form is not None]
+        if value.forms and found and len(found) == len(written):
+            self.device_use("lookup", node.subject, value, node.subject, frozenset(found))
+
+    def declared(self, owner: Value | None, name: str) -> Forms:
+        """The forms of an attribute that the body of a class annotates."""
+        made = owner.ref if isinstance(owner, Value) else None
+        for one in made.lineage if isinstance(made, Class) else ():
+            if name in one.annotations:
+                found = forms.annotated(one.file, one.annotations[name])
+                # A field that is a plain string or number is mostly no device.
+                return found if any(form.kind == forms.OBJECT for form in found) else NO_FORMS
+        return NO_FORMS
+
     def told(self, node: ast.expr) -> tuple[str, Value, Value] | None:
         """What a test says of the forms of a name: the name, and its value where the test holds and where not."""
         name, holds = _asked(self.file, node)
         value = self.lookup(name) if name else None
         if value is None or not value.forms:
             return None
+        if holds is None:
+            nothing = value.but(forms=NO_FORMS)
+            return name, nothing, nothing
         yes: set[forms.Form] = set()
         no: set[forms.Form] = set()
         for one in value.forms:
@@ -280,15 +304,20 @@ def _called(source: Source, owner: ast.ClassDef) -> dict[str, set[str]]:
     return found
 
 
-def _asked(source: File, node: ast.expr) -> tuple[str, Callable[[forms.Form], bool | None]]:
-    """The name whose form a test asks for, and what it says of a form; an empty name if none."""
+Answer = Callable[[forms.Form], bool | None]
+
+
+def _asked(source: File, node: ast.expr) -> tuple[str, Answer | None]:
+    """The name whose form a test asks for, and what it says of a form, if that is known; an empty name if none."""
     if isinstance(node, ast.Call) and len(node.args) == 2 and isinstance(node.args[0], ast.Name):
         name, other = node.args[0].id, node.args[1]
         asked = node.func.id if isinstance(node.func, ast.Name) else ""
         if asked == "isinstance":
             classes = other.elts if isinstance(other, ast.Tuple) else [other]
             kinds = [_KINDS.get(source.dotted(one)) for one in classes]
-            return name, lambda form: None if None in kinds or form.kind == forms.ANY else form.kind in kinds
+            if None in kinds:
+                return name, None
+            return name, lambda form: None if form.kind == forms.ANY else form.kind in kinds
         if asked == "hasattr" and isinstance(other, ast.Constant) and other.value in _OF_DEVICES:
             return name, lambda form: None if form.kind == forms.ANY else form.kind == forms.OBJECT
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -310,7 +339,7 @@ def _asked(source: File, node: ast.expr) -> tuple[str, Callable[[forms.Form], bo
                         else form.numbered is positive
                     ),
                 )
-    return "", lambda form: None
+    return "", None
 
 
 _KINDS = {"str": forms.TEXT, "torch.device": forms.OBJECT, "int": forms.NUMBER}

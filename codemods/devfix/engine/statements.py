@@ -195,7 +195,7 @@ class Run(Bindings):
         del self.analysis.entered[autocasts:]
 
     def _match(self, node: ast.Match) -> None:
-        self.eval(node.subject)
+        self.device_matched(node, self.eval(node.subject))
         state = self.state
         before, ends = state.copy(), []
         for case in node.cases:

@@ -53,7 +53,7 @@ class DeviceComparison(Codemod):
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("device", '"cpu', "'cpu", '"cuda', "'cuda"),
         ("torch",),
-        ("==", "!=", " in ", " is ", "startswith", ".index", "[", ".get("),
+        ("==", "!=", " in ", " is ", "startswith", ".index", "[", ".get(", "match "),
     )
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
 
