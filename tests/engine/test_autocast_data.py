@@ -331,6 +331,17 @@ SILENT = {
             with torch.autocast("cuda"), trt.Runtime():
                 return net(x)
     """,
+    "where callers bring it": """
+        class Enc(nn.Module):
+            def __init__(self, amp):
+                super().__init__()
+                self.fc, self.amp = nn.Linear(1, 1), amp
+            def forward(self, x: torch.Tensor):
+                return self.inner(x)
+            def inner(self, x):
+                with torch.autocast("cuda", enabled=self.amp):
+                    return self.fc(x)
+    """,
     "a partial that follows": """
         from functools import partial
         class Job:

@@ -433,6 +433,14 @@ SILENT = {
         def run(x: torch.Tensor):
             return __name__, x.to(torch.device("cuda", int(True)))
     """,
+    "a partial that is called elsewhere": """
+        from functools import partial
+        class Draw:
+            def make(self, device):
+                self.order = partial(torch.randperm, device=device)
+            def forward(self, n):
+                return self.order(n)
+    """,
     "a module with a device": """
         class Net(nn.Module):
             def __init__(self, device):

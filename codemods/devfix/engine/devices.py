@@ -18,9 +18,9 @@ from devfix.engine.values import (
     A_TEXT,
     ANYTHING,
     BATCH,
-    CALLER,
     DEVICE,
     MODULE,
+    MOVE,
     TENSOR,
     TEXT,
     UNKNOWN,
@@ -168,6 +168,9 @@ class Devices(Requirements):
         if (node, user) in self.analysis.expressed:
             return
         self.analysis.expressed.add((node, user))
+        around = self.file.source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
+        if around is not (self.function.node if self.function is not None else None):
+            return  # an argument of a functools.partial that was made elsewhere
         for part in ast.walk(node):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
                 if missing.is_unbound(self.file, self.function, part):
@@ -287,9 +290,9 @@ class Devices(Requirements):
 
 
 def _is_with_self(value: Value, place: Place) -> bool:
-    """A tensor that is where `self` is, and not because callers are told to bring it there."""
+    """A tensor that was moved to where `self` is."""
     own = isinstance(place.key, tuple) and place.key[0] == "self" and value.kind == TENSOR
-    return own and not any(one.kind == CALLER for one in value.assumed)
+    return own and any(link.kind == MOVE for link in value.links)
 
 
 @remembered
