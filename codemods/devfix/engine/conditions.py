@@ -117,11 +117,11 @@ class Conditions(Devices):
         return made
 
     def _otherwise(self, made: Test, parts: list[Test], every: bool) -> None:
-        """`d is not None and not isinstance(d, C)` fails: what each part says of a name then, taken together."""
+        """`d is not None and not isinstance(d, C)` fails: what its parts say then of the forms of a device."""
         told = [part.false_names if every else part.true_names for part in parts]
         names = made.false_names if every else made.true_names
         for name in told[0]:
-            if all(name in one for one in told):
+            if all(name in one for one in told) and any(one[name].forms for one in told):
                 value = told[0][name]
                 for one in told[1:]:
                     value = either(self.state, value, one[name])

@@ -168,12 +168,9 @@ class Devices(Requirements):
         if (node, user) in self.analysis.expressed:
             return
         self.analysis.expressed.add((node, user))
-        around = self.file.source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
-        if around is not (self.function.node if self.function is not None else None):
-            return  # an argument of a functools.partial that was made elsewhere
         for part in ast.walk(node):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
-                if missing.is_unbound(self.file, self.function, part):
+                if self.lookup(part.id) is None and missing.is_unbound(self.file, self.function, part):
                     self._missing("name", part, part.id, user)
             elif isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
                 if self._is_me_by_name(part.value.id) and self.function is not None:
@@ -188,6 +185,9 @@ class Devices(Requirements):
         return function.positional[:1] == [name]
 
     def _missing(self, kind: str, node: ast.AST, name: str, user: str, value: Value = ANYTHING) -> None:
+        around = self.file.source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
+        if around is not (self.function.node if self.function is not None else None):
+            return  # an argument of a functools.partial that was made elsewhere
         self.analysis.missing.append(Missing(kind, node, self.file, self.function, name, user, value.assumed))
 
     def device_of(self, value: Value, fallback: object, text: str) -> Value:
