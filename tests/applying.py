@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.checkers.besides import besides
 from devfix.codemod import Codemod
 from devfix.findings import Finding, Safety
 from devfix.flow import analyse
@@ -13,7 +14,11 @@ from devfix.source import Source
 
 def findings(codemod: Codemod, text: str) -> list[Finding]:
     """What the codemod says, pre-filter included."""
-    return list(codemod.check(analyse(Source(text)))) if codemod.wants(text) else []
+    if not codemod.wants(text):
+        return []
+    flow = analyse(Source(text))
+    known = list(codemod.check(flow))
+    return [*known, *besides(flow, {codemod.id}, known)]
 
 
 def fixed(codemod: Codemod, text: str, level: Safety = Safety.UNSAFE) -> str:

@@ -172,9 +172,6 @@ SILENT = {
         "def f(x, n):\n    if n:\n        x = x.cpu()\n    else:\n        x = x.sum().to('cpu')\n"
         "    return x * torch.tensor([1.0, 2.0])\n"
     ),
-    "an attribute that is bound elsewhere as well": KEEPER.format("torch.ones(3, device=self.device)")
-    .replace("@self.x.device@", "")
-    .replace("        self.x =", "        self.x = device.rest\n        self.x ="),
     "a sum of numbers": (
         "def f(net, data, step, device):\n    net.to(device)\n    total = torch.zeros(1)\n    for x in data:\n"
         "        loss = step(net, x)\n        total += loss\n    return total\n"

@@ -569,9 +569,6 @@ SILENT = {
     ),
     "numbers": "def f(x: int):\n    return x * torch.ones(3)\n",
     "what may be a module, cast": "def f(x, n):\n    x = x.float().eval()\n    return torch.arange(n) * x\n",
-    "a tensor of the host, where something is built": (
-        "def build_cache(x: torch.Tensor, n: int):\n    return x * torch.arange(n)\n"
-    ),
     "a method that gives back what it is given": (
         "class M(nn.Module):\n    def start(self, x, h):\n        if h is None:\n            h = torch.zeros_like(x)\n"
         "        return h\n\n    def forward(self, x: torch.Tensor, h: torch.Tensor = None):\n"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Collection, Iterator
 
 from devfix.checkers import autocast, comparisons, expressions, host_reads, mismatches
 from devfix.findings import Finding
 from devfix.flow import Flow
+from devfix.source import Source
 
 CODEMODS = (
     frozenset(mismatches.CODEMODS)
@@ -30,7 +32,25 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
     for checker in (mismatches, host_reads, expressions, comparisons, autocast):
         told = set[int]()
         for finding, lines in checker.found(analysis, served):
-            if spoken.isdisjoint(lines):
+            if spoken.isdisjoint(lines) and not _is_told_together(finding, known, source):
                 told |= lines
                 yield finding
         spoken |= told
+
+
+def _is_told_together(finding: Finding, known: Collection[Finding], source: Source) -> bool:
+    """Is a part that is attached too late told of with others of its function?"""
+    if finding.codemod != "reorder-to":
+        return False
+    return any(
+        one.codemod == finding.codemod
+        and _function_at(one.span.start, source) is _function_at(finding.span.start, source)
+        for one in known
+    )
+
+
+def _function_at(offset: int, source: Source) -> ast.AST | None:
+    """The innermost function around a position of a file."""
+    spans = [(source.span(node), node) for node in source.of_kind(ast.FunctionDef)]
+    inside = [(span, node) for span, node in spans if span.start <= offset < span.end]
+    return max(inside, key=lambda one: one[0].start)[1] if inside else None

@@ -6,13 +6,16 @@ or without use.
 
 from __future__ import annotations
 
+import ast
 import re
 
+from devfix.checkers.signs import is_caught, is_moved_below, is_of_one_world, lives_on_devices
 from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import about_devices
 from devfix.engine.facts import Mismatch
+from devfix.engine.files import Function
 from devfix.engine.places import FIXED, OF, VAR
-from devfix.engine.values import LIBRARY_CALL, MODULE, MOVE, NAME, PATH_TAKEN, RANK, RESULT
+from devfix.engine.values import LIBRARY_CALL, MODULE, MOVE, NAME, PATH_TAKEN, RANK
 
 # Not `device=x.device` and `.device`, which only follow.
 _DEVICES = re.compile(r"cuda|accelerat|\b(?:mps|xpu|hpu|npu)\b|(?<!\.)\bdevice\b(?!\s*=\s*[\w.]+\.device\b)")
@@ -46,13 +49,37 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     ):
         return "the other value is on the device of something of which nothing is known"
     if mismatch.relation == FIXED:
-        return _why_not_literal(mismatch, LIBRARY_CALL in kinds)
+        return _why_not_literal(mismatch, LIBRARY_CALL in kinds, analysis)
+    source = analysis.file.source
+    if mismatch.file is analysis.file and is_caught(source, mismatch.node):
+        return "the error is expected, or handled"
+    if mismatch.function is not None and _tells_the_cpu(mismatch.function):
+        return "a configuration is told the CPU"
+    if of_caller and mismatch.anchor.kind != MODULE and mismatch.file is analysis.file:
+        if is_moved_below(source, mismatch.node, mismatch.anchor_node):
+            return "the other value, or the result, is moved or read on the CPU below: it was on the CPU"
     if not _on_accelerators(mismatch, analysis):
         return "nothing but a parameter says that the other value may be on an accelerator"
     return ""
 
 
-def _why_not_literal(mismatch: Mismatch, out_of_sight: bool) -> str:
+def _tells_the_cpu(function: Function) -> bool:
+    """Is "cpu" an entry of a dict that the function writes?"""
+    return any(
+        isinstance(node, ast.Dict)
+        and any(isinstance(value, ast.Constant) and value.value == "cpu" for value in node.values)
+        for node in function.nodes
+    )
+
+
+def _why_not_literal(mismatch: Mismatch, out_of_sight: bool, analysis: Analysis) -> str:
+    if is_of_one_world(mismatch.function, analysis.file.source):
+        return "a test, or code that is for CUDA only"
+    key, function = mismatch.anchor_place.key, mismatch.function
+    if isinstance(key, tuple) and key[0] == "parameter" and function is not None:
+        default = function.defaults.get(key[2])
+        if isinstance(default, ast.Constant) and default.value is None:
+            return "the other value may be None"
     if mismatch.stray.links[0].kind != MOVE:
         return "where it got on the accelerator is not in view"
     if out_of_sight:
@@ -77,15 +104,17 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
         if id(one.node) == key[1]:
             function = one
     owner = function.owner
-    if owner is not None and analysis.class_kind(owner) == "module":
+    if owner is not None and (analysis.class_kind(owner) == "module" or analysis.is_autograd(function)):
         return True
     if owner is not None and any(base.endswith("TestCase") for base in owner.outside):
         return False  # only the tests themselves call it
     if analysis.uses(function).asks_for_devices:
         return True
+    if mismatch.operation == "the index" and function.owner is None:
+        return False  # an index that a caller passes is often made on the CPU
     passed = analysis.passed(mismatch.anchor_place)
     return (
-        all(one.kind == RESULT for one in mismatch.assumed)
-        and analysis.is_about_networks
+        not mismatch.assumed
+        and lives_on_devices(function, analysis)
         and (not passed or any(one.on_device for one in passed))
     )

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Collection, Iterator
 
 from devfix.checkers.certainty import why_silent
+from devfix.checkers.signs import is_kept_otherwise
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch, Surgery
 from devfix.engine.files import Class
@@ -42,6 +43,7 @@ CODEMODS = (
     "hard-coded-cuda",
     "reorder-to",
 )
+_KEPT = frozenset({"register-buffer", "register-modules"})
 _WORDS = {
     NAME: "`{}` is what its name says",
     USES: "`{}` is what its uses say",
@@ -73,18 +75,31 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
         at = _place_to_show(mismatch, analysis, codemod)
         if codemod not in wanted or at is None or why_silent(mismatch, analysis):
             continue
+        stored = _stored_in_module(mismatch, analysis) if codemod in _KEPT else None
+        if stored is not None and (is_kept_otherwise(stored, analysis) or _is_trained(mismatch)):
+            continue
         rank = len(mismatch.assumed)
         if at not in best or rank < best[at][0]:
             best[at] = rank, codemod, mismatch
     if "reorder-to" in wanted:
         for surgery in analysis.surgeries:
             if surgery in met and surgery.file is analysis.file and not surgery.attached.assumed:
+                if _takes_weights(surgery.attached.links[0].node):
+                    continue
                 nodes = [surgery.node, *_nodes(surgery.attached.links, analysis)]
                 yield _of_surgery(surgery, analysis), _lines(nodes, analysis)
     for at, (_, codemod, mismatch) in best.items():
         nodes = [at, *_nodes(mismatch.stray.links, analysis)]
+        nodes += [statement for file, statement in mismatch.running if file is analysis.file]
         nodes += [mismatch.node] if mismatch.file is analysis.file else []
         yield _finding(codemod, at, mismatch, analysis), _lines(nodes, analysis)
+
+
+def _takes_weights(made: ast.AST) -> bool:
+    """Is a part made of parameters that are there? They stay where they are."""
+    return any(
+        isinstance(one, ast.Attribute) and one.attr in ("weight", "bias", "data") for one in ast.walk(made)
+    )
 
 
 def _nodes(links: History, analysis: Analysis) -> list[ast.AST]:
@@ -137,6 +152,12 @@ def _stored_in_module(mismatch: Mismatch, analysis: Analysis) -> Link | None:
         if isinstance(made, Class) and analysis.class_kind(made) == "module":
             return link
     return None
+
+
+def _is_trained(mismatch: Mismatch) -> bool:
+    """Was it made to be trained? Then it is a parameter, and no buffer."""
+    made = mismatch.stray.links[0].node
+    return isinstance(made, ast.Call) and any(one.arg == "requires_grad" for one in made.keywords)
 
 
 def _place_to_show(mismatch: Mismatch, analysis: Analysis, codemod: str) -> ast.AST | None:

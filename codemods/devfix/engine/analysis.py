@@ -15,6 +15,7 @@ from devfix.engine.frame import Frame
 from devfix.engine.places import NOWHERE, OF, VAR, Path, Place
 from devfix.engine.state import State, either, merge
 from devfix.engine.statements import Run
+from devfix.engine.uses import NO_EVIDENCE
 from devfix.engine.values import (
     ANYTHING,
     BATCH,
@@ -23,6 +24,7 @@ from devfix.engine.values import (
     MODULE,
     NAME,
     NONE,
+    NUMBER,
     RETURN,
     SEQUENCE,
     TENSOR,
@@ -164,10 +166,9 @@ class Analysis(Context):
         if frame.quiet or function.file is not self.file:
             return
         for name, value in bound.items():
-            if value.kind in (TENSOR, BATCH, MODULE):
-                self.calls.setdefault((function.node, name), []).append(frame.where(value))
-            else:
-                self.calls.setdefault((function.node, name), []).append(NOWHERE)
+            places = {frame.where(one) for one, _ in frame.tensors(value, function.node)}
+            place = places.pop() if len(places) == 1 else NOWHERE
+            self.calls.setdefault((function.node, name), []).append(place)
 
     def may_run(self, function: Function) -> bool:
         return self._budget > 0 and function not in self._active and self._runs.get(function, 0) < MAX_RUNS
@@ -255,7 +256,7 @@ class Analysis(Context):
             name = one.arg
             if name in names:
                 continue
-            kind, assumed = known.get(name, evidence.NO_EVIDENCE)
+            kind, assumed = known.get(name, NO_EVIDENCE)
             value = bound.get(name)
             if value is None:
                 default = function.defaults.get(name)
@@ -265,6 +266,8 @@ class Analysis(Context):
                     value = self.parameter(function, name, kind, assumed, None)
             elif value.kind == UNKNOWN and kind in (TENSOR, MODULE, BATCH) and value.role != "instance":
                 value = value.but(kind=kind, assumed=value.assumed | assumed)
+            elif value.kind == UNKNOWN and kind == NUMBER:
+                value = value.but(kind=NUMBER, role="")
             elif value.kind == UNKNOWN and kind == DEVICE:
                 value = Value(
                     DEVICE,
@@ -330,6 +333,12 @@ class Analysis(Context):
     def passed(self, place: Place) -> list[Place]:
         """Where the calls in the file have put what they pass for the parameter that a place is of."""
         key = place.key
+        while (
+            isinstance(key, tuple)
+            and key[0] in ("element", "item", "attribute")
+            and isinstance(key[1], tuple)
+        ):
+            key = key[1]  # a part is passed with the whole
         if place.kind != OF or not isinstance(key, tuple) or key[0] != "parameter":
             return []
         found = [

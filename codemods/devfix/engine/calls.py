@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.evidence import is_count
 from devfix.engine.files import Class, Function
 from devfix.engine.forms import OPEN, as_text
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial
@@ -123,6 +124,8 @@ class Calls(Methods):
             return self.library_call(node, str(ref), arguments)
         if kind == MODULE or (callee.role == "instance" and self.where(callee).on_device):
             return self.call_module(node, callee, arguments)
+        if kind == UNKNOWN and callee.role == "scatters":
+            return self.unknown(node)
         if kind == UNKNOWN and callee.role == "moved" and callee.place.on_device:
             return self.call_module(node, callee.but(kind=MODULE), arguments)
         if kind == OBJECT:
@@ -143,11 +146,16 @@ class Calls(Methods):
             forward = held.ref.method("forward") or held.ref.method("__call__")
             if forward is not None:
                 return self.call_function(node, forward, module, arguments)
+            if not self.analysis.has_state(self.state, module.ref, held.ref):
+                return self.unknown(node)
         operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
         operands = [one for one in operands if one[0].kind != MODULE]
         place = self.where(module)
         if self.analysis.entered:
             self.in_autocast(module, place)
+        operands = [one for one in operands if not is_count(one[1])]  # modules may want them on the CPU
+        if module.role == "scatters":
+            return Value(BATCH, place, assumed=module.assumed)
         name = self.file.source.code(node.func)[:40]
         if module.role == "bare":
             first = operands[0][0] if operands else Value(TENSOR)

@@ -27,6 +27,9 @@ from devfix.flow import frameworks, torch_api
 if TYPE_CHECKING:
     from devfix.engine.analysis import Analysis
 
+OTHER_FRAMEWORKS = frozenset(
+    {"paddle", "jittor", "mindspore", "tensorflow", "keras", "flax", "mxnet", "oneflow", "tinygrad", "mlx"}
+)
 MAX_BUILDERS = 6  # methods besides the constructor that are run to see what they store
 _PLAIN = frozenset(
     {"object", "ABC", "abc.ABC", "Generic", "typing.Generic", "Protocol", "typing.Protocol", "Exception"}
@@ -56,7 +59,7 @@ class Classes:
                 return "owned"
             if last.endswith(frameworks.HOST_BASES):
                 return "host"
-            if last == "Function":
+            if last == "Function" or base.partition(".")[0] in OTHER_FRAMEWORKS:
                 return "other"
             if (
                 base in torch_api.MODULE_BASES
@@ -137,14 +140,18 @@ class Classes:
         order: list[str] = []
         for methods in builders.values():
             order += [name for name in sorted(methods) if name not in order]
-        ends: list[State] = []
+        ends: list[tuple[str, State]] = []
         for name in order[:MAX_BUILDERS]:
             method = owner.method(name)
             if method is not None and not method.static:
-                ends.append(self.analysis.run_method(method, me, state.copy(), quiet=True, at_home=True))
+                end = self.analysis.run_method(method, me, state.copy(), quiet=True, at_home=True)
+                ends.append((name, end))
         for name in builders:
-            values = [first[name]] if first[name] is not None else []
-            for end in ends:
+            before = first[name]
+            values = [before] if before is not None else []
+            for method_name, end in ends:
+                if method_name == "forward" and before is not None and before.kind == TENSOR:
+                    continue  # what it stores is there in its second run; in the first it meets what was before
                 found = end.attribute(cell, name)
                 if found is not None and not any(found is one for one in values):
                     values.append(found)
@@ -155,7 +162,7 @@ class Classes:
             )
             if made is not None and made.kind != UNKNOWN:
                 state.set_attribute(cell, name, made)
-                for end in ends:
+                for _, end in ends:
                     if made.ref is not None and made.kind == MODULE and made.ref in end.places:
                         known = end.places[made.ref]
                         state.places.setdefault(made.ref, NOWHERE if known.on_host else known)

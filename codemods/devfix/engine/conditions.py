@@ -9,6 +9,7 @@ from devfix.engine.devices import Devices
 from devfix.engine.places import Condition, project
 from devfix.engine.state import either
 from devfix.engine.values import (
+    ANYTHING,
     ARRAY,
     BATCH,
     CLASS,
@@ -20,6 +21,7 @@ from devfix.engine.values import (
     NOTHING,
     NUMBER,
     OBJECT,
+    SEQUENCE,
     TENSOR,
     TEXT,
     UNKNOWN,
@@ -162,8 +164,11 @@ class Conditions(Devices):
                 left if right.kind == NONE else right,
             )
             return made.negated() if op in (ast.IsNot, ast.NotEq) else made
-        if op in (ast.Eq, ast.NotEq) and left.const is not ... and right.const is not ...:
-            return Test((left.const == right.const) is (op is ast.Eq))
+        if left.const is not ... and right.const is not ...:
+            if op in (ast.Eq, ast.NotEq):
+                return Test((left.const == right.const) is (op is ast.Eq))
+            if op in (ast.Is, ast.IsNot) and left.const.__class__ is bool:
+                return Test((left.const is right.const) is (op is ast.Is))
         self.compared(node, left, right)
         if op in (ast.NotEq, ast.NotIn, ast.IsNot):
             source = self.file.source
@@ -219,7 +224,7 @@ class Conditions(Devices):
                 if value.kind in (UNKNOWN, TENSOR, BATCH) and not any(
                     one.endswith("Tensor") for one in names
                 ):
-                    made.true_names[at.id] = Value(UNKNOWN) if value.kind != BATCH else value
+                    made.true_names[at.id] = _of_classes(names) if value.kind != BATCH else value
                 return made
         if value.kind == BATCH:
             return Test(True)  # what else is among its elements has no place
@@ -245,6 +250,17 @@ class Conditions(Devices):
                     self.state.names[name] = value.but(place=place)
         if names:
             self.state.names.update(names)
+
+
+def _of_classes(names: list[str]) -> Value:
+    """What an instance of any of these classes is."""
+    kinds = {_CLASSES.get(one.rpartition(".")[2], UNKNOWN) for one in names}
+    return Value(kinds.pop()) if len(kinds) == 1 else ANYTHING
+
+
+_CLASSES = {
+    "list": SEQUENCE, "tuple": SEQUENCE, "ndarray": ARRAY, "int": NUMBER, "float": NUMBER, "bool": NUMBER, "str": TEXT,
+}  # fmt: skip
 
 
 def truth(value: Value) -> bool | None:

@@ -52,7 +52,7 @@ class Containers(Conditions):
         if kind == BATCH:
             return value.linked(self.link(ELEMENT, node)) if value.links else value
         if kind == TENSOR:
-            return value.but(rank=0 if value.role == "flat" else None, role="")
+            return value.but(rank=0 if value.role == "flat" else None, role="item")
         if kind == MODULE:
             return self._part(value)
         if kind == OBJECT and self._fields_of(value):
@@ -139,9 +139,9 @@ class Containers(Conditions):
         if kind == TENSOR:
             self._indexed(node, base, index)
             whole = isinstance(node.slice, ast.Slice) or (index.kind == TENSOR and index.rank == 1)
-            return base.but(
-                rank=1 if self._keeps_dimensions(node.slice, index) else base.rank if whole else None, role=""
-            )
+            kept = self._keeps_dimensions(node.slice, index)
+            role = "item" if index.kind == NUMBER and not whole else ""
+            return base.but(rank=1 if kept else base.rank if whole else None, role=role)
         if kind == BATCH:
             if base.fields is not None and key in base.fields:
                 return base.fields[key]
@@ -204,6 +204,8 @@ class Containers(Conditions):
         """A CPU index reads a device's tensor; a device's index does not read one of the CPU."""
         parts = index.items or () if index.kind == SEQUENCE else (index,)
         for one in parts:
+            if one.role == "item" and one.rank != 1:
+                continue  # a number, as far as is known
             if one.kind == TENSOR and one.links and self.where(one).on_host and self.where(base).on_host:
                 self.analysis.read_on_host.add(one.links[0].node)  # as an index of what is on the CPU
             if one.kind == TENSOR and any(
@@ -247,7 +249,6 @@ class Containers(Conditions):
                 )
         elif base.kind == SEQUENCE:
             known = element(base)
-            self.mixed(target, known, value, node)
             self.rebind(
                 target.value,
                 Value(SEQUENCE, rest=value if known is None else join(known, value), links=base.links),
@@ -332,4 +333,7 @@ class Containers(Conditions):
                 self.mixed(node, plain, *arguments[0][1])
             key = arguments[0][0][0].const if arguments[0] else ...
             return base.fields[key] if base.fields and key in base.fields else plain
+        if name == "update" and arguments[0] and isinstance(node.func, ast.Attribute):
+            more = arguments[0][0][0].fields or {}
+            self.rebind(node.func.value, base.but(fields={**(base.fields or {}), **more}))
         return base if name == "copy" else ANYTHING

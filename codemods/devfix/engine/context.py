@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, cast
 
 from devfix.engine import evidence
 from devfix.engine.classes import Classes
-from devfix.engine.evidence import Uses
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import EITHER, NO_FORMS, OPEN, Forms, of_elements, of_parameters
-from devfix.engine.places import NOWHERE, OF, VAR, Place
+from devfix.engine.places import AT_DEFAULT, NOWHERE, OF, VAR, Place
 from devfix.engine.state import State
 from devfix.engine.statements import Run
+from devfix.engine.uses import Evidence, Uses
 from devfix.engine.values import (
     ANYTHING,
     ARRAY,
@@ -51,7 +51,7 @@ class Context:
         self.file = file
         self.classes: Classes
         self._uses: dict[Function, Uses] = {}
-        self._evidence: dict[Function, dict[str, evidence.Evidence]] = {}
+        self._evidence: dict[Function, dict[str, Evidence]] = {}
         self._forms: dict[Function, dict[str, Forms]] = {}
         self._bodies: dict[str, Run] = {}
 
@@ -64,7 +64,7 @@ class Context:
             found = self._uses[function] = Uses(function)
         return found
 
-    def known(self, function: Function) -> dict[str, evidence.Evidence]:
+    def known(self, function: Function) -> dict[str, Evidence]:
         found = self._evidence.get(function)
         if found is None:
             found = self._evidence[function] = evidence.parameters(function, self.uses(function))
@@ -106,6 +106,8 @@ class Context:
         names = function.positional[1:] if me is not None else function.positional
         if self.is_autograd(function):
             forward, names = True, function.positional[1:]
+        if "collate" in function.name:
+            home = AT_DEFAULT  # in data loading, as the name says
         for name, (kind, assumed) in self.known(function).items():
             first = bool(names) and name == names[0] and name not in function.defaults
             if forward and kind == UNKNOWN and (first or name in _INPUTS):

@@ -6,13 +6,13 @@ import ast
 from collections.abc import Callable
 
 from devfix.engine import forms, missing
-from devfix.engine.evidence import MODULE_USES
 from devfix.engine.facts import Autocast, DeviceUse, Missing
 from devfix.engine.files import Class, File
 from devfix.engine.forms import NO_FORMS, Forms
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.places import CHOICE, LITERAL, OF, OWNED, VAR, Place
 from devfix.engine.requirements import Requirements
+from devfix.engine.uses import MODULE_USES
 from devfix.engine.values import (
     A_NUMBER,
     A_TEXT,

@@ -83,7 +83,7 @@ class Expressions(Attributes):
             return self.together(node, [(left, at), (right, other)], _sign(op), strict=strict)
         tensor, rest = (left, right) if left.kind in (TENSOR, BATCH) else (right, left)
         if rest.kind in (NUMBER, TEXT, NONE):
-            return tensor.but(kind=TENSOR, role="")
+            return tensor.but(kind=TENSOR, role="item" if tensor.role == "item" else "")
         if rest.kind == SEQUENCE and left is rest:
             return rest
         if self.where(tensor).on_host:

@@ -33,7 +33,8 @@ class Mismatch:
 
     `relation` is `places.DIFFERENT` (the stray is on the CPU) or `places.FIXED` (the stray is on an accelerator
     by name). `scopes` are the functions that were running, the innermost first, each with the expressions that
-    were visible in it; `path` are the conditions that held.
+    were visible in it; `path` are the conditions that held, `running` the statements that were being run, the
+    innermost first.
     """
 
     operation: str
@@ -50,6 +51,7 @@ class Mismatch:
     assumed: Assumptions
     scopes: tuple[Scope, ...]
     path: Path
+    running: tuple[tuple[File, ast.stmt], ...]
 
 
 @dataclass(frozen=True, eq=False)

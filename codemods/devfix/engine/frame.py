@@ -6,12 +6,12 @@ import ast
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, NamedTuple
 
-from devfix.engine.evidence import Uses
 from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import NO_FORMS, OF_TENSOR
-from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, VAR, Place
+from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, VAR, Path, Place
 from devfix.engine.state import State
+from devfix.engine.uses import Uses
 from devfix.engine.values import (
     BATCH,
     CLASS,
@@ -75,7 +75,7 @@ class Frame(ABC):
         self.outer, self.me, self.depth, self.caller = outer, me, depth, caller
         self.returns: list[tuple[Value, State]] = []
         self.yields: list[Value] = []
-        self.results: list[tuple[Value, ast.AST, ast.Return]] = []  # tensors that are returned
+        self.results: list[tuple[Value, ast.AST, ast.Return, Path]] = []  # tensors that are returned
         self.loops: list[list[State]] = []
         self.statement: ast.stmt | None = None
         self.default = AT_DEFAULT  # where torch makes what is told nothing
@@ -108,6 +108,9 @@ class Frame(ABC):
         arguments: Arguments,
         outer: Frame | None = None,
     ) -> Value: ...
+
+    @abstractmethod
+    def tensors(self, value: Value, node: ast.AST, depth: int = 0) -> list[tuple[Value, ast.AST]]: ...
 
     @abstractmethod
     def attribute(self, node: ast.Attribute, base: Value) -> Value: ...
@@ -194,6 +197,16 @@ class Frame(ABC):
         frame: Frame | None = self
         while frame is not None and len(found) < 4:
             found.append((frame.function, frame.visible()))
+            frame = frame.caller
+        return tuple(found)
+
+    def running(self) -> tuple[tuple[File, ast.stmt], ...]:
+        """The statements that are being run, the innermost first."""
+        found: list[tuple[File, ast.stmt]] = []
+        frame: Frame | None = self
+        while frame is not None and len(found) < 8:
+            if frame.statement is not None:
+                found.append((frame.file, frame.statement))
             frame = frame.caller
         return tuple(found)
 

@@ -11,6 +11,7 @@ from devfix.engine.places import (
     AT_DEFAULT,
     LITERAL,
     NOWHERE,
+    ON_CPU,
     VAR,
     Place,
     literal,
@@ -121,6 +122,10 @@ class Functions(Containers):
                 made = Value(TENSOR)
             if not known:
                 made = Value(TENSOR)
+        if row.host_result is not None:
+            items = [made, made]
+            items[row.host_result] = Value(TENSOR, ON_CPU, rank=1)
+            return Value(SEQUENCE, items=tuple(items))
         if last == "nonzero" or (last == "where" and len(values) == 1):
             made = made.but(rank=1)
             return Value(SEQUENCE, rest=made) if last == "where" else made
@@ -155,6 +160,8 @@ class Functions(Containers):
             )
         if any(one.arg is None for one in node.keywords):
             return Value(TENSOR)  # **kwargs may have a device
+        if "generator" in keywords and keywords["generator"][0].kind != NONE:
+            return Value(TENSOR, rank=rank)  # it is on the device of the generator, or it raises
         if last == "normal" and first.kind in (TENSOR, BATCH):
             return first
         if form == "data":
@@ -173,6 +180,8 @@ class Functions(Containers):
             and len(values) == 1
         ):
             return first if first.kind == TENSOR else Value(TENSOR)
+        if form == "legacy" and first.kind in (TENSOR, BATCH):
+            return Value(TENSOR)  # what is on a device raises
         place = self.default if self.analysis.default_is_known else NOWHERE
         if form in ("legacy", "array"):
             place = AT_DEFAULT

@@ -107,6 +107,10 @@ class Library(Modules):
         layer = self.models.layer(dotted)
         if layer == "wrapper":
             return values[0][0] if values else ANYTHING
+        if layer == "scatters":
+            return values[0][0].but(role="scatters") if values else ANYTHING
+        if dotted == "torch.utils.data.TensorDataset":
+            return Value(SEQUENCE, rest=Value(SEQUENCE, items=tuple(value for value, _ in values)))
         if layer == "container":
             return self.module_container(node, dotted, arguments)
         if dotted.startswith("torch.nn.") and last[:1].isupper() and ".utils." not in dotted:

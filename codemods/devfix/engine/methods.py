@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.evidence import TENSOR_USES
 from devfix.engine.facts import Surgery
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
-from devfix.engine.library import Library
-from devfix.engine.places import BY_OWNER, FIXED, LITERAL, NOWHERE, OF, ON_CPU, Place
+from devfix.engine.moves import Moves
+from devfix.engine.places import BY_OWNER, LITERAL, OF, Place
 from devfix.engine.requirements import Operand
+from devfix.engine.uses import TENSOR_USES
 from devfix.engine.values import (
     A_NUMBER,
     A_TEXT,
@@ -18,7 +18,6 @@ from devfix.engine.values import (
     ARRAY,
     BATCH,
     DEVICE,
-    DTYPE,
     LOADER,
     MAPPING,
     MODULE,
@@ -31,8 +30,6 @@ from devfix.engine.values import (
     TENSOR,
     TEXT,
     UNKNOWN,
-    USES,
-    Assumption,
     Value,
 )
 from devfix.flow import frameworks
@@ -71,7 +68,7 @@ _SPEAKING = TENSOR_USES | {
 _BATCH_METHODS = frozenset(["items", "values", "keys", "get", "pop", "update", "copy"])
 
 
-class Methods(Library):
+class Methods(Moves):
     def method(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         """`base.name(...)`."""
         kind = base.kind
@@ -114,11 +111,15 @@ class Methods(Library):
         assert isinstance(node.func, ast.Attribute)
         at = node.func.value
         if name in ("numpy", "__array__", "tolist"):
-            if name == "numpy":
+            if name == "numpy" and not arguments[1]:  # force=True copies
                 self.on_host(node, base, at, name)
             return Value(ARRAY) if name != "tolist" else Value(SEQUENCE, rest=A_NUMBER)
         row = self.models.method(name)
         values, keywords = arguments
+        if name == "type" and values:
+            return self.of_type(base, values[0][0])
+        if row.form == "same" and "device" in keywords:
+            return Value(TENSOR)  # there is no such keyword: it raises anywhere
         if row.form == "number":
             return Value(SEQUENCE, rest=A_NUMBER) if name == "size" and not values else A_NUMBER
         if row.form == "like":
@@ -151,113 +152,6 @@ class Methods(Library):
         elif name == "squeeze":
             made = made.but(rank=None)
         return Value(SEQUENCE, rest=made) if row.many else made
-
-    # --- moves ---------------------------------------------------------------------------
-
-    def move(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
-        """`.to(...)`, `.cuda()`, `.cpu()`, `.type_as(...)`."""
-        place = self._destination(node, name, arguments)
-        if place is None:  # only its type
-            return base if base.kind != TENSOR else base.but(role="")
-        if self.analysis.entered:
-            self.in_autocast(base, self.state.resolve(place), moved=name == "to")
-        if base.kind == MODULE:
-            self._part_moved(node, base, place)
-            if base.ref is not None:
-                self.move_module(base.ref, place)
-            elif base.place.is_named:
-                self.state.set_place((OF, base.place.key), place)
-            made = base if base.ref is not None or base.place.is_named else base.but(place=place)
-            return made.but(links=(self.link("move", node),)) if place.kind == LITERAL else made
-        if base.kind == UNKNOWN:
-            return self._unknown_moved(node, base, place)
-        if base.kind == TENSOR and place.kind == LITERAL:
-            return self.moved(base, place, node)
-        target = node.func.value if isinstance(node.func, ast.Attribute) else None
-        if isinstance(target, ast.Name) and base.links and getattr(self.statement, "value", None) is node:
-            if isinstance(self.statement, ast.Expr) and target.id in self.state.names:
-                self.state.names[target.id] = base.linked(self.link("drop", node))  # the copy is lost
-        made = self.moved(base, place, node)
-        origin = self.followed(arguments) if place.on_host and made.kind in (TENSOR, BATCH) else ()
-        return made.but(links=origin) if origin else made
-
-    def _part_moved(self, node: ast.Call, base: Value, place: Place) -> None:
-        """In `forward`, a part of the module is moved to an accelerator by name: its inputs are where the module is."""
-        home = self.where(base)
-        if place.kind == LITERAL and self.me is not None and self.is_forward() and not self._is_me(base):
-            if home == self.where(self.me) and home.kind == OF:
-                stray = base.but(links=(self.link("move", node),))
-                anchor = self.me, node, home
-                self.report(node, "the forward pass", FIXED, (stray, node, place), anchor, base.assumed)
-
-    def _destination(self, node: ast.Call, name: str, arguments: Arguments) -> Place | None:
-        values, keywords = arguments
-        if name == "cpu":
-            return ON_CPU
-        if name == "cuda":
-            given = values[0][0] if values else keywords["device"][0] if "device" in keywords else None
-            return (
-                (self.target(given, node) or Place(LITERAL, "cuda"))
-                if given is not None
-                else Place(LITERAL, "cuda")
-            )
-        if name == "type_as":
-            return self.where(values[0][0]) if values else NOWHERE
-        if any(isinstance(one, ast.Starred) for one in node.args) or any(
-            one.arg is None for one in node.keywords
-        ):
-            return NOWHERE
-        if "device" in keywords:
-            self.expressed(keywords["device"][1], "move")
-            return self.target(keywords["device"][0], node, keywords["device"][1])
-        given = keywords["other"][0] if "other" in keywords else values[0][0] if values else None
-        if given is None or given.kind == DTYPE:
-            return None
-        if values:
-            self.expressed(values[0][1], "move")
-            self.index_lost(values[0][1], values[0][0])
-        if given.kind in (TENSOR, BATCH):
-            return self.where(given)
-        at = node.args[0] if node.args else None
-        if given.kind == UNKNOWN:
-            # A device or a dtype: only where it is one is its place known.
-            if at is not None and (self._named_device(at) or given.forms):
-                return self.target(given, node, at)
-            return NOWHERE
-        return self.target(given, node, at)
-
-    def _named_device(self, node: ast.expr) -> bool:
-        name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-        return self.analysis.is_device_name(name)
-
-    def _unknown_moved(self, node: ast.Call, base: Value, place: Place) -> Value:
-        """Something out of sight is moved: as a statement it is a module, or the result is lost."""
-        assert isinstance(node.func, ast.Attribute)
-        target = node.func.value
-        alone = isinstance(self.statement, ast.Expr) and self.statement.value is node
-        if not alone and base.role != "instance":
-            return Value(UNKNOWN, place, links=(self.link("move", node),), role="moved", assumed=base.assumed)
-        cell = (
-            base.ref
-            if base.role == "instance"
-            else ("moved", base.place.key if base.place.is_named else id(node))
-        )
-        self.state.set_place(cell, place)
-        assumed = base.assumed | {Assumption(USES, self.file.source.code(target)[:40])}
-        made = Value(
-            MODULE,
-            Place("in", cell),
-            ref=cell,
-            links=base.links or (self.link("move", node),),
-            assumed=assumed,
-        )
-        if alone and isinstance(target, ast.Name) and target.id in self.state.names:
-            self.state.names[target.id] = made
-        elif alone and isinstance(target, ast.Attribute):
-            owner = self.eval(target.value)
-            if owner.ref is not None and owner.kind in (OBJECT, MODULE):
-                self.state.set_attribute(owner.ref, target.attr, made)
-        return made
 
     # --- modules -------------------------------------------------------------------------
 
@@ -316,9 +210,6 @@ class Methods(Library):
         self.escape(arguments)
         return self.unknown(node)
 
-    def _is_me(self, value: Value) -> bool:
-        return self.me is not None and value.ref is not None and value.ref == self.me.ref
-
     def _register(self, node: ast.Call, base: Value, how: str, name: object, value: Value) -> Value:
         if base.ref is None or not isinstance(name, str):
             return ANYTHING
@@ -338,6 +229,8 @@ class Methods(Library):
         if base.ref is None:
             return
         place, at = self.where(base), self.where(part)
+        if any(self.where(one) == place for _, one in self.state.attributes(part.ref) if one.kind == TENSOR):
+            at = place  # made of what is there already
         if place.on_device and place.kind != OF and at.on_host and part.links and not self.quiet:
             if self.analysis.is_new((node, "surgery", name), part.assumed):
                 self.analysis.surgeries.append(
@@ -381,10 +274,6 @@ class Methods(Library):
     def _of_unknown(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         if base.role == "given" and name in tensor_attributes():
             return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
-        if (
-            name in ("get", "pop", "setdefault") and len(arguments[0]) == 2
-        ):  # the default tells what the others are
-            self.mixed(node, base.but(kind=BATCH), *arguments[0][1])
         if base.place.is_named and name in _TENSORS:
             return Value(SEQUENCE, rest=Value(TENSOR, base.place, role="parameter"))
         if base.role == "host" and name in _SPEAKING:

@@ -20,6 +20,7 @@ from devfix.engine.values import (
     LOADER,
     MAKE,
     MODULE,
+    SEQUENCE,
     TENSOR,
     Assumption,
     Value,
@@ -118,9 +119,13 @@ class Modules(Functions):
                 code = self.file.source.code(at)
             if any(word in code for word in _MOVES_DATA):
                 return Value(LOADER, role="owned")
+            if value.kind == SEQUENCE and not self.tensors(value, at):
+                return Value(LOADER, role="owned")  # over what nobody knows
             for one, _ in self.tensors(value, at):
                 if not self.where(one).on_host:
                     return Value(LOADER, role="owned")
+        if "device" in keywords:
+            return Value(LOADER, role="owned")
         if "generator" in keywords or any(one.arg is None for one in node.keywords):
             return Value(LOADER, AT_DEFAULT, assumed=frozenset({Assumption(LIBRARY_CALL, "DataLoader")}))
         return Value(LOADER, AT_DEFAULT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.evidence import about_devices, compares_devices
+from devfix.engine.evidence import about_devices, compares_devices, without_accelerator
 from devfix.engine.facts import HostRead, Mismatch
 from devfix.engine.frame import Frame
 from devfix.engine.places import (
@@ -39,8 +39,10 @@ _OUT_OF_SIGHT = frozenset({Assumption(LIBRARY_CALL)})  # what a module out of si
 Operand = tuple[Value, ast.AST]
 
 
-def _excused(a: Place, b: Place, chosen: Path) -> bool:
+def _excused(a: Place, b: Place, chosen: Path, whole: Path) -> bool:
     """Do the conditions on the way compare devices, or are they the ones without an accelerator?"""
+    if any(without_accelerator(condition, holds) for condition, holds in whole):
+        return True
     if any(compares_devices(condition) for condition, _ in chosen):
         return True
     return OF in (a.kind, b.kind) and any(about_devices(condition) for condition, _ in chosen)
@@ -107,7 +109,7 @@ class Requirements(Frame):
             for b, both in alternatives(other[2], first):
                 pairs += 1
                 relation = relate(a, b)
-                if relation in (DIFFERENT, FIXED) and not _excused(a, b, both - path):
+                if relation in (DIFFERENT, FIXED) and not _excused(a, b, both - path, both):
                     if found is None:
                         found = relation, a, b, both
         if found is None:
@@ -172,7 +174,7 @@ class Requirements(Frame):
                 operation=operation, node=node, file=self.file, function=self.function, relation=relation,
                 stray=stray[0], stray_place=stray[2], stray_node=stray[1],
                 anchor=anchor[0], anchor_place=anchor[2], anchor_node=anchor[1],
-                assumed=assumed, scopes=self.scopes(), path=self.state.path,
+                assumed=assumed, scopes=self.scopes(), path=self.state.path, running=self.running(),
             )
         )  # fmt: skip
 
@@ -196,17 +198,20 @@ class Requirements(Frame):
         at = node.value or node
         parts = list(value.items) if value.items is not None and value.kind == SEQUENCE else [value]
         nodes = at.elts if isinstance(at, ast.Tuple) and len(at.elts) == len(parts) else [at] * len(parts)
+        path = self.state.path
         self.results += [
-            (one, where, node) for one, where in zip(parts, nodes, strict=True) if one.kind in (TENSOR, BATCH)
+            (one, where, node, path)
+            for one, where in zip(parts, nodes, strict=True)
+            if one.kind in (TENSOR, BATCH)
         ]
 
     def results_agree(self) -> None:
         """Compare all results of a run."""
         anchor: tuple[Value, ast.AST, Place] | None = None
         strays: list[tuple[Value, ast.AST, Place, ast.Return]] = []
-        for value, at, returned in self.results:
+        for value, at, returned, conditions in self.results:
             home = value.bound
-            for place, _ in alternatives(self.where(value)):
+            for place, path in alternatives(self.where(value), conditions):
                 if place.kind == LITERAL and home is not None and value.kind == TENSOR:
                     self.report(
                         returned,
@@ -218,6 +223,8 @@ class Requirements(Frame):
                     )
                 if place.on_device and place.kind != LITERAL and anchor is None:
                     anchor = value, at, place
+                elif any(about_devices(condition) for condition, _ in path):
+                    continue  # somebody has asked
                 elif place.kind == DEFAULT and value.rank == 1 and value.links and len(value.links) == 1:
                     strays.append((value, at, place, returned))
         anchor = anchor or self._input()
@@ -265,12 +272,16 @@ class Requirements(Frame):
             return
         if value.links and self.where(value).on_host:
             self.analysis.read_on_host.add(value.links[0].node)
-        for place, _ in alternatives(self.where(value), self.state.path):
-            if place.on_device and self.analysis.is_new((node, at, "host"), value.assumed):
-                self.analysis.host_reads.append(
-                    HostRead(operation, node, self.file, self.function, value, at, place, value.assumed)
-                )
-                return
+        path = self.state.path
+        places = [place for place, _ in alternatives(self.where(value), path)]
+        if not all(place.on_device for place in places):  # it was moved on some paths only
+            return
+        if not any(about_devices(condition) for condition, _ in path) and self.analysis.is_new(
+            (node, at, "host"), value.assumed
+        ):
+            self.analysis.host_reads.append(
+                HostRead(operation, node, self.file, self.function, value, at, places[0], value.assumed)
+            )
 
     def tensors(self, value: Value, node: ast.AST, depth: int = 0) -> list[Operand]:
         """The tensors in a value, each with the node to blame."""

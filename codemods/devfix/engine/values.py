@@ -317,6 +317,8 @@ def _unlike(a: Value, b: Value, condition: object) -> Value:
         )
     if kinds <= {TENSOR, NUMBER} or kinds <= {TENSOR, UNKNOWN}:
         tensor = a if a.kind == TENSOR else b
+        if condition is not None and UNKNOWN in kinds and tensor.place.on_host:
+            return tensor.but(place=choose(condition, a.place, b.place))
         return tensor.but(place=NOWHERE, rank=None)
     if kinds <= {MODULE, UNKNOWN}:
         return (a if a.kind == MODULE else b).but(place=NOWHERE, ref=None)

@@ -12,7 +12,7 @@ _CALLS = frozenset(
     {"make", "data", "legacy", "cuda", "array", "like", "same", "elems", "follow", "number", "load"}
 )
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow"})
-_LAYERS = frozenset({"bare", "loss", "container", "wrapper"})
+_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters"})
 
 
 class Row(NamedTuple):
@@ -25,6 +25,7 @@ class Row(NamedTuple):
     many: bool = False
     nodevice: bool = False
     host: tuple[int, str] | None = None
+    host_result: int | None = None
 
 
 SAME = Row("same")
@@ -61,7 +62,7 @@ class Models(NamedTuple):
         return self.rows.get(TENSOR_METHOD + name, SAME)
 
     def layer(self, dotted: str) -> str:
-        """bare, loss, container or wrapper; an empty string for any other class."""
+        """bare, loss, container, wrapper or scatters; an empty string for any other class."""
         row = self.rows.get(dotted)
         return row.form if row is not None and row.form in _LAYERS else ""
 
@@ -94,6 +95,8 @@ def models() -> Models:
             elif key == "host" and value:
                 position, _, name = value.partition(":")
                 row = row._replace(host=(int(position), name))
+            elif key == "gives_host" and value:
+                row = row._replace(host_result=int(value))
             elif word == "strict":
                 row = row._replace(strict=True)
             elif word == "reduce":

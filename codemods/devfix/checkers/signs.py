@@ -1,0 +1,166 @@
+"""Signs that whoever wrote a program knows where a value is: it is moved below, or kept out on purpose."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from devfix.engine.analysis import Analysis
+from devfix.engine.classes import OTHER_FRAMEWORKS
+from devfix.engine.evidence import about_devices
+from devfix.engine.files import Class, Function
+from devfix.engine.values import Link
+from devfix.models.loader import module_attributes
+from devfix.placing import expects_error
+from devfix.source import Source
+
+_MOVES = frozenset({"to", "cuda"})
+_READS = frozenset({"numpy"})
+# What is only for CUDA, and what only runs what somebody has prepared: tests.
+_ONE_WORLD = frozenset({"pytest", "unittest", "absl", "hypothesis", "parameterized", "triton"})
+_DEFAULT_DEVICE = frozenset({"pyro"})  # its modules work on torch's default device
+_MEASURES = re.compile(r"cuda\.(?:synchronize|Event|Stream)\b")
+_ON_PURPOSE = re.compile(
+    r"teacher|frozen|freeze|pretrain|\bema\b|_ema\b|ema_"
+    r"|(?i:not? (?:be )?regist|without regist|unregist|hide|hidden from)"
+)
+
+
+def lives_on_devices(function: Function, analysis: Analysis) -> bool:
+    """Is a function called with what is on devices, as far as its class or its file tells?"""
+    owner = function.owner
+    if analysis.uses(function).asks_for_devices:
+        return True
+    if owner is None:
+        return analysis.is_about_networks
+    if analysis.class_kind(owner) in ("module", "owned"):
+        return True
+    return any(analysis.uses(one).asks_for_devices for one in owner.methods.values())
+
+
+def is_other_framework(source: Source) -> bool:
+    """Does the file use tensors of another package, which have the same methods?"""
+    return any(one.partition(".")[0] in OTHER_FRAMEWORKS for one in source.imports.values())
+
+
+def is_of_one_world(function: Function | None, source: Source) -> bool:
+    """Is it a test, a kernel for CUDA, or a measurement on it?"""
+    for one in source.imports.values():
+        if one.partition(".")[0] in _ONE_WORLD or "cuda" in one.lower():
+            return True
+    return function is not None and _MEASURES.search(source.code(function.node)) is not None
+
+
+def is_caught(source: Source, node: ast.AST) -> bool:
+    """Is an error expected here, or handled?"""
+    if expects_error(source, node):
+        return True
+    up: ast.AST | None = node
+    while up is not None and not isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        parent = source.parents.get(up)
+        if isinstance(parent, ast.Try) and parent.handlers and up in parent.body:
+            return True
+        if isinstance(parent, ast.IfExp) and up is not parent.test:
+            other = parent.orelse if up is parent.body else parent.body
+            if about_devices(source.code(parent.test)) or about_devices(source.code(other)):
+                return True  # the other arm is for the accelerator
+        up = parent
+    return False
+
+
+def is_moved_below(source: Source, node: ast.AST, operand: ast.AST | None) -> bool:
+    """Is what an operation gives, or its operand, moved or read by numpy afterwards: so it was on the CPU?"""
+    statement = source.statement(node)
+    up: ast.AST | None = node
+    while up is not None and up is not statement:
+        parent = source.parents.get(up)
+        if isinstance(parent, ast.Attribute) and parent.attr in _MOVES | _READS:
+            return True
+        up = parent
+    names = {_root(operand)} if operand is not None else set()
+    if isinstance(statement, ast.Assign):
+        names.update(one.id for one in statement.targets if isinstance(one, ast.Name))
+    names.discard("")
+    function = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
+    if function is None or not names:
+        return False
+    for one in source.of_kind(ast.Assign, function):  # x = batch.x: of whom it is a part
+        if (
+            isinstance(one.targets[0], ast.Name)
+            and one.targets[0].id in names
+            and isinstance(one.value, ast.Attribute)
+        ):
+            names.add(_root(one.value))
+    return any(one in names for one in _moved(source, function, getattr(statement, "end_lineno", 0)))
+
+
+def _moved(source: Source, function: ast.AST, line: int) -> Iterator[str]:
+    """The names that are moved or read by numpy in a function, below a line."""
+    for node in source.walk(function):
+        if getattr(node, "lineno", 0) <= line:
+            continue
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            alone = isinstance(source.parents.get(node), (ast.Expr, ast.Return)) or node.func.attr in _READS
+            if alone and node.func.attr in _MOVES | _READS:
+                yield _root(node.func.value)
+        elif isinstance(node, ast.Assign):
+            read = {one.id for one in ast.walk(node.value) if isinstance(one, ast.Name)}
+            for target in node.targets:
+                if isinstance(target, ast.Name) and target.id in read and _is_move(source, node.value):
+                    yield target.id
+
+
+def _is_move(source: Source, value: ast.expr) -> bool:
+    """Does an expression hand on, or move to, a device that has a name?"""
+    return ".device" not in source.code(value) and about_devices(source.code(value))
+
+
+def _root(node: ast.AST | None) -> str:
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def is_kept_otherwise(link: Link, analysis: Analysis) -> bool:
+    """Is a plain attribute of a module moved, replaced or kept out in a way of the program's own?"""
+    source, name = analysis.file.source, link.name.removesuffix("[]")
+    node = source.enclosing(link.node, ast.ClassDef)
+    owner = analysis.file.of_node.get(node) if node is not None else None
+    if node is None or not isinstance(owner, Class) or name in module_attributes():
+        return True
+    if any(base.startswith("torch.nn.") and base != "torch.nn.Module" for base in owner.outside):
+        return link.name.endswith("[]")  # a container of modules counts its own elements
+    if any(one.partition(".")[0] in _DEFAULT_DEVICE for one in source.imports.values()):
+        return True
+    if any(method in owner.methods for method in ("to", "_apply", "cuda", name)) or "__dict__" in source.code(
+        node
+    ):
+        return True
+    return _is_hidden(source, link) or _is_set_elsewhere(source, owner, name)
+
+
+def _is_hidden(source: Source, link: Link) -> bool:
+    """Do the lines of the assignment, and the comments above, say that it is on purpose?"""
+    statement = source.statement(link.node)
+    first = source.position(source.span(statement).start)[0]
+    lines = source.text.splitlines()
+    above = first - 1
+    while above > 0 and lines[above - 1].lstrip().startswith("#"):
+        above -= 1
+    text = source.code(statement)
+    if link.name.endswith("[]") and (".eval()" in text or "requires_grad" in text):
+        return True
+    return any(
+        _ON_PURPOSE.search(line)
+        for line in [*lines[above : first - 1], text if link.name.endswith("[]") else ""]
+    )
+
+
+def _is_set_elsewhere(source: Source, owner: Class, name: str) -> bool:
+    """Does code outside of the class, or a subclass, give the attribute another value, or delete it?"""
+    for node in source.of_kind(ast.Attribute):
+        if node.attr == name and not isinstance(node.ctx, ast.Load):
+            if isinstance(node.ctx, ast.Del) or source.enclosing(node, ast.ClassDef) is not owner.node:
+                return True
+    return False

@@ -1,0 +1,150 @@
+"""Moves of tensors and modules: `.to(...)`, `.cuda()`, `.cpu()`, `.type_as(...)`, `.type(...)`."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.engine.frame import Arguments
+from devfix.engine.library import Library
+from devfix.engine.places import FIXED, LITERAL, NOWHERE, OF, ON_CPU, Place
+from devfix.engine.values import (
+    BATCH,
+    DTYPE,
+    LIBRARY,
+    MODULE,
+    OBJECT,
+    TENSOR,
+    TEXT,
+    UNKNOWN,
+    USES,
+    Assumption,
+    Value,
+)
+
+
+class Moves(Library):
+    def _is_me(self, value: Value) -> bool:
+        return self.me is not None and value.ref is not None and value.ref == self.me.ref
+
+    def of_type(self, base: Value, given: Value) -> Value:
+        """`x.type(...)`: an old type of tensors has a place of its own."""
+        text = given.ref if given.kind == LIBRARY else given.const if given.kind == TEXT else None
+        if given.kind == DTYPE or (isinstance(text, str) and not text.endswith("Tensor")):
+            return base.but(kind=TENSOR, role="")
+        if not isinstance(text, str):
+            return Value(TENSOR)
+        return base.but(kind=TENSOR, place=Place(LITERAL, "cuda") if ".cuda." in text else ON_CPU, role="")
+
+    # --- moves ---------------------------------------------------------------------------
+
+    def move(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
+        """`.to(...)`, `.cuda()`, `.cpu()`, `.type_as(...)`."""
+        place = self._destination(node, name, arguments)
+        if place is None:  # only its type
+            return base if base.kind != TENSOR else base.but(role="")
+        if self.analysis.entered:
+            self.in_autocast(base, self.state.resolve(place), moved=name == "to")
+        if base.kind == MODULE:
+            self._part_moved(node, base, place)
+            if base.ref is not None:
+                self.move_module(base.ref, place)
+            elif base.place.is_named:
+                self.state.set_place((OF, base.place.key), place)
+            made = base if base.ref is not None or base.place.is_named else base.but(place=place)
+            return made.but(links=(self.link("move", node),)) if place.kind == LITERAL else made
+        if base.kind == UNKNOWN:
+            return self._unknown_moved(node, base, place)
+        if base.kind == TENSOR and place.kind == LITERAL:
+            return self.moved(base, place, node)
+        target = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if base.kind == BATCH and isinstance(target, ast.Name) and isinstance(self.statement, ast.Expr):
+            if (
+                self.statement.value is node and target.id in self.state.names
+            ):  # such a container moves itself
+                self.state.names[target.id] = self.moved(base, place, node)
+        elif isinstance(target, ast.Name) and base.links and getattr(self.statement, "value", None) is node:
+            if isinstance(self.statement, ast.Expr) and target.id in self.state.names:
+                self.state.names[target.id] = base.linked(self.link("drop", node))  # the copy is lost
+        made = self.moved(base, place, node)
+        origin = self.followed(arguments) if place.on_host and made.kind in (TENSOR, BATCH) else ()
+        return made.but(links=origin) if origin else made
+
+    def _part_moved(self, node: ast.Call, base: Value, place: Place) -> None:
+        """In `forward`, a part of the module is moved to an accelerator by name: its inputs are where the module is."""
+        home = self.where(base)
+        if place.kind == LITERAL and self.me is not None and self.is_forward() and not self._is_me(base):
+            if home == self.where(self.me) and home.kind == OF:
+                stray = base.but(links=(self.link("move", node),))
+                anchor = self.me, node, home
+                self.report(node, "the forward pass", FIXED, (stray, node, place), anchor, base.assumed)
+
+    def _destination(self, node: ast.Call, name: str, arguments: Arguments) -> Place | None:
+        values, keywords = arguments
+        if name == "cpu":
+            return ON_CPU
+        if name == "cuda":
+            given = values[0][0] if values else keywords["device"][0] if "device" in keywords else None
+            return (
+                (self.target(given, node) or Place(LITERAL, "cuda"))
+                if given is not None
+                else Place(LITERAL, "cuda")
+            )
+        if name == "type_as":
+            return self.where(values[0][0]) if values else NOWHERE
+        if any(isinstance(one, ast.Starred) for one in node.args) or any(
+            one.arg is None for one in node.keywords
+        ):
+            return NOWHERE
+        if "device" in keywords:
+            self.expressed(keywords["device"][1], "move")
+            return self.target(keywords["device"][0], node, keywords["device"][1])
+        given = keywords["other"][0] if "other" in keywords else values[0][0] if values else None
+        if given is None or given.kind == DTYPE:
+            return None
+        if values:
+            self.expressed(values[0][1], "move")
+            self.index_lost(values[0][1], values[0][0])
+        if given.kind in (TENSOR, BATCH):
+            return self.where(given)
+        at = node.args[0] if node.args else None
+        if given.kind == UNKNOWN:
+            # A device or a dtype: only where it is one is its place known.
+            if at is not None and (self._named_device(at) or given.forms):
+                return self.target(given, node, at)
+            return NOWHERE
+        return self.target(given, node, at)
+
+    def _named_device(self, node: ast.expr) -> bool:
+        name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        return self.analysis.is_device_name(name)
+
+    def _unknown_moved(self, node: ast.Call, base: Value, place: Place) -> Value:
+        """Something out of sight is moved: as a statement it is a module, or the result is lost."""
+        assert isinstance(node.func, ast.Attribute)
+        target = node.func.value
+        alone = isinstance(self.statement, ast.Expr) and self.statement.value is node
+        if base.role == "scatters":
+            return base
+        if not alone and base.role != "instance":
+            return Value(UNKNOWN, place, links=(self.link("move", node),), role="moved", assumed=base.assumed)
+        cell = (
+            base.ref
+            if base.role == "instance"
+            else ("moved", base.place.key if base.place.is_named else id(node))
+        )
+        self.state.set_place(cell, place)
+        assumed = base.assumed | {Assumption(USES, self.file.source.code(target)[:40])}
+        made = Value(
+            MODULE,
+            Place("in", cell),
+            ref=cell,
+            links=base.links or (self.link("move", node),),
+            assumed=assumed,
+        )
+        if alone and isinstance(target, ast.Name) and target.id in self.state.names:
+            self.state.names[target.id] = made
+        elif alone and isinstance(target, ast.Attribute):
+            owner = self.eval(target.value)
+            if owner.ref is not None and owner.kind in (OBJECT, MODULE):
+                self.state.set_attribute(owner.ref, target.attr, made)
+        return made

@@ -1,0 +1,236 @@
+"""What the contracts of torch tell: of forward, autograd functions, wrappers, loaders, packed sequences, numpy.
+
+As in `test_found_and_silent.py`, `<` marks the lines that findings have to be on.
+"""
+
+from __future__ import annotations
+
+import pytest
+from devfix.checkers.besides import CODEMODS, besides
+from devfix.flow import analyse
+from devfix.source import Source
+from test_found_and_silent import marked
+
+HEAD = """\
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.utils.data import DataLoader, TensorDataset
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+"""
+
+
+def spoken(code: str) -> set[int]:
+    """The lines of a program, counted from its first, that the engine has findings for."""
+    source = Source(HEAD + code)
+    start = HEAD.count("\n")
+    found = besides(analyse(source), CODEMODS, ())
+    return {source.position(one.span.start)[0] - start for one in found}
+
+
+FOUND = {
+    "it comes back from the CPU to an accelerator by name": """
+        def argsorted(rows: torch.Tensor):
+            host = rows.cpu()
+            order = torch.from_numpy(host.numpy().argsort())
+            return host[order].cuda()  # <
+    """,
+    "a part is moved in forward": """
+        class Stack(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.last = nn.Linear(4, 4)
+            def forward(self, z):
+                self.last.to("cuda")  # <
+                return self.last(z)
+    """,
+    "a placeholder of a function with its own gradient": """
+        class Round(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, shape):
+                return torch.empty(shape)  # <
+    """,
+    "a result that is replaced": """
+        class Bounded(nn.Module):
+            def __init__(self, inner):
+                super().__init__()
+                self.inner = inner
+            def forward(self, a, b):
+                loss = self.inner(a, b)
+                if loss.item() > 1.0:
+                    loss = torch.tensor([1.0])  # <
+                return loss
+    """,
+    "a mask that a caller may leave out": """
+        class Masked(nn.Module):
+            def forward(self, x: torch.Tensor, mask=None):
+                if mask is None:
+                    mask = torch.ones(x.size(0), 1)  # <
+                return self.weigh(x, mask)
+            def weigh(self, x, mask):
+                return x * mask
+    """,
+    "what a function out of sight makes of tensors": """
+        from elsewhere import blend
+        class Blend(nn.Module):
+            def forward(self, a: torch.Tensor):
+                mixed = blend(a)
+                return mixed.unsqueeze(0) + torch.ones(3)  # <
+    """,
+    "a state that forward replaces": """
+        class Cell(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.lin = nn.Linear(n, n)
+                self.held = torch.zeros(1, n)  # <
+            def forward(self, x):
+                self.held = torch.tanh(self.lin(x) + self.held)
+                return self.held
+    """,
+    "layers that are moved by name where they are made": """
+        class Block(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.norm = nn.LayerNorm(n).half().to("cuda:0")  # <
+            def forward(self, h):
+                return self.norm(h)
+    """,
+    "numpy of what is computed": """
+        class Counter(nn.Module):
+            def forward(self, mask: torch.Tensor):
+                return mask.sum(dim=1).numpy()  # <
+    """,
+    "lengths out of a batch": """
+        class Packed(nn.Module):
+            def forward(self, batch: dict[str, torch.Tensor]):
+                return pack_padded_sequence(batch["x"], batch["n"])  # <
+    """,
+    "plotted": """
+        import matplotlib.pyplot as plt
+        def draw(net):
+            fig, ax = plt.subplots()
+            line = torch.arange(3, device=device)
+            ax.plot(line)  # <
+    """,
+    "a size is a number": """
+        class Base(nn.Module):
+            def setup(self, n):
+                self.freqs = torch.exp(torch.arange(n) / n)  # <
+        class Times(Base):
+            def __init__(self, n):
+                super().__init__()
+                self.setup(n)
+            def forward(self, t: torch.Tensor):
+                return torch.outer(t, self.freqs)
+    """,
+    "an argument that is a list at times": """
+        class Focal(nn.Module):
+            def __init__(self, alpha):
+                super().__init__()
+                if isinstance(alpha, (list, tuple)):
+                    alpha = torch.Tensor(alpha)
+                self.alpha = alpha  # <
+            def forward(self, x, y):
+                return x * self.alpha.gather(0, y)
+    """,
+}
+
+SILENT = {
+    "there and back": """
+        def argsorted(rows: torch.Tensor):
+            host = rows.cpu()
+            return host.sort()[0].to(rows.device)
+    """,
+    "a helper that moves what it is given": """
+        def on_gpu(x: torch.Tensor):
+            return x.cuda()
+    """,
+    "a conversion in place": """
+        def loaded(path):
+            batch = torch.load(path)
+            for key in batch:
+                if torch.is_tensor(batch[key]):
+                    batch[key] = batch[key].to(device)
+            return batch
+    """,
+    "a wrapper scatters": """
+        def run(data):
+            net = nn.DataParallel(nn.Linear(2, 2).to(device))
+            for x, _ in DataLoader(data):
+                print(net(x))
+    """,
+    "a data set of tensors that were moved": """
+        def run(x):
+            net = nn.Linear(2, 2).to(device)
+            for (row,) in DataLoader(TensorDataset(x.to(device))):
+                print(net(row))
+    """,
+    "the arm without an accelerator": """
+        def weigh(x: torch.Tensor, w: torch.Tensor):
+            if w.device.type == "cpu":
+                return torch.ones(3) * w
+            return x
+    """,
+    "moved below, so it was on the CPU": """
+        class Net(nn.Module):
+            def forward(self, x: torch.Tensor, device):
+                y = x + torch.ones(3)
+                x = x.to(device)
+                return x, y
+    """,
+    "an old type is on the CPU": """
+        class Net(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return torch.zeros(3) + x.type(torch.FloatTensor)
+    """,
+    "an index without dimensions": """
+        class Net(nn.Module):
+            def forward(self, top: torch.Tensor):
+                table = torch.arange(4)
+                return [table[i] for i in top]
+    """,
+    "the lengths of what was packed are on the CPU": """
+        class Net(nn.Module):
+            def forward(self, x):
+                x, n = pad_packed_sequence(x)
+                return pack_padded_sequence(x, n)
+    """,
+    "numpy copies by force": """
+        class Net(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return (x + 1).numpy(force=True)
+    """,
+    "placeholders of a list": """
+        class Net(nn.Module):
+            def forward(self, x: torch.Tensor):
+                rows = [torch.zeros(4) for _ in range(3)]
+                for t in range(3):
+                    rows[t] = x[t]
+                return rows
+    """,
+    "moved by the module itself": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.pe = torch.ones(4)
+            def forward(self, x: torch.Tensor):
+                return x + self.pe
+            def _apply(self, fn):
+                self.pe = fn(self.pe)
+                return super()._apply(fn)
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_found(name: str) -> None:
+    code, wanted = marked(FOUND[name])
+    assert spoken(code) == wanted
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_silent(name: str) -> None:
+    code, _ = marked(SILENT[name])
+    assert spoken(code) == set()
