@@ -69,6 +69,8 @@ def judged(analysis: Analysis) -> list[Judged]:
 
 
 def _wrong(use: DeviceUse) -> Iterator[tuple[Form, Form | None]]:
+    # On one path it is the very string that is asked for: the object of the other path is left out on purpose.
+    is_asked = any(form.type and form in use.against for form in use.forms)
     for form in sorted(use.forms, key=lambda one: one.kind != OBJECT):
         if use.sink in ("method", "inside", "int"):
             if form.kind == OBJECT:
@@ -84,7 +86,7 @@ def _wrong(use: DeviceUse) -> Iterator[tuple[Form, Form | None]]:
                 yield form, min(use.against, key=str, default=None)
         else:
             for other in use.against:
-                if never_equal(form, other):
+                if never_equal(form, other) and not (is_asked and form.kind != other.kind):
                     yield form, other
 
 
@@ -129,16 +131,28 @@ def _is_told_apart(use: DeviceUse, analysis: Analysis) -> bool:
     if isinstance(node, ast.Compare) and isinstance(node.ops[0], _NEGATIVE) and moves(source, node):
         return True
     around = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
+    text = source.code(use.value_node)
+    asked = (f"isinstance({text},", f"type({text})", f"hasattr({text},", f"getattr({text},")
+    told = (*asked, f"str({text})", f"torch.device({text})", f"{text}.type")
     up: ast.AST | None = node
     while up is not None and up is not around:
         parent = source.parents.get(up)
         if isinstance(parent, ast.Try) and parent.handlers and use.sink in _RAISING:
             return True
+        if isinstance(parent, ast.BoolOp):  # `d == "cpu" or d == torch.device("cpu")`
+            others = [source.code(one) for one in parent.values if one is not up]
+            if any(word in other for word in told for other in others):
+                return True
+            if any(f"{text} == torch.device(" in other for other in others):
+                return True
         up = parent
     if isinstance(use.value_node, ast.Name) or around is None:
         return False
-    text = source.code(use.value_node)
-    asked = (f"isinstance({text},", f"type({text})", f"hasattr({text},")
+    owner = source.enclosing(around, ast.ClassDef)
+    if isinstance(owner, ast.ClassDef) and any(
+        source.code(one).startswith("setattr(") for one in source.of_kind(ast.Call, owner)
+    ):
+        return True
     return any(source.code(one).startswith(asked) for one in source.of_kind(ast.Call, around))
 
 

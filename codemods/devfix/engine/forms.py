@@ -224,7 +224,9 @@ def of_parameters(function: Function, *, moves: bool) -> dict[str, Forms]:
         said = annotated(function.file, one.annotation)
         if one.annotation is not None:
             found.pop(one.arg, None)
-        if said:
+        default = function.defaults.get(one.arg)
+        text = isinstance(default, ast.Constant) and isinstance(default.value, str)
+        if said and (said != AN_OBJECT or not text):  # a default of "cpu" belies `d: torch.device`
             found[one.arg] = said
     if moves and len(function.positional) > 1:
         # torch.nn.Module.to takes a device in either form.

@@ -310,11 +310,10 @@ def _unlike(a: Value, b: Value, condition: object) -> Value:
         return made.but(kind=TENSOR, place=place, assumed=a.assumed | b.assumed, role="")
     if DEVICE in kinds and TEXT in kinds:
         device, text = (a, b) if a.kind == DEVICE else (b, a)
-        return (
-            device.but(place=device.place, forms=joined(device.forms, text.forms), const=...)
-            if text.const is not ...
-            else ANYTHING
-        )
+        forms = joined(device.forms, text.forms)
+        if text.const is not ...:
+            return device.but(place=device.place, forms=forms, const=...)
+        return Value(UNKNOWN, forms=forms) if device.forms else ANYTHING
     if kinds <= {TENSOR, NUMBER} or kinds <= {TENSOR, UNKNOWN}:
         tensor = a if a.kind == TENSOR else b
         if condition is not None and UNKNOWN in kinds and tensor.place.on_host:
