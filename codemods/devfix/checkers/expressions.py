@@ -78,9 +78,13 @@ Told = tuple[str, tuple[Edit, ...], Safety]
 def _name(one: Missing, analysis: Analysis) -> Told:
     source = analysis.file.source
     edits: tuple[Edit, ...] = ()
-    if one.user == "compare" and one.name in TYPES:
+    parent = source.parents.get(one.node)
+    typed = isinstance(parent, ast.Compare) and any(
+        isinstance(side, ast.Attribute) and side.attr == "type" for side in (parent.left, *parent.comparators)
+    )
+    if one.name in TYPES and typed:
         edits = (ReplaceExpression(source.span(one.node), f'"{one.name}"'),)
-    return f"`{one.name}` is a name that nothing binds", edits, Safety.SAFE
+    return f"`{one.name}` is a name that nothing binds: this raises NameError", edits, Safety.SAFE
 
 
 def _attribute(one: Missing, analysis: Analysis) -> Told:

@@ -176,7 +176,7 @@ class Context:
         """The value of a default, or of a name in the body of a class."""
         if isinstance(node, ast.Constant):
             return self._body(file)._constant(node)
-        if isinstance(node, (ast.Name, ast.Attribute, ast.List, ast.Tuple, ast.Dict, ast.UnaryOp)):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.List, ast.Tuple, ast.Dict, ast.UnaryOp, ast.IfExp)):
             body = self._body(file)
             body.quiet += 1
             try:
