@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed.fsdp
 import torch.nn.utils.rnn
-from devfix.models.loader import TENSOR_METHOD, Row, models
+from devfix.models.loader import TENSOR_METHOD, Row, models, module_attributes
 from devfix.smoke import run_program
 
 ROWS = models().rows
@@ -102,6 +102,28 @@ def test_what_makes_a_tensor_takes_a_device(name: str) -> None:
     make, last = found(name), name.rpartition(".")[2]
     assert callable(make)
     assert make(*ARGUMENTS.get(last, (2,)), device="meta").device.type == "meta"
+
+
+def test_what_refuses_a_device_has_no_such_argument() -> None:
+    """By the schemas of all overloads; functions that are written in Python have a signature."""
+    import inspect
+
+    taking = []
+    for name in (name for name in OF_TORCH if models().refuses_device(name)):
+        function, last = found(name), name.rpartition(".")[2]
+        assert callable(function)
+        schemas = torch._C._jit_get_schemas_for_operator(f"aten::{last}")
+        arguments = {one.name for schema in schemas for one in schema.arguments}
+        if inspect.isfunction(function):
+            arguments = set(inspect.signature(function).parameters)
+        if "device" in arguments:
+            taking.append(name)
+    assert taking == []
+
+
+def test_the_attributes_are_those_of_modules() -> None:
+    named = {name for name in dir(torch.nn.Module()) if not name.startswith("__")}
+    assert named - module_attributes() == set()
 
 
 @pytest.mark.parametrize("name", sorted(name for name, row in OF_TORCH.items() if row.form == "like"))

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from devfix.autocast.calls import Api, AutocastCall, names_a_type
 from devfix.autocast.file import File
-from devfix.autocast.inherited import inherited
 from devfix.device_forms import OPEN, STRINGS, Form, Forms, leading_text
+from devfix.engine import forms as engine_forms
 from devfix.findings import AppendCall, Edit, Finding, Related, ReplaceExpression, Safety, WrapExpression
 from devfix.flow.evidence import looks_like_device
 from devfix.flow.frame import path_of
@@ -38,7 +38,7 @@ class Arguments:
             yield from self._type_of(call, node)
         else:
             device = self._cut_down(node) or node
-            forms = self._forms(device)
+            forms = self._forms(device, call)
             if device is node and not self._may_be_wrong(node, forms, call):
                 return
             if device is not node and not self._cut_wrongly(node, device, forms):
@@ -60,18 +60,17 @@ class Arguments:
             child, up = up, source.parents.get(up)
         return False
 
-    def _forms(self, node: ast.expr) -> Forms:
-        """The forms of a device; of an attribute that this class does not set, by the base that does."""
-        forms = self.file.forms.of(node)
-        if forms != OPEN:
-            return forms
-        bindings = self.file.forms.bindings.of(path_of(node), node)
-        named = [binding.value for binding in bindings if not binding.parameter]
-        found: Forms = frozenset()
-        for one in named if len(named) == len(bindings) and named else [node]:
-            given = inherited(self.file.flow, one) if one is not None else OPEN
-            found |= given or OPEN
-        return found
+    def _forms(self, node: ast.expr, call: AutocastCall) -> Forms:
+        """The forms of a device; of the argument itself also what the engine knows of it, over classes and files."""
+        found = self.file.forms.of(node)
+        argument = call.argument
+        if found != OPEN or argument is None:
+            return found
+        if node is not argument and not _is_text(argument) and not isinstance(argument, ast.JoinedStr):
+            return found
+        known = self.file.flow.facts().autocasts.get(call.node)
+        given = known.device_type.forms if known is not None and known.device_type is not None else ()
+        return frozenset(_form(one) for one in given) or OPEN
 
     def _may_be_wrong(self, node: ast.expr, forms: Forms, call: AutocastCall) -> bool:
         if call.api is Api.SCALER:  # takes anything, and keeps it: only what is certainly no type counts
@@ -205,7 +204,7 @@ class Arguments:
         if isinstance(node, ast.JoinedStr) and len(node.values) == 1:
             head = node.values[0]
             if isinstance(head, ast.FormattedValue):
-                forms = self._forms(head.value)
+                forms = self._forms(head.value, call)
                 if self._may_be_wrong(head.value, forms, call):
                     yield self._normalized(call, node, head.value, forms)
                 return
@@ -236,7 +235,7 @@ class Arguments:
                     edits=(ReplaceExpression(self.file.source.span(device), near.text),),
                 )  # fmt: skip
             return
-        forms = self._forms(device)
+        forms = self.file.forms.of(device)
         if forms and forms <= {Form.TYPE, Form.INDEXED} and isinstance(device, (ast.Name, ast.Attribute)):
             if isinstance(device, ast.Attribute) and device.attr == "type":
                 return
@@ -266,7 +265,7 @@ class Arguments:
             path = path_of(device)
             if not looks_like_device(_plain(path)) or not self._decides(node, wanted):
                 continue
-            forms = self._forms(device)
+            forms = self.file.forms.of(device)
             if (
                 (forms and forms <= STRINGS - {Form.DECLARED})
                 or self._used_as_string(path)
@@ -330,3 +329,11 @@ def _is_text(node: ast.expr) -> bool:
 def _plain(path: str) -> str:
     """`config['device']` as `config.device`, to be judged by its name."""
     return path.replace("['", ".").replace("']", "")
+
+
+def _form(form: engine_forms.Form) -> Form:
+    if form.kind == engine_forms.OBJECT:
+        return Form.OBJECT
+    if form.kind != engine_forms.TEXT:
+        return Form.OPEN
+    return Form.TEXT if form.numbered is None else Form.INDEXED if form.numbered else Form.TYPE

@@ -13,7 +13,7 @@ from functools import cached_property
 from devfix.autocast.calls import AutocastCall
 from devfix.bindings import function_around
 from devfix.device_forms import DeviceForms, Form
-from devfix.flow import Flow, torch_api
+from devfix.flow import Flow, frameworks, torch_api
 from devfix.flow.events import Scope, What
 from devfix.flow.evidence import annotated_kind, looks_like_loss
 from devfix.flow.frame import path_of
@@ -36,18 +36,6 @@ _NO_TENSOR_CALLS = frozenset(
     {"len", "isinstance", "int", "str", "range", "enumerate", "zip", "list", "dict", "from_numpy",
      "fromarray", "tensor", "as_tensor", "asarray", "array", "open", "ToTensor"}
 )  # fmt: skip
-# Importing one of these says that the file is for NVIDIA's devices alone.
-_CUDA_LIBRARIES = (
-    "tensorrt",
-    "transformer_engine",
-    "msamp",
-    "apex",
-    "pycuda",
-    "cupy",
-    "numba.cuda",
-    "pynvml",
-    "cuda.",
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +104,7 @@ class NearbyDevices:
     @cached_property
     def _hard_file(self) -> bool:
         text = self._source.text
-        if any(what.startswith(_CUDA_LIBRARIES) for what in self._source.imports.values()):
+        if any(what.startswith(frameworks.CUDA_LIBRARIES) for what in self._source.imports.values()):
             return True
         hard = len(_HARD.findall(text))
         return hard > 0 and hard >= len(_SOFT.findall(text))

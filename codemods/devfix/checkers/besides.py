@@ -5,12 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from devfix.checkers import host_reads, mismatches
+from devfix.checkers import autocast, comparisons, expressions, host_reads, mismatches
 from devfix.findings import Finding
 from devfix.flow import Flow
 from devfix.source import Source
 
-CODEMODS = frozenset(mismatches.CODEMODS) | host_reads.CODEMODS
+CODEMODS = (
+    frozenset(mismatches.CODEMODS)
+    | host_reads.CODEMODS
+    | expressions.CODEMODS
+    | {comparisons.CODEMOD, autocast.CODEMOD}
+)
 
 
 def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> Iterator[Finding]:
@@ -24,7 +29,7 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
             first, last = source.position(span.start)[0], source.position(max(span.start, span.end - 1))[0]
             spoken.update(range(first, min(last, first + 12) + 1))
     analysis = flow.facts()
-    for checker in (mismatches, host_reads):
+    for checker in (mismatches, host_reads, expressions, comparisons, autocast):
         told = set[int]()
         for finding, lines in checker.found(analysis, served):
             if spoken.isdisjoint(lines) and not _is_told_together(finding, known, source):

@@ -308,8 +308,8 @@ class Kinds:
     def _on_tensor(self, node: ast.Attribute) -> bool:
         """Is it the device of a tensor or of a module's parameters, which always has its index?"""
         base = node.value
-        if path_of(base) == "self":
-            return False
+        if path_of(base) == "self" or is_options(path_of(base)):
+            return False  # by what is bound to it
         if self.flow.value(base).kind is Kind.OWNER or _OWNERS.search(path_of(base)):
             return False
         return self.device(node) is not Sure.NO

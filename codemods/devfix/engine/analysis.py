@@ -9,8 +9,9 @@ from devfix.budget import MISMATCHES
 from devfix.engine import evidence
 from devfix.engine.classes import Classes
 from devfix.engine.context import Bound, Context
-from devfix.engine.facts import HostRead, Mismatch, Step, Surgery
+from devfix.engine.facts import Autocast, DeviceUse, HostRead, Mismatch, Missing, Step, Surgery
 from devfix.engine.files import Class, File, Function
+from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
 from devfix.engine.places import NOWHERE, OF, VAR, Path, Place
 from devfix.engine.state import State, either, merge
@@ -37,6 +38,8 @@ from devfix.engine.values import (
 )
 from devfix.models.loader import models
 
+# A device that something is moved to: how it is written, in which function, the `self` there, and its forms.
+Target = tuple[ast.expr, Function | None, object, Forms]
 MAX_RUNS = 12  # of one function
 MAX_STEPS = 1000
 
@@ -53,6 +56,12 @@ class Analysis(Context):
         self.host_reads: list[HostRead] = []
         self.surgeries: list[Surgery] = []
         self.steps: list[Step] = []  # of the processes of a distributed program
+        self.device_uses: list[DeviceUse] = []
+        self.missing: list[Missing] = []
+        self.expressed: set[tuple[ast.expr, str]] = set()  # device expressions that were looked at
+        self.autocasts: dict[ast.Call, Autocast] = {}
+        self.entered: list[Autocast] = []  # the contexts that are open now
+        self.targets: dict[Place, list[Target]] = {}
         self.default_is_known = True
         self.company: dict[ast.AST, set[ast.AST]] = {}  # what is made on the CPU and meets its like there
         self.read_on_host: set[ast.AST] = set()  # what is made on the CPU and read there
@@ -86,6 +95,18 @@ class Analysis(Context):
         for function in self.file.all_functions:
             if function.owner is None and function.outer is None:
                 self._generic(function, None)
+        self._returned()
+
+    def _returned(self) -> None:
+        """Run the nested functions that nothing in view calls, each in the last run that it was defined in."""
+        last = {value.ref: self.closures[id(value)] for value in self.kept if isinstance(value.ref, Function)}
+        for function, outer in last.items():
+            if self._runs.get(function) or function.file is not self.file or outer.quiet:
+                continue
+            state = outer.state.copy()
+            state.names, state.path, state.dead = self.parameters(function, None), frozenset(), False
+            frame = self.runs(self, function.file, function, state, outer=outer, depth=1)
+            self._run(frame)
 
     def _generic(self, function: Function, owner: Class | None) -> None:
         """Run a function of which no call is known."""
@@ -219,6 +240,8 @@ class Analysis(Context):
     def _given(self, caller: Frame, node: ast.Call, function: Function, value: Value) -> Value:
         if value.links and value.kind in (TENSOR, BATCH, MODULE):
             return value.linked(Link(RETURN, caller.file, node, function.name))
+        if not value.forms and value.kind in (UNKNOWN, DEVICE) and function.node.returns is not None:
+            return value.but(forms=annotated(function.file, function.node.returns))
         return value
 
     def _on_host(self, function: Function) -> bool:
@@ -228,7 +251,7 @@ class Analysis(Context):
 
     def _arguments(self, caller: Frame, function: Function, me: Value | None, bound: Bound) -> Bound:
         """A value for every parameter: what is passed, the default, or the parameter itself."""
-        known = self.known(function)
+        known, declared = self.known(function), self.forms(function)
         names: Bound = {}
         if me is not None and function.positional and not function.static:
             names[function.positional[0]] = me
@@ -257,6 +280,8 @@ class Analysis(Context):
                     ),
                     assumed=assumed,
                 )
+            if not value.forms and value.kind in (UNKNOWN, DEVICE) and name in declared:
+                value = value.but(forms=declared[name])
             names[name] = value
         for extra in (function.node.args.vararg, function.node.args.kwarg):
             if extra is not None:

@@ -6,10 +6,12 @@ import ast
 
 from devfix.engine.calls import Calls
 from devfix.engine.files import Class
+from devfix.engine.forms import AN_OBJECT, NO_FORMS, options
 from devfix.engine.places import AT, OF, VAR, Place
 from devfix.engine.values import (
     A_NUMBER,
     ANYTHING,
+    ARRAY,
     BATCH,
     CLASS,
     DEVICE,
@@ -90,8 +92,19 @@ class Attributes(Calls):
         if kind == CLASS and isinstance(base.ref, Class):
             held = base.ref.constant(name)
             return self.analysis.constant(*held) if held is not None else ANYTHING
+        if base.forms:
+            return self.device_attribute(node, base)
+        forms = NO_FORMS
+        if kind in (UNKNOWN, ARRAY):
+            forms = self.declared(base.bound, name) or options(self.file.source).get(name, NO_FORMS)
+        if forms:
+            return Value(DEVICE, Place(VAR, ("attribute", base.place.key, name)), forms=forms)
         if name == "device":
-            return self.device_of(base, None, self.file.source.code(node.value)) if kind != DEVICE else base
+            if kind == DEVICE:
+                return base
+            if kind == UNKNOWN and base.role != "instance" and self.is_run_as_module(node.value):
+                base = base.but(kind=MODULE)
+            return self.device_of(base, None, self.file.source.code(node.value))
         if kind == DEVICE:
             return Value(TEXT, base.place, role="type") if name == "type" else A_NUMBER
         if name == "dtype":
@@ -152,10 +165,9 @@ class Attributes(Calls):
             constant = owner.constant(name)
             if constant is not None and name not in owner.stores:
                 return self.analysis.constant(*constant)
-        if name == "device":
-            if base.kind == MODULE:
-                return self.device_of(base, ("device", base.ref), "")
-            return self.analysis.named_device(Place(VAR, ("attribute", base.ref, name)), name)
+        if name == "device" and base.kind == MODULE:
+            self.no_device(node, base)
+            return self.device_of(base, ("device", base.ref), "")
         if base.kind == MODULE and name.startswith(("weight", "bias")):
             return Value(
                 TENSOR,
@@ -163,8 +175,10 @@ class Attributes(Calls):
                 rank=1,
                 role="parameter",
             )
-        if self.analysis.is_device_name(name):
-            return self.analysis.named_device(Place(VAR, ("attribute", base.ref, name)), name)
+        declared = self.declared(base.bound, name)
+        if self.analysis.is_device_name(name) or declared == AN_OBJECT:
+            place = Place(VAR, ("attribute", base.ref, name))
+            return self.analysis.named_device(place, name).but(forms=declared)
         if base.ref is None:
             return ANYTHING
         # Of an object that the program makes, callers have put nothing anywhere.

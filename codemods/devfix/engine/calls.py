@@ -6,6 +6,7 @@ import ast
 
 from devfix.engine.evidence import is_count
 from devfix.engine.files import Class, Function
+from devfix.engine.forms import OPEN, as_text
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial
 from devfix.engine.methods import Methods
 from devfix.engine.places import BY_OWNER, NOWHERE, Place
@@ -111,9 +112,10 @@ class Calls(Methods):
                     node, ref, callee.bound, arguments, self.analysis.closures.get(id(callee))
                 )
             if isinstance(ref, Partial):
-                return self.call_value(
+                made = self.call_value(
                     node, ref.callee, ([*ref.values, *arguments[0]], {**ref.keywords, **arguments[1]})
                 )
+                return self.made_by_partial(made, ref)
             if isinstance(ref, Lambda):
                 return self._lambda(node, ref.node, self.analysis.frames[ref.run], arguments)
         if kind == CLASS and isinstance(ref, Class):
@@ -149,6 +151,8 @@ class Calls(Methods):
         operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
         operands = [one for one in operands if one[0].kind != MODULE]
         place = self.where(module)
+        if self.analysis.entered:
+            self.in_autocast(module, place)
         operands = [one for one in operands if not is_count(one[1])]  # modules may want them on the CPU
         if module.role == "scatters":
             return Value(BATCH, place, assumed=module.assumed)
@@ -238,7 +242,7 @@ class Calls(Methods):
 
     def _fields(self, cell: object, owner: Class, arguments: Arguments) -> None:
         """A dataclass or a NamedTuple keeps what it is given under the names of its annotations."""
-        for name, (value, _) in zip(owner.annotated, arguments[0], strict=False):
+        for name, (value, _) in zip(owner.annotations, arguments[0], strict=False):
             self.state.set_attribute(cell, name, value)
         for name, (value, _) in arguments[1].items():
             self.state.set_attribute(cell, name, value)
@@ -304,6 +308,8 @@ class Calls(Methods):
     def _builtin(self, node: ast.Call, name: str, callee: Value, arguments: Arguments) -> Value:
         values = [value for value, _ in arguments[0]]
         first = values[0] if values else ANYTHING
+        if name == "int" and first.forms:
+            self.device_use("int", node, first, node.args[0])
         if name in _NUMBERS:
             return A_NUMBER if name != "range" else Value(SEQUENCE, rest=A_NUMBER)
         if name == "enumerate":
@@ -336,7 +342,9 @@ class Calls(Methods):
             fields = {key: value for key, (value, _) in arguments[1].items()}
             return Value(MAPPING, fields={**(first.fields or {}), **fields}, rest=first.rest)
         if name == "str":
-            return first.but(forms=frozenset({"str"}), role="str") if first.kind == DEVICE else A_TEXT
+            if first.kind != DEVICE and not first.forms:
+                return A_TEXT
+            return first.but(forms=as_text(first.forms or frozenset({OPEN})), role="str")
         if name in ("sum", "max", "min", "abs"):
             return self._reduced(name, node, first, values)
         if name == "getattr" and len(values) > 1 and isinstance(values[1].const, str):

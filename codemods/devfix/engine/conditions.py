@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from devfix.engine.devices import Devices
 from devfix.engine.places import Condition, project
-from devfix.engine.requirements import Requirements
+from devfix.engine.state import either
 from devfix.engine.values import (
     ANYTHING,
     ARRAY,
@@ -54,7 +55,7 @@ class Test:
         return None
 
 
-class Conditions(Requirements):
+class Conditions(Devices):
     def test(self, node: ast.expr, depth: int = 0) -> Test:
         """Interpret a test: everything in it is evaluated once."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -62,16 +63,24 @@ class Conditions(Requirements):
         if isinstance(node, ast.BoolOp) and depth < 6:
             return self._several(node, depth)
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
-            return self._decide(self._comparison(node))
+            return self._told(node, self._decide(self._comparison(node)))
         value = self.eval(node)
         if isinstance(node, ast.Call):
             found = self._instance(node)
             if found is not None:
-                return self._decide(found)
+                return self._told(node, self._decide(found))
         known = truth(value)
         if known is not None:
             return Test(known)
-        return self._decide(self._one(self.key_of(node, value)))
+        return self._told(node, self._decide(self._one(self.key_of(node, value))))
+
+    def _told(self, node: ast.expr, test: Test) -> Test:
+        """With what the test says of the form of a device."""
+        told = self.told(node)
+        if told is not None:
+            name, yes, no = told
+            test.true_names[name], test.false_names[name] = yes, no
+        return test
 
     def _several(self, node: ast.BoolOp, depth: int) -> Test:
         every = isinstance(node.op, ast.And)
@@ -105,7 +114,20 @@ class Conditions(Requirements):
                 made.false_names.update(part.false_names)
         if len(parts) == 1:
             return parts[0]
+        if len(parts) == len(node.values):
+            self._otherwise(made, parts, every)
         return made
+
+    def _otherwise(self, made: Test, parts: list[Test], every: bool) -> None:
+        """`d is not None and not isinstance(d, C)` fails: what its parts say then of the forms of a device."""
+        told = [part.false_names if every else part.true_names for part in parts]
+        names = made.false_names if every else made.true_names
+        for name in told[0]:
+            if all(name in one for one in told) and any(one[name].forms for one in told):
+                value = told[0][name]
+                for one in told[1:]:
+                    value = either(self.state, value, one[name])
+                names[name] = value
 
     def key_of(self, node: ast.expr, value: Value) -> object:
         """What a test asks, the same wherever it is asked."""
@@ -157,6 +179,7 @@ class Conditions(Requirements):
 
     def compared(self, node: ast.Compare, left: Value, right: Value) -> Value:
         """Tensors that are compared must be together; the result."""
+        self.device_compared(node, left, right)
         if isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn)):
             return Value(NUMBER)
         if left.kind not in (TENSOR, BATCH) or right.kind not in (TENSOR, BATCH):

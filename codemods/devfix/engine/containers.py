@@ -96,7 +96,7 @@ class Containers(Conditions):
         owner = value.bound.ref if isinstance(value.bound, Value) else None
         if not isinstance(owner, Class) or not any(one.endswith("NamedTuple") for one in owner.bases):
             return ()
-        return tuple([self.state.attribute(value.ref, name) or ANYTHING for name in owner.annotated])
+        return tuple([self.state.attribute(value.ref, name) or ANYTHING for name in owner.annotations])
 
     def unpack(self, value: Value, count: int, node: ast.AST) -> list[Value]:
         """The first `count` elements, as names on the left take them."""
@@ -156,6 +156,7 @@ class Containers(Conditions):
                 return Value(SEQUENCE, rest=self.any_of(base), links=base.links, ref=base.ref)
             return self.any_of(base) or ANYTHING
         if kind == MAPPING:
+            self.device_lookup(node, base, index, node.slice)
             if base.fields is not None and key is not ... and key in base.fields:
                 return base.fields[key]
             if base.fields and key is not ... and base.rest is None:
@@ -310,6 +311,8 @@ class Containers(Conditions):
         if name == "keys":
             return Value(SEQUENCE, rest=A_TEXT)
         if name in ("pop", "get", "setdefault", "popleft"):
+            if name == "get" and values and base.kind == MAPPING and node.args:
+                self.device_lookup(node, base, values[0], node.args[0])
             if len(values) > 1:
                 self.mixed(node, element(base), values[1], node.args[-1])
             if base.fields is not None and values and values[0].const in base.fields:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from devfix.engine import evidence
 from devfix.engine.classes import Classes
 from devfix.engine.files import Class, File, Function
+from devfix.engine.forms import EITHER, NO_FORMS, OPEN, Forms, of_elements, of_parameters
 from devfix.engine.places import AT_DEFAULT, NOWHERE, OF, VAR, Place
 from devfix.engine.state import State
 from devfix.engine.statements import Run
@@ -18,6 +19,7 @@ from devfix.engine.values import (
     ARRAY,
     BATCH,
     CALLER,
+    CLASS,
     DEVICE,
     LOADER,
     LOCAL,
@@ -54,6 +56,7 @@ class Context:
         self.classes: Classes
         self._uses: dict[Function, Uses] = {}
         self._evidence: dict[Function, dict[str, Evidence]] = {}
+        self._forms: dict[Function, dict[str, Forms]] = {}
         self._bodies: dict[str, Run] = {}
 
     def class_kind(self, owner: Class) -> str:
@@ -70,6 +73,29 @@ class Context:
         if found is None:
             found = self._evidence[function] = evidence.parameters(function, self.uses(function))
         return found
+
+    def forms(self, function: Function) -> dict[str, Forms]:
+        """The forms of the parameters of a function that may be devices, by what is written about them."""
+        found = self._forms.get(function)
+        if found is None:
+            found = self._forms[function] = of_parameters(function, moves=self._moves(function))
+        return found
+
+    def _moves(self, function: Function) -> bool:
+        """Is this the `to` of a module, which is given devices in either form?"""
+        owner = function.owner
+        return function.name == "to" and owner is not None and self.class_kind(owner) == "module"
+
+    def _declared_class(self, function: Function, name: str) -> Value | None:
+        """The class in view that a parameter is annotated with."""
+        annotation = next((one.annotation for one in function.parameters if one.arg == name), None)
+        found = function.file.definition(annotation) if annotation is not None else None
+        return Value(CLASS, ref=found) if isinstance(found, Class) else None
+
+    def _elements(self, function: Function, name: str) -> Forms:
+        """The forms of the elements of a parameter that is a container of devices."""
+        annotation = next((one.annotation for one in function.parameters if one.arg == name), None)
+        return of_elements(function.file, annotation)
 
     def parameters(self, function: Function, me: Value | None) -> Bound:
         """The parameters before any caller is known: each is where it is."""
@@ -95,7 +121,8 @@ class Context:
             found[name] = self.parameter(function, name, kind, assumed, home)
         arguments = function.node.args
         if arguments.vararg is not None:
-            found[arguments.vararg.arg] = Value(SEQUENCE, rest=ANYTHING)
+            given = Value(UNKNOWN, forms=EITHER | {OPEN}) if self._moves(function) else ANYTHING
+            found[arguments.vararg.arg] = Value(SEQUENCE, rest=given)
         if arguments.kwarg is not None:
             found[arguments.kwarg.arg] = ANYTHING
         return found
@@ -115,8 +142,11 @@ class Context:
     ) -> Value:
         key = ("parameter", id(function.node), name)
         place = home or Place(OF, key)
+        forms = self.forms(function).get(name, NO_FORMS)
+        if kind == DEVICE and not forms and (inner := self._elements(function, name)):
+            return Value(SEQUENCE, rest=Value(DEVICE, Place(VAR, ("element", key)), forms=inner))
         if kind == DEVICE:
-            return Value(DEVICE, Place(VAR, key), assumed=assumed)
+            return Value(DEVICE, Place(VAR, key), assumed=assumed, forms=forms)
         if kind in (TENSOR, BATCH):
             return Value(kind, place, assumed=assumed)
         if kind == MODULE:
@@ -124,13 +154,13 @@ class Context:
         if kind == LOADER:
             return Value(LOADER, assumed=assumed)
         if kind in (NUMBER, TEXT, ARRAY):
-            made = Value(kind, Place(OF, key) if kind == NUMBER else NOWHERE, assumed=assumed)
+            made = Value(kind, Place(OF, key) if kind == NUMBER else NOWHERE, assumed=assumed, forms=forms)
             if kind == NUMBER and evidence.is_local_rank(name):
                 return made.but(role=LOCAL, assumed=assumed | {Assumption(NAME, name)})
             return made
         if evidence.is_local_rank(name):
-            return Value(UNKNOWN, place, role=LOCAL, assumed=frozenset({Assumption(NAME, name)}))
-        return Value(UNKNOWN, place)
+            return Value(UNKNOWN, place, role=LOCAL, forms=forms, assumed=frozenset({Assumption(NAME, name)}))
+        return Value(UNKNOWN, place, forms=forms, bound=self._declared_class(function, name))
 
     def _body(self, file: File) -> Run:
         found = self._bodies.get(file.path)
@@ -157,7 +187,7 @@ class Context:
         """The value of a default, or of a name in the body of a class."""
         if isinstance(node, ast.Constant):
             return self._body(file)._constant(node)
-        if isinstance(node, (ast.Name, ast.Attribute, ast.List, ast.Tuple, ast.Dict, ast.UnaryOp)):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.List, ast.Tuple, ast.Dict, ast.UnaryOp, ast.IfExp)):
             body = self._body(file)
             body.quiet += 1
             try:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from devfix.engine.attributes import Attributes
+from devfix.engine.forms import NO_FORMS, as_text, begun, joined, of_text
 from devfix.engine.frame import Lambda
 from devfix.engine.places import VAR, Place, literal
 from devfix.engine.state import either
@@ -42,7 +43,8 @@ class Expressions(Attributes):
         if value is None:
             return NOTHING
         if isinstance(value, str):
-            return Value(TEXT, const=value)
+            form = of_text(value)
+            return Value(TEXT, const=value, forms=frozenset({form}) if form is not None else NO_FORMS)
         if isinstance(value, (bool, int, float)):
             return Value(NUMBER, const=value)
         return A_NUMBER
@@ -53,6 +55,8 @@ class Expressions(Attributes):
             found = self.lookup(node.id)
             if found is None:
                 found = self.named(node.id, node)
+        if self.analysis.entered:
+            self.in_autocast(found, self.where(found))
         return found
 
     # --- operators -----------------------------------------------------------------------
@@ -70,6 +74,8 @@ class Expressions(Attributes):
         self, node: ast.AST, left: Value, right: Value, at: ast.AST, other: ast.AST, op: ast.operator
     ) -> Value:
         kinds = (left.kind, right.kind)
+        if left.kind == TEXT and (numbered := begun(left.const)):
+            return Value(DEVICE, Place(VAR, id(node)), forms=numbered)  # "cuda:%d" % i, "cuda:" + str(i)
         if TENSOR not in kinds and BATCH not in kinds:
             return self._plain(left, right, op)
         if left.kind in (TENSOR, BATCH) and right.kind in (TENSOR, BATCH):
@@ -173,8 +179,7 @@ class Expressions(Attributes):
             return None
         if places[0] == places[1] and one.kind == other.kind == DEVICE:
             return one
-        forms = frozenset({"object" if value.kind == DEVICE else "str" for value in (one, other)})
-        return Value(DEVICE, Place(VAR, id(node)), forms=forms)
+        return Value(DEVICE, Place(VAR, id(node)), forms=joined(one.forms, other.forms))
 
     # --- containers ----------------------------------------------------------------------
 
@@ -265,7 +270,11 @@ class Expressions(Attributes):
         head = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
         if head.endswith(":") and literal(head[:-1]) is not None:
             numbered = self.numbered(node, *parts[0]) if len(parts) == 1 else None
-            return Value(DEVICE, numbered or Place(VAR, id(node)), forms=frozenset({"str"}))
+            return Value(DEVICE, numbered or Place(VAR, id(node)), forms=begun(head))
+        if isinstance(first, ast.FormattedValue) and len(node.values) == 1 and first.format_spec is None:
+            inner = self.eval(first.value)
+            if inner.forms:
+                return Value(TEXT, inner.place, forms=as_text(inner.forms))
         return A_TEXT
 
     def _inner(self, node: Any) -> Value:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from devfix.engine.files import File, Function
+from devfix.engine.forms import Forms
 from devfix.engine.places import NOWHERE, Path, Place
 from devfix.engine.values import Assumptions, Value
 
@@ -117,3 +118,65 @@ class Step:
     texts: frozenset[str] = frozenset()
     local: tuple[str, ...] = ()
     scopes: tuple[Scope, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceUse:
+    """A device, or a string or number in its place, is used in a way that not each form of a device allows.
+
+    `sink`: method (of a string), attribute (of a torch.device), equal, among (`d in ("cuda", "cpu")`), inside
+    (`"cuda" in d`), lookup (in a dict of device types), type (autocast wants one) or int. `against` are the forms of
+    the other side, `name` is the method, the attribute, or what is called.
+    """
+
+    sink: str
+    node: ast.AST
+    file: File
+    function: Function | None
+    value: Value
+    value_node: ast.expr
+    forms: Forms
+    against: Forms = frozenset()
+    name: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Missing:
+    """A part of a device expression that raises wherever it is run, or that loses the index of a device.
+
+    `kind`: name (nothing binds it), attribute (no class in view assigns it), module (a plain module has no
+    `device`), keyword (the function takes no `device=`) or index (`.to(x.device.type)`). `user`: compare, move,
+    make or type, what the expression is used for.
+    """
+
+    kind: str
+    node: ast.AST
+    file: File
+    function: Function | None
+    name: str
+    user: str
+    assumed: Assumptions
+
+
+@dataclass(eq=False)
+class Autocast:
+    """An autocast context, and where the data that is used in it has been moved to.
+
+    `node` is the call, `partial` the `functools.partial` that is called, if one is; `device_type` is what is written
+    for it, None where the name says CUDA. `followed`: places of data that are chosen at run time. `is_fixed`: some
+    data is on an accelerator by name, or by a condition; `is_owned`: a framework moves it.
+    """
+
+    node: ast.Call
+    file: File
+    function: Function | None
+    dotted: str
+    device_type: Value | None
+    enabled: ast.expr | None
+    me: Value | None
+    scopes: tuple[Scope, ...]
+    path: Path
+    partial: ast.Call | None = None
+    is_fixed: bool = False
+    is_owned: bool = False
+    followed: list[Place] = field(default_factory=list)

@@ -125,13 +125,13 @@ class Class:
         return None
 
     @cached_property
-    def annotated(self) -> tuple[str, ...]:
+    def annotations(self) -> dict[str, ast.expr]:
         """The names that the body annotates: the fields of a dataclass or a NamedTuple, in their order."""
-        return tuple(
-            one.target.id
+        return {
+            one.target.id: one.annotation
             for one in self.node.body
             if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
-        )
+        }
 
     @cached_property
     def stores(self) -> dict[str, set[str]]:

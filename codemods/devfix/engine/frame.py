@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Class, File, Function
+from devfix.engine.forms import NO_FORMS, OF_TENSOR
 from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, VAR, Path, Place, of_process
 from devfix.engine.state import State
 from devfix.engine.uses import Uses
@@ -43,6 +44,8 @@ class Partial(NamedTuple):
     callee: Value
     values: tuple[tuple[Value, ast.expr], ...]
     keywords: dict[str, tuple[Value, ast.expr]]
+    node: ast.Call
+    scopes: tuple[Scope, ...] = ()  # where it was made, if it makes contexts
 
 
 class Lambda(NamedTuple):
@@ -253,7 +256,7 @@ class Frame(ABC):
             place = Place(VAR, key if key is not None else text)
         elif place.on_host:
             place = Place("cpu") if value.kind in (TENSOR, BATCH) else NOWHERE
-        forms = frozenset({"object"}) if value.kind in (TENSOR, BATCH) else frozenset[str]()
+        forms = OF_TENSOR if value.kind in (TENSOR, BATCH) else NO_FORMS
         # What is put on the device of something that strays, strays with it, and because of it.
         followed = value.links if place.on_host else ()
         return Value(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine import forms
 from devfix.engine.containers import Containers
 from devfix.engine.frame import Arguments
 from devfix.engine.places import (
@@ -37,26 +38,33 @@ from devfix.engine.values import (
 )
 from devfix.models.loader import Row
 
+_NUMBERED = frozenset({forms.Form(forms.NUMBER)})
 _FLAT = frozenset({"arange", "linspace", "logspace", "randperm", "range"})
 
 
 class Functions(Containers):
     def device(self, value: Value, node: ast.AST) -> Value:
         """`torch.device(value)`."""
+        made = forms.as_object(value.forms or (_NUMBERED if value.kind == NUMBER else forms.NO_FORMS))
+        if isinstance(node, ast.Call):
+            for one in (*node.args, *(keyword.value for keyword in node.keywords)):
+                self.expressed(one, "move")
+            if len(node.args) + len(node.keywords) > 1:
+                made = forms.with_index(made)
         if value.kind == DEVICE:
-            return value.but(forms=frozenset({"object"}))
+            return value.but(forms=made)
         if isinstance(value.const, str):
             place = literal(value.const)
-            return Value(
-                DEVICE, place or NOWHERE, forms=frozenset({"object"}), links=(self.link(MAKE, node),)
-            )
+            return Value(DEVICE, place or NOWHERE, forms=made, links=(self.link(MAKE, node),))
         key = value.place.key if value.place.is_named else (id(node), "device")
-        return Value(DEVICE, Place(VAR, key), forms=frozenset({"object"}))
+        return Value(DEVICE, Place(VAR, key), forms=made)
 
-    def target(self, value: Value | None, node: ast.AST) -> Place | None:
-        """The place that a `device=` argument names; None where it names none."""
+    def target(self, value: Value | None, node: ast.AST, at: ast.expr | None = None) -> Place | None:
+        """The place that a `device=` argument names; None where it names none. `at`: how it is written."""
         if value is None or value.kind in (NONE, DTYPE):
             return None
+        if at is not None:
+            self.targeted(value, at)
         if value.kind == DEVICE:
             return self.state.resolve(value.place)
         if isinstance(value.const, str):
@@ -83,6 +91,10 @@ class Functions(Containers):
             if at is not None:
                 self.on_host(node, at[0], at[1], last, (TENSOR, BATCH, UNKNOWN))
         form = row.form
+        if "device" in keywords:
+            if self.models.refuses_device(dotted):
+                self.no_keyword(node, last)
+            self.expressed(keywords["device"][1], "make")
         if form == "number":
             return A_NUMBER
         if form == "load":

@@ -36,7 +36,7 @@ from devfix.engine.values import (
     Assumption,
     Value,
 )
-from devfix.flow import frameworks
+from devfix.flow import frameworks, torch_api
 
 _PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 _PASS_THROUGH = frozenset({"tqdm", "trange", "track", "prange", "deepcopy", "copy"})
@@ -92,7 +92,10 @@ class Library(Modules):
     def _torch(self, node: ast.Call, dotted: str, last: str, arguments: Arguments) -> Value | None:
         values, keywords = arguments
         if dotted == "torch.device":
-            return self.device(values[0][0] if values else ANYTHING, node)
+            given = values[0][0] if values else keywords["type"][0] if "type" in keywords else ANYTHING
+            return self.device(given, node)
+        if _is_autocast(dotted):
+            return self.autocast(node, torch_api.AUTOCAST[dotted], arguments)
         if dotted in _PARAMETERS or dotted in ("torch.autograd.Variable", "torch.autograd.variable.Variable"):
             first = values[0][0] if values else keywords["data"][0] if "data" in keywords else ANYTHING
             made = (
@@ -234,4 +237,10 @@ class Library(Modules):
             items=tuple(value for value, _ in values[1:]),
             fields={k: v for k, (v, _) in keywords.items()},
         )
-        return Value(FUNCTION, ref=Partial(values[0][0], tuple(values[1:]), dict(keywords)), rest=held)
+        scopes = self.scopes() if _is_autocast(str(values[0][0].ref)) else ()
+        made = Partial(values[0][0], tuple(values[1:]), dict(keywords), node, scopes)
+        return Value(FUNCTION, ref=made, rest=held)
+
+
+def _is_autocast(dotted: str) -> bool:
+    return torch_api.AUTOCAST.get(dotted, "").endswith(".autocast") and not dotted.startswith("torch.cpu.")

@@ -72,6 +72,8 @@ class Methods(Moves):
     def method(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         """`base.name(...)`."""
         kind = base.kind
+        if base.forms and name not in _MOVES:
+            return self.device_method(node, base, name)
         if name in _MOVES and (
             kind in (TENSOR, BATCH, MODULE, UNKNOWN) or (kind == SEQUENCE and base.rest is not None)
         ):
@@ -94,10 +96,8 @@ class Methods(Moves):
             return self.unknown(node)
         if kind == OPTIMIZER:
             return ANYTHING
-        if kind in (NUMBER, TEXT):
-            return A_TEXT if kind == TEXT else A_NUMBER
-        if kind == DEVICE:
-            return A_TEXT
+        if kind in (NUMBER, TEXT, DEVICE):
+            return A_NUMBER if kind == NUMBER else self.text_method(node, base, name)
         if kind == ARRAY:
             if name in self.models.draws:
                 for value, at in arguments[0]:
@@ -182,12 +182,12 @@ class Methods(Moves):
                 ),
             )
         if name in _PARTS or name == "values":
-            return Value(SEQUENCE, rest=self.iterate(base, node))
+            return Value(SEQUENCE, rest=self.plain_part(self.iterate(base, node), name))
         if name == "items":
             return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, self.iterate(base, node))))
         if name in _NAMED:
             inner = (
-                Value(MODULE, place)
+                Value(MODULE, place, role="part")
                 if name.endswith(("modules", "children"))
                 else Value(TENSOR, place, role="parameter")
             )

@@ -43,6 +43,8 @@ class Moves(Library):
         place = self._destination(node, name, arguments)
         if place is None:  # only its type
             return base if base.kind != TENSOR else base.but(role="")
+        if self.analysis.entered:
+            self.in_autocast(base, self.state.resolve(place), moved=name == "to")
         if base.kind == MODULE:
             self._part_moved(node, base, place)
             if base.ref is not None:
@@ -95,19 +97,24 @@ class Moves(Library):
         ):
             return NOWHERE
         if "device" in keywords:
-            return self.target(keywords["device"][0], node)
+            self.expressed(keywords["device"][1], "move")
+            return self.target(keywords["device"][0], node, keywords["device"][1])
         given = keywords["other"][0] if "other" in keywords else values[0][0] if values else None
         if given is None or given.kind == DTYPE:
             return None
+        if values:
+            self.expressed(values[0][1], "move")
+            self.index_lost(values[0][1], values[0][0])
         if given.kind in (TENSOR, BATCH):
             return self.where(given)
+        at = node.args[0] if node.args else None
         if given.kind == UNKNOWN:
             # A device or a dtype: only where it is one is its place known.
             at = node.args[0] if node.args else None
-            if at is not None and (given.role in RANKS or self._named_device(at)):
-                return self.target(given, node)
+            if at is not None and (given.role in RANKS or self._named_device(at) or given.forms):
+                return self.target(given, node, at)
             return NOWHERE
-        return self.target(given, node)
+        return self.target(given, node, at)
 
     def _named_device(self, node: ast.expr) -> bool:
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

@@ -8,6 +8,7 @@ from devfix.engine import evidence
 from devfix.engine.bindings import Bindings
 from devfix.engine.facts import Step
 from devfix.engine.files import Function
+from devfix.engine.forms import OF_TENSOR, begun
 from devfix.engine.frame import Arguments, Frame
 from devfix.engine.places import LITERAL, Place, literal, of_process
 from devfix.engine.values import (
@@ -57,7 +58,7 @@ class Processes(Bindings):
             if number is not None and literal(str(values[0][0].const if values else "cuda")) is not None:
                 place = self.numbered(node, *number)
                 if place is not None:
-                    return Value(DEVICE, place, forms=frozenset({"object"}))
+                    return Value(DEVICE, place, forms=OF_TENSOR)
         form = self.models.process(dotted)
         self._named(node, arguments)
         if form in ("local", "global", "devices"):
@@ -116,7 +117,7 @@ class Processes(Bindings):
             return frozenset({""})
         if value.kind == LIBRARY:  # torch.distributed.Backend.NCCL
             return frozenset({str(value.ref).rpartition(".")[2].lower()})
-        if value.kind == TEXT and (value.forms or isinstance(value.const, str)):
+        if value.kind == TEXT and (value.texts or isinstance(value.const, str)):
             return frozenset(one.lower() for one in texts(value))
         if isinstance(at, ast.Attribute):
             default = self.file.options.get(at.attr)
@@ -256,7 +257,7 @@ class Processes(Bindings):
         if head.endswith(":") and literal(head[:-1]) is not None and isinstance(at, ast.expr):
             place = self.numbered(node, value, at)
             if place is not None:
-                return Value(DEVICE, place, forms=frozenset({"str"}))
+                return Value(DEVICE, place, forms=begun(head))
         return None
 
     # --- numbers of devices --------------------------------------------------------------
@@ -268,21 +269,17 @@ class Processes(Bindings):
         self.step("index", node, value, at)
         return of_process(value.role)
 
-    def target(self, value: Value | None, node: ast.AST) -> Place | None:
+    def target(self, value: Value | None, node: ast.AST, at: ast.expr | None = None) -> Place | None:
         if value is not None and value.role in RANKS and isinstance(node, ast.Call):
-            at = next((one.value for one in node.keywords if one.arg in ("device", "map_location")), None)
-            at = at or (node.args[0] if node.args else None)
-            if at is not None:
-                return self.numbered(node, value, at)
-        return super().target(value, node)
+            given = next((one.value for one in node.keywords if one.arg in ("device", "map_location")), None)
+            given = given or (node.args[0] if node.args else None)
+            if given is not None:
+                return self.numbered(node, value, given)
+        return super().target(value, node, at)
 
     def device(self, value: Value, node: ast.AST) -> Value:
         place = self.target(value, node) if value.role in RANKS else None
-        return (
-            Value(DEVICE, place, forms=frozenset({"object"}))
-            if place is not None
-            else super().device(value, node)
-        )
+        return Value(DEVICE, place, forms=OF_TENSOR) if place is not None else super().device(value, node)
 
     def _named(self, node: ast.Call, arguments: Arguments) -> None:
         """Arguments that name devices by their numbers."""

@@ -50,7 +50,7 @@ class Run(Processes):
 
     def _annotated(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
-            self.bind(node.target, self.eval(node.value), node.value)
+            self.bind(node.target, self.annotated(self.eval(node.value), node.annotation), node.value)
 
     def _augmented(self, node: ast.AugAssign) -> None:
         old, new = self.eval(node.target), self.eval(node.value)
@@ -172,9 +172,10 @@ class Run(Processes):
             state.dead = state.dead or dead
 
     def _with(self, node: ast.With) -> None:
-        kept = self.default
+        kept, autocasts = self.default, len(self.analysis.entered)
         for item in node.items:
             value = self.eval(item.context_expr)
+            self.analysis.entered += self.entered(value, item.context_expr)
             if value.kind == DEVICE:
                 self.default = self.state.resolve(value.place)
                 if self.default.kind == "cpu":
@@ -191,9 +192,10 @@ class Run(Processes):
                 )
         self.block(node.body)
         self.default = kept
+        del self.analysis.entered[autocasts:]
 
     def _match(self, node: ast.Match) -> None:
-        self.eval(node.subject)
+        self.device_matched(node, self.eval(node.subject))
         state = self.state
         before, ends = state.copy(), []
         for case in node.cases:

@@ -140,6 +140,8 @@ class Uses:
         self.called: set[str] = set()
         self.sliced: set[str] = set()  # x[:, 0], x[..., None]
         self.devices: set[str] = set()  # device=x, .to(x) among names that are called so
+        self.targets: set[str] = set()  # .to(x)
+        self.looped: set[str] = set()  # for x in
         self.numbers: set[str] = set()
         self.asks_for_devices = False  # x.device, .cuda(), device=
         self.converted: set[str] = set()  # x = torch.tensor(x)
@@ -186,6 +188,8 @@ class Uses:
                 first = first.operand if isinstance(first, ast.UnaryOp) else first
                 if not isinstance(first, ast.Name):
                     continue
+                if isinstance(func, ast.Attribute) and func.attr == "to":
+                    self.targets.add(first.id)
                 name = dotted(node.func)
                 row = find(name)
                 if row is not None and row.form in ("data", "array") and name != "torch.asarray":
@@ -200,6 +204,8 @@ class Uses:
                         self.operands.add(first.id)
             elif kind is ast.Assign:
                 self._unpacked(node)  # type: ignore[arg-type]
+            elif kind is ast.For or kind is ast.comprehension:
+                self.looped.update(one.id for one in ast.walk(node.target) if isinstance(one, ast.Name))  # type: ignore[attr-defined]
             elif isinstance(node, ast.Subscript):
                 if isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Tuple):
                     if any(isinstance(one, ast.Slice) or _new_axis(one) for one in node.slice.elts):

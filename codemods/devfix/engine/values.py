@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from devfix.engine.forms import NO_FORMS, Forms, joined
 from devfix.engine.places import NOWHERE, Place, choose
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ class Value:
     - `rank`: 0, 1 for at least one dimension, None where not known.
     - `ref`: the cell of a module or object, the function or class, the dotted name of a library's.
     - `items`: elements of a sequence in order, `rest`: any other element, `fields`: entries of a mapping.
-    - `forms`: of a device: "str" and "object", as far as known; of a text that depends: what it may be.
+    - `forms`: of a device, or of what may be one: see `engine.forms`.
+    - `texts`: of a text that depends: what it may be, "?" for what is not known.
     - `bound`: of an object, its class; of a method, its object; of a tensor on the CPU, what it was copied from.
     """
 
@@ -102,6 +104,7 @@ class Value:
         "ref",
         "rest",
         "role",
+        "texts",
     )
 
     def __init__(
@@ -117,13 +120,15 @@ class Value:
         fields: dict[Any, Value] | None = None,
         links: History = (),
         assumed: Assumptions = PROVEN,
-        forms: frozenset[str] = frozenset(),
+        forms: Forms = NO_FORMS,
         bound: Value | None = None,
         role: str = "",
+        texts: frozenset[str] = frozenset(),
     ) -> None:
         self.kind, self.place, self.rank, self.ref, self.const = kind, place, rank, ref, const
         self.items, self.rest, self.fields, self.links = items, rest, fields, links
         self.assumed, self.forms, self.bound, self.role = assumed, forms, bound, role
+        self.texts = texts
 
     def but(self, **changes: Any) -> Value:
         """The same value with some of its properties changed."""
@@ -156,7 +161,19 @@ class Value:
             )
         ref = self.ref if self.ref.__class__ in (str, int, tuple) else id(self.ref)
         made = self.links[0].node if self.links and self.kind != NUMBER else None
-        return self.kind, self.place, self.rank, ref, const.__class__, const, inner, id(made), self.role
+        forms = self.forms or None
+        return (
+            self.kind,
+            self.place,
+            self.rank,
+            ref,
+            const.__class__,
+            const,
+            inner,
+            id(made),
+            self.role,
+            forms,
+        )
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.place.kind}:{self.place.key} {self.ref or ''}>"
@@ -259,7 +276,8 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
         fields=fields,
         links=links,
         assumed=a.assumed | b.assumed,
-        forms=a.forms | b.forms if same or a.kind != TEXT else texts(a) | texts(b),
+        forms=joined(a.forms, b.forms),
+        texts=frozenset() if same or a.kind != TEXT else texts(a) | texts(b),
         bound=a.bound if a.bound is b.bound else None,
         role=role,
     )
@@ -267,7 +285,7 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
 
 def texts(value: Value) -> frozenset[str]:
     """What a text may be; "?" stands for what is not known."""
-    return value.forms or frozenset({value.const if isinstance(value.const, str) else "?"})
+    return value.texts or frozenset({value.const if isinstance(value.const, str) else "?"})
 
 
 def _number_role(a: Value, b: Value, condition: object) -> str:
@@ -323,11 +341,10 @@ def _unlike(a: Value, b: Value, condition: object) -> Value:
         return made.but(kind=TENSOR, place=place, assumed=a.assumed | b.assumed, role="")
     if DEVICE in kinds and TEXT in kinds:
         device, text = (a, b) if a.kind == DEVICE else (b, a)
-        return (
-            device.but(place=device.place, forms=device.forms | {"str"}, const=...)
-            if text.const is not ...
-            else ANYTHING
-        )
+        forms = joined(device.forms, text.forms)
+        if text.const is not ...:
+            return device.but(place=device.place, forms=forms, const=...)
+        return Value(UNKNOWN, forms=forms) if device.forms else ANYTHING
     if kinds <= {TENSOR, NUMBER} or kinds <= {TENSOR, UNKNOWN}:
         tensor = a if a.kind == TENSOR else b
         if condition is not None and UNKNOWN in kinds and tensor.place.on_host:

@@ -180,3 +180,17 @@ def owns_subclasses(base: str) -> bool:
     return base.rpartition(".")[2] in OWNED_BASES or (
         root in OWNING_PACKAGES and base.endswith(("Trainer", "Learner"))
     )
+
+
+# Importing one of these says that the file is for NVIDIA's devices alone.
+CUDA_LIBRARIES = (
+    "tensorrt",
+    "transformer_engine",
+    "msamp",
+    "apex",
+    "pycuda",
+    "cupy",
+    "numba.cuda",
+    "pynvml",
+    "cuda.",
+)

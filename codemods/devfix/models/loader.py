@@ -11,6 +11,7 @@ TENSOR_METHOD = "Tensor."
 _CALLS = frozenset(
     {"make", "data", "legacy", "cuda", "array", "like", "same", "elems", "follow", "number", "load"}
 )
+_WITHOUT_DEVICE = frozenset({"same", "elems", "follow"})
 _LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters"})
 _PROCESSES = frozenset(
     {"joins", "sets", "current", "collective", "spawn", "starts", "local", "global", "devices", "accelerator"}
@@ -25,6 +26,7 @@ class Row(NamedTuple):
     strict: bool = False
     reduce: bool = False
     many: bool = False
+    nodevice: bool = False
     host: tuple[int, str] | None = None
     host_result: int | None = None
 
@@ -52,6 +54,11 @@ class Models(NamedTuple):
             if dotted.count(".") == 1 and dotted[6:7].islower() and dotted != "torch.device":
                 return SAME
         return None
+
+    def refuses_device(self, dotted: str) -> bool:
+        """Has a function of torch no `device=`? Only of those with a row of their own that is known."""
+        row = self.rows.get(dotted)
+        return row is not None and (row.nodevice or row.form in _WITHOUT_DEVICE)
 
     def method(self, name: str) -> Row:
         """The row of a method of tensors; of an unlisted one the tensors must be in one place."""
@@ -107,6 +114,8 @@ def models() -> Models:
                 row = row._replace(reduce=True)
             elif word == "many":
                 row = row._replace(many=True)
+            elif word == "nodevice":
+                row = row._replace(nodevice=True)
             else:
                 names.append(word)
         for name in names:

@@ -33,6 +33,11 @@ class DeviceComparison(Codemod):
     `x.device.type == "cpu"`, or, where an index is named, of devices. Also indexes that get lost:
     `device.index or -1`, though the first device has the index 0, and `0 if device.type != "cpu" else -1`.
 
+    The forms that a device may have are followed through annotations (each arm of a union), docstrings,
+    helpers, attributes, elements and calls. One of them is enough for a finding: a string method of what
+    may be a torch.device, `.type` of what may be a string, `torch.device(name) == torch.device("cuda")`,
+    a dict of device types that is asked for a device, `int(device)`, a name that nothing binds.
+
     Strings with strings, types with types, `x.device == y.device` are left alone, and so is every device
     that may be a string, and code that looks which of the two it is.
 
@@ -51,9 +56,9 @@ class DeviceComparison(Codemod):
 
     id: ClassVar[str] = "device-comparison"
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
-        ("device",),
+        ("device", '"cpu', "'cpu", '"cuda', "'cuda"),
         ("torch",),
-        ("==", "!=", " in ", " is ", "startswith", ".index"),
+        ("==", "!=", " in ", " is ", "startswith", ".index", "[", ".get(", "match "),
     )
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
 

@@ -44,7 +44,9 @@ class MoveInputs(Codemod):
     method beside it moves it first, what a `forward` brings back from numpy, what flows into a
     copy of a model that is kept on a device of its own, what is left behind where its like is moved
     (one of a batch, one entry of a dict, one arm of an `if`), and an index that was moved to where
-    only what it picks is to go.
+    only what it picks is to go. A move to what does not exist is reported as well: a name that nothing
+    binds, an attribute that no class in view assigns, `.device` of a plain `torch.nn.Module`, `device=` of
+    a function that has no such keyword; and `.to(x.device.type)`, which loses the index.
 
     The device is the one that the module was moved to, where that name can be used; else
     `next(model.parameters()).device`, or the `.device` of the tensor that the input meets.

@@ -30,7 +30,9 @@ class NormalizeDeviceType(Codemod):
     `torch.device(d).type == "cuda"`.
 
     A type that is written down ("cuda", `torch.cuda.amp.autocast()`) becomes that of the data where
-    the device of the data is at hand and the code is otherwise open to any device. What asks for a GPU
+    the device of the data is at hand and the code is otherwise open to any device. The data is looked
+    for in the methods and functions that are called in the context, too, and the context may be kept
+    in a name or made by a `functools.partial`. What asks for a GPU
     (`"cuda" if torch.cuda.is_available() else "cpu"`) does so in a class with a `self.device`, too.
 
     ## Why is this bad?

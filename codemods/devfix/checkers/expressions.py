@@ -1,0 +1,147 @@
+"""Findings from device expressions that raise wherever they are run, or that lose the index of a device."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+
+from devfix.engine import Analysis
+from devfix.engine.facts import Missing
+from devfix.engine.forms import TYPES
+from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety
+from devfix.placing import expects_error
+from devfix.source import Source
+
+# What the expression is for says whose finding it is.
+_CODEMODS = {
+    "compare": "device-comparison",
+    "move": "move-inputs",
+    "make": "place-factory",
+    "type": "normalize-device-type",
+}
+CODEMODS = frozenset(_CODEMODS.values())
+
+
+def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding, set[int]]]:
+    """Findings, each with the lines of the file that it is about."""
+    source = analysis.file.source
+    seen: set[ast.AST] = set()
+    plain = {one.node for one in analysis.missing if one.kind == "module"}
+    for one in analysis.missing:
+        if one.kind == "index" and isinstance(one.node, ast.Attribute) and one.node.value in plain:
+            continue
+        codemod = _CODEMODS[one.user]
+        if codemod not in wanted or one.node in seen or _is_expected(one, analysis):
+            continue
+        seen.add(one.node)
+        message, edits, safety = _MESSAGES[one.kind](one, analysis)
+        fix = Fix(_title(edits), edits, safety) if edits else None
+        span = source.span(one.node)
+        yield Finding(codemod, span, message, fix), {source.position(span.start)[0]}
+
+
+def _is_expected(one: Missing, analysis: Analysis) -> bool:
+    """Is the error caught, or asked for before?"""
+    source, node = analysis.file.source, one.node
+    if expects_error(source, node):
+        return True
+    up: ast.AST | None = node
+    while up is not None and not isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        parent = source.parents.get(up)
+        if isinstance(parent, ast.Try) and parent.handlers:
+            return True
+        tests = [parent.test] if isinstance(parent, (ast.If, ast.IfExp)) and up is not parent.test else []
+        tests += parent.values if isinstance(parent, ast.BoolOp) else []
+        if one.kind == "module" and any(_asks(test, one.name, source) for test in tests):
+            return True
+        up = parent
+    return False
+
+
+def _asks(test: ast.expr, name: str, source: Source) -> bool:
+    """`hasattr(m, "device")`, `isinstance(m, C)`, though not for a class of torch.nn, which has none."""
+    for call in source.of_kind(ast.Call, test):
+        if len(call.args) == 2 and source.code(call.args[0]) == name:
+            if not source.qualified(call.args[1]).startswith("torch.nn."):
+                return True
+    return False
+
+
+def _title(edits: tuple[Edit, ...]) -> str:
+    first = edits[0]
+    return f"write `{first.text}`" if isinstance(first, ReplaceExpression) else "move the result"
+
+
+Told = tuple[str, tuple[Edit, ...], Safety]
+
+
+def _name(one: Missing, analysis: Analysis) -> Told:
+    source = analysis.file.source
+    edits: tuple[Edit, ...] = ()
+    parent = source.parents.get(one.node)
+    typed = isinstance(parent, ast.Compare) and any(
+        isinstance(side, ast.Attribute) and side.attr == "type" for side in (parent.left, *parent.comparators)
+    )
+    if one.name in TYPES and typed:
+        edits = (ReplaceExpression(source.span(one.node), f'"{one.name}"'),)
+    return f"`{one.name}` is a name that nothing binds: this raises NameError", edits, Safety.SAFE
+
+
+def _attribute(one: Missing, analysis: Analysis) -> Told:
+    code = analysis.file.source.code(one.node)
+    return f"`{code}` raises AttributeError: nothing in its class assigns it", (), Safety.UNSAFE
+
+
+def _module(one: Missing, analysis: Analysis) -> Told:
+    source = analysis.file.source
+    node: ast.AST = one.node
+    parent = source.parents.get(node)
+    if isinstance(parent, ast.Attribute) and parent.attr == "type":
+        grand = source.parents.get(parent)
+        node = parent if isinstance(grand, ast.Call) and parent in grand.args else node
+    text = f"next({one.name}.parameters()).device"
+    message = (
+        f"`{one.name}` is a torch.nn.Module, which has no `device`: this raises AttributeError. "
+        "The fix assumes that it has parameters"
+    )
+    return message, (ReplaceExpression(source.span(node), text),), Safety.UNSAFE
+
+
+def _keyword(one: Missing, analysis: Analysis) -> Told:
+    source, node = analysis.file.source, one.node
+    assert isinstance(node, ast.Call)
+    message = f"`{one.name}` takes no `device`: this raises TypeError"
+    keyword = next(given for given in node.keywords if given.arg == "device")
+    device = source.code(keyword.value)
+    rest: list[ast.expr | ast.keyword] = [*node.args, *(one for one in node.keywords if one is not keyword)]
+    if "\n" in source.code(node) or not rest or keyword is not node.keywords[-1]:
+        return message, (), Safety.UNSAFE
+    # `f(x, device=d)` -> `f(x).to(d)`
+    given = ", ".join(
+        source.code(part) if isinstance(part, ast.expr) else _argument(part, source) for part in rest
+    )
+    text = f"{source.code(node.func)}({given}).to({device})"
+    return message, (ReplaceExpression(source.span(node), text),), Safety.UNSAFE
+
+
+def _argument(keyword: ast.keyword, source: Source) -> str:
+    value = source.code(keyword.value)
+    return f"**{value}" if keyword.arg is None else f"{keyword.arg}={value}"
+
+
+def _index(one: Missing, analysis: Analysis) -> Told:
+    source = analysis.file.source
+    message = (
+        f"the type of a device has no index: what is moved here goes to the current device, "
+        f"which need not be `{one.name}`"
+    )
+    return message, (ReplaceExpression(source.span(one.node), one.name),), Safety.UNSAFE
+
+
+_MESSAGES = {
+    "name": _name,
+    "attribute": _attribute,
+    "module": _module,
+    "keyword": _keyword,
+    "index": _index,
+}

@@ -1,0 +1,56 @@
+"""Device expressions as text that is right for each form that a device may have."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.engine import Analysis
+from devfix.engine.facts import DeviceUse
+from devfix.engine.forms import ANY, OBJECT, Forms, of_text
+from devfix.findings import Edit, EnsureImport
+
+
+class Writing:
+    """Writes device expressions for one file, with the name that it has for torch."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+        self.source = analysis.file.source
+        names = [local for local, what in self.source.imports.items() if what == "torch"]
+        self.torch = "torch" if "torch" in names or not names else names[0]
+        self.is_imported = bool(names)
+
+    def imports(self, text: str) -> tuple[Edit, ...]:
+        """The import that a text needs."""
+        return (EnsureImport("torch"),) if f"{self.torch}." in text and not self.is_imported else ()
+
+    def device_of(self, use: DeviceUse, node: ast.expr, forms: Forms | None = None) -> str:
+        """A device as a torch.device."""
+        code = self.source.code(node)
+        exact = {form.kind for form in (use.forms if forms is None else forms)} == {OBJECT}
+        return code if exact else f"{self.torch}.device({code})"
+
+    def type_of(self, use: DeviceUse, node: ast.expr, forms: Forms | None = None) -> str:
+        """The type of a device; by its string where it may be None, or a word that is no device."""
+        forms = use.forms if forms is None else forms
+        if isinstance(node, ast.Call) and self.source.code(node.func) == "str" and len(node.args) == 1:
+            return f"{self.torch}.device({self.source.code(node.args[0])}).type"
+        code = self.source.code(node)
+        if {form.kind for form in forms} == {OBJECT}:
+            return f"{code}.type"
+        if self._may_be_no_device(use, node, forms):
+            return f'str({code}).partition(":")[0]'
+        return f"{self.torch}.device({code}).type"
+
+    def _may_be_no_device(self, use: DeviceUse, node: ast.expr, forms: Forms) -> bool:
+        function = use.function
+        if any(form.kind == ANY for form in forms):
+            return not isinstance(node, ast.Attribute) or node.attr != "device"
+        if not isinstance(node, ast.Name) or function is None:
+            return False
+        default = function.defaults.get(node.id)
+        values = [default.value] if isinstance(default, ast.Constant) else []
+        for one in self.source.of_kind(ast.Compare, function.node):
+            if isinstance(one.left, ast.Name) and one.left.id == node.id:
+                values += [other.value for other in one.comparators if isinstance(other, ast.Constant)]
+        return any(not isinstance(value, str) or of_text(value) is None for value in values if value != ":")

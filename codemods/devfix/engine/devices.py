@@ -1,0 +1,348 @@
+"""Where devices are used: what is asked of them as strings or objects, what they are given to, and autocast."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from devfix.engine import forms, missing
+from devfix.engine.facts import Autocast, DeviceUse, Missing
+from devfix.engine.files import Class, File
+from devfix.engine.forms import NO_FORMS, Forms
+from devfix.engine.frame import Arguments, Partial
+from devfix.engine.places import CHOICE, LITERAL, OF, OWNED, VAR, Place
+from devfix.engine.requirements import Requirements
+from devfix.engine.uses import MODULE_USES
+from devfix.engine.values import (
+    A_NUMBER,
+    A_TEXT,
+    ANYTHING,
+    BATCH,
+    DEVICE,
+    MODULE,
+    MOVE,
+    TENSOR,
+    TEXT,
+    UNKNOWN,
+    USES,
+    Assumption,
+    Value,
+)
+from devfix.source import Source, remembered
+
+TEXT_METHODS = frozenset(name for name in dir(str) if name[0] != "_") - {"index"}
+_SAME_TEXT = frozenset({"lower", "strip", "rstrip", "lstrip", "casefold"})
+_OF_MODULES = MODULE_USES | {"cuda", "half", "state_dict", "load_state_dict"}
+_OF_DEVICES = frozenset({"type", "index"})
+
+
+class Devices(Requirements):
+    def device_use(
+        self,
+        sink: str,
+        node: ast.AST,
+        value: Value,
+        at: ast.expr,
+        against: Forms = NO_FORMS,
+        name: str = "",
+    ) -> None:
+        """Note that a value of which forms are known is used as a device."""
+        if self.quiet or self.file is not self.analysis.file:
+            return
+        if node in self.file.source.parents:  # not what stands for a part of a chain, or for a getattr
+            self.analysis.device_uses.append(
+                DeviceUse(sink, node, self.file, self.function, value, at, value.forms, against, name)
+            )
+
+    # --- as a string or an object --------------------------------------------------------
+
+    def device_method(self, node: ast.Call, base: Value, name: str) -> Value:
+        """`d.split(":")`, `d.startswith("cuda")`: a method of what may be a device."""
+        assert isinstance(node.func, ast.Attribute)
+        if name in TEXT_METHODS:
+            self.device_use("method", node, base, node.func.value, name=name)
+        if name in _SAME_TEXT:
+            return Value(TEXT, base.place, forms=forms.as_text(base.forms))
+        return A_TEXT
+
+    def text_method(self, node: ast.Call, base: Value, name: str) -> Value:
+        """`"cuda:{}".format(i)` is a device; any other method of a string gives a string."""
+        numbered = forms.begun(base.const) if name == "format" else NO_FORMS
+        return Value(DEVICE, Place(VAR, id(node)), forms=numbered) if numbered else A_TEXT
+
+    def device_attribute(self, node: ast.Attribute, base: Value) -> Value:
+        """`d.type`, `d.index`."""
+        if node.attr in _OF_DEVICES:
+            self.device_use("attribute", node, base, node.value, name=node.attr)
+        if node.attr == "type":
+            return Value(TEXT, base.place, role="type", forms=forms.as_type(base.forms))
+        return A_NUMBER if node.attr == "index" else ANYTHING
+
+    def device_compared(self, node: ast.Compare, left: Value, right: Value) -> None:
+        """`d == "cuda"`, `d in ("cuda", "cpu")`, `"cuda" in d`."""
+        other = node.comparators[0]
+        op = node.ops[0]
+        self.expressed(node.left, "compare", right)
+        self.expressed(other, "compare", left)
+        left = self._either(node.left, left, right)
+        if isinstance(op, (ast.Eq, ast.NotEq)):
+            if left.forms and right.forms:
+                self.device_use("equal", node, left, node.left, right.forms)
+        elif isinstance(op, (ast.In, ast.NotIn)):
+            if right.forms and isinstance(left.const, str):
+                self.device_use("inside", node, right, other, left.forms, left.const)
+            elif left.forms and right.items and right.rest is None:
+                texts = [one.const for one in right.items]
+                if all(isinstance(one, str) for one in texts) and all(one.forms for one in right.items):
+                    against = frozenset().union(*(one.forms for one in right.items))
+                    self.device_use("among", node, left, node.left, against)
+
+    def _either(self, node: ast.expr, value: Value, other: Value) -> Value:
+        """An element of what a caller gives that is compared with a device and moved to: of either form."""
+        if value.forms or not isinstance(node, ast.Name) or not isinstance(other.const, str):
+            return value
+        uses = self.uses()
+        if not other.forms or uses is None or node.id not in uses.targets & uses.looped:
+            return value
+        return value.but(forms=forms.EITHER, assumed=value.assumed | {Assumption(USES, node.id)})
+
+    def device_lookup(self, node: ast.expr, base: Value, index: Value, at: ast.expr) -> None:
+        """`{"cuda": ..., "cpu": ...}[d]`."""
+        keys = [key for key in base.fields or () if isinstance(key, str)]
+        found = [form for form in map(forms.of_text, keys) if form is not None]
+        if index.forms and found and len(found) == len(base.fields or ()):
+            self.device_use("lookup", node, index, at, frozenset(found))
+
+    def device_matched(self, node: ast.Match, value: Value) -> None:
+        """`match d: case "cuda": ...`."""
+        parts = (one for case in node.cases for one in ast.walk(case.pattern))
+        written = [one.value for one in parts if isinstance(one, ast.MatchValue)]
+        texts = [one.value for one in written if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        found = [form for form in map(forms.of_text, texts) if form is not None]
+        if value.forms and found and len(found) == len(written):
+            self.device_use("lookup", node.subject, value, node.subject, frozenset(found))
+
+    def declared(self, owner: Value | None, name: str) -> Forms:
+        """The forms of an attribute that the body of a class annotates."""
+        made = owner.ref if isinstance(owner, Value) else None
+        for one in made.lineage if isinstance(made, Class) else ():
+            if name in one.annotations:
+                found = forms.annotated(one.file, one.annotations[name])
+                # A field that is a plain string or number is mostly no device.
+                return found if any(form.kind == forms.OBJECT for form in found) else NO_FORMS
+        return NO_FORMS
+
+    def told(self, node: ast.expr) -> tuple[str, Value, Value] | None:
+        """What a test says of the forms of a name: the name, and its value where the test holds and where not."""
+        name, holds = _asked(self.file, node)
+        value = self.lookup(name) if name else None
+        if value is None or not value.forms:
+            return None
+        if holds is None:
+            nothing = value.but(forms=NO_FORMS)
+            return name, nothing, nothing
+        yes: set[forms.Form] = set()
+        no: set[forms.Form] = set()
+        for one in value.forms:
+            answer = holds(one)
+            if answer is not False:
+                yes.add(one)
+            if answer is not True:
+                no.add(one)
+        return name, value.but(forms=frozenset(yes)), value.but(forms=frozenset(no))
+
+    def annotated(self, value: Value, annotation: ast.expr) -> Value:
+        """`d: torch.device = ...`: what the annotation says, where nothing else does."""
+        if value.forms or value.kind not in (UNKNOWN, DEVICE):
+            return value
+        return value.but(forms=forms.annotated(self.file, annotation))
+
+    # --- what cannot be evaluated --------------------------------------------------------
+
+    def expressed(self, node: ast.expr, user: str, beside: Value | None = None) -> None:
+        """Look at a device expression; of a comparison only where the other side is a device, or its type."""
+        if self.quiet or self.file is not self.analysis.file:
+            return
+        if beside is not None and beside.kind != DEVICE and beside.role != "type":
+            return
+        if (node, user) in self.analysis.expressed:
+            return
+        self.analysis.expressed.add((node, user))
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+                if self.lookup(part.id) is None and missing.is_unbound(self.file, self.function, part):
+                    self._missing("name", part, part.id, user)
+            elif isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
+                if self._is_me_by_name(part.value.id) and self.function is not None:
+                    if missing.is_unassigned(self.analysis, self.function, part.attr):
+                        self._missing("attribute", part, part.attr, user)
+
+    def _is_me_by_name(self, name: str) -> bool:
+        """Is a name the first parameter of the method that runs, so that it is the object?"""
+        function = self.function
+        if function is None or self.me is None or function.static or function.of_class:
+            return False
+        return function.positional[:1] == [name]
+
+    def _missing(self, kind: str, node: ast.AST, name: str, user: str, value: Value = ANYTHING) -> None:
+        around = self.file.source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
+        if around is not (self.function.node if self.function is not None else None):
+            return  # an argument of a functools.partial that was made elsewhere
+        self.analysis.missing.append(Missing(kind, node, self.file, self.function, name, user, value.assumed))
+
+    def device_of(self, value: Value, fallback: object, text: str) -> Value:
+        """`value.device`; of a module out of sight it is a torch.device, like that of a tensor."""
+        made = super().device_of(value, fallback, text)
+        if made.forms or value.kind != MODULE or isinstance(value.bound, Value):
+            return made
+        plain = value.links and value.links[0].name.startswith("torch.nn.")
+        if plain or missing.may_be_named(self.file.source, "device"):
+            return made
+        return made.but(forms=forms.OF_TENSOR | {forms.OPEN})  # its own class may keep a string
+
+    def is_run_as_module(self, node: ast.expr) -> bool:
+        """Does the class use an attribute of `self` as a module, or a tensor?"""
+        owner = self.function.owner if self.function is not None else None
+        if owner is None or not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+            return False
+        if not self._is_me_by_name(node.value.id):
+            return False
+        return bool(_called(owner.file.source, owner.node).get(node.attr, set()) & _OF_MODULES)
+
+    def plain_part(self, part: Value, name: str) -> Value:
+        """An element of `module.children()` or `module.modules()`: of its class nothing is known."""
+        return part if part.ref is not None or name == "values" else part.but(role="part")
+
+    def no_device(self, node: ast.Attribute, base: Value) -> None:
+        """`module.device` of what is nothing but a torch.nn.Module."""
+        if not self.quiet and self.file is self.analysis.file and missing.is_plain(self.analysis, base):
+            self._missing("module", node, self.file.source.code(node.value), "move", base)
+
+    def no_keyword(self, node: ast.Call, name: str) -> None:
+        """`device=` of a function that has no such keyword."""
+        for keyword in node.keywords:
+            if keyword.arg == "device" and not self.quiet and self.file is self.analysis.file:
+                self._missing("keyword", node, name, "move")
+
+    def index_lost(self, node: ast.expr, value: Value) -> None:
+        """`.to(x.device.type)`."""
+        if value.role == "type" and isinstance(node, ast.Attribute) and not self.quiet:
+            if self.file is self.analysis.file:
+                self._missing("index", node, self.file.source.code(node.value), "move", value)
+
+    # --- autocast --------------------------------------------------------------------------
+
+    def autocast(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
+        """`torch.autocast(type)`, `torch.cuda.amp.autocast()`: a context."""
+        values, keywords = arguments
+        old = dotted.startswith("torch.cuda.")
+        given = None if old else keywords.get("device_type") or (values[0] if values else None)
+        position = 0 if old else 2
+        enabled = keywords.get("enabled") or (values[position] if len(values) > position else None)
+        if given is not None:
+            self.expressed(given[1], "type")
+            if given[0].forms:
+                self.device_use("type", node, given[0], given[1], name=dotted)
+        made = Autocast(
+            node, self.file, self.function, dotted, given[0] if given is not None else None,
+            enabled[1] if enabled is not None else None, self.me, self.scopes(), self.state.path,
+        )  # fmt: skip
+        self.analysis.autocasts[node] = made
+        return Value(UNKNOWN, ref=made, role="autocast")
+
+    def made_by_partial(self, value: Value, partial: Partial) -> Value:
+        """A context that a `functools.partial` makes: what says where it is for is written there."""
+        if isinstance(value.ref, Autocast):
+            value.ref.partial, value.ref.scopes = partial.node, partial.scopes
+        return value
+
+    def entered(self, value: Value, node: ast.expr) -> list[Autocast]:
+        """The autocast contexts that a `with` enters."""
+        if isinstance(value.ref, Autocast):
+            return [value.ref]
+        if self.analysis.autocasts and not isinstance(node, ast.Name):
+            inside = (self.analysis.autocasts.get(one) for one in ast.walk(node) if isinstance(one, ast.Call))
+            return [one for one in inside if one is not None]
+        return []
+
+    def in_autocast(self, value: Value, place: Place, *, moved: bool = False) -> None:
+        """Data is used in an autocast, or moved there."""
+        if (
+            value.kind not in (TENSOR, BATCH, MODULE)
+            and value.role not in ("moved", "instance")
+            and not moved
+        ):
+            return
+        for one in self.analysis.entered:
+            if place.kind in (LITERAL, CHOICE):
+                one.is_fixed = True
+            elif place.kind == OWNED:
+                one.is_owned = True
+            elif place.kind == VAR or (place.kind == OF and (moved or _is_with_self(value, place))):
+                one.followed.append(place)
+
+    def targeted(self, value: Value, at: ast.expr) -> None:
+        """Note by which expression something is moved to a place, for whoever wants to name that place."""
+        place = self.state.resolve(value.place)
+        if place.kind in (VAR, OF):
+            me = self.me.ref if self.me is not None else None
+            self.analysis.targets.setdefault(place, []).append((at, self.function, me, value.forms))
+
+
+def _is_with_self(value: Value, place: Place) -> bool:
+    """A tensor that was moved to where `self` is."""
+    own = isinstance(place.key, tuple) and place.key[0] == "self" and value.kind == TENSOR
+    return own and any(link.kind == MOVE for link in value.links)
+
+
+@remembered
+def _called(source: Source, owner: ast.ClassDef) -> dict[str, set[str]]:
+    """Attribute of the objects of a class -> the methods that are called on it."""
+    found: dict[str, set[str]] = {}
+    for node in source.of_kind(ast.Call, owner):
+        func = node.func
+        if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Attribute):
+            if isinstance(func.value.value, ast.Name):
+                found.setdefault(func.value.attr, set()).add(func.attr)
+    return found
+
+
+Answer = Callable[[forms.Form], bool | None]
+
+
+def _asked(source: File, node: ast.expr) -> tuple[str, Answer | None]:
+    """The name whose form a test asks for, and what it says of a form, if that is known; an empty name if none."""
+    if isinstance(node, ast.Call) and len(node.args) == 2 and isinstance(node.args[0], ast.Name):
+        name, other = node.args[0].id, node.args[1]
+        asked = node.func.id if isinstance(node.func, ast.Name) else ""
+        if asked == "isinstance":
+            classes = other.elts if isinstance(other, ast.Tuple) else [other]
+            kinds = [_KINDS.get(source.dotted(one)) for one in classes]
+            if None in kinds:
+                return name, None
+            return name, lambda form: None if form.kind == forms.ANY else form.kind in kinds
+        if asked == "hasattr" and isinstance(other, ast.Constant) and other.value in _OF_DEVICES:
+            return name, lambda form: None if form.kind == forms.ANY else form.kind == forms.OBJECT
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        left, op, right = node.left, node.ops[0], node.comparators[0]
+        positive = not isinstance(op, (ast.NotEq, ast.IsNot, ast.NotIn))
+        if isinstance(left, ast.Call) and source.dotted(left.func) == "type" and len(left.args) == 1:
+            kind = _KINDS.get(source.dotted(right))
+            if isinstance(left.args[0], ast.Name) and kind is not None:
+                return left.args[
+                    0
+                ].id, lambda form: None if form.kind == forms.ANY else (form.kind == kind) is positive
+        if isinstance(op, (ast.In, ast.NotIn)) and isinstance(left, ast.Constant) and left.value == ":":
+            if isinstance(right, ast.Name):
+                return (
+                    right.id,
+                    lambda form: (
+                        None
+                        if form.kind != forms.TEXT or form.numbered is None
+                        else form.numbered is positive
+                    ),
+                )
+    return "", None
+
+
+_KINDS = {"str": forms.TEXT, "torch.device": forms.OBJECT, "int": forms.NUMBER}
