@@ -119,18 +119,8 @@ def candidates(repo: str, clone: Path) -> Iterator[Candidate]:
             if not any(line[0] == "+" and _ADDS.search(line) for line in lines):
                 continue
             spans = [[int(n or 1) for n in one.groups("1")] for one in _HUNK.finditer(hunks)]
-            found.append(
-                Candidate(
-                    repo,
-                    parent,
-                    fix,
-                    path,
-                    [(a, b) for a, b, _, _ in spans],
-                    [(c, d) for _, _, c, d in spans],
-                    sorted(words),
-                    bool(said),
-                )  # fmt: skip
-            )
+            before, after = [(a, b) for a, b, _, _ in spans], [(c, d) for _, _, c, d in spans]
+            found.append(Candidate(repo, parent, fix, path, before, after, sorted(words), bool(said)))
     return iter(sorted(found, key=lambda one: not one.in_message)[:PER_REPOSITORY])
 
 
