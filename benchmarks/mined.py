@@ -172,7 +172,10 @@ def read(name: str) -> tuple[list[layout.Case], list[layout.Case]]:
 
 
 def run(name: str, mirrors: Path, files: Path, command: str, verbose: bool) -> None:
-    """Lays a set out and prints how devfix does on it; of `blind` the sums only."""
+    """Lays a set out and prints how devfix does on it; of `blind` the sums only.
+
+    The last line counts the rows that are no bug where devfix says something all the same.
+    """
     bugs, others = read(name)
     placed = layout.Layout(mirrors, files)
     for case in [*bugs, *others]:
@@ -180,23 +183,18 @@ def run(name: str, mirrors: Path, files: Path, command: str, verbose: bool) -> N
     if placed.absent:
         print(f"not in the clones: {sum(placed.absent.values())} files", file=sys.stderr)
     tool = adapters.Devfix(command)
-    results = [one for case in bugs if (one := score.score(case, files, tool)) is not None]
+    results, none = (
+        [one for case in part if (one := score.score(case, files, tool)) is not None]
+        for part in (bugs, others)
+    )
+    loud = [one for one in none if one.found]
     table = score.table(results)
     if name == "blind":
         table = [table[0], table[-1]]
     elif verbose:
-        for one in results:
-            end = "" if one.silent in (True, None) else "  LOUD AFTER"
-            word = f"BROKEN {one.broken}" if one.broken else "found" if one.found else "MISSED"
-            print(f"{one.id}  {word}{', fixed' if one.fixed else ''}  {' '.join(one.by)}{end}")
-    for line in table:
-        print(line)
-    none = [one for case in others if (one := score.score(case, files, tool)) is not None]
-    loud = [one for one in none if one.found]
+        print(*map(score.in_words, [*results, *loud]), sep="\n")
+    print(*table, sep="\n")
     print(f"no bug: {len(loud)} of {len(none)} have a finding where the commit changed the file")
-    if verbose and name != "blind":
-        for one in loud:
-            print(f"{one.id}  {' '.join(one.by)}")
 
 
 def main() -> int:
