@@ -149,9 +149,10 @@ class Classes:
             before = first[name]
             values = [before] if before is not None else []
             for method_name, end in ends:
-                if method_name == "forward" and before is not None and before.kind == TENSOR:
-                    continue  # what it stores is there in its second run; in the first it meets what was before
                 found = end.attribute(cell, name)
+                if method_name == "forward" and before is not None and before.kind == TENSOR:
+                    if found is not None and found.kind == TENSOR:
+                        continue  # it is there in the second run; the first one meets what was there before
                 if found is not None and not any(found is one for one in values):
                     values.append(found)
             made = (
