@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from devfix.checkers.besides import CODEMODS, besides
 from devfix.flow import analyse
+from devfix.rules.lengths_on_cpu import LengthsOnCpu
 from devfix.source import Source
 from test_found_and_silent import marked
 
@@ -26,7 +27,8 @@ def spoken(code: str) -> set[int]:
     """The lines of a program, counted from its first, that the engine has findings for."""
     source = Source(HEAD + code)
     start = HEAD.count("\n")
-    found = besides(analyse(source), CODEMODS, ())
+    flow = analyse(source)
+    found = [*besides(flow, CODEMODS, ()), *LengthsOnCpu().check(flow)]
     return {source.position(one.span.start)[0] - start for one in found}
 
 

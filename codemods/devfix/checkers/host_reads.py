@@ -5,16 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from devfix.checkers.signs import is_caught, is_other_framework, lives_on_devices
+from devfix.checkers.signs import copied, is_caught, is_moved_beside, is_other_framework, lives_on_devices
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import HostRead
+from devfix.engine.files import Function
 from devfix.engine.places import OF
-from devfix.engine.values import LIBRARY_CALL, NAME, PASS, TENSOR, USES
+from devfix.engine.values import LIBRARY_CALL, NAME, PASS, TENSOR, UNKNOWN, USES
 from devfix.findings import AppendCall, Finding, Fix, Safety
+from devfix.source import Source
 
 _LENGTHS = "lengths-on-cpu"
 _NUMPY = "numpy-of-device"
-CODEMODS = frozenset({_LENGTHS, _NUMPY})
+CODEMODS = frozenset({_NUMPY})  # of which the old rule does not ask the engine itself
 _DOUBTS = frozenset({LIBRARY_CALL, NAME, USES})
 
 
@@ -31,7 +33,8 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
 def why_silent(read: HostRead, analysis: Analysis) -> str:
     """The reason for which nothing is said of a read; an empty string if it is told."""
     source = analysis.file.source
-    if any(one.kind in _DOUBTS for one in read.assumed) or is_other_framework(source):
+    doubts = {one.kind for one in read.assumed} & _DOUBTS
+    if doubts - ({LIBRARY_CALL} if read.is_lengths else set()) or is_other_framework(source):
         return "it is not known whether this is a tensor of a device"
     if read.operation.startswith("numpy."):
         return "not every function of numpy makes an array of what it is given"
@@ -48,16 +51,44 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
         return "all calls in the file pass what is on the CPU"
     if read.is_array_function:
         return "only a parameter says that it is on a device, and functions of numpy are mostly given arrays"
+    return _why_kept(read, function, analysis) if read.is_lengths else _why_on_host(read, function, analysis)
+
+
+def _why_on_host(read: HostRead, function: Function, analysis: Analysis) -> str:
     if _is_as_passed(read):
         return "what is handed on as it was passed is mostly on the CPU on purpose"
-    passed = analysis.passed(read.place)
-    if read.is_lengths and function.owner is None and not (passed and all(one.on_device for one in passed)):
-        return "lengths that a caller passes are mostly on the CPU"
-    if any(one.on_host for one in passed):
+    if any(one.on_host for one in analysis.passed(read.place)):
         return "some calls in the file pass what is on the CPU"
     if lives_on_devices(function, analysis):
         return ""
     return "nothing but a parameter says that the value may be on an accelerator"
+
+
+def _why_kept(read: HostRead, function: Function, analysis: Analysis) -> str:
+    """Why lengths, which programs like to keep on the CPU, may be there."""
+    source = analysis.file.source
+    passed = analysis.passed(read.place)
+    if function.owner is None and not (passed and all(one.on_device for one in passed)):
+        return "lengths that a caller passes are mostly on the CPU"
+    if "cpu" in source.code(function.node).lower():
+        return "the function speaks of the CPU"
+    copies = copied(source)
+    names = {one.arg for one in function.parameters}
+    if any(copy.id in names and not _packs(call, read, source) for call, copy in copies):
+        return "a caller keeps what it passes on the CPU"
+    beside = isinstance(read.value_node, ast.Name) and any(
+        copy.id == read.value_node.id for _, copy in copies
+    )
+    if not beside and (read.value.kind == UNKNOWN or _is_as_passed(read)):
+        return "what is handed on as it was passed is mostly on the CPU on purpose"
+    if isinstance(read.value_node, ast.Name) and is_moved_beside(source, function.node, read.value_node.id):
+        return "what was unpacked with it is moved afterwards: it was on the CPU"
+    return ""
+
+
+def _packs(call: ast.Call, read: HostRead, source: Source) -> bool:
+    """Is a call of the same function as the one that reads?"""
+    return isinstance(read.node, ast.Call) and source.code(call.func) == source.code(read.node.func)
 
 
 def _is_as_passed(read: HostRead) -> bool:
@@ -75,9 +106,17 @@ def _finding(codemod: str, read: HostRead, analysis: Analysis) -> Finding:
     source, node = analysis.file.source, read.value_node
     place = "wherever the caller has put it" if read.place.kind == OF else "on a device"
     message = f"this tensor is {place}; `{read.operation}` reads the memory of the CPU"
-    sure = read.value.kind == TENSOR or read.operation == "numpy"  # nothing else here has that method
+    sure = (
+        read.value.kind in (TENSOR, UNKNOWN) or read.operation == "numpy"
+    )  # nothing else here has that method
     if not sure or not isinstance(node, ast.expr) or isinstance(node, ast.Starred):
         return Finding(codemod, source.span(node), message, None)
-    message += ". The fix assumes that this is run on an accelerator; on the CPU it changes nothing"
-    fix = Fix("copy it to the CPU", (AppendCall(source.span(node), ".cpu()"),), Safety.UNSAFE)
+    proven = read.place.kind != OF and read.value.kind == TENSOR and not read.assumed
+    if not proven:
+        message += ". The fix assumes that this is run on an accelerator; on the CPU it changes nothing"
+    fix = Fix(
+        "copy it to the CPU",
+        (AppendCall(source.span(node), ".cpu()"),),
+        Safety.SAFE if proven else Safety.UNSAFE,
+    )
     return Finding(codemod, source.span(node), message, fix)

@@ -13,7 +13,7 @@ from devfix.engine.files import Class, Function
 from devfix.engine.values import Link
 from devfix.models.loader import module_attributes
 from devfix.placing import expects_error
-from devfix.source import Source
+from devfix.source import Source, remembered
 
 _MOVES = frozenset({"to", "cuda"})
 _READS = frozenset({"numpy"})
@@ -109,6 +109,35 @@ def _moved(source: Source, function: ast.AST, line: int) -> Iterator[str]:
             for target in node.targets:
                 if isinstance(target, ast.Name) and target.id in read and _is_move(source, node.value):
                     yield target.id
+
+
+@remembered
+def copied(source: Source) -> tuple[tuple[ast.Call, ast.Name], ...]:
+    """The calls that are given `x.cpu()`, each with the name of what is copied."""
+    found = []
+    for call in source.of_kind(ast.Call):
+        for one in (*call.args, *(keyword.value for keyword in call.keywords)):
+            if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "cpu":
+                if isinstance(one.func.value, ast.Name):
+                    found.append((call, one.func.value))
+    return tuple(found)
+
+
+def is_moved_beside(source: Source, function: ast.AST, name: str) -> bool:
+    """Is what is unpacked together with a name moved in the function?"""
+    for node in source.of_kind(ast.Assign, function):
+        target = node.targets[0]
+        names = (
+            {one.id for one in target.elts if isinstance(one, ast.Name)}
+            if isinstance(target, ast.Tuple)
+            else set()
+        )
+        if name in names:
+            for call in source.of_kind(ast.Call, function):
+                if isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES:
+                    if isinstance(call.func.value, ast.Name) and call.func.value.id in names - {name}:
+                        return True
+    return False
 
 
 def _is_move(source: Source, value: ast.expr) -> bool:

@@ -89,7 +89,7 @@ class Functions(Containers):
             position, name = row.host
             at = keywords.get(name) or (values[position] if len(values) > position else None)
             if at is not None:
-                self.on_host(node, at[0], at[1], last)
+                self.on_host(node, at[0], at[1], last, (TENSOR, BATCH, UNKNOWN))
         form = row.form
         if "device" in keywords:
             if self.models.refuses_device(dotted):

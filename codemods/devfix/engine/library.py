@@ -172,9 +172,9 @@ class Library(Modules):
             return Value(UNKNOWN, BY_OWNER)
         if last[:1].isupper() or last in ("from_pretrained", "from_config"):
             return self.unknown_object(node, name, arguments)
-        return self._like_given(node, last, arguments)
+        return self.like_given(node, last, arguments)
 
-    def _like_given(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
+    def like_given(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         """What a function out of sight makes of tensors that are together: if it is a tensor, it is with them."""
         given = [
             one

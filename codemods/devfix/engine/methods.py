@@ -128,7 +128,7 @@ class Methods(Moves):
             rank = self._rank_of_data(values[0][0]) if name == "new_tensor" and values else 1
             return Value(TENSOR, place or base.place, rank=rank, links=links, assumed=base.assumed)
         if row.form == "follow":
-            made = base.but(kind=TENSOR, role="") if not row.many else base.but(role="")
+            made = base.but(kind=TENSOR, role="")
         else:
             operands: list[Operand] = [(base, at)]
             for value, argument in (*values, *keywords.values()):
@@ -208,7 +208,7 @@ class Methods(Moves):
             )
             return made.but(place=place) if made.kind == TENSOR else self.unknown(node)
         self.escape(arguments)
-        return self.unknown(node)
+        return self.like_given(node, name, arguments)
 
     def _register(self, node: ast.Call, base: Value, how: str, name: object, value: Value) -> Value:
         if base.ref is None or not isinstance(name, str):
@@ -251,7 +251,7 @@ class Methods(Moves):
             if found is not None:
                 return self.call_function(node, found, base, arguments)
         self.escape(arguments)
-        return self.unknown(node)
+        return self.like_given(node, name, arguments)
 
     def _of_owner(self, base: Value, name: str, arguments: Arguments) -> Value:
         """What a framework's object does to what it is given."""
@@ -281,7 +281,7 @@ class Methods(Moves):
             return made.but(role="host")
         if base.role == "moved" and name in _SPEAKING:
             return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
-        if base.place.is_named and name in TENSOR_USES:
+        if base.place.is_named and (name in TENSOR_USES or f"{name}()" in TENSOR_USES):
             return self.tensor_method(node, base.but(kind=TENSOR), name, arguments)
         if base.role == "instance" and name in ("eval", "train", "requires_grad_", "half", "float"):
             return base

@@ -14,6 +14,7 @@ from devfix.engine.places import (
     IN,
     LITERAL,
     OF,
+    VAR,
     Path,
     Place,
     alternatives,
@@ -266,9 +267,16 @@ class Requirements(Frame):
         if inside is not None and inside.kind == TENSOR:
             self.on_host(node, inside if inside is value else inside.but(kind=BATCH), at, operation)
 
-    def on_host(self, node: ast.AST, value: Value, at: ast.AST, operation: str) -> None:
+    def on_host(
+        self,
+        node: ast.AST,
+        value: Value,
+        at: ast.AST,
+        operation: str,
+        kinds: tuple[str, ...] = (TENSOR, BATCH),
+    ) -> None:
         """Something reads the memory of a value as the CPU's."""
-        if self.quiet or value.kind not in (TENSOR, BATCH) or value.assumed & _OUT_OF_SIGHT:
+        if self.quiet or value.kind not in kinds or value.assumed & _OUT_OF_SIGHT:
             return
         if value.links and self.where(value).on_host:
             self.analysis.read_on_host.add(value.links[0].node)
@@ -314,6 +322,16 @@ class Requirements(Frame):
             bound = (
                 value if place.on_host and value.place.kind == OF else bound if value.place.on_host else None
             )
+        # What is moved has a place of its own, whatever it was taken for.
+        assumed = (
+            frozenset() if place.kind in (VAR, LITERAL) and value.kind in (TENSOR, BATCH) else value.assumed
+        )
         return value.but(
-            place=place, items=items or None, rest=rest, fields=fields or None, links=links, bound=bound
+            place=place,
+            items=items or None,
+            rest=rest,
+            fields=fields or None,
+            links=links,
+            bound=bound,
+            assumed=assumed,
         )

@@ -12,7 +12,9 @@ Evidence = tuple[str, Assumptions]
 NO_EVIDENCE: Evidence = (UNKNOWN, PROVEN)
 
 # Methods and attributes that, of all that programs pass around, only tensors have.
-_CALLED_USES = frozenset({"size()", "dim()"})  # of arrays these are no methods
+_CALLED_USES = frozenset(
+    {"size()", "dim()", "long()", "sort()"}
+)  # arrays have none of these, or give nothing
 TENSOR_USES = _CALLED_USES | frozenset(
     [
         "unsqueeze",
@@ -162,7 +164,7 @@ class Uses:
                 if (
                     isinstance(func, ast.Attribute)
                     and isinstance(func.value, ast.Name)
-                    and func.attr in ("size", "dim")
+                    and func.attr in ("size", "dim", "long")
                 ):
                     self.attributes.setdefault(func.value.id, set()).add(f"{func.attr}()")
                 for keyword in node.keywords:
@@ -182,24 +184,28 @@ class Uses:
                         measured |= names
                     if node.func.id in ("range", "int", "float", "bool", "open"):
                         self.numbers.update(one.id for one in node.args if isinstance(one, ast.Name))
-                if not node.args or not isinstance(node.args[0], ast.Name):
+                first = node.args[0] if node.args else None
+                first = first.operand if isinstance(first, ast.UnaryOp) else first
+                if not isinstance(first, ast.Name):
                     continue
                 if isinstance(func, ast.Attribute) and func.attr == "to":
-                    self.targets.add(node.args[0].id)
+                    self.targets.add(first.id)
                 name = dotted(node.func)
                 row = find(name)
                 if row is not None and row.form in ("data", "array") and name != "torch.asarray":
-                    self.converted.add(node.args[0].id)
+                    self.converted.add(first.id)
                 if name == "torch.device":
-                    self.devices.add(node.args[0].id)
+                    self.devices.add(first.id)
                 elif name.startswith("torch."):
                     if row is not None and row.form == "make" and name.rpartition(".")[2] in _SIZED:
                         if row.rank == 1 and (len(node.args) > 1 or name.endswith(("range", "eye", "perm"))):
                             self.numbers.update(one.id for one in node.args if isinstance(one, ast.Name))
                     if row is not None and row.form in ("same", "follow", "like") and name != "torch.where":
-                        self.operands.add(node.args[0].id)
+                        self.operands.add(first.id)
             elif kind is ast.For or kind is ast.comprehension:
                 self.looped.update(one.id for one in ast.walk(node.target) if isinstance(one, ast.Name))  # type: ignore[attr-defined]
+            elif kind is ast.Assign:
+                self._unpacked(node)  # type: ignore[arg-type]
             elif isinstance(node, ast.Subscript):
                 if isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Tuple):
                     if any(isinstance(one, ast.Slice) or _new_axis(one) for one in node.slice.elts):
@@ -207,6 +213,13 @@ class Uses:
         for names in zipped:
             if names & (measured | self.listed):
                 self.listed |= names
+
+    def _unpacked(self, node: ast.Assign) -> None:
+        """`values, order = x.sort()`: lists sort themselves and give nothing."""
+        func = node.value.func if isinstance(node.value, ast.Call) else None
+        if isinstance(node.targets[0], ast.Tuple) and isinstance(func, ast.Attribute) and func.attr == "sort":
+            if isinstance(func.value, ast.Name):
+                self.attributes.setdefault(func.value.id, set()).add("sort()")
 
     def kind(self, name: str) -> Evidence:
         """What the uses of a name say; UNKNOWN if nothing."""

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from devfix.arrays.lengths import Origin, packed
-from devfix.arrays.reading import Known
+from devfix.checkers.host_reads import found
 from devfix.codemod import Codemod, Example
-from devfix.findings import AppendCall, Finding, Safety
+from devfix.findings import Finding
 from devfix.flow import Flow
-from devfix.spotting import lines_with, on_lines
-
-_PACK = re.compile(r"\bpack\w*\s*\(")
 
 
 @dataclass(frozen=True)
@@ -93,7 +87,6 @@ encoder = Encoder().to(device)
 print(encoder(torch.tensor([[3, 4, 5], [6, 7, 0]]).to(device)).shape)
 """,
             raises="should be a 1D CPU int64 tensor",
-            safety=Safety.UNSAFE,
         ),
         Example(
             "Lengths that were moved like the sequences",
@@ -135,29 +128,5 @@ print(pack_padded_sequence(x, (x != 0).sum(dim=(1, 2)).tolist(), batch_first=Tru
     )
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        source, known = flow.source, Known(flow)
-        lines = lines_with(source, _PACK)
-        calls = [node for node in on_lines(source.tree, lines) if isinstance(node, ast.Call)]
-        for found in packed(known, calls):
-            span, value = source.span(found.node), flow.value(found.node)
-            sure = value.place.on_device and known.certain(value)
-            text = source.code(found.node)
-            text = text if len(text) < 60 and "\n" not in text else f"{text[:40].splitlines()[0]} ..."
-            where = _WHERE[found.origin].format(found.parameter)
-            if value.place.on_device and value.place.text:
-                where = f"is on `{value.place.text}`"
-            yield self.finding(
-                span,
-                f"`{text}` {where}, and `pack_padded_sequence` reads lengths on the CPU",
-                title=f"copy `{text}` to the CPU for `pack_padded_sequence`",
-                edits=(AppendCall(span, ".cpu()"),),
-                safety=Safety.SAFE if sure else Safety.UNSAFE,
-            )
-
-
-_WHERE = {
-    Origin.PLAIN: "is packed by as it comes, unlike a copy of `{}` elsewhere in this file",
-    Origin.PLACED: "is on the device of what is packed",
-    Origin.DATA: "is made of `{}`, so it is on the device of what is packed",
-    Origin.DERIVED: "is a tensor made of `{}`, on the device of that",
-}
+        for finding, _ in found(flow.facts(), {self.id}):
+            yield finding
