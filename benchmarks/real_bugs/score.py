@@ -108,6 +108,13 @@ def loud(file: Clean, files: Path, tool: Adapter) -> list[Finding] | None:
         return None
 
 
+def in_words(one: Result) -> str:
+    """One case in a line, as `-v` prints it."""
+    end = "" if one.silent in (True, None) else "  LOUD AFTER"
+    word = f"BROKEN {one.broken}" if one.broken else "found" if one.found else "MISSED"
+    return f"{one.id}  {word}{', fixed' if one.fixed else ''}  {' '.join(one.by)}{end}"
+
+
 def table(results: Sequence[Result]) -> list[str]:
     """The results by class, as README.md explains the columns."""
     head = (
@@ -169,9 +176,7 @@ def main() -> int:
         print(f"not laid out: {len(wanted) - len(results)} cases", file=sys.stderr)
     if options.v:
         for one in results:
-            end = "" if one.silent in (True, None) else "  LOUD AFTER"
-            word = f"BROKEN {one.broken}" if one.broken else "found" if one.found else "MISSED"
-            print(f"{one.id}  {word}{', fixed' if one.fixed else ''}  {' '.join(one.by)}{end}")
+            print(in_words(one))
     for line in table(results):
         print(line)
     answered = [found for found in noisy if found is not None]

@@ -9,6 +9,8 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from devfix.codemod import registry
+
 Files = dict[str, str]
 _HEAD = """\
 import os
@@ -267,6 +269,44 @@ def moves(n: int) -> Files:
     )
 
 
+def same_name(n: int) -> Files:
+    """One name, bound again and again."""
+    return _in_train(_lines(n, "x = m(torch.zeros(3))\n    x = x + torch.ones(3)"))
+
+
+def devices(n: int) -> Files:
+    return _in_train(_lines(n, "d{i} = torch.device('cuda', {i})\n    x{i} = m(torch.zeros(3).to(d{i}))"))
+
+
+def contexts(n: int) -> Files:
+    return _in_train(_lines(n, "with torch.cuda.amp.autocast():\n        x{i} = m(torch.zeros(3))"))
+
+
+def containers(n: int) -> Files:
+    line = "rows.append(torch.zeros(3))\n    m(rows[{i}])\n    table['{i}'] = m(torch.cat(rows))"
+    return _in_train(f"    rows, table = [], {{}}\n{_lines(n, line)}")
+
+
+def long_lines(n: int) -> Files:
+    """All on one line, with letters that are more than one byte."""
+    return _in_train(f"    é = [{', '.join(['m(torch.zeros(3))'] * n)}]\n")
+
+
+def _examples(id: str) -> Iterable[str]:
+    return (one.before for one in registry()[id]().examples if not one.recipe)
+
+
+def _repeated(id: str) -> Callable[[int], Files]:
+    """The examples of a codemod below each other, again and again: every name is bound many times."""
+    return lambda n: {"main.py": "\n".join(list(_examples(id)) * n)}
+
+
+def _in_functions(id: str) -> Callable[[int], Files]:
+    """Functions that are the examples of a codemod."""
+    body = "\n".join(f"    {line}" for text in _examples(id) for line in text.splitlines())
+    return lambda n: {"main.py": "\n".join(f"def f{i}():\n{body}" for i in range(n))}
+
+
 FAMILIES = (
     Family("statements", statements, 250),
     Family("literals", literals, 250),
@@ -303,4 +343,15 @@ FAMILIES = (
     Family("expressions, list", arguments, 125),
     Family("conditions", conditions, 125),
     Family("comments", comments, 250),
+    Family("one name", same_name, 125),
+    Family("devices", devices, 125),
+    Family("contexts", contexts, 125),
+    Family("containers", containers, 63),
+    Family("long lines", long_lines, 125),
+    *(
+        Family(f"{id}, {how}", make(id), 6, 4)
+        for id, kind in registry().items()
+        if kind.default and id != "list-in-modules"
+        for how, make in (("repeated", _repeated), ("in functions", _in_functions))
+    ),
 )

@@ -36,8 +36,8 @@ from devfix.findings import (
     WrapExpression,
 )
 from devfix.flow import Flow
-from devfix.flow.events import Event, Meeting, Named, Scope, What
-from devfix.flow.lattice import UNKNOWN, Kind, Place, Value, Where
+from devfix.flow.events import Event, Meeting, Scope, What
+from devfix.flow.lattice import UNKNOWN, Kind, Named, Place, Value, Where
 from devfix.own.text_codemod import NewText, TextCodemod
 from devfix.source import Source
 

@@ -12,12 +12,14 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from devfix.documents import Document, DocumentError, document_of, overlaid, read_bytes
 from devfix.findings import Elsewhere, Finding, Fix, ReplaceText, Safety, TextEdit
+from devfix.parsed import parsed
 from devfix.place import back, git_lines, line_feeds, place_by
 from devfix.report import Change, FileError, FileResult, Joint, Part, Place, PlacedEdit, PlacedFinding
-from devfix.source import Source, line_starts
+from devfix.source import line_starts
 
 ROUNDS = 10
 
@@ -69,9 +71,14 @@ def _elsewhere(joint: Joint) -> tuple[PlacedEdit, ...]:
         if not part.digest:
             placed.append(PlacedEdit(Place(1, 1, 1, 1), part.new, part.path))
             continue
-        starts = line_starts(document_of(part.path, read_bytes(part.path)).text)
+        starts = _line_starts(_document(part.path, read_bytes(part.path)).text)
         placed.extend(PlacedEdit(place_by(starts, edit.span), edit.text, part.path) for edit in part.edits)
     return tuple(placed)
+
+
+# The findings of one file mostly have the same few others.
+_document = lru_cache(maxsize=4)(document_of)
+_line_starts = lru_cache(maxsize=4)(line_starts)
 
 
 def _part(other: Elsewhere) -> Part | str:
@@ -83,7 +90,7 @@ def _part(other: Elsewhere) -> Part | str:
             return f"{name} is there already and is not what the fix would make of it"
         return Part(other.path, "", new=other.new)
     try:
-        document = document_of(other.path, read_bytes(other.path))
+        document = _document(other.path, read_bytes(other.path))
         if document.digest != other.digest:
             return f"{name} changed since it was read; run devfix again"
         if other.path.endswith(".ipynb"):
@@ -91,7 +98,7 @@ def _part(other: Elsewhere) -> Part | str:
         if not other.path.endswith(".py"):
             plain = [TextEdit(edit.span, edit.text) for edit in other.edits if isinstance(edit, ReplaceText)]
             return Part(other.path, other.digest, tuple(plain))
-        return Part(other.path, other.digest, text_edits(Source(document.text), Fix("", other.edits)))
+        return Part(other.path, other.digest, text_edits(parsed(document.text), Fix("", other.edits)))
     except CannotRewrite as error:
         return f"{name}: {error or 'the code around it cannot be rewritten'}"
     except (DocumentError, SyntaxError, ValueError) as error:

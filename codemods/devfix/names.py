@@ -36,6 +36,7 @@ class Names:
         self.scope = scope
         self.bindings: dict[str, list[Binding]] = {}
         self.reads: dict[str, list[ast.Name]] = {}
+        self._first: dict[str, int | None] = {}
         if not isinstance(scope, ast.Module):
             arguments = scope.args
             for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
@@ -110,10 +111,13 @@ class Names:
     def first_binding(self, path: str) -> int | None:
         """Offset at which the root name of a path is first bound here; None if it comes from outside."""
         root = path.partition(".")[0].partition("[")[0]
-        found = self.bindings.get(root)
-        if not found or any(binding.statement is None for binding in found):
-            return None
-        return min(self.source.span(binding.target).end for binding in found)
+        if root not in self._first:
+            found = self.bindings.get(root)
+            given = not found or any(binding.statement is None for binding in found)
+            self._first[root] = (
+                None if given else min(self.source.span(one.target).end for one in self.bindings[root])
+            )
+        return self._first[root]
 
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from devfix.budget import check
 from devfix.source import Source
 
 CHARACTERS = 1_500_000
@@ -12,12 +13,17 @@ _kept: OrderedDict[str, Source] = OrderedDict()
 
 
 def parsed(text: str) -> Source:
-    """The source of a text, perhaps one that others have as well. Raises what `Source` raises."""
+    """The source of a text, perhaps one that others have as well.
+
+    Raises what `Source` raises, and TooLarge.
+    """
     source = _kept.get(text)
     if source is not None:
         _kept.move_to_end(text)
         return source
-    source = _kept[text] = Source(text)
+    source = Source(text)
+    check(text, source.tree)
+    _kept[text] = source
     # Counted anew: a time limit may have ended an earlier call at any point of it.
     characters = sum(map(len, _kept))
     while characters > CHARACTERS and _kept:

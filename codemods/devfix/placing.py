@@ -6,6 +6,7 @@ Everything here is about the text of one function or module body: no values, no 
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 from collections.abc import Collection, Iterator
 
 from devfix.source import Source, children, remembered, walk
@@ -55,7 +56,7 @@ def siblings(source: Source, a: ast.AST, b: ast.AST) -> tuple[ast.stmt, ast.stmt
             return one, one
         block = source.block(one)
         for other in chain_b:
-            if other in block:
+            if source.block(other) is block:
                 return one, other
     return None
 
@@ -80,14 +81,20 @@ def follows(source: Source, first: ast.AST, second: ast.AST) -> bool:
     for statement in around(source, start):
         if statement is outer:
             break
-        if any(isinstance(later, _LEAVES) for later in _after(source, statement)):
+        if _last_leaving(source, source.block(statement)[0]) > source.index(statement):
             return False
     return True
 
 
+@remembered
+def _last_leaving(source: Source, top: ast.stmt) -> int:
+    """The number of the last statement of a block that leaves the function; -1 if there is none."""
+    return max((at for at, one in enumerate(source.block(top)) if isinstance(one, _LEAVES)), default=-1)
+
+
 def _after(source: Source, statement: ast.stmt) -> list[ast.stmt]:
     block = source.block(statement)
-    return block[block.index(statement) + 1 :]
+    return block[source.index(statement) + 1 :]
 
 
 def settled(
@@ -230,17 +237,26 @@ def rebound(source: Source, expressions: list[ast.AST], start: ast.AST, end: ast
     """Is a name that occurs in `expressions` bound anew on the way from `start` to `end`?"""
     paths = {path for one in expressions for path in _paths(one)}
     first, last = source.span(source.statement(start)), source.span(source.statement(end))
-    scope = _scope(source, start)
-    for node in _own_nodes(scope):
-        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or isinstance(node.ctx, ast.Load):
-            continue
-        path = dotted(node.value if isinstance(node, ast.Subscript) else node)
-        if not path or not any(one == path or one.startswith(path + ".") for one in paths):
-            continue
-        at = source.span(node).start
-        if first.end <= at < last.start and follows(source, start, node):
+    known = _rebound(source, _scope(source, start))
+    for path in paths | {one[:at] for one in paths for at, letter in enumerate(one) if letter == "."}:
+        starts, nodes = known.get(path, ((), ()))
+        between = nodes[bisect_left(starts, first.end) : bisect_left(starts, last.start)]
+        if any(follows(source, start, node) for node in between):
             return True
     return False
+
+
+@remembered
+def _rebound(source: Source, scope: ast.AST) -> dict[str, tuple[list[int], list[ast.AST]]]:
+    """Path -> where it, or an item of it, is stored in a function or module body: the offsets, and the nodes."""
+    found: dict[str, list[tuple[int, ast.AST]]] = {}
+    for node in _own_nodes(scope):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+            path = dotted(node.value if isinstance(node, ast.Subscript) else node)
+            found.setdefault(path, []).append((source.span(node).start, node))
+    for stored in found.values():
+        stored.sort(key=lambda one: one[0])
+    return {path: ([at for at, _ in one], [node for _, node in one]) for path, one in found.items() if path}
 
 
 def may_be_none(source: Source, name: str, at: ast.AST, function: ast.AST | None) -> bool:
@@ -273,10 +289,16 @@ def bound_before(source: Source, expression: ast.AST, at: ast.stmt) -> bool:
     scope = _scope(source, at)
     given = _given(source, scope)
     for name in {part.id for part in walk(expression) if isinstance(part, ast.Name)} - given:
-        bound = stores(source, scope, name)
-        if bound and not settled_binding(source, bound, at):
+        bound = _binding(source, scope, name)
+        if bound and not _settled_by(source, bound, at):
             return False
     return True
+
+
+@remembered
+def _binding(source: Source, scope: ast.AST, name: str) -> frozenset[ast.stmt]:
+    """The statements that bind a name in a function or module body."""
+    return frozenset(source.statement(node) for node in _stores(source, scope).get(name, ()))
 
 
 @remembered
@@ -305,15 +327,46 @@ def _stores(source: Source, scope: ast.AST) -> dict[str, list[ast.Name]]:
 
 def settled_binding(source: Source, nodes: Collection[ast.AST], at: ast.stmt) -> bool:
     """Is one of these bindings made on every way to `at`: above it, or in all arms of an `if` above it?"""
-    statements = {source.statement(node) for node in nodes}
+    return _settled_by(source, frozenset(source.statement(node) for node in nodes), at)
+
+
+def _settled_by(source: Source, statements: frozenset[ast.stmt], at: ast.stmt) -> bool:
     chain = around(source, at)
     if not statements.isdisjoint(chain[1:]):
         return True
+    first = _first_always(source, statements)
     for one in chain:
-        block = source.block(one)
-        if any(always(above, statements) for above in block[: block.index(one)]):
+        top = source.block(one)[0]
+        ends = _first_end(source, top)
+        if min(first.get(top, ends), ends) < source.index(one):
             return True
     return False
+
+
+@remembered
+def _first_always(source: Source, wanted: frozenset[ast.stmt]) -> dict[ast.stmt, int]:
+    """First statement of a block -> the number of the first in it that always runs one of those that are wanted."""
+    found: dict[ast.stmt, int] = {}
+    seen: set[ast.AST] = set()
+    for statement in wanted:
+        up: ast.AST | None = statement
+        while up is not None and up not in seen and not isinstance(up, _SCOPES):
+            seen.add(up)
+            if isinstance(up, ast.stmt) and always(up, wanted):
+                top, at = source.block(up)[0], source.index(up)
+                found[top] = min(found.get(top, at), at)
+            up = source.parents.get(up)
+        if isinstance(up, ast.stmt) and up in wanted:  # a function, or a class
+            top, at = source.block(up)[0], source.index(up)
+            found[top] = min(found.get(top, at), at)
+    return found
+
+
+@remembered
+def _first_end(source: Source, top: ast.stmt) -> int:
+    """The number of the first statement of a block that leaves the function either way."""
+    block = source.block(top)
+    return next((at for at, one in enumerate(block) if always(one, ())), len(block))
 
 
 def _paths(expression: ast.AST) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator
 from functools import cached_property, wraps
 from itertools import accumulate
@@ -107,11 +107,28 @@ class Source:
     def offset(self, lineno: int, col: int) -> int:
         """Character offset of an `ast` position (1-based line, column in UTF-8 bytes)."""
         start = self.line_starts[lineno - 1]
-        head = self.text[start : start + col]
-        if head.isascii():
+        if self._ascii:
             return start + col
-        line = self.text[start : start + col + 1]
-        return start + len(line.encode("utf-8", "surrogatepass")[:col].decode("utf-8", "surrogatepass"))
+        columns = self._columns.get(lineno)
+        if columns is None:
+            columns = self._columns[lineno] = self._columns_of(lineno)
+        return start + (bisect_left(columns, col) if columns else col)
+
+    @cached_property
+    def _ascii(self) -> bool:
+        return self.text.isascii()
+
+    @cached_property
+    def _columns(self) -> dict[int, list[int]]:
+        return {}
+
+    def _columns_of(self, lineno: int) -> list[int]:
+        """Where each character of a line begins, in bytes; empty where that is the same as in characters."""
+        ends = self.line_starts[lineno : lineno + 1]
+        line = self.text[self.line_starts[lineno - 1] : ends[0] if ends else None]
+        if line.isascii():
+            return []
+        return [0, *accumulate(len(one.encode("utf-8", "surrogatepass")) for one in line)]
 
     def span(self, node: ast.AST) -> Span:
         """Where a node stands; decorators belong to the function or class."""
@@ -173,12 +190,31 @@ class Source:
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The list of statements that `statement` stands in."""
-        parent = self.parents[statement]
-        for field in _BLOCKS:
-            block = getattr(parent, field, None)
-            if isinstance(block, list) and statement in block:
-                return block
-        raise LookupError("statement without a block")
+        return self._blocks[statement][0]
+
+    def index(self, statement: ast.stmt) -> int:
+        """The number of a statement in its block, from 0."""
+        return self._blocks[statement][1]
+
+    def above(self, statement: ast.stmt, kind: type[Node]) -> tuple[Node, ...]:
+        """The statements of one kind before this one in its block, in order."""
+        block, at = self._blocks[statement]
+        key = ("above", kind, block[0])
+        if key not in self.remembered:
+            found = [(number, one) for number, one in enumerate(block) if isinstance(one, kind)]
+            self.remembered[key] = [number for number, _ in found], tuple(one for _, one in found)
+        numbers, nodes = cast(tuple[list[int], tuple[Node, ...]], self.remembered[key])
+        return nodes[: bisect_left(numbers, at)]
+
+    @cached_property
+    def _blocks(self) -> dict[ast.AST, tuple[list[ast.stmt], int]]:
+        return {
+            statement: (block, at)
+            for node in self._nodes
+            for field in _BLOCKS
+            if (block := getattr(node, field, None)).__class__ is list
+            for at, statement in enumerate(block)
+        }
 
     def walk(self, root: ast.AST | None = None) -> Iterator[ast.AST]:
         """Every node below `root`, in no particular order; operators and contexts left out."""
@@ -201,6 +237,28 @@ class Source:
             self.remembered[key] = tuple(node for node in self.walk(root) if isinstance(node, kind))
         return cast(tuple[Node, ...], self.remembered[key])
 
+    def has(self, words: str) -> bool:
+        """Do these words stand anywhere in the text? Looked for once."""
+        if words not in self.remembered:
+            self.remembered[words] = words in self.text
+        return cast(bool, self.remembered[words])
+
+    def matches(self, pattern: re.Pattern[str]) -> bool:
+        """Is there a match of a pattern anywhere in the text? Looked for once."""
+        if pattern not in self.remembered:
+            self.remembered[pattern] = pattern.search(self.text) is not None
+        return cast(bool, self.remembered[pattern])
+
+    def names(self, root: ast.AST | None = None) -> dict[str, tuple[ast.Name, ...]]:
+        """What is written of each name below `root`, in the order of `walk`; found once for each root."""
+        key = ("names", self.tree if root is None else root)
+        if key not in self.remembered:
+            found: dict[str, list[ast.Name]] = {}
+            for node in self.of_kind(ast.Name, root):
+                found.setdefault(node.id, []).append(node)
+            self.remembered[key] = {name: tuple(nodes) for name, nodes in found.items()}
+        return cast(dict[str, tuple[ast.Name, ...]], self.remembered[key])
+
     @cached_property
     def remembered(self) -> dict[Hashable, object]:
         """What was made of the text once, by the functions that are `@remembered`."""
@@ -208,7 +266,7 @@ class Source:
 
     def forget(self) -> None:
         """Free what is as large as the tree and can be found out again."""
-        for name in ("parents", "_nodes", "calls"):
+        for name in ("parents", "_nodes", "_blocks", "calls"):
             self.__dict__.pop(name, None)
         self.remembered.clear()
 

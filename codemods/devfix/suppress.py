@@ -14,8 +14,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from devfix.findings import Finding
-from devfix.source import Source
+from devfix.findings import Finding, Span
+from devfix.source import Source, remembered
 
 MARK = "devfix:"
 _SKIP = re.compile(r"#\s*devfix:\s*skip-file\b")
@@ -98,26 +98,27 @@ def _lines(source: Source, offset: int) -> tuple[int, int]:
     """First and last line of the innermost statement at `offset`; of its header, if it has a body."""
     line = bisect_right(source.line_starts, offset)
     first, last = line, line
-    block: list[ast.AST] = [source.tree]
-    while block:
-        node = block.pop()
-        children = _children(node)
+    node: ast.AST | None = source.tree
+    while node is not None:
+        children = _children(source, node)
         if node is not source.tree:
             first = _first_line(node)
             last = getattr(node, "end_lineno", None) or first
             if children:  # up to the line before the body, or the same line where they share it
-                last = max(first, min(_first_line(child) for child in children) - 1)
-        block = [child for child in children if _covers(source, child, offset)]
+                last = max(first, _first_line(children[0][1]) - 1)
+        at = bisect_right(children, offset, key=lambda child: child[0].start) - 1
+        node = children[at][1] if at >= 0 and offset < children[at][0].end else None
     return min(first, line), max(last, line)
 
 
-def _children(node: ast.AST) -> list[ast.AST]:
-    found: list[ast.AST] = []
+@remembered
+def _children(source: Source, node: ast.AST) -> list[tuple[Span, ast.AST]]:
+    """The parts of the blocks of a statement, in the order of the text, and where they are."""
+    found: list[tuple[Span, ast.AST]] = []
     for field in ("body", "orelse", "finalbody", "handlers", "cases"):
         value = getattr(node, field, None)
-        if isinstance(value, list):
-            found.extend(value)
-    return found
+        found += [(_span(source, child), child) for child in value] if isinstance(value, list) else []
+    return sorted(found, key=lambda child: child[0])
 
 
 def _first_line(node: ast.AST) -> int:
@@ -128,8 +129,8 @@ def _first_line(node: ast.AST) -> int:
     return min(lines)
 
 
-def _covers(source: Source, node: ast.AST, offset: int) -> bool:
+def _span(source: Source, node: ast.AST) -> Span:
+    """Where a part of a block stands; of a case, its statements."""
     if isinstance(node, ast.match_case):
-        return any(_covers(source, child, offset) for child in node.body)
-    span = source.span(node)
-    return span.start <= offset < span.end
+        return Span(source.span(node.body[0]).start, source.span(node.body[-1]).end)
+    return source.span(node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import traceback
 
+from devfix.budget import TooLarge
 from devfix.documents import DocumentError
 from devfix.findings import brief
 
@@ -46,7 +47,7 @@ def explained(error: Exception, stage: str) -> tuple[str, str]:
 def _explained(error: Exception, stage: str) -> tuple[str, str]:
     if isinstance(error, DocumentError):
         return error.stage, error.message
-    if isinstance(error, Refused):
+    if isinstance(error, (Refused, TooLarge)):
         return stage, str(error)
     if isinstance(error, SyntaxError) and stage == "parse":
         return stage, _syntax(error)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from devfix.around import Around
+from devfix.budget import CUT
 from devfix.codemod import Codemod, Together, wanting
 from devfix.documents import RECIPES, Document, digest_of, document_of, read_bytes
 from devfix.doubt import impossible, together
@@ -296,6 +297,8 @@ class Work:
         )
         asked = {codemod.id for codemod in wanted} - self.done
         everything = (*unique, *besides(flow, asked, tuple(unique)))
+        if flow.is_cut:
+            self.troubles["is cut"] = FileError(self.path, self.stage, CUT)
         if not self.history:
             self.unused = unused(source, everything, ids)
         found = sorted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 
@@ -41,8 +42,53 @@ def found(name: str) -> object:
     return value
 
 
+# What the oldest torch that is supported does not have yet.
+NEWER = (
+    "torch.accelerator.",
+    "torch.distributed.all_gather_single",
+    "torch.distributed.reduce_scatter_single",
+)
+
+
 def test_the_names_are_torchs() -> None:
-    assert [name for name in sorted(OF_TORCH) if not callable(found(name))] == []
+    there = [name for name in sorted(OF_TORCH) if not name.startswith(NEWER) or _has(name)]
+    assert [name for name in there if not callable(found(name))] == []
+
+
+def _has(name: str) -> bool:
+    try:
+        found(name)
+    except AttributeError:
+        return False
+    return True
+
+
+def test_the_collectives_are_torchs() -> None:
+    """What may run beside the program and takes tensors, or sends one; objects go over the current device."""
+    public = {
+        name: inspect.signature(getattr(torch.distributed, name)).parameters
+        for name in torch.distributed.distributed_c10d.__all__
+        if inspect.isfunction(getattr(torch.distributed, name, None))
+    }
+    tensors = {name for name, given in public.items() if {"group", "async_op"} <= set(given)} - {"barrier"}
+    tensors |= {name for name in ("send", "recv", "isend", "irecv") if "tensor" in public[name]}
+    objects = {name for name, given in public.items() if "group" in given and "object" in name}
+    prefix = "torch.distributed."
+    for form, names in (("collective", tensors), ("current", objects)):
+        listed = {name.removeprefix(prefix) for name, row in ROWS.items() if row.form == form and _has(name)}
+        assert listed == names
+
+
+def test_devices_of_processes_are_torchs() -> None:
+    joins = inspect.signature(torch.distributed.init_process_group).parameters
+    assert [*joins][:5:4] == ["backend", "rank"] and "device_id" in joins
+    accelerators = {
+        backend
+        for device, backend in torch.distributed.Backend.default_device_backend_map.items()
+        if device != "cpu"
+    }
+    rows = {name.removeprefix("backend.") for name, row in ROWS.items() if row.form == "accelerator"}
+    assert "nccl" in accelerators & rows and "gloo" not in rows
 
 
 def test_the_methods_are_those_of_tensors() -> None:
@@ -94,8 +140,6 @@ def test_what_makes_its_like_stays_there(name: str) -> None:
 )
 def test_layers_without_a_place_have_nothing_to_move(name: str) -> None:
     """They hold neither parameters nor buffers, unless weights are given to them."""
-    import inspect
-
     layer = found(name)
     assert isinstance(layer, type)
     needed = [

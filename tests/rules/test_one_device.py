@@ -137,11 +137,6 @@ SILENT = {
     "a helper that joins the group": (
         'def init(local_rank):\n    dist.init_process_group("nccl")\n    print(local_rank)\n    dist.barrier()\n'
     ),
-    "a process that places everything by its number": (
-        'def main(local_rank):\n    dist.init_process_group("nccl")\n    net = build().to(local_rank)\n'
-        "    dist.barrier()\n"
-        '\n\nif __name__ == "__main__":\n    main(int(os.environ["LOCAL_RANK"]))\n'
-    ),
     "gloo gathers objects": (
         'def run(x):\n    dist.init_process_group("gloo")\n    dist.all_gather_object([None], x)\n'
     ),

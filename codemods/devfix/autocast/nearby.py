@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,10 +14,10 @@ from devfix.autocast.calls import AutocastCall
 from devfix.bindings import function_around
 from devfix.device_forms import DeviceForms, Form
 from devfix.flow import Flow, frameworks, torch_api
-from devfix.flow.events import Named, Scope, What
+from devfix.flow.events import Scope, What
 from devfix.flow.evidence import annotated_kind, looks_like_loss
 from devfix.flow.frame import path_of
-from devfix.flow.lattice import Kind, Value, Where
+from devfix.flow.lattice import Kind, Named, Value, Where
 from devfix.placing import settled_binding
 from devfix.source import walk
 
@@ -53,6 +54,7 @@ class NearbyDevices:
         self._forms = forms
         self._flow: Flow = forms.flow
         self._source = forms.source
+        self._only: dict[ast.AST, float] = {}
 
     def at(self, call: AutocastCall) -> Nearby | None:
         """The device at hand; None where there is none, or where the code means CUDA and only CUDA."""
@@ -122,19 +124,24 @@ class NearbyDevices:
                     return True
         if not isinstance(function, _FUNCTIONS):
             return False
-        start = self._source.span(call.node).start
-        for inner in self._source.walk(function):
-            if isinstance(inner, ast.If) and self._source.span(inner).start < start and _leaves(inner):
-                if self._asks(inner.test):
-                    return True
+        if function not in self._only:
+            self._only[function] = self._only_from(function)
+        return self._source.span(call.node).start > self._only[function]
+
+    def _only_from(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> float:
+        """The offset from which on a function runs on CUDA only: infinite where there is none."""
         owner = self._source.parents[function]
         decorators = [
             *function.decorator_list,
             *(owner.decorator_list if isinstance(owner, ast.ClassDef) else ()),
         ]
         if any(_SKIP.search(self._source.code(decorator)) for decorator in decorators):
-            return True
-        return bool(_HARD.search(self._source.code(function)))
+            return -1
+        if _HARD.search(self._source.code(function)):
+            return -1
+        leaving = (inner for inner in self._source.of_kind(ast.If, function) if _leaves(inner))
+        asking = (self._source.span(inner).start for inner in leaving if self._asks(inner.test))
+        return min(asking, default=math.inf)
 
     def _asks(self, test: ast.expr) -> bool:
         """Does a condition look at the kind of a device, by itself or through a variable?"""

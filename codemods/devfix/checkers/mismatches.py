@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
+from devfix.checkers import collectives
 from devfix.checkers.certainty import why_silent
 from devfix.checkers.signs import is_kept_otherwise
 from devfix.engine.analysis import Analysis
@@ -93,6 +94,9 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
         nodes += [statement for file, statement in mismatch.running if file is analysis.file]
         nodes += [mismatch.node] if mismatch.file is analysis.file else []
         yield _finding(codemod, at, mismatch, analysis), _lines(nodes, analysis)
+    if collectives.CODEMOD in wanted:
+        for finding, about in collectives.findings(analysis):
+            yield finding, _lines(about, analysis)
 
 
 def _takes_weights(made: ast.AST) -> bool:

@@ -59,8 +59,9 @@ def is_caught(source: Source, node: ast.AST) -> bool:
     up: ast.AST | None = node
     while up is not None and not isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
         parent = source.parents.get(up)
-        if isinstance(parent, ast.Try) and parent.handlers and up in parent.body:
-            return True
+        if isinstance(parent, ast.Try) and up in parent.body:
+            if any(about_devices(source.code(one)) for one in parent.handlers):
+                return True
         if isinstance(parent, ast.IfExp) and up is not parent.test:
             other = parent.orelse if up is parent.body else parent.body
             if about_devices(source.code(parent.test)) or about_devices(source.code(other)):

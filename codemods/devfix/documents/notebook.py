@@ -113,7 +113,7 @@ class Notebook(Document):
 
     def where(self, line: int) -> tuple[int, int, int]:
         """Line of the text -> line of the file, number of the cell and line in it, all from 1."""
-        index = max(0, bisect_right([cell.first for cell in self.cells], line) - 1)
+        index = max(0, bisect_right(self.cells, line, key=lambda cell: cell.first) - 1)
         cell = self.cells[index]
         inside = max(1, line - cell.first + 1)
         if cell.is_list and cell.elements:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from devfix.budget import TooLarge, said
+
 LONGEST = 1_000_000  # characters; recipes have some ten thousand
 MOST = 100_000  # nodes
 DEEPEST = 200  # collections in each other
@@ -18,6 +20,10 @@ DEEPEST = 200  # collections in each other
 
 class YamlError(ValueError):
     """No YAML, more than one document of it, or too much of it."""
+
+
+class YamlTooLarge(YamlError, TooLarge):
+    """Too much of it; the message is for the report."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +78,7 @@ def compose(text: str) -> Node:
     import yaml
 
     if len(text) > LONGEST:
-        raise YamlError("too long")
+        raise YamlTooLarge(said(f"the file has {len(text):,} characters", LONGEST))
     root: list[Node] = []
     try:
         _compose(yaml, yaml.parse(text, Loader=_loader()), root)
@@ -123,7 +129,7 @@ def _compose(yaml: Any, events: Any, root: list[Node]) -> None:
             continue
         count += 1
         if count > MOST:
-            raise YamlError("too many nodes")
+            raise YamlTooLarge(said("the file has too many keys and values", MOST))
         if name:
             anchors[name] = node
         (open_[-1].children if open_ else root).append(node)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
+from devfix.budget import MISMATCHES
 from devfix.engine import evidence
 from devfix.engine.classes import Classes
 from devfix.engine.context import Bound, Context
-from devfix.engine.facts import Autocast, DeviceUse, HostRead, Mismatch, Missing, Surgery
+from devfix.engine.facts import Autocast, DeviceUse, HostRead, Mismatch, Missing, Step, Surgery
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
@@ -40,7 +41,7 @@ from devfix.models.loader import models
 # A device that something is moved to: how it is written, in which function, the `self` there, and its forms.
 Target = tuple[ast.expr, Function | None, object, Forms]
 MAX_RUNS = 12  # of one function
-MAX_MISMATCHES = 400
+MAX_STEPS = 1000
 
 
 class Analysis(Context):
@@ -51,8 +52,10 @@ class Analysis(Context):
         self.models = models()
         self.classes = Classes(self)
         self.mismatches: list[Mismatch] = []
+        self.is_cut = False  # there are more, which were left out
         self.host_reads: list[HostRead] = []
         self.surgeries: list[Surgery] = []
+        self.steps: list[Step] = []  # of the processes of a distributed program
         self.device_uses: list[DeviceUse] = []
         self.missing: list[Missing] = []
         self.expressed: set[tuple[ast.expr, str]] = set()  # device expressions that were looked at
@@ -318,10 +321,25 @@ class Analysis(Context):
         return self.classes.has_state(state, cell, owner)
 
     def is_new(self, key: object, assumed: Assumptions) -> bool:
-        if key in self._seen or len(self.mismatches) > MAX_MISMATCHES:
+        if key in self._seen:
+            return False
+        if len(self.mismatches) >= MISMATCHES:
+            self.is_cut = True
             return False
         self._seen.add(key)
         return True
+
+    def is_new_step(self, key: object) -> bool:
+        if key in self._seen or len(self.steps) > MAX_STEPS:
+            return False
+        self._seen.add(key)
+        return True
+
+    @cached_property
+    def has_processes(self) -> bool:
+        """May the file be of a distributed program? What is noted for those is not noted for the others."""
+        text = self.file.source.text.lower()
+        return "distributed" in text or "local_rank" in text or "set_device" in text
 
     def is_device_name(self, name: str) -> bool:
         return evidence.is_device_name(name)

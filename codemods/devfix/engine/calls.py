@@ -139,8 +139,8 @@ class Calls(Methods):
         """`module(...)`: its forward where that is in view, else all that it gets must be where it is."""
         values, keywords = arguments
         for surgery in self.analysis.surgeries:
-            if surgery.module.ref is not None and self._is_part(surgery.module.ref, module.ref):
-                surgery.is_met = surgery.is_met or self.where(surgery.attached).on_host
+            if not surgery.is_met and self._is_part(surgery.module.ref, module.ref):
+                surgery.is_met = self.where(surgery.attached).on_host
         held = module.bound
         if isinstance(held, Value) and isinstance(held.ref, Class) and module.role != "hidden":
             forward = held.ref.method("forward") or held.ref.method("__call__")
@@ -294,7 +294,7 @@ class Calls(Methods):
         for one, (value, _) in zip(made.args.args, arguments[0], strict=False):
             names[one.arg] = value
         self.state.names = {**kept, **names}
-        if self.quiet > 3:
+        if self.quiet > 3 or frame.file is not self.file:
             return ANYTHING
         self.quiet += 1
         try:

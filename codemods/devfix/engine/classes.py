@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from devfix.engine.files import Class
 from devfix.engine.places import BY_OWNER, IN, NOWHERE, OF, Place, alternatives
-from devfix.engine.state import MAX_NESTING, Held, State
+from devfix.engine.state import MAX_NESTING, State
 from devfix.engine.values import (
     ANYTHING,
     CLASS,
@@ -106,14 +105,14 @@ class Classes:
                 state.set_place(cell, Place("default"))
             state = self.analysis.run_method(init, me, state, at_home=True)
         if self.kind(owner) in ("module", "owned"):
-            self._settle(state, cell, self.place(owner), state.by_owner())
+            self._settle(state, cell, self.place(owner))
         builders = {
             name: methods - {"__init__"} for name, methods in owner.stores.items() if methods - {"__init__"}
         }
         self._rebuilt(owner, me, state, builders)
         return state
 
-    def _settle(self, state: State, cell: object, place: Place, held: Held, depth: int = 0) -> None:
+    def _settle(self, state: State, cell: object, place: Place, depth: int = 0) -> None:
         """What is registered is with the module from now on; what the constructor moved stays there."""
         known = [one for one, _ in alternatives(state.place_of(cell))]
         if depth and not all(one.on_host or one.kind == "unknown" for one in known):
@@ -122,14 +121,14 @@ class Classes:
             state.set_place(cell, place)
         if depth > MAX_NESTING:
             return
-        for _, value in held.get(cell, ()):
+        for _, value in state.attributes(cell):
             if (
                 value.kind == MODULE
                 and value.ref is not None
                 and value.ref != cell
                 and value.role not in ("bare", "loss")
             ):
-                self._settle(state, value.ref, place, held, depth + 1)
+                self._settle(state, value.ref, place, depth + 1)
 
     def _rebuilt(self, owner: Class, me: Value, state: State, builders: dict[str, set[str]]) -> None:
         """Attributes that other methods store: known only as far as all of them agree."""
@@ -150,9 +149,10 @@ class Classes:
             before = first[name]
             values = [before] if before is not None else []
             for method_name, end in ends:
-                if method_name == "forward" and before is not None and before.kind == TENSOR:
-                    continue  # what it stores is there in its second run; in the first it meets what was before
                 found = end.attribute(cell, name)
+                if method_name == "forward" and before is not None and before.kind == TENSOR:
+                    if found is not None and found.kind == TENSOR:
+                        continue  # it is there in the second run; the first one meets what was there before
                 if found is not None and not any(found is one for one in values):
                     values.append(found)
             made = (
@@ -166,9 +166,9 @@ class Classes:
                     if made.ref is not None and made.kind == MODULE and made.ref in end.places:
                         known = end.places[made.ref]
                         state.places.setdefault(made.ref, NOWHERE if known.on_host else known)
-                        for key, value in end.heap.items():
-                            if key[0] == made.ref:
-                                state.heap.setdefault(key, value)
+                        for attribute, value in end.attributes(made.ref):
+                            if (made.ref, attribute) not in state.heap:
+                                state.heap[made.ref, attribute] = value
             else:
                 state.heap.pop((cell, name), None)
 
@@ -188,15 +188,7 @@ class Classes:
     def builders(self, owner: Class) -> frozenset[str]:
         """The methods that the constructor calls: they run before the module is anywhere."""
         init = owner.method("__init__")
-        if init is None:
-            return frozenset()
-        return frozenset(
-            node.func.attr
-            for node in init.nodes
-            if isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and isinstance(node.func.value, ast.Name)
-        ) | {"__init__"}
+        return init.called | {"__init__"} if init is not None else frozenset()
 
     def has_state(self, state: State, cell: object, owner: Class) -> bool:
         """Has a module anything that is moved, as far as is known?"""

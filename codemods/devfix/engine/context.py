@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import ItemsView
 from typing import TYPE_CHECKING, cast
 
 from devfix.engine import evidence
@@ -21,7 +22,10 @@ from devfix.engine.values import (
     CLASS,
     DEVICE,
     LOADER,
+    LOCAL,
     MODULE,
+    NAME,
+    NONE,
     NUMBER,
     SEQUENCE,
     TENSOR,
@@ -150,7 +154,12 @@ class Context:
         if kind == LOADER:
             return Value(LOADER, assumed=assumed)
         if kind in (NUMBER, TEXT, ARRAY):
-            return Value(kind, Place(OF, key) if kind == NUMBER else NOWHERE, assumed=assumed, forms=forms)
+            made = Value(kind, Place(OF, key) if kind == NUMBER else NOWHERE, assumed=assumed, forms=forms)
+            if kind == NUMBER and evidence.is_local_rank(name):
+                return made.but(role=LOCAL, assumed=assumed | {Assumption(NAME, name)})
+            return made
+        if evidence.is_local_rank(name):
+            return Value(UNKNOWN, place, role=LOCAL, forms=forms, assumed=frozenset({Assumption(NAME, name)}))
         return Value(UNKNOWN, place, forms=forms, bound=self._declared_class(function, name))
 
     def _body(self, file: File) -> Run:
@@ -167,10 +176,12 @@ class Context:
         if found is None and file is not self.file and name in file.globals:
             body.state.names[name] = ANYTHING
             found = body.state.names[name] = body.eval(file.globals[name])
+        if found is not None and found.kind == NONE:
+            return ANYTHING  # until somebody gives it a value
         return found
 
-    def global_values(self, file: File) -> list[tuple[str, Value]]:
-        return list(self._body(file).state.names.items())
+    def global_values(self, file: File) -> ItemsView[str, Value]:
+        return self._body(file).state.names.items()
 
     def constant(self, file: File, node: ast.expr) -> Value:
         """The value of a default, or of a name in the body of a class."""

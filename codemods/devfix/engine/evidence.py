@@ -57,6 +57,22 @@ def is_device_name(name: str) -> bool:
     return name in _DEVICE_NAMES or name.endswith("_device")
 
 
+def is_local_rank(name: str) -> bool:
+    """Is a name one that people give the number of a process among those of its machine?"""
+    return name.lower().replace("_", "").replace("-", "").endswith(("localrank", "localprocessindex"))
+
+
+def may_set_device(name: str) -> bool:
+    """Is a function out of sight one that people make to start a process, and to set its device?"""
+    low = name.lower()
+    starts = any(
+        word in low for word in ("init", "setup", "set_up", "launch", "spawn", "prepare", "set_", "start")
+    )
+    return starts and any(
+        word in low for word in ("dist", "ddp", "device", "gpu", "env", "process", "cuda", "nccl")
+    )
+
+
 def is_module_name(name: str) -> bool:
     return name in _MODULE_NAMES or name.endswith(("_model", "_net"))
 

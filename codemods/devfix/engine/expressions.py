@@ -264,12 +264,13 @@ class Expressions(Attributes):
 
     def _text(self, node: ast.JoinedStr) -> Value:
         first = node.values[0] if node.values else None
-        for one in node.values:
-            if isinstance(one, ast.FormattedValue):
-                self.eval(one.value)
+        parts = [
+            (self.eval(one.value), one.value) for one in node.values if isinstance(one, ast.FormattedValue)
+        ]
         head = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
         if head.endswith(":") and literal(head[:-1]) is not None:
-            return Value(DEVICE, Place(VAR, id(node)), forms=begun(head))
+            numbered = self.numbered(node, *parts[0]) if len(parts) == 1 else None
+            return Value(DEVICE, numbered or Place(VAR, id(node)), forms=begun(head))
         if isinstance(first, ast.FormattedValue) and len(node.values) == 1 and first.format_spec is None:
             inner = self.eval(first.value)
             if inner.forms:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from devfix.engine.files import File, Function
 from devfix.engine.forms import Forms
-from devfix.engine.places import Path, Place
+from devfix.engine.places import NOWHERE, Path, Place
 from devfix.engine.values import Assumptions, Value
 
 
@@ -93,6 +93,31 @@ class Surgery:
     place: Place
     scopes: tuple[Scope, ...]
     is_met: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Something that a process of a distributed program does.
+
+    `kind`: a form of the library models (joins, sets, current, collective, spawn, local), or `index`: a number names
+    a device; `bare`: something goes to the current device; `wraps`: a module is made parallel; `environ`: a variable
+    is set. `value` is the number, tensor or module that it is about, `at` its expression; `texts` what the backend,
+    or the variable, may be called; `running` are the functions that were running, the innermost first; `local` are
+    the expressions that were visible and hold the number of the process on its machine.
+    """
+
+    kind: str
+    node: ast.AST
+    file: File
+    function: Function | None
+    path: Path
+    running: tuple[Function | None, ...]
+    value: Value
+    at: ast.expr | None = None
+    place: Place = NOWHERE
+    texts: frozenset[str] = frozenset()
+    local: tuple[str, ...] = ()
+    scopes: tuple[Scope, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

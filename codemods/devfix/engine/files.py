@@ -45,6 +45,17 @@ class Function:
         return walk(self.node)
 
     @cached_property
+    def called(self) -> frozenset[str]:
+        """The methods that it calls of what has a name."""
+        return frozenset(
+            node.func.attr
+            for node in self.nodes
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+        )
+
+    @cached_property
     def is_generator(self) -> bool:
         return any(one.__class__ in (ast.Yield, ast.YieldFrom) for one in self.nodes)
 
@@ -76,13 +87,13 @@ class Class:
     @cached_property
     def lineage(self) -> tuple[Class, ...]:
         """The class and those that it derives from and that are in view, nearest first."""
-        found: list[Class] = []
+        found: dict[Class, None] = {}
         todo: list[Class] = [self]
         while todo and len(found) < MAX_BASES:
             one = todo.pop(0)
             if one in found:
                 continue
-            found.append(one)
+            found[one] = None
             for base in one.node.bases:
                 parent = one.file.definition(base)
                 if isinstance(parent, Class):
@@ -217,6 +228,22 @@ class File:
             if isinstance(one, ast.ImportFrom) and any(alias.name == "*" for alias in one.names)
         )
 
+    @cached_property
+    def options(self) -> dict[str, ast.expr]:
+        """The options of the command line that the file adds to a parser -> their defaults, by attribute."""
+        found: dict[str, ast.expr] = {}
+        for call in self.source.calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+                default = next((one.value for one in call.keywords if one.arg == "default"), None)
+                for one in call.args:
+                    if (
+                        isinstance(one, ast.Constant)
+                        and str(one.value).startswith("--")
+                        and default is not None
+                    ):
+                        found[str(one.value)[2:].replace("-", "_")] = default
+        return found
+
     def dotted(self, node: ast.AST) -> str:
         """The dotted name of a Name or Attribute chain through the imports; as it stands where not imported."""
         parts: list[str] = []
@@ -232,14 +259,18 @@ class File:
             root = self.starred(node.id) or node.id
         return ".".join([root, *reversed(parts)])
 
+    @cached_property
+    def _known_stars(self) -> list[str]:
+        return [star for star in self.stars if star in _STARS]
+
     def starred(self, name: str) -> str:
         """What a name is that only a star import can give: torch's own names are taken to be torch."""
         if not self.stars or name in self.functions or name in self.classes or name in self.globals:
             return ""
         if name in STAR_NAMES:
             return STAR_NAMES[name]
-        for star in self.stars:
-            if star in _STARS and f"{star}.{name}" in models().rows:
+        for star in self._known_stars:
+            if f"{star}.{name}" in models().rows:
                 return f"{star}.{name}"
         layer = "torch.nn" in self.stars and name[:1].isupper() and len(self.stars) == 1
         return f"torch.nn.{name}" if layer else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import NO_FORMS, OF_TENSOR
-from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, VAR, Path, Place
+from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, VAR, Path, Place, of_process
 from devfix.engine.state import State
 from devfix.engine.uses import Uses
 from devfix.engine.values import (
@@ -18,6 +18,7 @@ from devfix.engine.values import (
     DEVICE,
     FUNCTION,
     LIBRARY,
+    LOCAL,
     MODULE,
     NUMBER,
     OBJECT,
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 Node = ast.AST
 Arguments = tuple[list[tuple[Value, ast.expr]], dict[str, tuple[Value, ast.expr]]]
-MAX_TERMS = 64
+MAX_TERMS, MAX_OWN_TERMS = 64, 256  # of all functions that are running, of one
+_TELLING = frozenset({DEVICE, TENSOR, MODULE, OBJECT})
 
 
 class Partial(NamedTuple):
@@ -121,6 +123,9 @@ class Frame(ABC):
     @abstractmethod
     def block(self, body: list[ast.stmt]) -> None: ...
 
+    @abstractmethod
+    def numbered(self, node: ast.AST, value: Value, at: ast.expr) -> Place | None: ...
+
     # --- names ---------------------------------------------------------------------------
 
     def uses(self) -> Uses | None:
@@ -181,13 +186,15 @@ class Frame(ABC):
         frame: Frame | None = self
         while frame is not None and len(found) < MAX_TERMS:
             for name, value in frame.state.names.items():
-                if name not in found:
+                if value.kind in _TELLING and name not in found:
                     self._term(found, name, value)
+                    if len(found) >= MAX_OWN_TERMS:
+                        break
             if frame.me is not None and frame.function is not None and frame.function.positional:
                 self._members(found, frame.function.positional[0], frame.me)
             frame = frame.outer
-        for name, value in self.analysis.global_values(self.file):
-            if name not in found and len(found) < MAX_TERMS:
+        for name, value in self.analysis.global_values(self.file) if len(found) < MAX_TERMS else ():
+            if value.kind in _TELLING and name not in found and len(found) < MAX_TERMS:
                 self._term(found, name, value)
         return tuple(found.values())
 
@@ -213,13 +220,17 @@ class Frame(ABC):
     def _members(self, found: dict[str, Term], name: str, me: Value) -> None:
         if me.ref is None:
             return
-        for attribute, value in self.state.attributes(me.ref):
-            if len(found) < MAX_TERMS and not attribute.startswith("#"):
+        for attribute, value in self.state.heap.attributes(me.ref):
+            if len(found) >= MAX_TERMS:
+                break
+            if not attribute.startswith("#"):
                 self._term(found, f"{name}.{attribute}", value)
 
     def _term(self, found: dict[str, Term], text: str, value: Value) -> None:
         if value.kind == DEVICE:
             found[text] = Term(text, "device", self.state.resolve(value.place), value.assumed)
+        elif value.kind == NUMBER and value.role == LOCAL:
+            found[text] = Term(text, "device", of_process(LOCAL), value.assumed)
         elif value.kind == TENSOR or value.kind == MODULE:
             place = self.where(value)
             if place.kind != "unknown":

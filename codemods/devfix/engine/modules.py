@@ -12,7 +12,7 @@ from devfix.engine.places import (
     NOWHERE,
     Place,
 )
-from devfix.engine.state import MAX_NESTING, Held
+from devfix.engine.state import MAX_NESTING
 from devfix.engine.values import (
     CLASS,
     FUNCTION,
@@ -83,13 +83,13 @@ class Modules(Functions):
 
     def move_module(self, cell: object, place: Place) -> None:
         """`module.to(device)`: all that is registered goes along."""
-        self._move(cell, place, self.state.by_owner(), 0)
+        self._move(cell, place, 0)
 
-    def _move(self, cell: object, place: Place, held: Held, depth: int) -> None:
+    def _move(self, cell: object, place: Place, depth: int) -> None:
         self.state.set_place(cell, place)
         if depth > MAX_NESTING:
             return
-        for name, value in held.get(cell, ()):
+        for name, value in self.state.attributes(cell):
             if value.kind == TENSOR and value.role == "parameter" and value.place.kind != "in":
                 self.state.set_attribute(cell, name, value.but(place=Place("in", cell)))
             if (
@@ -99,7 +99,7 @@ class Modules(Functions):
                 and value.role != "hidden"
             ):
                 if self.state.place_of(value.ref) != place:
-                    self._move(value.ref, place, held, depth + 1)
+                    self._move(value.ref, place, depth + 1)
 
     def loader(self, node: ast.Call, arguments: Arguments) -> Value:
         """A data loader: batches are on the CPU, unless data set or collate function move them."""

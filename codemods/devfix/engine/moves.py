@@ -13,6 +13,7 @@ from devfix.engine.values import (
     LIBRARY,
     MODULE,
     OBJECT,
+    RANKS,
     TENSOR,
     TEXT,
     UNKNOWN,
@@ -109,7 +110,8 @@ class Moves(Library):
         at = node.args[0] if node.args else None
         if given.kind == UNKNOWN:
             # A device or a dtype: only where it is one is its place known.
-            if at is not None and (self._named_device(at) or given.forms):
+            at = node.args[0] if node.args else None
+            if at is not None and (given.role in RANKS or self._named_device(at) or given.forms):
                 return self.target(given, node, at)
             return NOWHERE
         return self.target(given, node, at)

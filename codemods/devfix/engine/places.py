@@ -140,4 +140,9 @@ def literal(text: str) -> Place | None:
     return Place(LITERAL, text) if kind in ACCELERATORS else None
 
 
+def of_process(number: str) -> Place:
+    """The device that has the number of the process: on its machine, or among all processes."""
+    return Place(VAR, ("process", number))
+
+
 ACCELERATORS = frozenset({"cuda", "mps", "xpu", "hpu", "npu", "xla", "privateuseone"})

@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import count
 
 from devfix.engine.places import CHOICE, IN, NO_PATH, NOWHERE, OF, Path, Place, choose
 from devfix.engine.values import ANYTHING, MODULE, Value, join
 
 Cell = object  # of a module or an object: the place of its making, made unique
-Held = dict[Cell, list[tuple[str, Value]]]
+
 MAX_NESTING = 24  # of modules in modules
 _stamps = count(1)
+
+
+class Heap(dict[tuple[Cell, str], Value]):
+    """`(cell, attribute)` -> value. Copies share which attributes a cell may have."""
+
+    __slots__ = ("_attributes",)
+
+    def __init__(self, given: Heap | None = None) -> None:
+        super().__init__(given or ())
+        self._attributes: dict[Cell, dict[str, None]] = given._attributes if given is not None else {}
+
+    def __setitem__(self, key: tuple[Cell, str], value: Value) -> None:
+        self._attributes.setdefault(key[0], {})[key[1]] = None
+        super().__setitem__(key, value)
+
+    def copy(self) -> Heap:
+        return Heap(self)
+
+    def attributes(self, cell: Cell) -> Iterator[tuple[str, Value]]:
+        for name in self._attributes.get(cell, ()):
+            if (value := self.get((cell, name))) is not None:
+                yield name, value
 
 
 class State:
@@ -20,7 +43,7 @@ class State:
 
     def __init__(self) -> None:
         self.names: dict[str, Value] = {}
-        self.heap: dict[tuple[Cell, str], Value] = {}
+        self.heap = Heap()
         self.places: dict[Cell, Place] = {}
         self.stamps: dict[Cell, int] = {}
         self.path: Path = NO_PATH
@@ -59,14 +82,7 @@ class State:
         self.stamps[cell] = next(_stamps)
 
     def attributes(self, cell: Cell) -> list[tuple[str, Value]]:
-        return [(name, value) for (owner, name), value in self.heap.items() if owner == cell]
-
-    def by_owner(self) -> Held:
-        """The attributes of all cells."""
-        found: Held = {}
-        for (owner, name), value in self.heap.items():
-            found.setdefault(owner, []).append((name, value))
-        return found
+        return list(self.heap.attributes(cell))
 
     def resolve(self, place: Place) -> Place:
         """A place in which no module's cell is left."""

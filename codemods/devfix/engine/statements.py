@@ -6,10 +6,10 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from devfix.engine.bindings import Bindings
 from devfix.engine.conditions import Test
 from devfix.engine.files import Function
 from devfix.engine.places import AT_DEFAULT, NOWHERE
+from devfix.engine.processes import Processes
 from devfix.engine.state import State, merge
 from devfix.engine.values import (
     ANYTHING,
@@ -27,7 +27,7 @@ from devfix.engine.values import (
 )
 
 
-class Run(Bindings):
+class Run(Processes):
     def block(self, body: list[ast.stmt]) -> None:
         state = self.state
         for one in body:

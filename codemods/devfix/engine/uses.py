@@ -202,10 +202,10 @@ class Uses:
                             self.numbers.update(one.id for one in node.args if isinstance(one, ast.Name))
                     if row is not None and row.form in ("same", "follow", "like") and name != "torch.where":
                         self.operands.add(first.id)
-            elif kind is ast.For or kind is ast.comprehension:
-                self.looped.update(one.id for one in ast.walk(node.target) if isinstance(one, ast.Name))  # type: ignore[attr-defined]
             elif kind is ast.Assign:
                 self._unpacked(node)  # type: ignore[arg-type]
+            elif kind is ast.For or kind is ast.comprehension:
+                self.looped.update(one.id for one in ast.walk(node.target) if isinstance(one, ast.Name))  # type: ignore[attr-defined]
             elif isinstance(node, ast.Subscript):
                 if isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Tuple):
                     if any(isinstance(one, ast.Slice) or _new_axis(one) for one in node.slice.elts):

@@ -28,6 +28,10 @@ BATCH = "batch"  # tensors in a container of unknown form, all in one place
 LOADER, OPTIMIZER, OWNER, UNKNOWN = "loader", "optimizer", "owner", "unknown"
 PLACED = frozenset({TENSOR, MODULE, BATCH})
 
+# roles of numbers: of the process on its machine, among all processes, and how many devices there are
+LOCAL, GLOBAL, DEVICES = "local", "global", "devices"
+RANKS = frozenset({LOCAL, GLOBAL})
+
 # links of a history
 MAKE, LOAD, MOVE, STORE, ELEMENT, PASS, RETURN, DERIVE = (
     "make",
@@ -82,6 +86,7 @@ class Value:
     - `ref`: the cell of a module or object, the function or class, the dotted name of a library's.
     - `items`: elements of a sequence in order, `rest`: any other element, `fields`: entries of a mapping.
     - `forms`: of a device, or of what may be one: see `engine.forms`.
+    - `texts`: of a text that depends: what it may be, "?" for what is not known.
     - `bound`: of an object, its class; of a method, its object; of a tensor on the CPU, what it was copied from.
     """
 
@@ -99,6 +104,7 @@ class Value:
         "ref",
         "rest",
         "role",
+        "texts",
     )
 
     def __init__(
@@ -117,10 +123,12 @@ class Value:
         forms: Forms = NO_FORMS,
         bound: Value | None = None,
         role: str = "",
+        texts: frozenset[str] = frozenset(),
     ) -> None:
         self.kind, self.place, self.rank, self.ref, self.const = kind, place, rank, ref, const
         self.items, self.rest, self.fields, self.links = items, rest, fields, links
         self.assumed, self.forms, self.bound, self.role = assumed, forms, bound, role
+        self.texts = texts
 
     def but(self, **changes: Any) -> Value:
         """The same value with some of its properties changed."""
@@ -252,6 +260,9 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
         if not a.links or (b.place.on_host and not a.place.on_host)
         else a.links
     )
+    role = a.role if a.role == b.role else _number_role(a, b, condition)
+    if role in RANKS and a.role != b.role:
+        links = a.links if a.role == role else b.links
     ref = a.ref if a.ref == b.ref else None
     same = a.const is b.const or a.const == b.const
     return Value(
@@ -266,9 +277,29 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
         links=links,
         assumed=a.assumed | b.assumed,
         forms=joined(a.forms, b.forms),
+        texts=frozenset() if same or a.kind != TEXT else texts(a) | texts(b),
         bound=a.bound if a.bound is b.bound else None,
-        role=a.role if a.role == b.role else "",
+        role=role,
     )
+
+
+def texts(value: Value) -> frozenset[str]:
+    """What a text may be; "?" stands for what is not known."""
+    return value.texts or frozenset({value.const if isinstance(value.const, str) else "?"})
+
+
+def _number_role(a: Value, b: Value, condition: object) -> str:
+    """Of `rank = 0` and a number of the process where there are several; of its two numbers, the one that is wrong.
+
+    The number among all processes is right where the condition asks for the other one, and it is not there.
+    """
+    roles = {a.role, b.role}
+    if roles == RANKS:
+        return LOCAL if condition is None or "local" in str(condition).lower() else GLOBAL
+    for one, other in ((a, b), (b, a)):
+        if one.role in RANKS and not other.role and other.const is not ...:
+            return one.role
+    return ""
 
 
 def _rank(a: Value, b: Value) -> int | None:

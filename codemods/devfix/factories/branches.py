@@ -7,6 +7,7 @@ from abc import abstractmethod
 from dataclasses import replace
 
 from devfix.factories.expressions import Expressions
+from devfix.factories.named import Names
 from devfix.factories.values import HERE, OTHER, UNKNOWN, Anchor, Fact, Form, element, join
 from devfix.flow.frame import path_of
 from devfix.placing import about_devices
@@ -17,7 +18,7 @@ class Branches(Expressions):
 
     dead: bool  # does nothing come here?
     looping: int  # how many loops around
-    left: list[dict[str, Fact]]  # what the arms of a loop that leave its round leave behind
+    left: list[Names]  # what the arms of a loop that leave its round leave behind
 
     @abstractmethod
     def block(self, statements: list[ast.stmt]) -> None:
@@ -26,10 +27,10 @@ class Branches(Expressions):
     def _if(self, node: ast.If) -> None:
         self.ev(node.test)
         start, dead = self.names, self.dead
-        ends: list[dict[str, Fact]] = []
+        ends: list[Names] = []
         spans: list[tuple[int, int]] = []
         for arm, holds in ((node.body, True), (node.orelse, False)):
-            self.names, self.dead = dict(start), dead
+            self.names, self.dead = start.copy(), dead
             self._assume(node.test, holds)
             first = len(self.meetings)
             self.block(arm)
@@ -47,7 +48,7 @@ class Branches(Expressions):
             self.names = self._joined(ends[0], ends[1], about_devices(node.test))
             self._given_else(node.test, start)
 
-    def _given_else(self, test: ast.expr, start: dict[str, Fact]) -> None:
+    def _given_else(self, test: ast.expr, start: Names) -> None:
         """`if x is None: x = something()`: whatever that is, a tensor may have been given."""
         path = _asked_for(test)
         before, after = start.get(path, UNKNOWN), self.names.get(path, UNKNOWN)
@@ -55,9 +56,7 @@ class Branches(Expressions):
             if after.form in (Form.UNKNOWN, Form.MAYBE) and after != HERE:
                 self.names[path] = replace(before, anchor=replace(before.anchor, sure=False))
 
-    def _first_rounds(
-        self, start: dict[str, Fact], ends: list[dict[str, Fact]], spans: list[tuple[int, int]]
-    ) -> None:
+    def _first_rounds(self, start: Names, ends: list[Names], spans: list[tuple[int, int]]) -> None:
         """`if first: out = x else: out = cat((out, x))`: what `out` was before the loop is not used."""
         for own, other in ((0, 1), (1, 0)):
             unused = frozenset(
@@ -77,15 +76,14 @@ class Branches(Expressions):
                         spans[1][1] - (last - first) + len(kept),
                     )
 
-    def _joined(self, one: dict[str, Fact], two: dict[str, Fact], devices: bool = False) -> dict[str, Fact]:
-        result: dict[str, Fact] = {}
-        for name in {*one, *two}:
-            a, b = one.get(name), two.get(name)
-            if a is None or b is None:
-                # Bound on one way only: where it is read, that way was taken.
-                found = a or b
-                assert found is not None
-                result[name] = found
+    def _joined(self, one: Names, two: Names, devices: bool = False) -> Names:
+        result = one.copy()
+        for name, b in two.items():
+            a = one.get(name)
+            if a is b:
+                continue
+            if a is None:
+                result[name] = b  # bound on one way only: where it is read, that way was taken
             elif devices and a.origins != b.origins:
                 result[name] = _chosen(name, a if not a.origins else b if not b.origins else UNKNOWN)
             else:
@@ -118,7 +116,7 @@ class Branches(Expressions):
 
     def _for(self, node: ast.For) -> None:
         iterated = self.ev(node.iter)
-        before = dict(self.names)
+        before = self.names.copy()
         self.assign(node.target, element(iterated))
         self.hold(node.target, node.iter, iterated=True)
         self._round(node.body)
@@ -128,7 +126,7 @@ class Branches(Expressions):
 
     def _while(self, node: ast.While) -> None:
         self.ev(node.test)
-        before = dict(self.names)
+        before = self.names.copy()
         self._round(node.body)
         if isinstance(node.test, ast.Constant) and node.test.value:
             before = self.names  # the body runs at least once
@@ -153,7 +151,7 @@ class Branches(Expressions):
                     self.names[name] = join(known, fact)
         self.left = outer
 
-    def _after_loop(self, before: dict[str, Fact], orelse: list[ast.stmt]) -> None:
+    def _after_loop(self, before: Names, orelse: list[ast.stmt]) -> None:
         self.dead = False
         self.names = self._joined(self.names, before)
         self.block(orelse)

@@ -238,7 +238,7 @@ class Calls(Layers):
     def _whole(self, path: str) -> None:
         """A container is moved, and what was put into it."""
         if path and path != "self":
-            for key in [key for key in self.names if key.startswith((f"{path}.", f"{path}["))]:
+            for key in self.names.below(path):
                 self.settled |= self.names.pop(key).origins
 
     def _typed(self, facts: Facts) -> Fact | None:

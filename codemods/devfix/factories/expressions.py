@@ -222,7 +222,7 @@ class Expressions(Calls):
     _x_list = _x_tuple
 
     def _x_listcomp(self, node: Any) -> Fact:
-        saved = dict(self.names)
+        saved = self.names.copy()
         for part in node.generators:
             self.assign(part.target, element(self.ev(part.iter)))
             self.hold(part.target, part.iter, iterated=True)

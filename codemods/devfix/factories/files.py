@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from devfix.factories.follow import Follow
 from devfix.factories.keepers import Kept, kept
+from devfix.factories.named import Names
 from devfix.factories.owners import FUNCTIONS
 from devfix.factories.scopes import Scopes
 from devfix.factories.values import Fact
@@ -45,7 +46,7 @@ def of_file(scopes: Scopes) -> tuple[list[Follow], list[Follow], Kept]:
 
 def _followed(scopes: Scopes, scope: ast.AST, names: dict[str, Fact]) -> Iterator[Follow]:
     """A function and those in it."""
-    names = dict(names)
+    names = Names(names)
     if isinstance(scope, FUNCTIONS):
         names.update(scopes.parameters(scope))
     follow = Follow(scopes, scope, names, scopes.owner(scope))

@@ -14,6 +14,7 @@ from typing import Any
 from devfix.factories.branches import Branches
 from devfix.factories.helpers import enter
 from devfix.factories.meetings import Facts, Meeting, Passed
+from devfix.factories.named import Names
 from devfix.factories.owners import Owner
 from devfix.factories.placeholders import replaced
 from devfix.factories.returns import returned
@@ -38,7 +39,7 @@ class Follow(Branches):
         self.source = scopes.source
         self.scope = scope
         self.owner = owner = None if _static(scope) else owner
-        self.names = names
+        self.names = Names(names)
         self.meetings: list[Meeting] = []
         self.links: list[frozenset[Origin]] = []
         self.hosted: set[Origin] = set()
@@ -59,7 +60,7 @@ class Follow(Branches):
         self.passed: list[Passed] = []  # what functions of the file are given
         self.depth = 0
         self.looping = 0
-        self.left: list[dict[str, Fact]] = []
+        self.left: list[Names] = []
 
     def run(self) -> None:
         assert isinstance(self.scope, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef))
@@ -109,7 +110,7 @@ class Follow(Branches):
         self.dead = self.dead or isinstance(node, _ENDS)
 
     def _functiondef(self, node: ast.FunctionDef) -> None:
-        self.nested.append((node, dict(self.names)))
+        self.nested.append((node, self.names.copy()))
         self.names[node.name] = OTHER
         self.local[node.name] = node
 
@@ -176,8 +177,7 @@ class Follow(Branches):
             path = path_of(target)
             if not path:
                 return
-            below = f"{path}.", f"{path}["
-            for key in [key for key in self.names if key.startswith(below)]:
+            for key in self.names.below(path):
                 del self.names[key]
             own = value.anchor is not None and value.anchor.root == path
             if value.placed and value.anchor is not None and "[" in value.anchor.text and "." not in path:
@@ -271,11 +271,11 @@ class Follow(Branches):
     _asyncwith = _with
 
     def _try(self, node: Any) -> None:
-        start = dict(self.names)
+        start = self.names.copy()
         self.block([*node.body, *node.orelse])
         end, dead = self.names, self.dead
         for handler in node.handlers:
-            self.names, self.dead = self._joined(dict(start), end), False
+            self.names, self.dead = self._joined(start.copy(), end), False
             self.block(handler.body)
             if not self.dead:
                 end = self.names if dead else self._joined(end, self.names)
@@ -290,7 +290,7 @@ class Follow(Branches):
         self.ev(node.subject)
         start, ends = self.names, [self.names]
         for case in node.cases:
-            self.names, self.dead = dict(start), False
+            self.names, self.dead = start.copy(), False
             self.block(case.body)
             if not self.dead:
                 ends.append(self.names)

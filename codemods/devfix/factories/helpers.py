@@ -43,7 +43,7 @@ def enter(follow: Follow, node: ast.Call, path: str, facts: Facts) -> Fact | Non
     makes = local is not None or callee in follow.scopes.makers or (method and _moves(follow, callee))
     if follow.depth >= _DEPTH or not (makes or any(f.form is Form.TENSOR for f in given.values())):
         return None
-    names = dict(follow.scopes.parameters(callee))
+    names: dict[str, Fact] = dict(follow.scopes.parameters(callee))
     own = {name: fact.anchor for name, fact in names.items() if fact.anchor is not None}
     texts = {f.anchor.text for f in given.values() if f.anchor is not None}
     # What is written the same here and there need not be the same.
@@ -51,10 +51,11 @@ def enter(follow: Follow, node: ast.Call, path: str, facts: Facts) -> Fact | Non
     known = (Form.TENSOR,) if local is None else (Form.TENSOR, Form.MAYBE)
     names.update((name, fact) for name, fact in given.items() if fact.form in known)
     if local is not None:
-        names = {**follow.names, **names}  # it sees what is around it
+        own_names, names = names, follow.names.copy()  # it sees what is around it
+        names.update(own_names)
     elif method:
         names.update((key, fact) for key, fact in follow.names.items() if key.startswith("self."))
-    inner = type(follow)(follow.scopes, callee, dict(names), follow.owner if method or local else None)
+    inner = type(follow)(follow.scopes, callee, names, follow.owner if method or local else None)
     inner.depth = follow.depth + 1
     inner.terms = {
         fact.anchor.text: own.get(name) or Anchor(f"{name}.device", False)

@@ -185,18 +185,7 @@ class Making(Meetings):
 
     def writable(self) -> dict[str, Fact]:
         """What tells of devices here."""
-        found = {
-            key: fact
-            for key, fact in self.names.items()
-            if fact.form is Form.DEVICE
-            or fact.placed
-            or (fact.form is Form.MAYBE and "." not in key)
-            or (fact.form is Form.LIST and any(item.placed for item in fact.items))
-            or (fact.form is Form.OTHER and fact.anchor is not None)
-        }
-        for key, fact in self.names.items():
-            if fact.stray and fact.anchor is not None and key.isidentifier():
-                found[key] = Fact(Form.TENSOR, anchor=Anchor(f"{key}.device", False))
+        found = self.names.telling()
         if self.owner is None:
             return found
         if self.owner.device:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from devfix.factories.named import Names
 from devfix.factories.operations import is_operation, names_device, torch_name
 from devfix.factories.owners import Owner
 from devfix.factories.scopes import Scopes
@@ -42,6 +43,10 @@ class Passed:
     node: ast.Call
 
 
+def _origins(facts: Iterable[Fact]) -> frozenset[Origin]:
+    return frozenset[Origin]().union(*(fact.origins for fact in facts))
+
+
 class Meetings(ABC):
     """What all parts share: the names of one scope, and `meetings`, what is found."""
 
@@ -49,7 +54,7 @@ class Meetings(ABC):
     scopes: Scopes
     scope: ast.AST
     owner: Owner | None
-    names: dict[str, Fact]
+    names: Names
     uses: Uses
     module: bool  # a method of a module, at work: what it has is on its device
     meetings: list[Meeting]
@@ -108,13 +113,13 @@ class Meetings(ABC):
             return either
         if strays:
             if len(strays) > 1:
-                self.links.append(frozenset(o for f in strays for o in f.origins))
-            origins = frozenset(o for f in strays for o in f.origins if strict or f.flat is False or f.flat)
+                self.links.append(_origins(strays))
+            origins = _origins(f for f in strays if strict or f.flat is False or f.flat)
             flats = {f.flat for f in strays}
             flat = (
                 False if False in flats else True if flats == {True} and len(tensors) == len(strays) else None
             )
-            big = frozenset(o for f in strays if f.flat is False for o in f.origins)
+            big = _origins(f for f in strays if f.flat is False)
             filled = next((f.filled for f in strays if f.filled), None)
             return Fact(Form.TENSOR, big or origins or strays[0].origins, flat=flat, filled=filled)
         return Fact(Form.TENSOR) if tensors else UNKNOWN

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_left
 
 from devfix.factories.follow import Follow
 from devfix.factories.meetings import Meeting
 from devfix.factories.values import Fact, Form
-from devfix.source import walk
+from devfix.source import Source, remembered
 
 _PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _TO = r"(?:to\((?:device=)?(?:(?:self\.)?(?:\w+\.)?device\w*\b(?!\.type)|\w+\.get_device\(|f?[\"'](?!cpu))|cuda\()"
 # What moves a thing, after its name: `.to(device)`, `["x"].to(device)`, `.apply(lambda x: x.to(device))`,
 # and before it: `move_to_device(`, `v.to(device) for k, v in`.
-_MOVED = rf"(?:\[[^\]\n]*\])?\.(?:{_TO}|apply\([^\n]*\.{_TO})"
-_HANDED = r"\w*(?:to_device|to_cuda|to_gpu|move_to|send_to)\w*\(\s*"
-_PARTS = rf"\.{_TO}[^\n]*\bin\s+"
-_MOVING = re.compile(r"\.(?:to|cuda)\(|_device\(|to_cuda|to_gpu|move_to|send_to")
+_MOVED = re.compile(
+    rf"(?<![\w.])([A-Za-z_]\w*(?:\.\w+)*?)(?=(?:\[[^\]\n]*\])?\.(?:{_TO}|apply\([^\n]*\.{_TO}))"
+)
+_HANDED = re.compile(r"(?:to_device|to_cuda|to_gpu|move_to|send_to)\w*\(\s*([\w.]+)(?=\s*,)")
+_PARTS = re.compile(rf"\.{_TO}")
+_IN = re.compile(r"\bin\s+([\w.]+)\.")
 
 
 def moved_later(follow: Follow, meeting: Meeting) -> bool:
@@ -28,15 +31,42 @@ def moved_later(follow: Follow, meeting: Meeting) -> bool:
 def moved_after(follow: Follow, node: ast.AST, path: str) -> bool:
     """Is what a path names moved below a node?"""
     source = follow.source
+    moves = _moves(source)
+    if not moves:
+        return False
     end = len(source.text) if isinstance(follow.scope, ast.Module) else source.span(follow.scope).end
-    after = source.text[source.span(node).end : end]
-    return bool(_MOVING.search(after)) and any(
-        re.search(
-            rf"(?<![\w.]){re.escape(whole)}{_MOVED}|{_HANDED}{re.escape(whole)}\s*,|{_PARTS}{re.escape(whole)}\.",
-            after,
-        )
-        for whole in _wholes(follow, path)
-    )
+    start = source.span(node).end
+    for whole in _wholes(follow, path):
+        found = moves.get(whole, ())
+        at = bisect_left(found, start)
+        if at < len(found) and found[at] < end:
+            return True
+    return False
+
+
+@remembered
+def _moves(source: Source) -> dict[str, list[int]]:
+    """Path -> the offsets at which it is moved, as the text shows, in order."""
+    found: dict[str, list[int]] = {}
+    text = source.text
+    for pattern in (_MOVED, _HANDED):
+        for match in pattern.finditer(text):
+            found.setdefault(match.group(1), []).append(match.start())
+    last = 0
+    for match in _PARTS.finditer(text):
+        if match.start() < last:
+            continue
+        last = text.find("\n", match.end())
+        last = last if last >= 0 else len(text)
+        begins = [one.start() for one in _PARTS.finditer(text, match.start(), last)]
+        for other in _IN.finditer(text, match.end(), last):
+            parts = other.group(1).split(".")
+            for size in range(1, len(parts) + 1):
+                nearest = begins[bisect_left(begins, other.start()) - 1]
+                found.setdefault(".".join(parts[:size]), []).append(nearest)
+    for offsets in found.values():
+        offsets.sort()
+    return found
 
 
 def _wholes(follow: Follow, text: str) -> set[str]:
@@ -51,10 +81,20 @@ def _wholes(follow: Follow, text: str) -> set[str]:
             if whole in found:
                 continue
             found.add(whole)
-            for node in walk(follow.scope) if size == 1 else ():
-                if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Attribute, ast.Subscript)):
-                    if any(isinstance(target, ast.Name) and target.id == whole for target in node.targets):
-                        todo.append(follow.source.code(node.value))
+            if size == 1:
+                todo += _other_names(follow.source, follow.scope).get(whole, ())
+    return found
+
+
+@remembered
+def _other_names(source: Source, scope: ast.AST) -> dict[str, list[str]]:
+    """Name -> the parts of other things that it is given in a function."""
+    found: dict[str, list[str]] = {}
+    for node in source.of_kind(ast.Assign, scope):
+        if isinstance(node.value, (ast.Attribute, ast.Subscript)):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    found.setdefault(target.id, []).append(source.code(node.value))
     return found
 
 

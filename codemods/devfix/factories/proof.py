@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterator
 
 from devfix.factories.follow import Follow
-from devfix.factories.owners import FUNCTIONS, Owner
+from devfix.factories.owners import FUNCTIONS
 from devfix.factories.placeholders import spare
 from devfix.factories.values import Anchor, Fact, Form
 from devfix.flow import Flow
 from devfix.flow.evidence import cpu_program
 from devfix.inputs.arms import never_read, on_cpu, on_host, opposed
-from devfix.source import Source, walk
+from devfix.source import Source, remembered, walk
 
 _DEPTH = 3  # of functions that call each other
 # What asks for the device of something, or goes to one.
@@ -65,14 +65,16 @@ class Proof:
         root = anchor.root
         known = follow.names.get(base) or follow.names.get(root)
         if root == "self":
-            return base == "self" or (follow.module and not self._host and not _reads_host(scope))
+            return base == "self" or (
+                follow.module and not self._host and not _reads_host(follow.source, scope)
+            )
         if known is None or known.form not in (Form.TENSOR, Form.MAYBE, Form.LIST, Form.UNKNOWN):
             return _gone_to(follow.source, anchor.text)  # `args.device`, `model.device`
         if not isinstance(scope, FUNCTIONS) or self._lazy(follow) or self._host:
             return False
         if base == root and of_other_class(scope, root):
             return False
-        if _reads_host(scope):
+        if _reads_host(follow.source, scope):
             return False
         if self._asks(follow, anchor):
             return True
@@ -90,7 +92,7 @@ class Proof:
         owner, name = follow.owner, getattr(follow.scope, "name", "")
         if not follow.module or owner is None or name in owner.started:
             return False
-        return name in _reached(owner, follow.source)
+        return name in _reached(follow.source, owner.node)
 
     def _asks(self, follow: Follow, anchor: Anchor) -> bool:
         """Does a function ask where that very tensor is, or what it was made from or of it, or move it?"""
@@ -109,8 +111,7 @@ class Proof:
         return bool(known)
 
     def _lazy(self, follow: Follow) -> bool:
-        node = follow.owner.node if follow.owner is not None else follow.scope
-        return _LAZY.search(follow.source.code(node)) is not None
+        return _lazy(follow.source, follow.owner.node if follow.owner is not None else follow.scope)
 
 
 def reached(flow: Flow, scope: ast.AST) -> bool:
@@ -147,13 +148,18 @@ def one_number(source: Source, scope: ast.AST, factory: ast.AST, meeting: ast.AS
         and len(factory.args) == 1
         and ast.unparse(factory.args[0]) in ("1", "(1,)", "[1]")
         and (
-            ".squeeze(" in source.code(scope)
+            _squeezes(source, scope)
             or (
                 isinstance(source.parents.get(factory), ast.IfExp)
                 and isinstance(source.statement(meeting), ast.AugAssign)
             )
         )
     )
+
+
+@remembered
+def _squeezes(source: Source, scope: ast.AST) -> bool:
+    return ".squeeze(" in source.code(scope)
 
 
 def _asked(node: ast.AST) -> Iterator[str]:
@@ -176,6 +182,7 @@ def _root(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
+@remembered
 def _gone_to(source: Source, device: str) -> bool:
     """Does the file move something to a device expression, or make something there?"""
     return (
@@ -205,7 +212,13 @@ def apart(source: Source, made: ast.expr, meeting: ast.expr, anchor: Anchor) -> 
     return unread or opposed(source, made, meeting) or on_host(source, made)
 
 
-def _reads_host(scope: ast.AST) -> bool:
+@remembered
+def _lazy(source: Source, node: ast.AST) -> bool:
+    return _LAZY.search(source.code(node)) is not None
+
+
+@remembered
+def _reads_host(source: Source, scope: ast.AST) -> bool:
     """Does a function read tensors as arrays without copying them from anywhere? Then it works on the CPU only."""
     for node in walk(scope):
         if isinstance(node, ast.Attribute) and node.attr == "numpy":
@@ -225,11 +238,12 @@ def _anchors(fact: Fact) -> list[Anchor]:
     return [item.anchor for item in items if item.placed and item.anchor is not None]
 
 
-def _reached(owner: Owner, source: Source) -> set[str]:
+@remembered
+def _reached(source: Source, owner: ast.ClassDef) -> set[str]:
     """The methods that `forward` calls, and those that these call."""
     calls = {
         item.name: set(re.findall(r"self\.(\w+)\(", source.code(item)))
-        for item in owner.node.body
+        for item in owner.body
         if isinstance(item, FUNCTIONS)
     }
     found: set[str] = set()

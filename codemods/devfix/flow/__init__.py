@@ -60,6 +60,11 @@ class Flow:
             self._once["facts"] = made(self.source)
         return cast("Analysis", self._once["facts"])
 
+    @property
+    def is_cut(self) -> bool:
+        """Was a part of what the engine found left out, as too much?"""
+        return "facts" in self._once and self.facts().is_cut
+
     def default_is_set(self) -> bool:
         """Does a program that the file seems to be a part of set where torch makes things?"""
         outside = self._program.outside

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from devfix.flow.lattice import Place, Value
+from devfix.flow.lattice import Named, Place, Value
 
 
 class What(Enum):
@@ -19,14 +19,6 @@ class What(Enum):
     MEET = auto()  # values on different devices come together
     LEFT = auto()  # a module that nothing moved is run on tensors (`strays`) that are on a device
     AUTOCAST = auto()  # an autocast or GradScaler call
-
-
-@dataclass(slots=True, eq=False)
-class Named:
-    """A device expression that can be written at some point of the program."""
-
-    text: str
-    value: Value
 
 
 @dataclass(slots=True, eq=False)

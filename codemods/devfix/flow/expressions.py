@@ -54,12 +54,12 @@ class Expressions(Calls):
         value = self.imported(node.id)
         if value is not None:
             if value.kind is Kind.DEVICE:
-                self.state.names[node.id] = value
+                self.state.put(node.id, value)
             return value
         if looks_like_device(node.id) and node.id not in self.source.imports:
             place = Place(Where.SYMBOL, node.id, fresh_identity(), node)
             value = Value(Kind.DEVICE, place, node=node, sure=False)
-            self.state.names[node.id] = value
+            self.state.put(node.id, value)
             return value
         self.program.plain.add(node.id)
         return UNKNOWN

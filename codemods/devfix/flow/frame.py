@@ -7,11 +7,12 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from devfix.flow import frameworks, torch_api
-from devfix.flow.events import Event, Named, Scope, What
+from devfix.flow.events import Event, Scope, What
 from devfix.flow.lattice import (
     OWNED,
     UNPLACED,
     Kind,
+    Named,
     Place,
     State,
     Value,
@@ -110,11 +111,7 @@ class Frame(ABC):
 
     def devices(self) -> tuple[Named, ...]:
         """The device expressions that may be written here."""
-        return tuple(
-            Named(path, value)
-            for path, value in self.state.names.items()
-            if value.kind is Kind.DEVICE or value.kind is Kind.OWNER
-        )
+        return self.state.devices()
 
     def as_device(self, value: Value) -> Value | None:
         """A value read as a device: strings that name one included; None if it is none."""

@@ -99,6 +99,36 @@ DEVICE_CALLS = frozenset(
         "torch_xla.device",
     }
 )
+# Packages that start the processes of a program, or set their devices.
+PROCESS_OWNERS = frozenset(
+    {
+        "accelerate",
+        "bmtrain",
+        "colossalai",
+        "composer",
+        "deepspeed",
+        "horovod",
+        "ignite",
+        "lightning",
+        "lightning_fabric",
+        "mmcv",
+        "mmengine",
+        "pytorch_lightning",
+        "ray",
+        "smdistributed",
+        "torch_xla",
+    }
+)
+
+
+def owns_processes(imported: str) -> bool:
+    """Does importing this tell that a framework sets the devices of the processes?"""
+    root, last = imported.partition(".")[0], imported.rpartition(".")[2]
+    return root in PROCESS_OWNERS or (
+        root in OWNING_PACKAGES and last.endswith(("Trainer", "TrainingArguments"))
+    )
+
+
 # Bases whose methods run with model and batch already placed: all of the class is owned.
 OWNED_BASES = frozenset(
     {

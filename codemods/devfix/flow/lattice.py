@@ -149,6 +149,7 @@ class Value:
 UNKNOWN = Value(Kind.UNKNOWN)
 NUMBER = Value(Kind.NUMBER)
 CARRIERS = frozenset({Kind.TENSOR, Kind.BATCH})
+_DEVICES = frozenset({Kind.DEVICE, Kind.OWNER})
 
 
 def join_places(a: Place, b: Place) -> Place:
@@ -208,10 +209,18 @@ def join(a: Value, b: Value) -> Value:
     return joined
 
 
+@dataclass(slots=True, eq=False)
+class Named:
+    """A device expression that can be written at some point of the program."""
+
+    text: str
+    value: Value
+
+
 class State:
     """What is known at one point of a function: names, and the places of module objects."""
 
-    __slots__ = ("compound", "dead", "names", "places")
+    __slots__ = ("_begun", "_changed", "_devices", "compound", "dead", "names", "places")
 
     def __init__(
         self, names: dict[str, Value], places: dict[int, Place], compound: set[str] | None = None
@@ -221,9 +230,22 @@ class State:
         # Paths that may have entries below them, such as "self"; shared by all copies, never shrinks.
         self.compound: set[str] = {"self"} if compound is None else compound
         self.dead = False  # after return, raise, break or continue
+        self._devices: tuple[dict[str, Value], tuple[Named, ...]] | None = None  # of these very names
+        self._begun = object()  # the same for all copies: they differ in what was changed since, and no more
+        self._changed: dict[str, None] = {}
+
+    def begun(self) -> State:
+        """The state in which a function begins that sees these names."""
+        new = State(dict(self.names), dict(self.places), self.compound)
+        new._devices = (new.names, self.devices())
+        return new
 
     def copy(self) -> State:
-        return State(dict(self.names), dict(self.places), self.compound)
+        new = State(dict(self.names), dict(self.places), self.compound)
+        new._begun, new._changed = self._begun, self._changed.copy()
+        if self._devices is not None and self._devices[0] is self.names:
+            new._devices = (new.names, self._devices[1])
+        return new
 
     def merge(self, other: State) -> None:
         """Join with the state at the end of another branch, in place."""
@@ -231,12 +253,17 @@ class State:
             return
         if self.dead:
             self.names, self.places, self.dead = other.names, other.places, False
+            self._begun, self._changed = other._begun, other._changed
             return
+        self._devices = None
         mine, theirs = self.names, other.names
+        self._changed |= other._changed
         if mine is not theirs:
             aliases: dict[tuple[int, int], int] = {}
-            for name in list(mine):
-                value = mine[name]
+            for name in list(mine if self._begun is not other._begun else self._changed):
+                value = mine.get(name)
+                if value is None:
+                    continue
                 twin = theirs.get(name)
                 if twin is None:
                     del mine[name]
@@ -279,19 +306,42 @@ class State:
         if path in self.compound:
             below, index = path + ".", path + "["
             for key in [key for key in names if key.startswith((below, index))]:
-                del names[key]
+                self.forget(key)
         if value.kind is Kind.UNKNOWN:
-            names.pop(path, None)
+            self.forget(path)
         else:
             self.put(path, value)
 
     def put(self, path: str, value: Value) -> None:
         """Note a value without forgetting what is known below it."""
+        old = self.names.get(path)
+        if value.kind in _DEVICES or (old is not None and old.kind in _DEVICES):
+            self._devices = None
         self.names[path] = value
+        self._changed[path] = None
         if "." in path or "[" in path:
             for at, character in enumerate(path):
                 if character in ".[":
                     self.compound.add(path[:at])
+
+    def know(self, names: dict[str, Value]) -> None:
+        """Note several values."""
+        for path, value in names.items():
+            self.put(path, value)
+
+    def forget(self, path: str) -> None:
+        """Nothing is known of a name any more."""
+        old = self.names.pop(path, None)
+        self._changed[path] = None
+        if old is not None and old.kind in _DEVICES:
+            self._devices = None
+
+    def devices(self) -> tuple[Named, ...]:
+        """The device expressions that may be written here."""
+        if self._devices is None or self._devices[0] is not self.names:
+            found = (Named(path, value) for path, value in self.names.items() if value.kind in _DEVICES)
+            self._devices = self.names, tuple(found)
+        return self._devices[1]
 
     def place(self, value: Value) -> Place:
         """Where a value is now; modules are looked up, since they move in place."""

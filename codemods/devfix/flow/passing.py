@@ -67,6 +67,7 @@ class Passing(ABC):
     source: Source
     classes: dict[ast.ClassDef, ClassInfo]
     functions: dict[Function, FunctionInfo]
+    called: set[Function]  # those of which a call site was remembered lately
     outside: Outside | None
     records = True  # are the call sites of a function remembered?
 
@@ -109,6 +110,7 @@ class Passing(ABC):
             given.append(value)
         if self.records:
             info.calls[node] = tuple(given)
+            self.called.add(function)
         summary = self.summary(info)
         return UNKNOWN if summary is None else self.replay(caller, node, info, summary, bound, receiver)
 
@@ -359,6 +361,7 @@ class Passing(ABC):
             return Value(Kind.INSTANCE, node=info.node, name=info.node.name)
         place = self.place_of_made(caller, node, arguments, self._places_itself(info))
         if init is not None and self.records:
+            self.called.add(init)
             self._info(init, info).calls[node] = tuple(
                 pair[1] if pair else UNKNOWN for pair in self.bind(self._info(init, info), arguments, 1)
             )

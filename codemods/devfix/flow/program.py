@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import islice
 
 from devfix.flow import frameworks, torch_api
 from devfix.flow.events import Scope, What
@@ -64,6 +65,7 @@ class Program(Passing):
         self.plain: set[str] = set()  # names that, where nothing is bound to them, are nothing known
         self._assigned: dict[ClassInfo, frozenset[str]] = {}
         self.functions: dict[Function, FunctionInfo] = {}
+        self.called = set()
         self.classes: dict[ast.ClassDef, ClassInfo] = {}
         self.class_names: dict[str, ClassInfo] = {}
         self._module: Interpreter | None = None
@@ -94,11 +96,19 @@ class Program(Passing):
         self._placed = _placed_names(interpreter.state.names, interpreter.state)
         self.scopes.append(interpreter.scope)
         done: set[Function] = set()
+        waiting: list[Function] = []
+        numbers: dict[Function, int] = {}
         while True:
-            waiting = [node for node in self.functions if node not in done]
-            if not waiting:
+            if len(self.functions) > len(numbers):
+                for node in islice(self.functions, len(numbers), None):
+                    numbers[node] = len(numbers)
+                    waiting.append(node)
+            called = sorted(self.called - done, key=numbers.__getitem__)
+            self.called.clear()
+            while waiting and waiting[-1] in done:
+                waiting.pop()
+            if not (called or waiting):
                 return
-            called = [node for node in waiting if self.functions[node].calls]
             # Callers mostly stand below what they call, and are interpreted before it.
             for node in called or waiting[-1:]:
                 done.add(node)
@@ -111,7 +121,7 @@ class Program(Passing):
         interpreter.block(tree.body)
         if " global " in self.source.text:
             for name in re.findall(r"(?m)^[ \t]+global[ \t]+(\w+)", self.source.text):
-                interpreter.state.names.pop(name, None)
+                interpreter.state.forget(name)
         for function in interpreter.nested:
             self._info(function, None)
         return interpreter
@@ -201,8 +211,7 @@ class Program(Passing):
             word in node.name for word in frameworks.HOST_FUNCTIONS
         )
         scope.owned = bool(owner and owner.owned)
-        state = info.outer.copy() if info.outer is not None else self._globals().copy()
-        names = state.names
+        state = (info.outer if info.outer is not None else self._globals()).begun()
         parameters: list[Value] = []
         for index, argument in enumerate(self._parameters(info)):
             value = self._symbolic(info, argument, index)
@@ -218,10 +227,10 @@ class Program(Passing):
         if owner is not None and node.name != "__init__":
             init = owner.methods.get("__init__")
             if init is not None:
-                names.update(self._facts(owner, self.functions[init]))
+                state.know(self._facts(owner, self.functions[init]))
         for extra in (node.args.vararg, node.args.kwarg):
             if extra is not None:
-                names.pop(extra.arg, None)
+                state.forget(extra.arg)
         scope.parameters = tuple(parameters)
         interpreter = Interpreter(self, scope, state)
         interpreter.values = {}

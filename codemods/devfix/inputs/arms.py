@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from devfix.placing import about_devices, dotted, stores
@@ -30,12 +31,13 @@ def holding(source: Source, node: ast.AST) -> Facts:
     child, up = node, source.parents.get(node)
     while up is not None and not isinstance(child, _SCOPES):
         if isinstance(child, ast.stmt):
-            for above in _choices_above(source, up, child):
-                found += _left(above)
+            numbers, left = _leaving(source, source.block(child)[0])
+            for known in left[: bisect_left(numbers, source.index(child))]:
+                found += known
         if isinstance(up, (ast.If, ast.IfExp)) and child is not up.test:
-            found += facts(up.test, _first_arm(up, child))
+            found += _facts(source, up.test, _first_arm(source, up, child))
         elif isinstance(up, ast.While) and child is not up.test and child not in up.orelse:
-            found += facts(up.test, True)
+            found += _facts(source, up.test, True)
         child, up = up, source.parents.get(up)
     return found
 
@@ -52,6 +54,11 @@ def facts(test: ast.expr, holds: bool) -> Facts:
         turned = ast.Compare(test.left, [_TURNED[type(test.ops[0])]()], test.comparators)
         return [(ast.unparse(turned), not holds, test)]
     return [(ast.unparse(test), holds, test)]
+
+
+@remembered
+def _facts(source: Source, test: ast.expr, holds: bool) -> Facts:
+    return facts(test, holds)
 
 
 def opposed(source: Source, one: ast.AST, other: ast.AST) -> bool:
@@ -76,13 +83,13 @@ def on_host(source: Source, node: ast.AST, name: str = "") -> bool:
     child, up = node, source.parents.get(node)
     while up is not None and not isinstance(child, _SCOPES):
         if isinstance(up, (ast.If, ast.IfExp)) and child is not up.test and _chooses(up.test):
-            first = _first_arm(up, child)
+            first = _first_arm(source, up, child)
             if first is _turned(up.test):
                 if any(moving.search(source.code(part)) for part in _arm(up, not first)):
                     return True
         if isinstance(child, ast.stmt):
-            for above in _above(up, child):
-                if isinstance(above, ast.If) and not above.orelse and isinstance(above.body[-1], _LEAVES):
+            for above in source.above(child, ast.If):
+                if not above.orelse and isinstance(above.body[-1], _LEAVES):
                     if _chooses(above.test) and not _turned(above.test):
                         if any(moving.search(source.code(part)) for part in above.body):
                             return True
@@ -96,9 +103,8 @@ def on_cpu(source: Source, node: ast.AST, name: str) -> bool:
     child, up = node, source.parents.get(node)
     while up is not None and not isinstance(child, _SCOPES):
         if isinstance(child, ast.stmt):
-            for above in _above(up, child):
-                if isinstance(above, ast.Assert):
-                    found += facts(above.test, True)
+            for above in source.above(child, ast.Assert):
+                found += facts(above.test, True)
         child, up = up, source.parents.get(up)
     says = {(f"{name}.is_cuda", False), (f"{name}.device.type == 'cpu'", True)}
     return any((text, holds) in says and _fixed(source, test, test, node) for text, holds, test in found)
@@ -112,12 +118,8 @@ def never_read(source: Source, made: ast.AST) -> bool:
     if not isinstance(target, ast.Name) or scope is None:
         return False
     block = source.block(statement)
-    reads = [
-        part
-        for part in source.walk(scope)
-        if isinstance(part, ast.Name) and part.id == target.id and isinstance(part.ctx, ast.Load)
-    ]
-    for one in block[block.index(statement) + 1 :]:
+    reads = [part for part in source.names(scope).get(target.id, ()) if isinstance(part.ctx, ast.Load)]
+    for one in block[source.index(statement) + 1 :]:
         if not isinstance(one, ast.If) or not reads or not any(_binds(part, target.id) for part in one.body):
             continue
         wanted = {(text, holds) for text, holds, _ in facts(one.test, True)}
@@ -153,8 +155,10 @@ def _turned(test: ast.expr) -> bool:
     return False
 
 
-def _first_arm(choice: ast.If | ast.IfExp, child: ast.AST) -> bool:
-    return child in choice.body if isinstance(choice, ast.If) else child is choice.body
+def _first_arm(source: Source, choice: ast.If | ast.IfExp, child: ast.AST) -> bool:
+    if isinstance(choice, ast.If):
+        return isinstance(child, ast.stmt) and source.block(child) is choice.body
+    return child is choice.body
 
 
 def _arm(choice: ast.If | ast.IfExp, first: bool) -> list[ast.AST]:
@@ -162,29 +166,11 @@ def _arm(choice: ast.If | ast.IfExp, first: bool) -> list[ast.AST]:
     return list(part) if isinstance(part, list) else [part]
 
 
-def _above(up: ast.AST, child: ast.stmt) -> Iterator[ast.stmt]:
-    """The statements before one in its block."""
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(up, name, None)
-        if isinstance(block, list) and child in block:
-            yield from block[: block.index(child)]
-
-
-def _choices_above(source: Source, up: ast.AST, child: ast.stmt) -> Iterator[ast.If]:
-    """The `if` statements before one in its block."""
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(up, name, None)
-        if isinstance(block, list) and child in block:
-            end = (child.lineno, child.col_offset)
-            for one in _choices(source, up, name):
-                if (one.lineno, one.col_offset) >= end:
-                    break
-                yield one
-
-
 @remembered
-def _choices(source: Source, up: ast.AST, name: str) -> list[ast.If]:
-    return [one for one in getattr(up, name) if isinstance(one, ast.If)]
+def _leaving(source: Source, top: ast.stmt) -> tuple[list[int], list[Facts]]:
+    """Of a block that begins with `top`: the numbers of what tells something below it, and what that is."""
+    told = [(at, facts) for at, one in enumerate(source.block(top)) if (facts := _left(one))]
+    return [at for at, _ in told], [facts for _, facts in told]
 
 
 def _left(statement: ast.stmt) -> Facts:

@@ -70,9 +70,7 @@ def _shown(source: Source, call: ast.Call, name: str) -> ast.AST | None:
                 bound = True
                 if annotation_text(one.annotation) and annotated_kind(one.annotation) != "tensor":
                     return None
-    for node in source.walk(scope):
-        if not isinstance(node, ast.Name) or node.id != name:
-            continue
+    for node in source.names(scope).get(name, ()):
         up = source.parents.get(node)
         if not isinstance(node.ctx, ast.Load):
             bound = True
@@ -109,9 +107,8 @@ def _shown(source: Source, call: ast.Call, name: str) -> ast.AST | None:
         found = next(
             (
                 node
-                for node in source.walk(scope)
-                if isinstance(node, ast.AugAssign)
-                and isinstance(node.target, ast.Name)
+                for node in source.of_kind(ast.AugAssign, scope)
+                if isinstance(node.target, ast.Name)
                 and node.target.id == name
                 and not isinstance(node.value, (ast.Constant, ast.List))
             ),

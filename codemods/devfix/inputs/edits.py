@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from functools import cached_property
 
 from devfix.findings import AppendCall, Edit, EnsureImport, InsertStatement, Span
 from devfix.flow import Flow
@@ -76,8 +77,8 @@ class Mover:
         if not isinstance(node, ast.Name):
             return False
         source = self.names.source
-        for read in source.walk(self.names.scope):
-            if not isinstance(read, ast.Name) or read.id != node.id or not isinstance(read.ctx, ast.Load):
+        for read in source.names(self.names.scope).get(node.id, ()):
+            if not isinstance(read.ctx, ast.Load):
                 continue
             up = source.parents.get(read)
             if read is node or up is None:
@@ -89,7 +90,7 @@ class Mover:
             if isinstance(up, ast.Call) and source.qualified(up.func).startswith(_HOST_ROOTS):
                 return True
             if isinstance(up, ast.Call) and isinstance(up.func, ast.Attribute):
-                if up.func.attr == "append" and any(_keeps(other) for other in self._appends()):
+                if up.func.attr == "append" and self._keeps_copies:
                     return True
             if self._meets_copy(read, stray.event.node):
                 return True
@@ -111,16 +112,16 @@ class Mover:
             up = self.names.source.parents.get(up)
         return False
 
-    def _appends(self) -> list[ast.expr]:
-        """What the scope keeps in lists."""
-        return [
-            call.args[0]
-            for call in self.names.source.walk(self.names.scope)
-            if isinstance(call, ast.Call)
-            and isinstance(call.func, ast.Attribute)
+    @cached_property
+    def _keeps_copies(self) -> bool:
+        """Does the scope keep copies on the CPU in lists?"""
+        return any(
+            isinstance(call.func, ast.Attribute)
             and call.func.attr in ("append", "extend")
             and len(call.args) == 1
-        ]
+            and _keeps(call.args[0])
+            for call in self.names.source.of_kind(ast.Call, self.names.scope)
+        )
 
     def _to(self, device: str) -> str:
         return f".to({device}{self.suffix})"

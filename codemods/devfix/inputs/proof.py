@@ -52,7 +52,7 @@ def proven(flow: Flow, event: Event, meeting: Meeting, need: Wanted) -> bool:
 def _of_tensors(source: Source, meeting: Meeting) -> bool:
     """Is it of a loader that a caller passes, in a file whose data sets are tensors, which may be anywhere?"""
     loader = _BATCH.search(meeting.value.source)
-    if loader is None or "TensorDataset(" not in source.text:
+    if loader is None or not source.has("TensorDataset("):
         return False
     home = source.enclosing(meeting.node, *_FUNCTIONS)
     arguments = home.args if isinstance(home, _FUNCTIONS) else None
@@ -135,8 +135,7 @@ def _made_on_cpu(flow: Flow, event: Event) -> bool:
     """
     place, source, scope = event.place, flow.source, event.scope.node
     node = place.node if place is not None else None
-    text = source.text if isinstance(scope, ast.Module) else source.code(scope)
-    if node is None or ('"cpu"' not in text and "'cpu'" not in text):
+    if node is None or not _says_cpu(source, scope):
         return False
     if node in source.parents and source.enclosing(node, *_FUNCTIONS) in (None, scope):
         return False
@@ -144,6 +143,12 @@ def _made_on_cpu(flow: Flow, event: Event) -> bool:
     return any(
         isinstance(part, ast.Name) and part.id in told for one in _origins(flow, event) for part in walk(one)
     )
+
+
+@remembered
+def _says_cpu(source: Source, scope: ast.AST) -> bool:
+    text = source.text if isinstance(scope, ast.Module) else source.code(scope)
+    return '"cpu"' in text or "'cpu'" in text
 
 
 def _origins(flow: Flow, event: Event) -> Iterator[ast.expr]:

@@ -12,7 +12,7 @@ from devfix.flow.frame import path_of
 from devfix.literals.sites import Site
 from devfix.models.loader import tensor_attributes
 from devfix.placing import dotted
-from devfix.source import Source
+from devfix.source import Source, remembered
 
 _WORDS = ("cuda", "gpu", "device", "cpu", "mps", "xpu", "nccl", "triton")
 _AVAILABLE = frozenset({"torch.cuda.is_available", "torch.cuda.device_count"})
@@ -57,10 +57,10 @@ def guard_of(source: Source, site: Site) -> Guard:
                 return guard
         elif (isinstance(up, ast.BoolOp) and _about(up)) or isinstance(up, ast.ExceptHandler):
             return _CHOSEN
-        if isinstance(child, ast.stmt) and _left_before(source, child, up):
+        if isinstance(child, ast.stmt) and _left_before(source, child):
             return _CHOSEN
         child, up = up, source.parents.get(up)
-    if isinstance(child, ast.stmt) and up is not None and _left_before(source, child, up):
+    if isinstance(child, ast.stmt) and up is not None and _left_before(source, child):
         return _CHOSEN
     return _NONE
 
@@ -98,7 +98,7 @@ def is_on_cuda(source: Source, test: ast.expr) -> tuple[str, str]:
     """`x.is_cuda` or `x.device.type == "cuda"` as the text of that device, and the path of `x`."""
     if isinstance(test, ast.Attribute) and test.attr == "is_cuda":
         text = source.code(test.value)
-        if text == "self" or _OWN_OPTION.search(source.text):
+        if text == "self" or source.matches(_OWN_OPTION):
             return "", ""  # an option of that name of somebody's own, not the property of a tensor
         if _first_parameter(source, test.value) or (path_of(test.value) and _is_tensor(source, test.value)):
             return f"{text}.device", path_of(test.value) or text
@@ -165,21 +165,24 @@ def _about(test: ast.expr) -> bool:
     return any(word in text for word in _WORDS)
 
 
-def _left_before(source: Source, statement: ast.stmt, parent: ast.AST) -> bool:
+def _left_before(source: Source, statement: ast.stmt) -> bool:
     """Does the code above leave where there is no CUDA, or insist on it?"""
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(parent, name, None)
-        if not isinstance(block, list) or statement not in block:
-            continue
-        for above in block[: block.index(statement)]:
-            if isinstance(above, ast.If) and isinstance(above.body[-1], _ENDS) and _about(above.test):
-                return True
-            if isinstance(above, ast.Assert) and _about(above.test):
-                return True
-            if isinstance(above, ast.Expr) and isinstance(above.value, ast.Call):
-                if source.qualified(above.value.func) == "torch.cuda.set_device":
-                    return True
-    return False
+    first = _first_leaving(source, source.block(statement)[0])
+    return first is not None and first < source.index(statement)
+
+
+@remembered
+def _first_leaving(source: Source, top: ast.stmt) -> int | None:
+    """The number of the first such statement of the block that begins with `top`."""
+    for at, above in enumerate(source.block(top)):
+        if isinstance(above, ast.If) and isinstance(above.body[-1], _ENDS) and _about(above.test):
+            return at
+        if isinstance(above, ast.Assert) and _about(above.test):
+            return at
+        if isinstance(above, ast.Expr) and isinstance(above.value, ast.Call):
+            if source.qualified(above.value.func) == "torch.cuda.set_device":
+                return at
+    return None
 
 
 def kept(source: Source, guard: Guard, site: Site) -> bool:

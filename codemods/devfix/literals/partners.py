@@ -71,6 +71,16 @@ class Partners:
             for site in sites
             if isinstance(site, ast.Call) and isinstance(site.func, ast.Attribute)
         } - {""}
+        # What a site makes, by the call that makes it; what runs on a name; and what calls make of names.
+        self._meeting: dict[ast.AST, dict[Meet, None]] = {}
+        self._running: dict[str, dict[Meet, int]] = {}
+        for number, meet in enumerate(self.meets):
+            for operand in meet.operands:
+                for node in (operand, flow.value(operand).place.node):
+                    if node is not None:
+                        self._meeting.setdefault(node, {})[meet] = None
+                if meet.runs is not None and isinstance(operand, ast.Name):
+                    self._running.setdefault(operand.id, {})[meet] = number
         self._uses: dict[str, set[str]] = {}
         for node in flow.source.walk(function):
             if isinstance(node, ast.Attribute):
@@ -81,7 +91,7 @@ class Partners:
     def of(self, site: Site) -> Partner | None:
         """Where the value of a site belongs by what it meets; None where nothing tells."""
         best: Partner | None = None
-        for meet in self.meets:
+        for meet in self._meeting.get(site.node, ()):
             mine = [node for node in meet.operands if self._is_of(node, site)]
             if not mine:
                 continue
@@ -109,19 +119,29 @@ class Partners:
             return None
         end = self.source.span(at).end
         names = _given(site.node, at.targets, at.value)
-        made = self.source.of_kind(ast.Assign, self.function)
-        for statement in made:
-            # One step further: what a call makes of it.
+        later = [
+            (number, statement)
+            for name in names
+            for number, statement in self._made_of.get(name, ())
+            if self.source.span(statement).start > end
+        ]
+        if later:  # one step further: what a call makes of it
+            _, statement = min(later, key=lambda pair: pair[0])
+            names |= {n.id for t in statement.targets for n in walk(t) if isinstance(n, ast.Name)}
+        running = {meet: number for name in names for meet, number in self._running.get(name, {}).items()}
+        runs = [one for one in running if self.source.span(one.node).start > end]
+        return self._module(site, min(runs, key=running.__getitem__)) if runs else None
+
+    @cached_property
+    def _made_of(self) -> dict[str, list[tuple[int, ast.Assign]]]:
+        """The assignments of what a call makes of a name, numbered."""
+        found: dict[str, list[tuple[int, ast.Assign]]] = {}
+        for number, statement in enumerate(self.source.of_kind(ast.Assign, self.function)):
             if isinstance(statement.value, ast.Call):
-                given = any(isinstance(one, ast.Name) and one.id in names for one in statement.value.args)
-                if given and self.source.span(statement).start > end:
-                    names |= {n.id for t in statement.targets for n in walk(t) if isinstance(n, ast.Name)}
-                    break
-        for meet in self.meets:
-            given = any(isinstance(o, ast.Name) and o.id in names for o in meet.operands)
-            if meet.runs is not None and given and self.source.span(meet.node).start > end:
-                return self._module(site, meet)
-        return None
+                for one in statement.value.args:
+                    if isinstance(one, ast.Name):
+                        found.setdefault(one.id, []).append((number, statement))
+        return found
 
     def _is_of(self, node: ast.expr, site: Site) -> bool:
         if node is site.node:

@@ -45,7 +45,7 @@ class Worth:
 
     def of(self, verdict: Verdict, function: FunctionNode | ast.Module) -> bool:
         """Is there a run that fails as the code stands and goes with the fix, as far as the project shows?"""
-        if _OLD.search(self.source.text):
+        if self._old:
             return False
         # What asks for the other files of the project comes last.
         return (
@@ -61,6 +61,10 @@ class Worth:
                 return True
             found = self.source.parents.get(found)
         return False
+
+    @cached_property
+    def _old(self) -> bool:
+        return _OLD.search(self.source.text) is not None
 
     @cached_property
     def _marks(self) -> set[str]:

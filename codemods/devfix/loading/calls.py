@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from devfix.bindings import function_around
 from devfix.flow.frame import path_of
 from devfix.placing import about_devices
-from devfix.source import Source
+from devfix.source import Source, remembered
 from devfix.spotting import lines_with, on_lines
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -195,13 +195,19 @@ class Loads:
             above = self.source.text[self.source.span(function).start : at]
             if _TRAINS.search(above):
                 return True  # a callback has written it in this very run
-        for node in self.source.calls:
-            if len(node.args) < 2 or self.source.qualified(node.func) not in ("torch.save", "torch.jit.save"):
-                continue
-            if self.source.span(node).start < at and function_around(self.source, node) is function:
-                if ast.unparse(node.args[1]) == path:
-                    return True
-        return False
+        first = _first_saved(self.source).get((function, path))
+        return first is not None and first < at
+
+
+@remembered
+def _first_saved(source: Source) -> dict[tuple[ast.AST | None, str], int]:
+    """Function and path -> the offset at which it first saves something there."""
+    found: dict[tuple[ast.AST | None, str], int] = {}
+    for node in source.calls:
+        if len(node.args) > 1 and source.qualified(node.func) in ("torch.save", "torch.jit.save"):
+            key, at = (function_around(source, node), ast.unparse(node.args[1])), source.span(node).start
+            found[key] = min(found.get(key, at), at)
+    return found
 
 
 def _forwarding(source: Source) -> Iterator[tuple[str, int]]:

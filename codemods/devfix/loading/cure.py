@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from devfix.flow import Flow
 from devfix.flow.frame import path_of
 from devfix.loading.calls import Load
-from devfix.source import Source
+from devfix.source import Source, remembered
 
 _MODULE_USES = r"\.(?:eval|train|parameters|state_dict|load_state_dict|zero_grad|cuda|to)\("
 
@@ -97,17 +97,29 @@ def _whole(source: Source, load: Load) -> bool:
     path = load.call.args[0] if load.call.args else None
     if path is None or isinstance(path, ast.Constant):
         return False
-    if any(isinstance(node, ast.withitem) and _binds(node, path) for node in source.walk()):
+    if path_of(path) and path_of(path) in _opened(source):
         return False  # an open file, by a name that many have
-    wanted = ast.unparse(path)
+    return any(_used_as_module(source, saved) for saved in _saved(source).get(ast.unparse(path), ()))
+
+
+@remembered
+def _opened(source: Source) -> frozenset[str]:
+    """What `with` binds."""
+    items = source.of_kind(ast.withitem)
+    return frozenset(path_of(item.optional_vars) for item in items if item.optional_vars is not None)
+
+
+@remembered
+def _saved(source: Source) -> dict[str, dict[str, None]]:
+    """File -> the names that are saved to it."""
+    found: dict[str, dict[str, None]] = {}
     for call in source.calls:
         if len(call.args) > 1 and source.qualified(call.func) == "torch.save":
-            saved = path_of(call.args[0])
-            if saved and ast.unparse(call.args[1]) == wanted:
-                if re.search(rf"(?<![\w.]){re.escape(saved)}{_MODULE_USES}", source.text):
-                    return True
-    return False
+            if saved := path_of(call.args[0]):
+                found.setdefault(ast.unparse(call.args[1]), {})[saved] = None
+    return found
 
 
-def _binds(item: ast.withitem, path: ast.expr) -> bool:
-    return item.optional_vars is not None and path_of(item.optional_vars) == path_of(path) != ""
+@remembered
+def _used_as_module(source: Source, name: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(name)}{_MODULE_USES}", source.text) is not None

@@ -60,9 +60,9 @@ class DevicesInScope:
             found = {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
         else:
             found = set()
-        for node in self._source.walk(scope):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and _NAME.match(node.id):
-                found.add(node.id)
+        for name, nodes in self._source.names(scope).items():
+            if _NAME.match(name) and any(isinstance(node.ctx, ast.Store) for node in nodes):
+                found.add(name)
         return sorted((n for n in found if _NAME.match(n)), key=lambda n: (n != "device", len(n), n))
 
     def _usable(self, bindings: list[Binding], scope: ast.AST, node: ast.AST) -> bool:

@@ -10,11 +10,13 @@ import ast
 import re
 
 from devfix.bindings import FunctionNode, function_around
+from devfix.findings import Span
 from devfix.flow.frame import path_of
 from devfix.loading.calls import Load, asks_for_gpu
+from devfix.loading.index import assigned, calls, plain, saved, without_comments
 from devfix.placing import about_devices, around, guards_of
 from devfix.project.saving import saves_from_cpu
-from devfix.source import Source, walk
+from devfix.source import Source, remembered, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # What trains, so that what is loaded below is of this run.
@@ -95,14 +97,16 @@ def matters(source: Source, load: Load) -> bool:
         return False
     if _twice(source):
         return False
-    text = _without_comments(source.text)
+    return _has_choice(source) and not (_trained_above(source, load) or _own_file(source, path))
+
+
+@remembered
+def _has_choice(source: Source) -> bool:
+    """Has the program a choice of devices, and does it not save from the CPU?"""
+    text = plain(source)
     if _FIXED.search(text) and not _OPTION.search(text):
         return False
-    if (
-        saves_from_cpu(text.encode("utf-8", "replace"))
-        or _trained_above(source, load)
-        or _own_file(source, path)
-    ):
+    if saves_from_cpu(text.encode("utf-8", "replace")):
         return False
     if _NUMBERED.search(text):
         text = _NUMBER.sub("", _NUMBERED.sub("", text))
@@ -110,6 +114,7 @@ def matters(source: Source, load: Load) -> bool:
     return bool(_CHOICE.search(_INSISTS.sub("", text)))
 
 
+@remembered
 def _twice(source: Source) -> bool:
     """Is one option added twice to a parser? Then the program cannot start."""
     if "conflict_handler" in source.text or "add_argument(" not in source.text:
@@ -134,7 +139,12 @@ def of_replicas(source: Source, load: Load, receivers: tuple[str, ...]) -> bool:
 
     Then `net.module` is not there elsewhere, and the states of `net` have other names.
     """
-    made = [call for call in source.calls if path_of(call.func).rpartition(".")[2] == "DataParallel"]
+    made = [
+        call
+        for path, calls in calls(source).items()
+        if path.rpartition(".")[2] == "DataParallel"
+        for call in calls
+    ]
     if not receivers or not made:
         return False
     guards = [[one.test for one in guards_of(source, call) if about_devices(one.test)] for call in made]
@@ -183,10 +193,15 @@ def _numbers(load: Load, source: Source) -> bool:
 
 def _cuda_throughout(source: Source, load: Load) -> bool:
     """Does the same function move things to CUDA whatever there is? Or the program make all of them there?"""
-    if _DEFAULT_CUDA.search(_without_comments(source.text)):
+    return _moves_all(source, load.function or source.tree)
+
+
+@remembered
+def _moves_all(source: Source, scope: ast.AST) -> bool:
+    if _DEFAULT_CUDA.search(plain(source)):
         return True
-    for node in source.walk(load.function or source.tree):
-        if not isinstance(node, ast.Call) or node.args or node.keywords:
+    for node in source.of_kind(ast.Call, scope):
+        if node.args or node.keywords:
             continue
         if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda":
             if not any(about_devices(one.test) for one in guards_of(source, node)) and not isinstance(
@@ -228,7 +243,7 @@ def _found_out(load: Load, path: ast.expr) -> bool:
 
 def _fetched_by_program(source: Source, path: ast.expr) -> bool:
     """Does the file run a program that fetches what is loaded: `os.system(f"wget -O {PATH} ...")`?"""
-    if not isinstance(path, (ast.Name, ast.Constant)) or not _FETCHER.search(source.text):
+    if not isinstance(path, (ast.Name, ast.Constant)) or not source.matches(_FETCHER):
         return False
     wanted = path.id if isinstance(path, ast.Name) else str(path.value)
     for call in source.calls:
@@ -260,11 +275,10 @@ def _given_a_file(source: Source, load: Load, path: ast.expr) -> bool:
         return False
     at = names.index(path.id)
     found: list[ast.expr] = []
-    for call in source.calls:
-        if path_of(call.func) == function.name:
-            given = [word.value for word in call.keywords if word.arg == path.id] or call.args[at : at + 1]
-            scope = function_around(source, call) or source.tree
-            found.extend(value for one in given for value in (_values(source, scope, one) or [one]))
+    for call in calls(source).get(function.name, ()):
+        given = [word.value for word in call.keywords if word.arg == path.id] or call.args[at : at + 1]
+        scope = function_around(source, call) or source.tree
+        found.extend(value for one in given for value in (_values(source, scope, one) or [one]))
     return bool(found) and all(_ends_in_constant(value) for value in found)
 
 
@@ -279,11 +293,7 @@ def _values(source: Source, scope: ast.AST, path: ast.expr) -> list[ast.expr]:
     """What a scope binds to a name."""
     if not isinstance(path, ast.Name):
         return []
-    return [
-        node.value
-        for node in source.walk(scope)
-        if isinstance(node, ast.Assign) and any(path_of(target) == path.id for target in node.targets)
-    ]
+    return assigned(source, scope).get(path.id, [])
 
 
 def _kept_best(source: Source, load: Load, path: ast.expr | None) -> bool:
@@ -295,10 +305,6 @@ def _kept_best(source: Source, load: Load, path: ast.expr | None) -> bool:
     return any(_BEST.search(text) for text in texts)
 
 
-def _without_comments(text: str) -> str:
-    return re.sub(r"#.*", "", text)
-
-
 def _trained_above(source: Source, load: Load) -> bool:
     """Has the code above trained, or fetched what it loads? So, too, where all who call it with a path have."""
     function, path = load.function, load.call.args[0] if load.call.args else None
@@ -308,7 +314,12 @@ def _trained_above(source: Source, load: Load) -> bool:
         return False
     if path.id not in {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}:
         return False
-    callers = [call for call in source.calls if path_of(call.func).rpartition(".")[2] == function.name]
+    callers = [
+        call
+        for path, calls in calls(source).items()
+        if path.rpartition(".")[2] == function.name
+        for call in calls
+    ]
     return bool(callers) and all(
         _of_this_run(source, call, function_around(source, call)) for call in callers
     )
@@ -318,14 +329,24 @@ def _of_this_run(source: Source, node: ast.AST, function: FunctionNode | None) -
     """Is there training, or a download, above a node in its function or script?"""
     at = source.span(node).start
     if function is not None:
-        above = _without_comments(source.text[source.span(function.body[0]).start : at])
+        above = without_comments(source.text[source.span(function.body[0]).start : at])
         return bool(_TRAINS.search(above) or _FETCHED.search(above))
+    first = _first_training(source)
+    if first is None or first.start >= at:
+        return False
+    if first.end <= at:
+        return True
+    return _TRAINS.search(without_comments(source.text[first.start : at])) is not None
+
+
+@remembered
+def _first_training(source: Source) -> Span | None:
+    """Where the first statement of the module itself stands that trains."""
     for statement in source.tree.body:
-        span = source.span(statement)
-        if span.start < at and not isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
-            if _TRAINS.search(_without_comments(source.text[span.start : min(at, span.end)])):
-                return True
-    return False
+        if not isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
+            if _TRAINS.search(without_comments(source.code(statement))):
+                return source.span(statement)
+    return None
 
 
 def _own_file(source: Source, path: ast.expr | None) -> bool:
@@ -335,11 +356,7 @@ def _own_file(source: Source, path: ast.expr | None) -> bool:
     if path is None or not _of_its_own(source, path):
         return False
     wanted = ast.dump(path)
-    for call in source.calls:
-        if len(call.args) > 1 and source.qualified(call.func) in ("torch.save", "torch.jit.save"):
-            if ast.dump(call.args[1]) == wanted and _same_owner(source, call, path):
-                return True
-    return False
+    return any(_same_owner(source, call, path) for call in saved(source).get(wanted, ()))
 
 
 def _written_above(source: Source, path: ast.expr) -> bool:
@@ -348,8 +365,8 @@ def _written_above(source: Source, path: ast.expr) -> bool:
     wanted = path_of(path).removesuffix(".name")
     if scope is None or not wanted:
         return False
-    for call in source.walk(scope):
-        if isinstance(call, ast.Call) and len(call.args) > 1 and source.span(call).end < at:
+    for call in source.of_kind(ast.Call, scope):
+        if len(call.args) > 1 and source.span(call).end < at:
             if source.qualified(call.func) == "torch.save" and path_of(call.args[1]) == wanted:
                 statement = source.statement(call)
                 one = source.parents.get(statement)

@@ -13,6 +13,9 @@ _CALLS = frozenset(
 )
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow"})
 _LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters"})
+_PROCESSES = frozenset(
+    {"joins", "sets", "current", "collective", "spawn", "starts", "local", "global", "devices", "accelerator"}
+)
 
 
 class Row(NamedTuple):
@@ -66,6 +69,11 @@ class Models(NamedTuple):
         row = self.rows.get(dotted)
         return row.form if row is not None and row.form in _LAYERS else ""
 
+    def process(self, dotted: str) -> str:
+        """What a function or variable is to the processes of a distributed program; an empty string if nothing."""
+        row = self.rows.get(dotted)
+        return row.form if row is not None and row.form in _PROCESSES else ""
+
 
 @cache
 def models() -> Models:
@@ -84,10 +92,13 @@ def models() -> Models:
             draws += words[1:]
             continue
         form, prefix, *rest = words
-        if form not in _CALLS | _LAYERS:
+        if form not in _CALLS | _LAYERS | _PROCESSES:
             raise ValueError(f"{line!r} is no row of a model")
         row = Row(form)
         names = []
+        if form in _PROCESSES:  # `torch.distributed.reduce` is a name
+            rows.update((prefix + name, row) for name in rest)
+            continue
         for word in rest:
             key, _, value = word.partition("=")
             if key == "rank" and value:

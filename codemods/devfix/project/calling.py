@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
 
 from devfix.project.cuda import goes, plain, spans
 from devfix.project.importing import without_imports
@@ -15,10 +17,17 @@ _FETCHES = re.compile(rb"\b\w*(?:download|from_url|urlretrieve|cached_path)\w*[ 
 
 @dataclass(frozen=True)
 class Place:
-    """A call. `bare`: its block, or the program around the blocks, goes to CUDA; `above`: its block up to it."""
+    """A call in a text, and where its block begins. `bare`: that, or the program around the blocks, goes to CUDA."""
 
     bare: bool
-    above: bytes
+    text: bytes
+    start: int
+    at: int
+
+    @property
+    def above(self) -> bytes:
+        """The block up to the call."""
+        return self.text[self.start : self.at]
 
 
 def places_in(data: bytes, name: str) -> list[Place] | None:
@@ -26,7 +35,7 @@ def places_in(data: bytes, name: str) -> list[Place] | None:
     word = name.encode()
     if word not in data:
         return []
-    text = without_imports(plain(data))
+    text = _text(data)
     named = list(
         re.finditer(
             rb"(?<![\w\"'])(?<!torch\.)((?:def|class)[ \t]+)?" + re.escape(word) + rb"\b([ \t]*\()?", text
@@ -37,16 +46,31 @@ def places_in(data: bytes, name: str) -> list[Place] | None:
         return None
     if not calls:
         return []
-    blocks = list(spans(text))
-    around = any(goes(text, start, end) for one, _, start, end in blocks if not one)
+    blocks, around = _spans(text)
     found: list[Place] = []
     for at in calls:
-        for one, _, start, end in blocks:
-            if start <= at < end:
-                # An arm of its own may go to a device that is chosen.
-                bare = bool(one) and goes(text, start, end) and not _CHOSEN.search(text, start, end)
-                found.append(Place(around or bare, text[start:at]))
+        number = bisect_right(blocks, at, key=lambda block: block[1]) - 1
+        while number >= 0 and blocks[number][1] == blocks[number][2]:
+            number -= 1  # one without any text
+        if number < 0 or at >= blocks[number][2]:
+            continue
+        one, start, end = blocks[number]
+        # An arm of its own may go to a device that is chosen.
+        bare = bool(one) and goes(text, start, end) and not _CHOSEN.search(text, start, end)
+        found.append(Place(around or bare, text, start, at))
     return found
+
+
+@lru_cache(maxsize=4)  # it is asked of one file for each of its functions
+def _text(data: bytes) -> bytes:
+    return without_imports(plain(data))
+
+
+@lru_cache(maxsize=4)
+def _spans(text: bytes) -> tuple[list[tuple[str, int, int]], bool]:
+    """The blocks of a text, in order, and whether what stands outside of them goes to CUDA."""
+    blocks = [(name, start, end) for name, _, start, end in spans(text)]
+    return blocks, any(goes(text, start, end) for name, start, end in blocks if not name)
 
 
 def fetches(code: bytes) -> bool:

@@ -11,6 +11,7 @@ import keyword
 import os
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from devfix import depends
@@ -19,7 +20,7 @@ from devfix.project.calling import Place, fetches, is_called, places_in
 from devfix.project.cuda import Block, blocks_of, goes_to_cuda
 from devfix.project.importing import statements_in, tried_anyway
 from devfix.project.marks import BUILDS, CHOOSES, INSISTS, ONLY, OTHER, WRITES, extensions_in
-from devfix.source import Source
+from devfix.source import Source, remembered
 
 if TYPE_CHECKING:
     from devfix.project.project import Project
@@ -42,6 +43,7 @@ _USERS = 2  # functions, each the user of another one
 _PROSE = re.compile(r"\b([A-Za-z]+)[- ]$")
 _OWNER = re.compile(r"(?<![\w.])(\w+)[ \t]*\.[ \t]*$")
 _COMMENT = re.compile(r"#[^\n]*")
+_WORD = re.compile(r"\w+")
 _SCRIPT = re.compile(r"^torch\.save\(", re.MULTILINE)
 _DEVICES = re.compile(r"cuda|device")
 _NAME = re.compile(r"([\w.]+)(?:\s+as\s+\w+)?")
@@ -174,7 +176,7 @@ class Facts:
 
     def goes_to_cuda(self, path: str, source: Source, names: Sequence[str]) -> bool:
         """Does a file, or what it uses of those that it imports, go to CUDA without asking, or all who call it?"""
-        own = blocks_of(source.text.encode("utf-8", "replace"))
+        own = _own_blocks(source.text)
         if goes_to_cuda(own, map(self._blocks_of, self.reach(path)[1:]), names):
             return True
         places = self._calls(path, source, names[-1]) if names else []
@@ -203,7 +205,7 @@ class Facts:
         found: list[Place] = []
         others = {*self.importers(path), *self.project.callers.importing(name)}
         for one in [path, *sorted(one for one in others - {path} if not _TESTS.search(one))[:READERS]]:
-            places = places_in(self.project.files.text(one).encode("utf-8", "replace"), name)
+            places = places_in(_encoded(self.project.files.text(one)), name)
             if places is None:
                 return []
             found.extend(places)
@@ -221,19 +223,18 @@ class Facts:
 
         Not by functions that are not used themselves; `below` are those that it is asked for.
         """
-        defined = [node for node in source.walk() if isinstance(node, _FUNCTIONS) and node.name == name]
+        defined = _defined(source).get(name, [])
         methods = any(source.enclosing(one, ast.ClassDef) is not None for one in defined)
         # `torch.load` is not the `load` of this file.
-        word = re.compile(
-            rf"(?<!torch\.)\b{re.escape(name)}\b" if methods else rf"(?<!\.)\b{re.escape(name)}\b"
-        )
-        text = _COMMENT.sub("", source.text)
+        text, before = _bare(source.text), "torch." if methods else "."
+        words = [at for at in _words(text).get(name, ()) if not text.endswith(before, 0, at)]
+        mentions = _mentions(text, words, methods)
         users: set[str] = set()
-        if len(_mentions(text, word, methods)) > len(defined):
-            users = _users(source, text, _mentions(text, word, methods), defined)
+        if len(mentions) > len(defined):
+            users = _users(source, text, mentions, defined)
             if not users or len(below) >= _USERS:
                 return True
-        if not defined or _HOOKS.match(name) or _BY_NAME.search(text) or self.is_library(path):
+        if not defined or _HOOKS.match(name) or _asks_by_name(text) or self.is_library(path):
             return True if users else None
         if any(one.decorator_list or not self._is_plain(source, one) for one in defined):
             return True if users else None
@@ -247,7 +248,8 @@ class Facts:
         for reader in readers:
             if len(seen) > READERS:
                 return None
-            if _mentions(_COMMENT.sub("", self.project.files.text(reader)), word, methods):
+            text = _bare(self.project.files.text(reader))
+            if _mentions(text, [match.start() for match in word.finditer(text)], methods):
                 return True
             if methods:  # objects get further than the names of their classes
                 more = [one for one in self._namers(reader) if one not in seen]
@@ -299,12 +301,11 @@ class Facts:
         return False
 
 
-def _mentions(text: str, word: re.Pattern[str], methods: bool) -> list[int]:
-    """Where a function is named in a text.
+def _mentions(text: str, found: list[int], methods: bool) -> list[int]:
+    """Where a function is named in a text, of the places where its name stands.
 
     A method not as part of a module, nor in prose: `json.load` is no `load` of ours, nor is "what to load".
     """
-    found = [match.start() for match in word.finditer(text)]
     if not methods or not found:
         return found
     modules: dict[str, bool] = {}
@@ -325,17 +326,70 @@ def _mentions(text: str, word: re.Pattern[str], methods: bool) -> list[int]:
 
 def _users(source: Source, text: str, found: list[int], defined: list[_Function]) -> set[str]:
     """The functions in which the mentions stand; none where one stands outside of them."""
-    functions = [node for node in source.walk() if isinstance(node, _FUNCTIONS)]
+    around = _around(source)
     names: set[str] = set()
     line, last = 1, 0
     for at in found:
         line, last = line + text.count("\n", last, at), at
         if any(one.lineno == line for one in defined):
             continue
-        around = [one for one in functions if one.lineno <= line <= (one.end_lineno or one.lineno)]
-        if not around:
+        inner = around.get(line)
+        if inner is None:
             return set()
-        inner = max(around, key=lambda one: one.lineno)
         if inner not in defined:
             names.add(inner.name)
     return names
+
+
+@remembered
+def _around(source: Source) -> dict[int, _Function]:
+    """Line -> the function that it is in."""
+    return {
+        line: one
+        for one in sorted((one for one in source.definitions if isinstance(one, _FUNCTIONS)), key=_line_of)
+        for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)
+    }
+
+
+def _line_of(one: _Function) -> int:
+    return one.lineno
+
+
+@remembered
+def _defined(source: Source) -> dict[str, list[_Function]]:
+    """The functions and methods of a file by their names."""
+    found: dict[str, list[_Function]] = {}
+    for node in source.definitions:
+        if isinstance(node, _FUNCTIONS):
+            found.setdefault(node.name, []).append(node)
+    return found
+
+
+# Asked of one file for each of its functions.
+@lru_cache(maxsize=4)
+def _own_blocks(text: str) -> list[Block]:
+    return blocks_of(text.encode("utf-8", "replace"))
+
+
+@lru_cache(maxsize=4)
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+@lru_cache(maxsize=8)
+def _bare(text: str) -> str:
+    return _COMMENT.sub("", text)
+
+
+@lru_cache(maxsize=4)
+def _words(text: str) -> dict[str, list[int]]:
+    """Word -> where it stands in a text."""
+    found: dict[str, list[int]] = {}
+    for match in _WORD.finditer(text):
+        found.setdefault(match.group(), []).append(match.start())
+    return found
+
+
+@lru_cache(maxsize=8)
+def _asks_by_name(text: str) -> bool:
+    return _BY_NAME.search(text) is not None

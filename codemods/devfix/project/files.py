@@ -103,12 +103,20 @@ class Files:
 
     def may_have(self, path: str, name: str) -> bool:
         """May a file bind a name, itself or by `from x import *`, as far as its text shows?"""
+        words = self._words_of(path)
+        return f"\n{name}\n" in words or _STAR in words
+
+    def words(self, path: str) -> list[str]:
+        """All that a file may bind; `*` if it imports everything from somewhere."""
+        return self._words_of(path).split()
+
+    def _words_of(self, path: str) -> str:
         words = self._words.get(path)
         if words is None:
             words = self._words[path] = _words(self.text(path))
         else:
             self.saw(path)
-        return f"\n{name}\n" in words or _STAR in words
+        return words
 
     def source(self, path: str) -> Source | None:
         """A file, parsed; None if that cannot be done."""

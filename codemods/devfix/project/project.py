@@ -32,6 +32,7 @@ DEPTH = 2
 PROGRAMS = 48  # interpreted files that are kept
 OUTLINES = 4096
 FILES = 256  # that the engine looks definitions up in
+MANY_STARS = 8  # of one file, for which what they give is indexed
 
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Project:
         self._files: OrderedDict[str, File] = OrderedDict()
         self._definitions: dict[tuple[str, str], tuple[Definition | None, Needs]] = {}
         self._bases: dict[tuple[str, str], tuple[Bases | None, Needs]] = {}
+        self._starred: dict[tuple[str, ...], tuple[tuple[dict[str, list[int]], list[int]], Needs]] = {}
         self._keys: dict[Definition, int] = {}
         self._devices: set[int] = set()
         self.known: dict[str, Definition] = {}  # by the project's names for functions and classes
@@ -177,7 +179,7 @@ class Project:
     ) -> Definition | None:
         """A name that comes from `from x import *`: of the last that has it."""
         seen = set() if seen is None else seen
-        for star in reversed(stars):
+        for star in reversed(stars if len(stars) < MANY_STARS else self._stars_with(path, stars, name)):
             module = self.files.module(path, star)
             if module is None or module[1] or (module[0], f"*{name}") in seen:
                 continue
@@ -186,6 +188,26 @@ class Project:
             if found is not None:
                 return found
         return None
+
+    def _stars_with(self, path: str, stars: list[str], name: str) -> list[str]:
+        """Those of many stars whose modules may have a name."""
+        key = (path, *stars)
+        words, always = depends.remembered(self._starred, key, lambda: self._words_of(path, stars))
+        return [stars[number] for number in sorted({*words.get(name, ()), *always})]
+
+    def _words_of(self, path: str, stars: list[str]) -> tuple[dict[str, list[int]], list[int]]:
+        """Word -> the numbers of the stars whose modules have it; and of those that have stars of their own."""
+        found: dict[str, list[int]] = {}
+        always = []
+        for number, star in enumerate(stars):
+            module = self.files.module(path, star)
+            if module is not None and not module[1]:
+                words = self.files.words(module[0])
+                for word in words:
+                    found.setdefault(word, []).append(number)
+                if "*" in words:
+                    always.append(number)
+        return found, always
 
     # --- classes -------------------------------------------------------------------------
 

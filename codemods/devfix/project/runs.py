@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from devfix import depends
+from devfix.depends import Needs
 from devfix.project.cuda import goes_to_current, names_other, needs
 from devfix.project.marks import CHOOSES
 
@@ -48,6 +50,7 @@ class Runs:
 
     def __init__(self, project: Project) -> None:
         self.project = project
+        self._known_importers: dict[str, tuple[list[str], Needs]] = {}
 
     def without_cuda(self, path: str, text: str, name: str, itself: bool) -> bool | None:
         """Does a program that can do without CUDA get to something of a file, or is that `itself` one?
@@ -64,7 +67,7 @@ class Runs:
         return any(
             one in choosing
             and (itself or one != path)
-            and _PROGRAM.search(code) is not None
+            and _is_program(code)
             and not self._runs_cuda(one, code, path)
             for one, code in self._ways(path, text, name, needs)
         )
@@ -83,14 +86,14 @@ class Runs:
         return False
 
     def _code(self, path: str) -> bytes:
-        return _COMMENT.sub(b"", self.project.files.text(path).encode("utf-8", "replace"))
+        return _bare(self.project.files.text(path))
 
     def elsewhere(self, path: str, text: str, name: str) -> bool | None:
         """Does a program that uses another GPU than the current one get to something of a file? None: not known."""
         if self.project.facts.other_gpu() is None:
             return None
         return "set_device(" not in text and any(
-            names_other(code) and _PROGRAM.search(code) is not None
+            names_other(code) and _is_program(code)
             for _, code in self._ways(path, text, name, goes_to_current)
         )
 
@@ -99,15 +102,13 @@ class Runs:
         facts = self.project.facts
         if facts.chooses() is None or facts.is_library(path):
             return None
-        return any(
-            _MOVES.search(code) is not None for _, code in self._ways(path, text, name, lambda _: False)
-        )
+        return any(_moves(code) for _, code in self._ways(path, text, name, lambda _: False))
 
     def _ways(
         self, path: str, text: str, name: str, blocked: Callable[[bytes], bool]
     ) -> Iterator[tuple[str, bytes]]:
         """A file, and those that run something of it, with their texts; nothing behind a file that is blocked."""
-        code = _COMMENT.sub(b"", text.encode("utf-8", "replace"))
+        code = _bare(text)
         todo, seen = [(path, code, _using(code, {name.encode()} if name else set()))], {path}
         for one, code, names in todo:
             yield one, code
@@ -124,6 +125,9 @@ class Runs:
 
     def _importers(self, path: str) -> list[str]:
         """The files that import something of a file, with those that get from a package what it passes on."""
+        return depends.remembered(self._known_importers, path, lambda: self._find_importers(path))
+
+    def _find_importers(self, path: str) -> list[str]:
         facts, found = self.project.facts, self.project.facts.importers(path)
         outline = self.project.outline(path) if os.path.basename(path) == "__init__.py" else None
         passed = [name for name, what in outline.names.items() if " " in what] if outline is not None else []
@@ -140,26 +144,50 @@ def _using(code: bytes, names: set[bytes], stem: bytes = b"") -> set[bytes]:
     `stem` is the file that they are of, where that is another one.
     """
     found = set(names)
-    blocks = _blocks(code) if names else ()
-    size = -1
-    while size != len(found):
-        size = len(found)
-        found |= {
-            name
-            for name, words, asked in blocks
-            if name not in found and (not found.isdisjoint(words) or _asks(asked, stem))
-        }
+    if not names:
+        return found
+    users, asking = _blocks(code)
+    found.update(name for name, asked in asking if _asks(asked, stem))
+    todo = list(found)
+    for one in todo:  # grows on the way
+        new = users.get(one, frozenset()) - found
+        found |= new
+        todo += new
     return found
 
 
 @lru_cache(maxsize=4)  # it is asked of one file for each of its classes
-def _blocks(code: bytes) -> tuple[tuple[bytes, frozenset[bytes], frozenset[bytes | None]], ...]:
-    """What stands at the top of a file: its name, its words, and the files that it asks for by a text."""
-    return tuple(
-        (match.group(1), frozenset(_WORD.findall(match.group())), _asked(match.group()))
-        for match in _BLOCK.finditer(code)
-        if match.group(1) not in _KEYWORDS
-    )
+def _blocks(
+    code: bytes,
+) -> tuple[dict[bytes, frozenset[bytes]], list[tuple[bytes, frozenset[bytes | None]]]]:
+    """Word -> what stands at the top of a file and has it; and what asks for files by a text, and for which."""
+    users: dict[bytes, set[bytes]] = {}
+    asking = []
+    for match in _BLOCK.finditer(code):
+        name = match.group(1)
+        if name in _KEYWORDS:
+            continue
+        for word in set(_WORD.findall(match.group())):
+            users.setdefault(word, set()).add(name)
+        if asked := _asked(match.group()):
+            asking.append((name, asked))
+    return {word: frozenset(names) for word, names in users.items()}, asking
+
+
+@lru_cache(maxsize=8)
+def _bare(text: str) -> bytes:
+    """A text without its comments."""
+    return _COMMENT.sub(b"", text.encode("utf-8", "replace"))
+
+
+@lru_cache(maxsize=REACH)
+def _is_program(code: bytes) -> bool:
+    return _PROGRAM.search(code) is not None
+
+
+@lru_cache(maxsize=REACH)
+def _moves(code: bytes) -> bool:
+    return _MOVES.search(code) is not None
 
 
 def _asked(code: bytes) -> frozenset[bytes | None]:

@@ -1,1 +1,1 @@
-"""Which GPU a thing is on, by number or by process: what `one-device` needs beside its own file."""
+"""Which GPU a thing is on, by number, and which are visible: what `one-device` needs beside its own file."""

@@ -29,10 +29,12 @@ _STARTS = frozenset(
 def set_late(flow: Flow) -> Iterator[Remark]:
     """The environment is changed after CUDA has started."""
     source = flow.source
+    starting: list[ast.Call] | None = None
     for statement in source.walk():
         if not isinstance(statement, (ast.Assign, ast.Expr)) or not _sets(source, statement):
             continue
-        start = next(_started_before(flow, statement), None)
+        starting = _starting(flow) if starting is None else starting
+        start = next(_started_before(source, statement, starting), None)
         if start is None or _for_others(source, statement):
             continue
         code = source.code(start)
@@ -72,17 +74,16 @@ def _for_others(source: Source, statement: ast.stmt) -> bool:
     return bool(_CHILDREN.search(source.text, source.span(statement).end, end))
 
 
-def _started_before(flow: Flow, statement: ast.stmt) -> Iterator[ast.Call]:
+def _started_before(source: Source, statement: ast.stmt, starting: list[ast.Call]) -> Iterator[ast.Call]:
     """Calls that have started CUDA when a statement runs, in order of the text.
 
     They stand above it in its own function, or in the body of the module above a function that is
     called later: below them, or from elsewhere.
     """
-    source = flow.source
     scope = function_around(source, statement)
     found: list[ast.Call] = []
-    for call in source.calls:
-        if not _is_above(source, call, statement) or not _starts(flow, call):
+    for call in starting:
+        if not _is_above(source, call, statement):
             continue
         where = function_around(source, call)
         if any(isinstance(up, (ast.ClassDef, ast.Lambda)) for up in _up(source, call, where)):
@@ -95,6 +96,11 @@ def _started_before(flow: Flow, statement: ast.stmt) -> Iterator[ast.Call]:
             if source.span(call).end <= outer.start and isinstance(source.parents[scope], ast.Module):
                 found.append(call)
     yield from sorted(found, key=lambda call: (call.lineno, call.col_offset))
+
+
+def _starting(flow: Flow) -> list[ast.Call]:
+    """The calls of a file that start CUDA."""
+    return [call for call in flow.source.calls if _starts(flow, call)]
 
 
 def _starts(flow: Flow, call: ast.Call) -> bool:

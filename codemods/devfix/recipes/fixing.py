@@ -10,7 +10,7 @@ from devfix.findings import Edit, Elsewhere, Fix, InsertStatement, ReplaceExpres
 from devfix.recipes.inserting import listing
 from devfix.recipes.judge import Case, Judge
 from devfix.recipes.library import Class, Library
-from devfix.recipes.lists import LIST, addition, list_for
+from devfix.recipes.lists import addition
 from devfix.recipes.making import Made
 from devfix.recipes.pairing import siblings
 from devfix.recipes.recipe import Recipe
@@ -64,7 +64,7 @@ def plan(case: Case, judge: Judge) -> Plan | None:
 
 def _added(case: Case, script: Script, judge: Judge) -> Plan | None:
     """Into the list that all the rest is in; the script finds it where it always did."""
-    reached = list_for(judge.recipe, case.entry, script)
+    reached = judge.list_for(case.entry, script)
     edit = addition(judge.recipe, reached, case.entry) if reached is not None else None
     if reached is None or edit is None:
         return None
@@ -85,9 +85,9 @@ def _may_change(case: Case, usage: Usage, judge: Judge) -> bool:
 def _taken_from_there(case: Case, usage: Usage, judge: Judge) -> tuple[Elsewhere, ...]:
     """Every call of it in the Brain, by file."""
     by_file: dict[str, list[ReplaceExpression]] = {}
-    for use in usage.uses:
+    for use in usage.of_name.get(case.name, ()):
         node = use.node
-        if use.name != case.name or not isinstance(node, ast.Attribute):
+        if not isinstance(node, ast.Attribute):
             continue
         if not (isinstance(node.value, ast.Attribute) and isinstance(node.value.value, ast.Name)):
             return ()
@@ -119,29 +119,15 @@ def is_frozen(case: Case, usage: Usage, recipe: Recipe) -> bool:
     name = case.entry
     if case.unlisted or not case.weighted:
         return False
-    if name in _below(recipe, "recoverables") or _in_lists(recipe, name):
+    if name in recipe.below("recoverables") or name in recipe.in_lists:
         return False
     node = recipe.nodes[name]
     freeze = any(
         key.value in ("freeze", "frozen") and recipe.value(value) is True for key, value in node.pairs
     )
-    uses = [use for use in usage.uses if name in (recipe.target(use.name), recipe.target(use.path))]
+    uses = usage.of_entry.get(name, [])
     by_script = name in usage.frozen or (bool(uses) and all(use.no_grad for use in uses))
-    return freeze or by_script or name in _below(recipe, "loadables")
-
-
-def _below(recipe: Recipe, key: str) -> set[str]:
-    """The entries that something named so, such as a checkpointer's `recoverables`, refers to."""
-    return {one for value in recipe.valued(key) for one in recipe.references(value)}
-
-
-def _in_lists(recipe: Recipe, name: str) -> set[str]:
-    """The entries that are a `torch.nn.ModuleList` with it."""
-    return {
-        entry
-        for entry, node in recipe.nodes.items()
-        if node.tag == LIST and name in set(recipe.references(node))
-    }
+    return freeze or by_script or name in recipe.below("loadables")
 
 
 def _moved(case: Case, script: Script, judge: Judge) -> Plan | None:
@@ -172,7 +158,7 @@ def _to_the_brains(move: ast.Call, case: Case, script: Script, judge: Judge) -> 
     statement, target = made
     block = source.block(statement)
     later = source.statement(move)
-    if later not in block or block.index(later) < block.index(statement):
+    if source.block(later) is not block or source.index(later) < source.index(statement):
         return None
     argument = [*move.args, *(keyword.value for keyword in move.keywords)][0]
     edit = ReplaceExpression(source.span(argument), f"{target}.device")
@@ -228,7 +214,7 @@ def _trained_already(case: Case, judge: Judge) -> bool:
     """Does the optimizer get it from a list, and does nothing else go over all that is listed?"""
     if case.usage is None:
         return False
-    lists = _in_lists(judge.recipe, case.entry)
+    lists = judge.recipe.in_lists.get(case.entry, set())
     script = case.usage.script
     return (
         bool(lists)

@@ -6,6 +6,7 @@ import ast
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from devfix.documents.yaml import Node
 from devfix.flow import torch_api
@@ -13,8 +14,10 @@ from devfix.recipes.constants import UNKNOWN
 from devfix.recipes.files import Files
 from devfix.recipes.holding import held_by, registered
 from devfix.recipes.knowledge import Knowledge, around
+from devfix.recipes.lists import Reached, belongs, list_for
 from devfix.recipes.pairing import paired
 from devfix.recipes.recipe import APPLY, NEW, Recipe, class_of, last_key
+from devfix.recipes.script import Script
 from devfix.recipes.usage import Usage, Use, folded
 
 _PLAIN = "forward"
@@ -42,10 +45,19 @@ class Judge:
     def __init__(self, recipe: Recipe, files: Files) -> None:
         self.recipe, self.files = recipe, files
         self.know(around(files))
+        self._lists: dict[Script, Reached | None] = {}
 
     def know(self, knowledge: Knowledge) -> None:
         self.knowledge, self.library = knowledge, knowledge.library
         self.maker, self.holders = knowledge.maker, knowledge.holders
+
+    def list_for(self, entry: str, script: Script) -> Reached | None:
+        """The list that an entry belongs into, or None where it is to be listed by itself."""
+        if not belongs(self.recipe, entry):
+            return None
+        if script not in self._lists:
+            self._lists[script] = list_for(self.recipe, script)
+        return self._lists[script]
 
     def cases(self) -> Iterator[Case]:
         """What is wrong, in the order of the file."""
@@ -59,10 +71,12 @@ class Judge:
             name: held_by(self.recipe, self.maker, [self.recipe.nodes[name]])
             for name in {case.entry for case in cases}
         }
+        holding: dict[str, set[str]] = {}
+        for name, held in below.items():
+            for one in held:
+                holding.setdefault(one, set()).add(name)
         for case in cases:  # what is part of another one comes with it
-            if case.unlisted or not any(
-                case.entry in held for name, held in below.items() if name != case.entry
-            ):
+            if case.unlisted or holding.get(case.entry, set()) <= {case.entry}:
                 yield case
 
     def _all(self, usages: tuple[Usage, ...], reached: frozenset[str]) -> Iterator[Case]:
@@ -171,7 +185,8 @@ class Judge:
         for found in usages:
             if found.moves(name) or name in found.given:
                 return None
-            above = [one for one in recipe.nodes if name.startswith(f"{one}[")]
+            above = [name[:at] for at, character in enumerate(name) if character == "["]
+            above = [one for one in above if one in recipe.nodes]
             if any(found.moves(one, name) or one in found.given or one in found.doubtful for one in above):
                 return None
             mine = self._used(name, found)
@@ -180,9 +195,7 @@ class Judge:
         return case
 
     def _used(self, name: str, found: Usage) -> Case | None:
-        uses = [
-            use for use in found.uses if name in (self.recipe.target(use.name), self.recipe.target(use.path))
-        ]
+        uses = found.of_entry.get(name, [])
         move = found.doubtful.get(name)
         if move is not None:
             # Who moves it by hand knows that it has something to move.
@@ -196,7 +209,7 @@ class Judge:
             return Case(self._to_list(name), name, found, uses[0], known=False, like=like)
         if not weighted:
             return None
-        used = {self.recipe.target(use.path or use.name): use for use in found.uses}
+        used = found.last_used
         for holder in self.holders.ways(self.recipe, name, used):
             if not found.moves(holder, name):
                 return Case(self._to_list(name), name, found, used[holder], holder=holder)
@@ -207,11 +220,16 @@ class Judge:
         recipe, dotted = self.recipe, self.recipe.made(name)
         if dotted.startswith("torch.") or self.library.find(dotted) is not None or recipe.modules is None:
             return ""
-        for _, value in recipe.modules.pairs:
-            for other in recipe.referred(value):
-                if recipe.made(other) == dotted:
-                    return other
-        return ""
+        return self._listed_classes.get(dotted, "")
+
+    @cached_property
+    def _listed_classes(self) -> dict[str, str]:
+        """Class -> the first entry under `modules:` that is made of it."""
+        found: dict[str, str] = {}
+        for _, value in self.recipe.modules.pairs if self.recipe.modules is not None else ():
+            for other in self.recipe.referred(value):
+                found.setdefault(self.recipe.made(other), other)
+        return found
 
     def _device_may_be_none(self) -> bool:
         """Has speechbrain's own class of options no device unless one is given?"""

@@ -15,10 +15,9 @@ from devfix.documents.yaml import Node
 from devfix.findings import ReplaceText, Span
 from devfix.recipes.holding import NEUTRAL
 from devfix.recipes.inserting import after_line, line_start
-from devfix.recipes.recipe import Recipe
+from devfix.recipes.recipe import LIST, Recipe
 from devfix.recipes.script import Script, module_key
 
-LIST = "!new:torch.nn.ModuleList"
 _DASHES = re.compile(r"[ -]*- +")
 _ENTRY = re.compile(r"[A-Za-z_][\w.-]*")
 
@@ -31,12 +30,15 @@ class Reached:
     items: Node
 
 
-def list_for(recipe: Recipe, entry: str, script: Script) -> Reached | None:
-    """The list that an entry belongs into, or None where it is to be listed by itself."""
+def list_for(recipe: Recipe, script: Script) -> Reached | None:
+    """The only list that something may be added to, or None where there is none, or more than one."""
     found = [one for one in _reached(recipe) if _is_kept_together(recipe, one) and not _in_order(script, one)]
-    if len(found) != 1 or any(entry in recipe.references(node) for node in _lists(recipe)):
-        return None
-    return found[0] if _ENTRY.fullmatch(entry) else None
+    return found[0] if len(found) == 1 else None
+
+
+def belongs(recipe: Recipe, entry: str) -> bool:
+    """May an entry be put into a list?"""
+    return entry not in recipe.in_lists and _ENTRY.fullmatch(entry) is not None
 
 
 def addition(recipe: Recipe, reached: Reached, entry: str) -> ReplaceText | None:
@@ -72,10 +74,6 @@ def _held(recipe: Recipe, made: Node) -> Node | None:
     if not any(node is own for own in recipe.root.walk()) or recipe.text[node.start] not in "[-":
         return None
     return node if all(item.tag == "!ref" for item in node.items) else None
-
-
-def _lists(recipe: Recipe) -> Iterator[Node]:
-    return (node for node in recipe.nodes.values() if node.tag == LIST)
 
 
 def _is_kept_together(recipe: Recipe, reached: Reached) -> bool:

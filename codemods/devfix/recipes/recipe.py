@@ -8,18 +8,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from devfix.documents.yaml import Node, YamlError, compose
+from devfix.budget import ENTRIES, said
+from devfix.documents.yaml import Node, YamlError, YamlTooLarge, compose
 from devfix.recipes.constants import OBJECT, scalar
 from devfix.recipes.files import Files
 from devfix.recipes.including import INCLUDE, included
 
 NEW, NAME, APPLY = "!new:", "!name:", "!apply:"
+LIST = "!new:torch.nn.ModuleList"
 _PATH = re.compile(r"<([^<>\[\].\s]+)((?:\[[^<>\[\]]*\])*)")
 _WHOLE = re.compile(r"\s*<([^<>\[\].\s]+)((?:\[[^<>\[\]]*\])*)>\s*")
 _ITEM = re.compile(r"\[([^\[\]]*)\]")
 _KEY = re.compile(r"[\w.-]+")
 _DEEPEST = 4  # mappings in each other whose entries have names
-_MOST = 10_000  # names
 WORDS = (("!new:",), ("modules",))
 
 
@@ -44,10 +45,15 @@ class Recipe:
         self.path, self.text = path, text
         self._files = files
         self.root = compose(text)
+        entries = sum(len(node.pairs) for node in self.root.walk())
+        if entries > ENTRIES:
+            raise YamlTooLarge(said(f"the recipe has {entries:,} entries", ENTRIES))
         if self.root.kind != "mapping" or self.root.tag:
             raise YamlError("not a mapping")
         self.keys = {key.value: key for key, _ in self.root.pairs}
         self.entries = {key.value: node for key, node in self.root.pairs}
+        self._targets: dict[str, str] = {}
+        self._below: dict[str, frozenset[str]] = {}
         if len(self.entries) != len(self.root.pairs):
             raise YamlError("a key stands twice")
 
@@ -68,7 +74,7 @@ class Recipe:
             if node.tag.startswith(INCLUDE) and depth == 0:
                 node = included(self.files, self.path, name, node, taken) or node
             found[name] = node
-            if node.kind == "mapping" and not node.tag and depth < _DEEPEST and len(found) < _MOST:
+            if node.kind == "mapping" and not node.tag and depth < _DEEPEST and len(found) < ENTRIES:
                 for key, value in reversed(node.pairs):
                     if _KEY.fullmatch(key.value):
                         todo.append((f"{name}[{key.value}]", value, depth + 1))
@@ -101,7 +107,11 @@ class Recipe:
 
     def is_own(self, node: Node) -> bool:
         """Is an entry's node in this file, and not in one that it includes?"""
-        return any(node is entry for entry in self.entries.values())
+        return id(node) in self._own
+
+    @cached_property
+    def _own(self) -> frozenset[int]:
+        return frozenset(map(id, self.entries.values()))
 
     def key(self, name: str) -> Node:
         """The key of an entry; of one in an included file, the key of what includes that."""
@@ -109,6 +119,11 @@ class Recipe:
 
     def target(self, name: str) -> str:
         """The name of the entry that an entry is only another name of."""
+        if name not in self._targets:
+            self._targets[name] = self._target(name)
+        return self._targets[name]
+
+    def _target(self, name: str) -> str:
         for _ in range(8):
             node = self.nodes.get(name)
             whole = self._whole(node) if node is not None else ""
@@ -158,6 +173,21 @@ class Recipe:
     def valued(self, key: str) -> tuple[Node, ...]:
         """The values of all keys of that name, anywhere."""
         return tuple(self._valued.get(key, ()))
+
+    def below(self, key: str) -> frozenset[str]:
+        """The entries that something named so, such as a checkpointer's `recoverables`, refers to."""
+        if key not in self._below:
+            self._below[key] = frozenset(one for value in self.valued(key) for one in self.references(value))
+        return self._below[key]
+
+    @cached_property
+    def in_lists(self) -> dict[str, set[str]]:
+        """Entry -> the entries that are a `torch.nn.ModuleList` with it."""
+        found: dict[str, set[str]] = {}
+        for entry, node in self.nodes.items():
+            for name in self.references(node) if node.tag == LIST else ():
+                found.setdefault(name, set()).add(entry)
+        return found
 
     @cached_property
     def _valued(self) -> dict[str, list[Node]]:

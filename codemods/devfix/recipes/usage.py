@@ -6,6 +6,7 @@ import ast
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from devfix.recipes.constants import UNKNOWN, truth
@@ -62,8 +63,39 @@ class Usage:
         """Does the script move an entry, or hand it to something that may? With `held`: as far as that is in it."""
         if name in self.moved or EVERYTHING in self.moved:
             return True
-        parts = [last_key(one) for one in self.moved if one.startswith(f"{name}[")]
-        return any(not held or self._leads(name, part, held) for part in parts)
+        return any(not held or self._leads(name, part, held) for part in self._moved_parts.get(name, ()))
+
+    @cached_property
+    def _moved_parts(self) -> dict[str, list[str]]:
+        """Entry -> the last keys of what is moved of it."""
+        found: dict[str, list[str]] = {}
+        for one in self.moved:
+            for at, character in enumerate(one):
+                if character == "[":
+                    found.setdefault(one[:at], []).append(last_key(one))
+        return found
+
+    @cached_property
+    def of_name(self) -> dict[str, list[Use]]:
+        """The uses of each name of `self.hparams`."""
+        found: dict[str, list[Use]] = {}
+        for use in self.uses:
+            found.setdefault(use.name, []).append(use)
+        return found
+
+    @cached_property
+    def of_entry(self) -> dict[str, list[Use]]:
+        """The uses of each entry, by whatever name."""
+        found: dict[str, list[Use]] = {}
+        for use in self.uses:
+            for name in {self.recipe.target(use.name), self.recipe.target(use.path)}:
+                found.setdefault(name, []).append(use)
+        return found
+
+    @cached_property
+    def last_used(self) -> dict[str, Use]:
+        """The last use of each entry, by its whole path."""
+        return {self.recipe.target(use.path or use.name): use for use in self.uses}
 
     def _leads(self, name: str, key: str, held: str) -> bool:
         """May what is under a key somewhere in an entry be what is held, or have it?"""

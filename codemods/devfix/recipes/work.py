@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from devfix.codemod import Codemod
-from devfix.documents.yaml import YamlError
+from devfix.documents.yaml import YamlError, YamlTooLarge
 from devfix.findings import Finding, ReplaceText, TextEdit
 from devfix.recipes.inserting import doubt
 from devfix.recipes.recipe import Recipe
@@ -54,6 +54,8 @@ class RecipeWork(Work):
         self.stage = "check"
         try:
             recipe = Recipe(self.path, source.text)
+        except YamlTooLarge:
+            raise
         except YamlError:
             return [], []  # no recipe, whatever else it is
         found = [finding for codemod in self.wanting(source.text) for finding in codemod.check_recipe(recipe)]

@@ -15,7 +15,7 @@ from devfix.registration.making import Maker
 from devfix.registration.quick import may_hold_tensors
 from devfix.registration.signatures import is_false
 from devfix.registration.stores import Store
-from devfix.source import Source
+from devfix.source import Source, remembered
 
 _ELSEWHERE = ("__dict__", "vars(self", "setattr(self", "add_state(", "__slots__")
 _BY_NAME = frozenset(
@@ -226,6 +226,11 @@ def dominated(source: Source, store: Store, stores: tuple[Store, ...]) -> bool:
     return False
 
 
+@remembered
+def _casts(source: Source) -> bool:
+    return _CASTS.search(source.text) is not None
+
+
 def safe(source: Source, candidate: Candidate) -> bool:
     """Does nothing change on the CPU? Buffers of floats follow `.half()`, shared tensors part ways."""
     owner = candidate.owner
@@ -244,7 +249,7 @@ def safe(source: Source, candidate: Candidate) -> bool:
         or owner.descendants
     ):
         return False
-    if not candidate.made.whole and _CASTS.search(source.text):
+    if not candidate.made.whole and _casts(source):
         return False
     hosts = ("numpy", "tolist", "item")
     for load in owner.loads.get(candidate.name, ()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from devfix.flow import frameworks, torch_api
@@ -70,17 +71,11 @@ class ModuleClass:
     @cached_property
     def lineage(self) -> tuple[ModuleClass, ...]:
         """The class and its ancestors in this file."""
-        found: list[ModuleClass] = [self]
-        for item in found:
-            found.extend(base for base in item.bases if base not in found)
-        return tuple(found)
+        return _closure((self,), lambda one: one.bases)
 
     @cached_property
     def descendants(self) -> tuple[ModuleClass, ...]:
-        found: list[ModuleClass] = list(self.heirs)
-        for item in found:
-            found.extend(heir for heir in item.heirs if heir not in found)
-        return tuple(found)
+        return _closure(self.heirs, lambda one: one.heirs)
 
     def method(self, name: str) -> tuple[ModuleClass, Method] | None:
         """A method by name, with the class of this file that defines it."""
@@ -241,6 +236,19 @@ class ModuleClass:
 
 
 _last: list[tuple[Source, tuple[ModuleClass, ...]]] = []
+
+
+def _closure(
+    first: Iterable[ModuleClass], next_of: Callable[[ModuleClass], Iterable[ModuleClass]]
+) -> tuple[ModuleClass, ...]:
+    """Classes, and all that is reached from them, in the order in which they are met."""
+    found = dict.fromkeys(first)
+    todo = list(found)
+    for one in todo:  # grows on the way
+        new = [other for other in next_of(one) if other not in found]
+        found.update(dict.fromkeys(new))
+        todo += new
+    return tuple(found)
 
 
 def module_classes(source: Source) -> tuple[ModuleClass, ...]:

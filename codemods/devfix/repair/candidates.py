@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch, Surgery
@@ -10,7 +11,7 @@ from devfix.engine.values import BATCH, ELEMENT, LOAD, PASS, TENSOR, Link
 from devfix.findings import AppendCall, DeleteStatement, Edit, InsertStatement, ReplaceExpression, SetArgument
 from devfix.models.loader import models
 from devfix.repair.expressible import expressible
-from devfix.source import Source
+from devfix.source import Source, remembered
 
 
 def at_its_making(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:
@@ -126,13 +127,14 @@ def _initialised(function: ast.FunctionDef, statement: ast.stmt) -> bool:
 
 
 def _stored_again(source: Source, function: ast.FunctionDef, target: ast.Attribute) -> bool:
-    owner = source.enclosing(function, ast.ClassDef)
-    stores = [
-        node
-        for node in source.walk(owner)
-        if isinstance(node, ast.Attribute) and node.attr == target.attr and not isinstance(node.ctx, ast.Load)
-    ]
-    return len(stores) > 1
+    return _stores(source, source.enclosing(function, ast.ClassDef))[target.attr] > 1
+
+
+@remembered
+def _stores(source: Source, owner: ast.AST | None) -> Counter[str]:
+    """How often attributes of each name are stored in a class."""
+    attributes = source.of_kind(ast.Attribute, owner)
+    return Counter(node.attr for node in attributes if not isinstance(node.ctx, ast.Load))
 
 
 def _is_one_tensor(mismatch: Mismatch) -> bool:

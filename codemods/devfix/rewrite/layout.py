@@ -20,6 +20,8 @@ _CELL = re.compile(
     r"#\s*(%%|<codecell>|In\s*\[|region\b|endregion\b|fmt:|isort:|yapf:|pylint:|ruff:|devfix:|!)"
 )
 _PLACED = (ast.stmt, ast.expr, ast.excepthandler, ast.pattern, ast.arg, ast.keyword, ast.alias)
+_LISTED = (ast.stmt, ast.expr, ast.keyword)  # what stands in lists in the order of the text
+_GAPPED = ("keys", "kw_defaults")  # None where there is no node
 _GROUPING = frozenset("=,([{:;+-*/%@&|^~<>!")
 _KEYWORDS = frozenset(keyword.kwlist) - {"None", "True", "False"}
 _FSTRING_START = {getattr(tokenize, name, -1) for name in ("FSTRING_START", "TSTRING_START")} - {-1}
@@ -320,11 +322,11 @@ def in_order(edits: Iterable[TextEdit]) -> tuple[TextEdit, ...]:
 
 
 def _reaching(node: ast.AST, place: tuple[int, int]) -> Iterator[ast.AST]:
-    """The nodes right below one; of a block, only the first statement that ends at a place or behind it."""
-    for _, value in ast.iter_fields(node):
+    """The nodes right below one; of a list of them, only the first that ends at a place or behind it."""
+    for name, value in ast.iter_fields(node):
         if isinstance(value, ast.AST):
             yield value
-        elif isinstance(value, list) and value and isinstance(value[0], ast.stmt):
+        elif isinstance(value, list) and value and isinstance(value[0], _LISTED) and name not in _GAPPED:
             at = bisect_left(value, place, key=lambda one: (one.end_lineno, one.end_col_offset))
             yield from value[at : at + 1]
         elif isinstance(value, list):

@@ -141,7 +141,7 @@ class Statements:
     def _row(self, statement: ast.stmt) -> list[ast.stmt]:
         """The statements of one block that stand on the same line as `statement`."""
         block = self._source.block(statement)
-        first = last = block.index(statement)
+        first = last = self._source.index(statement)
         while first and not self._layout.fresh(block[first]):
             first -= 1
         while last + 1 < len(block) and not self._layout.fresh(block[last + 1]):
@@ -153,8 +153,8 @@ class Statements:
         block = self._source.block(statement)
         if isinstance(self._source.parents[statement], ast.Module):
             return False
-        plans = [self._plans.get(each, _Plan()) for each in block]
-        return all(plan.gone and not plan.before and not plan.after for plan in plans)
+        plans = map(self._plans.get, block)
+        return all(plan and plan.gone and not plan.before and not plan.after for plan in plans)
 
     def _inside(self, start: int, end: int) -> str:
         """The text of a range with the edits inside it made; they are used up by that."""

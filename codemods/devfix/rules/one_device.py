@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from devfix.checkers import processes
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding, Safety
 from devfix.flow import Flow
 from devfix.flow.events import What
-from devfix.ranks import indexes, processes, visible
+from devfix.ranks import indexes, visible
 from devfix.remarks import Remark
 
 _PARALLEL = ("DataParallel",)
-_DISTRIBUTED = ("DistributedDataParallel", "DDP")
+_OF_PROCESSES = ("distributed", "Distributed", "local_rank", "LOCAL_RANK", "set_device")
 _TWO = """\
 import torch
 from torch import nn
@@ -27,6 +28,18 @@ if torch.cuda.device_count() > 1:
     missing = 3 - len(head({0}))
 print(missing)
 """
+_RANK = """\
+import os
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+local_rank = {0}
+device = f"cuda:{{local_rank}}" if torch.cuda.is_available() else "cpu"
+print(torch.ones(3, device=device).sum().item())
+dist.destroy_process_group()
+"""
 
 
 @dataclass(frozen=True)
@@ -37,22 +50,32 @@ class OneDevice(Codemod):
     Finds, where the numbers are in view: a module that is run on tensors on another GPU, and tensors on
     two GPUs in one operation, `"cuda"` without a number next to `"cuda:1"` among them; a model that is
     wrapped in `DataParallel` but is not on the first of its `device_ids`, or in
-    `DistributedDataParallel` but still on the CPU; a process of a distributed program that uses
-    `.cuda()` or gathers objects without `torch.cuda.set_device`, or before it; the rank among all
-    processes as the number of a GPU of this machine; and `CUDA_VISIBLE_DEVICES` set after CUDA has
-    started.
+    `DistributedDataParallel` but still on the CPU; and `CUDA_VISIBLE_DEVICES` set after CUDA has started.
 
-    Nothing is said where the number is not in view, and of a process whose device a function of another
-    file may set.
+    Of the processes of a distributed program: one that joins a group whose backend works on accelerators
+    only (`"nccl"`, given, by default or by a condition), and has a number of its own (`LOCAL_RANK`,
+    `args.local_rank`, what `mp.spawn` passes, the rank modulo the number of GPUs), while nothing on that
+    way calls `torch.cuda.set_device`: in the function, those that it calls, or its callers; also where
+    one arm or one launcher does it and its sibling does not; one that uses `.cuda()` before the device is set; and
+    the rank among all processes (`dist.get_rank()`, `RANK`) as the number of a GPU of this machine.
+
+    Nothing is said where the number is not in view; of programs whose processes a framework starts
+    (Lightning, Accelerate, DeepSpeed, ...), that show each process one device, or that call a function
+    out of sight that may set it; and of processes on one machine that place all by number.
 
     ## Why is this bad?
     Tensors on `cuda:0` and `cuda:1` cannot be combined; `DataParallel` raises unless the model is on
     `device_ids[0]` (https://pytorch.org/docs/stable/generated/torch.nn.DataParallel.html); every process
-    that never calls `torch.cuda.set_device` uses the first GPU; and CUDA reads its environment once.
+    that never calls `torch.cuda.set_device` uses the first GPU
+    (https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html); a second
+    machine has no GPU with the numbers of its processes
+    (https://pytorch.org/docs/stable/elastic/run.html); and CUDA reads its environment once.
 
     ## Fix safety
     Unsafe: which GPU was meant is for a person to say. What is moved goes to the GPU of the module, or of
-    the first operand; `LOCAL_RANK`, which torchrun sets, falls back to the rank as it was.
+    the first operand; `torch.cuda.set_device` gets the number that is in scope; the local number that
+    the program knows takes the place of the rank, or else `LOCAL_RANK`, which torchrun sets and which
+    falls back to the rank as it was.
     """
 
     id: ClassVar[str] = "one-device"
@@ -91,6 +114,12 @@ print(torch.ones(3).to(device).sum().item())
             safety=Safety.UNSAFE,
         ),
         Example(
+            "The rank among all processes is no number of a GPU",
+            _RANK.format("dist.get_rank()"),
+            _RANK.format('int(os.environ.get("LOCAL_RANK", dist.get_rank()))'),
+            safety=Safety.UNSAFE,
+        ),
+        Example(
             "Trap: two GPUs on purpose",
             """\
 import torch
@@ -112,18 +141,12 @@ print(len(y))
     def _remarks(self, flow: Flow) -> Iterator[Remark]:
         text = flow.source.text
         yield from indexes.meetings(flow)
-        if "DataParallel" in text or "DDP(" in text:
+        if "DataParallel" in text:
             yield from self._wrapped(flow)
         if visible.VISIBLE in text:
             yield from visible.set_late(flow)
-        if "set_device" in text:
-            yield from processes.set_late(flow)
-        if "init_process_group(" in text:
-            yield from processes.initialised(flow)
-        if "_object" in text:
-            yield from processes.objects(flow)
-        if "get_rank(" in text or "RANK" in text:
-            yield from processes.global_ranks(flow)
+        if any(word in text for word in _OF_PROCESSES):
+            yield from processes.remarks(flow.facts())
 
     def _wrapped(self, flow: Flow) -> Iterator[Remark]:
         for event in flow.events(What.WRAP):
@@ -134,5 +157,3 @@ print(len(y))
             place = flow.value(call).place
             if last in _PARALLEL:
                 yield from indexes.wrapped(flow, event, call, place)
-            elif last in _DISTRIBUTED:
-                yield from processes.without_set_device(flow, event, call, place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -254,9 +255,10 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
             plain = [*refused(source), *rebuilt(source), *probes(source, scopes)]
         finally:
             scopes.release()
+        starts = sorted(other.start for other in known)
         for one in plain:
             span = source.span(one.within or one.node)
-            if not any(span.start <= other.start < span.end for other in known):
+            if bisect_left(starts, span.start) == bisect_left(starts, span.end):
                 yield self.finding(
                     source.span(one.node), one.message, title=one.title, edits=one.edits, safety=one.safety
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from devfix.registration.buffers import Candidate, candidates, safe
 from devfix.registration.classes import module_classes
 from devfix.registration.making import Maker
 from devfix.registration.meeting import Meetings
+from devfix.source import Source, remembered
 
 # What a method makes on the CPU is where the plain tensors are, so the buffer may come to be alone.
 _MADE = re.compile(r"\btorch\.(?:tensor|from_numpy|as_tensor)\((?![^\n]*device)")
@@ -212,20 +214,22 @@ print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
             return
         meetings = Meetings(source, classes, maker, plain)
         reported: set[tuple[str, str]] = set()
-        for key, candidate in plain.items():
+        every = list(plain.values())
+        stored = _stored(every)
+        for number, (key, candidate) in enumerate(plain.items()):
             meet = meetings.found.get(key)
             moved = meet is None and self.moved_at_use
             if moved and (candidate.moves_itself or not candidate.later):
                 meet = meetings.moved.get(key)
             if meet is None or key in reported:
                 continue
-            group = _together(candidate, list(plain.values()))
+            group = _together(number, every, stored)
             reported |= {(c.owner.node.name, c.name) for c in group}
             done = register(source, group)
             sure = all(safe(source, c) for c in group) and not cpu_program(source)
             sure = sure and not flow.default_is_set()
             sure = sure and flow.runs_moved(candidate.owner.node.name) is not False
-            sure = sure and not _MADE.search(source.code(meet.method))
+            sure = sure and not _makes(source, meet.method)
             one = len(group) == 1
             them = "it" if one else "them"
             names = " and ".join(f"`self.{c.name}`" for c in group)
@@ -244,12 +248,27 @@ print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
             )
 
 
-def _together(first: Candidate, every: list[Candidate]) -> list[Candidate]:
+@remembered
+def _makes(source: Source, method: ast.AST) -> bool:
+    return _MADE.search(source.code(method)) is not None
+
+
+def _stored(every: list[Candidate]) -> dict[ast.stmt, list[int]]:
+    """The numbers of the attributes that each statement assigns."""
+    found: dict[ast.stmt, list[int]] = {}
+    for number, one in enumerate(every):
+        for statement in dict.fromkeys(store.statement for store in one.stores):
+            found.setdefault(statement, []).append(number)
+    return found
+
+
+def _together(first: int, every: list[Candidate], stored: dict[ast.stmt, list[int]]) -> list[Candidate]:
     """The attributes that are assigned in the same statements."""
-    group = [first]
-    for item in group:
-        statements = {store.statement for store in item.stores}
-        group.extend(
-            c for c in every if c not in group and any(store.statement in statements for store in c.stores)
-        )
-    return group
+    group = {first: None}
+    todo = [first]
+    for item in todo:  # grows on the way
+        beside = {number for store in every[item].stores for number in stored[store.statement]}
+        new = sorted(beside - group.keys())
+        group.update(dict.fromkeys(new))
+        todo += new
+    return [every[number] for number in group]

@@ -104,6 +104,7 @@ class _Reader:
         self.source = flow.source
         self.scope = scope
         self.tracks: dict[int, _Track] = {}
+        self.waiting: dict[int, dict[_Track, None]] = {}  # those in which an arrival was, by what arrived
         self.owned: set[int] = set()
 
     def read(self) -> Iterator[Surgery]:
@@ -183,9 +184,8 @@ class _Reader:
 
     def _forget(self, identity: int, event: Event) -> None:
         """An arrival that is moved by itself is where it should be."""
-        for track in self.tracks.values():
-            if track.pending:
-                track.pending = [a for a in track.pending if a.child is None or a.child.identity != identity]
+        for track in self.waiting.pop(identity, ()):
+            track.pending = [a for a in track.pending if a.child is None or a.child.identity != identity]
 
     def _attach(self, track: _Track, event: Event) -> Iterator[Surgery]:
         if not self._stays(event) or not self._moved_before(track, event):
@@ -193,6 +193,8 @@ class _Reader:
         if track.first_use is not None or track.later:
             yield from self._close(track, event.statement)
         track.pending.append(event)
+        if event.child is not None:
+            self.waiting.setdefault(event.child.identity, {})[track] = None
 
     def _moved_before(self, track: _Track, event: Event) -> bool:
         return any(

@@ -27,11 +27,10 @@ def dropped(flow: Flow, surgery: Surgery) -> bool:
         return False
     arrived = max(source.span(arrival.node).end for arrival in surgery.arrivals)
     made = False
-    for node in source.walk(function):
-        if isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names:
-            return False
-        if not isinstance(node, ast.Name) or node.id != name:
-            continue
+    shared: tuple[ast.Global | ast.Nonlocal, ...] = source.of_kind(ast.Global, function)
+    if any(name in one.names for one in (*shared, *source.of_kind(ast.Nonlocal, function))):
+        return False
+    for node in source.names(function).get(name, ()):
         parent = source.parents[node]
         if isinstance(node.ctx, ast.Store):
             value = parent.value if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None

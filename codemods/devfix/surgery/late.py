@@ -23,7 +23,7 @@ from devfix.placing import (
     steady,
     stores,
 )
-from devfix.source import Source, walk
+from devfix.source import Source, remembered, walk
 from devfix.surgery.earlier import earlier
 from devfix.surgery.needed import used_after
 from devfix.surgery.ways import jumps, looked_at
@@ -81,16 +81,26 @@ def _moves(event: Event) -> bool:
     )
 
 
-def _earlier(scope: Scope, event: Event) -> bool:
+def _earlier(source: Source, scope: Scope, event: Event) -> bool:
     """Is the module on a device before: moved above, with what it is part of, or in one go with its making?"""
-    same = {event.value.identity, *event.value.arms} - {0}
-    for one in scope.events:
-        if one.what is What.MOVE and one.order < event.order:
-            if one.value.identity in same or event.path == one.path:
-                return True
-            if one.path and event.path.startswith(f"{one.path}."):
-                return True
+    moved = _first_moves(source, scope)
+    parts = event.path.split(".")
+    same: set[int | str] = {one for one in (event.value.identity, *event.value.arms) if one}
+    same |= {event.path, *(".".join(parts[:size]) for size in range(1, len(parts)))}
+    if any(moved.get(one, event.order) < event.order for one in same):
+        return True
     return event.value.place.where not in (Where.DEFAULT, Where.CPU, Where.UNKNOWN)
+
+
+@remembered
+def _first_moves(source: Source, scope: Scope) -> dict[int | str, int]:
+    """Object, and path -> the order of the first event that moves it."""
+    found: dict[int | str, int] = {}
+    for event in scope.events:
+        if event.what is What.MOVE:
+            found.setdefault(event.value.identity, event.order)
+            found.setdefault(event.path, event.order)
+    return found
 
 
 def _line(source: Source, node: ast.AST) -> int:
@@ -104,7 +114,7 @@ def _after_use(flow: Flow, scope: Scope, move: Event) -> Late | None:
     """The module is run on something that is on the device already, and only then moved."""
     source = flow.source
     for node, event in _early_uses(flow, scope, move):
-        if not follows(source, node, move.node) or _earlier(scope, move):
+        if not follows(source, node, move.node) or _earlier(source, scope, move):
             continue
         statement = source.statement(node)
         edits, sure = earlier(source, move, statement, fails=node is event.node and _surely_run(source, node))
@@ -139,7 +149,9 @@ def _surely_run(source: Source, node: ast.AST) -> bool:
 
 def _early_uses(flow: Flow, scope: Scope, move: Event) -> Iterator[tuple[ast.expr, Event]]:
     """Runs of an unmoved module on a tensor of the device, with the expression of this scope."""
-    for event in scope.events[: move.order]:
+    for at, event in _runs_below(flow.source, scope).get(move.path, ()):
+        if at >= move.order:
+            break
         if not event.via and _meets_device(flow, event, move):
             yield event.node, event
     if move.path != "self" or scope.owner is None:
@@ -155,6 +167,18 @@ def _early_uses(flow: Flow, scope: Scope, move: Event) -> Iterator[tuple[ast.exp
             for event in () if moved else method.events:
                 if not event.via and _meets_device(flow, event, move):
                     yield node, event
+
+
+@remembered
+def _runs_below(source: Source, scope: Scope) -> dict[str, list[tuple[int, Event]]]:
+    """Path -> the numbered events that run what it names, or a part of that."""
+    found: dict[str, list[tuple[int, Event]]] = {}
+    for at, event in enumerate(scope.events):
+        if event.what is What.USE:
+            parts = event.path.split(".")
+            for size in range(1, len(parts) + 1):
+                found.setdefault(".".join(parts[:size]), []).append((at, event))
+    return found
 
 
 def _meets_device(flow: Flow, event: Event, move: Event) -> bool:
@@ -174,14 +198,14 @@ def _meets_device(flow: Flow, event: Event, move: Event) -> bool:
 
 def _after_wrap(source: Source, scope: Scope, move: Event) -> Late | None:
     """DistributedDataParallel wants parameters that are where they will stay."""
-    for event in scope.events[: move.order]:
-        if event.what is not What.WRAP or not event.detail.endswith(_DDP) or event.via:
-            continue
+    for at, event in _wraps(source, scope):
+        if at >= move.order:
+            break
         statement = event.statement
         target = path_of(statement.targets[0]) if isinstance(statement, ast.Assign) else ""
         if move.path not in (target, event.path) or not follows(source, statement, move.node):
             continue
-        if _earlier(scope, event):
+        if _earlier(source, scope, event):
             continue
         asks = isinstance(event.node, ast.Call) and any(k.arg == "device_ids" for k in event.node.keywords)
         edits, sure = earlier(source, move, statement, event.path, fails=asks)
@@ -197,12 +221,22 @@ def _after_wrap(source: Source, scope: Scope, move: Event) -> Late | None:
     return None
 
 
+@remembered
+def _wraps(source: Source, scope: Scope) -> list[tuple[int, Event]]:
+    """The numbered events that wrap a module for DDP."""
+    return [
+        (at, event)
+        for at, event in enumerate(scope.events)
+        if event.what is What.WRAP and event.detail.endswith(_DDP) and not event.via
+    ]
+
+
 # --- after the state of its optimizer ----------------------------------------------------------
 
 
 def _after_restore(source: Source, scope: Scope, move: Event) -> Late | None:
     """`Optimizer.load_state_dict` puts the state where the parameters are, and it stays there."""
-    if f"{move.path}.parameters" not in source.text or _earlier(scope, move):
+    if f"{move.path}.parameters" not in source.text or _earlier(source, scope, move):
         return None
     for made, name in _optimizers(source, scope, move.path):
         for node in source.walk(scope.node):
@@ -281,7 +315,7 @@ def _reloaded(flow: Flow) -> Iterator[Late]:
         if node.func.attr != "load_state_dict" or move is None or move.place is None:
             continue
         statement = source.statement(node)
-        later = source.block(statement)[source.block(statement).index(statement) + 1 :]
+        later = source.block(statement)[source.index(statement) + 1 :]
         moved = {f"{path}.to", f"{path}.cuda"}
         if any(
             isinstance(part, ast.Attribute) and dotted(part) in moved for one in later for part in walk(one)
@@ -324,7 +358,7 @@ def _in_one_branch(flow: Flow, scope: Scope, move: Event, moves: list[Event]) ->
     if about_devices(guard.test) or _OTHER_REASONS.search(test) or move.path in test:
         return None
     made = [node for node in stores(source, scope.node, move.path) if follows(source, node, guard)]
-    if not made or not settled_binding(source, made[-1:], guard) or _earlier(scope, move):
+    if not made or not settled_binding(source, made[-1:], guard) or _earlier(source, scope, move):
         return None
     assigned = source.statement(made[-1])
     if not isinstance(assigned, ast.Assign) or not isinstance(assigned.value, ast.Call):

@@ -13,7 +13,7 @@ from devfix.flow.events import Event, Meeting
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Place, Where
 from devfix.placing import around, bound_before, rebound, stores
-from devfix.source import Source, walk
+from devfix.source import Source, remembered, walk
 from devfix.unmoved.insertion import changes, own_move
 from devfix.unmoved.uses import Use, reads, use_of
 from devfix.unmoved.weights import maker
@@ -67,11 +67,17 @@ def made_at(flow: Flow, bindings: Bindings, event: Event) -> Made | None:
     for read in reads(flow, bindings, path, scope):
         if start <= source.span(read).start < end and use_of(flow, bindings, read, before) is not Use.PLAIN:
             return None
-    if not held and any(
-        isinstance(part, (ast.Global, ast.Nonlocal)) and path in part.names for part in source.walk()
-    ):
+    if not held and path in _shared(source):
         return None
     return Made(path, calls, scope)
+
+
+@remembered
+def _shared(source: Source) -> frozenset[str]:
+    """The names that functions share with what is around them."""
+    return frozenset(
+        name for part in source.walk() if isinstance(part, (ast.Global, ast.Nonlocal)) for name in part.names
+    )
 
 
 def _current(
@@ -81,7 +87,7 @@ def _current(
     at = source.span(event.node).start
     statements = sorted((source.statement(node) for node in nodes), key=lambda s: source.span(s).start)
     block = source.block(statements[0])
-    if not all(statement in block for statement in statements):
+    if not all(source.block(statement) is block for statement in statements):
         return values, 0, len(source.text)
     above = [statement for statement in statements if source.span(statement).end <= at]
     if not above:

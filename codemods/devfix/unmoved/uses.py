@@ -12,6 +12,7 @@ from devfix.flow import Flow, torch_api
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
 from devfix.flow.methods import MOVES
+from devfix.source import Source, remembered
 
 _MOVING = MOVES | {"_apply", "to_empty", "to_device", "prepare", "set_device", "parallelize", "load"}
 # Calls that take a module and leave it where it is.
@@ -36,16 +37,26 @@ class Use(Enum):
 def reads(flow: Flow, bindings: Bindings, path: str, scope: ast.AST) -> Iterator[ast.expr]:
     """Where a name of a function or module body is read; of `self.x`, every `.x` of the file."""
     attribute = path.rpartition(".")[2] if "." in path else ""
-    for node in flow.source.walk(None if attribute else scope):
-        if attribute:
-            if isinstance(node, ast.Attribute) and node.attr == attribute and isinstance(node.ctx, ast.Load):
-                yield node
-        elif isinstance(node, ast.Name) and node.id == path and isinstance(node.ctx, ast.Load):
+    if attribute:
+        yield from _attributes(flow.source).get(attribute, ())
+        return
+    for node in flow.source.names(scope).get(path, ()):
+        if isinstance(node.ctx, ast.Load):
             inner = function_around(flow.source, node)
             while inner is not None and inner is not scope and not bindings.within(inner, path):
                 inner = function_around(flow.source, inner)
             if inner is None or inner is scope:  # else it is a name of a function in there
                 yield node
+
+
+@remembered
+def _attributes(source: Source) -> dict[str, list[ast.Attribute]]:
+    """The attributes of each name that are read, anywhere in the file."""
+    found: dict[str, list[ast.Attribute]] = {}
+    for node in source.of_kind(ast.Attribute):
+        if isinstance(node.ctx, ast.Load):
+            found.setdefault(node.attr, []).append(node)
+    return found
 
 
 def use_of(flow: Flow, bindings: Bindings | None, read: ast.expr, before: int, depth: int = 0) -> Use:

@@ -9,7 +9,7 @@ from devfix.flow import Flow, torch_api
 from devfix.flow.evidence import looks_like_loss, looks_like_network
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
-from devfix.source import Source
+from devfix.source import Source, remembered
 
 # Libraries whose modules mostly have no weights, or find their device themselves.
 _ELSEWHERE = (
@@ -148,6 +148,11 @@ def _class_weighted(flow: Flow, owner: ast.ClassDef, depth: int) -> bool:
     return False
 
 
+@remembered
+def _classes(source: Source) -> dict[str, ast.ClassDef]:
+    return {one.name: one for one in source.definitions if isinstance(one, ast.ClassDef)}
+
+
 def in_view(flow: Flow, made: ast.expr) -> bool:
     """Is the class of a module known: one of torch's, or of this file?"""
     call = maker(flow, made)
@@ -156,7 +161,7 @@ def in_view(flow: Flow, made: ast.expr) -> bool:
     name = flow.source.qualified(call.func) or path_of(call.func)
     if name.startswith(("torch.", "torchvision.models.", "torchaudio.transforms.")):
         return True
-    classes = {d.name: d for d in flow.source.definitions if isinstance(d, ast.ClassDef)}
+    classes = _classes(flow.source)
     line = [classes[name]] if name in classes else []
     for one in line:
         for base in one.bases:
@@ -170,12 +175,16 @@ def in_view(flow: Flow, made: ast.expr) -> bool:
 
 def shared(source: Source, scope: ast.AST, name: str) -> bool:
     """Does another object get weights of a module: `loss.weight = layer.weight`? It may move them for both."""
-    return any(
-        isinstance(node, ast.Assign)
-        and isinstance(node.value, ast.Attribute)
-        and path_of(node.value.value) == name
+    return name in _sharing(source, scope)
+
+
+@remembered
+def _sharing(source: Source, scope: ast.AST) -> frozenset[str]:
+    return frozenset(
+        path_of(node.value.value)
+        for node in source.of_kind(ast.Assign, scope)
+        if isinstance(node.value, ast.Attribute)
         and any(isinstance(target, ast.Attribute) for target in node.targets)
-        for node in source.walk(scope)
     )
 
 
@@ -186,7 +195,13 @@ _TAKES = re.compile(r"\.(?:data|weight\w*|bias\w*)\s*=\s*\w+\.[\w.]*(?:data|weig
 def filled(source: Source, made: ast.expr) -> bool:
     """Is a module made by a function of the file that gives it the weights of another one, where those are?"""
     name = path_of(made.func).rpartition(".")[2] if isinstance(made, ast.Call) else ""
-    return any(
-        isinstance(node, ast.FunctionDef) and node.name == name and _TAKES.search(source.code(node))
+    return name in _taking(source)
+
+
+@remembered
+def _taking(source: Source) -> frozenset[str]:
+    return frozenset(
+        node.name
         for node in source.definitions
+        if isinstance(node, ast.FunctionDef) and _TAKES.search(source.code(node))
     )

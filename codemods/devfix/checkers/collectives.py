@@ -1,0 +1,93 @@
+"""Tensors on the CPU that are given to a collective of a backend that works on accelerators only.
+
+https://pytorch.org/docs/stable/distributed.html#backends: which backend takes tensors of which device.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devfix.engine.analysis import Analysis
+from devfix.engine.evidence import about_devices
+from devfix.engine.facts import Step
+from devfix.engine.places import of_process
+from devfix.engine.steps import Steps, exclude, for_accelerators, joins_accelerators
+from devfix.engine.values import LOCAL, MAKE, TENSOR
+from devfix.findings import AppendCall, Edit, Finding, Fix, Related, Safety, SetArgument
+from devfix.models.loader import models
+from devfix.repair.expressible import expressible
+
+CODEMOD = "place-factory"
+
+
+def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
+    """One finding for each tensor, with the nodes that it is about."""
+    steps, source = Steps(analysis), analysis.file.source
+    known = [one for one in steps.joins if "?" not in one.texts]
+    if not known or steps.is_owned or not all(joins_accelerators(one) for one in known):
+        return
+    seen: set[ast.AST] = set()
+    for step in steps.every("collective"):
+        if step.file is not analysis.file or step.at is None or not _is_proven(step, known):
+            continue
+        link = step.value.links[0]
+        made = link.node if link.kind == MAKE and link.file is analysis.file else None
+        at = made if made is not None else step.at
+        if at in seen:
+            continue
+        seen.add(at)
+        device, edits = _on_device(analysis, step, made)
+        if not edits and isinstance(made, ast.Call) and steps.is_set(step) and _always(known, "nccl"):
+            device, edits = _edit(analysis, made, '"cuda"')
+        (operation,) = step.texts
+        backend = next(one for join in known for one in sorted(join.texts) if for_accelerators(one))
+        message = (
+            f"this is on the CPU, but `{operation.rpartition('.')[2]}` is given it, and the backend `{backend}` takes "
+            "tensors of accelerators only" + (". The fix assumes that this is the backend" if edits else "")
+        )
+        shown = () if at is step.at else (Related(source.span(step.at), "it is given to the others here"),)
+        fix = Fix(f"make it on `{device}`", edits, Safety.UNSAFE) if edits else None
+        yield Finding(CODEMOD, source.span(at), message, fix, shown), [at, step.at]
+
+
+def _is_proven(step: Step, joins: list[Step]) -> bool:
+    """Is it a tensor of known making that is on the CPU, whatever the conditions on the way ask?"""
+    if step.value.kind != TENSOR or not step.place.on_host or not step.value.links or step.value.assumed:
+        return False
+    if any(about_devices(one) or _about_backends(one) for one, _ in step.path):
+        return False
+    return not any(exclude(step, one) for one in joins)
+
+
+def _about_backends(condition: object) -> bool:
+    if isinstance(condition, tuple):
+        return any(_about_backends(one) for one in condition)
+    words = ("backend", "gloo", "nccl")
+    return isinstance(condition, str) and any(word in condition for word in words)
+
+
+def _always(joins: list[Step], backend: str) -> bool:
+    return all(one.texts == {backend} for one in joins)
+
+
+def _on_device(analysis: Analysis, step: Step, made: ast.AST | None) -> tuple[str, tuple[Edit, ...]]:
+    """The tensor made on the device of the process, or on another one that has a name there."""
+    if not isinstance(made, ast.Call):
+        return "", ()
+    terms = [
+        term for _, some in step.scopes for term in some if term.form == "device" and term.place.on_device
+    ]
+    for place in (of_process(LOCAL), *(term.place for term in terms)):
+        device = expressible(analysis.file.source, place, step.scopes, made)
+        if device:
+            return _edit(analysis, made, device)
+    return "", ()
+
+
+def _edit(analysis: Analysis, made: ast.Call, device: str) -> tuple[str, tuple[Edit, ...]]:
+    span = analysis.file.source.span(made)
+    row = models().function(analysis.file.dotted(made.func))
+    if row is not None and row.form in ("make", "data", "like"):
+        return device, (SetArgument(span, "device", device),)
+    return device, (AppendCall(span, f".to({device})"),)
