@@ -30,6 +30,7 @@ class Place:
         return self.text[self.start : self.at]
 
 
+@lru_cache(maxsize=64)  # it is asked once for each pair of loads
 def places_in(data: bytes, name: str) -> list[Place] | None:
     """The calls of a function in a file; None if it is named otherwise too, so that it may run anywhere."""
     word = name.encode()
