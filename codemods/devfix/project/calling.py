@@ -12,7 +12,7 @@ from devfix.project.importing import without_imports
 
 CALLS = 50  # of a function in one file
 _CHOSEN = re.compile(rb"\.to\([ \t]*(?:device[ \t]*=[ \t]*)?[\w.]*\bdevice\b")
-_FETCHES = re.compile(rb"\b\w*(?:download|from_url|urlretrieve|cached_path)\w*[ \t]*\(")
+_FETCHES = re.compile(rb"\b\w{0,80}(?:download|from_url|urlretrieve|cached_path)\w{0,80}[ \t]*\(")
 
 
 @dataclass(frozen=True)

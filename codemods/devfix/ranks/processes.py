@@ -29,8 +29,8 @@ from devfix.source import Source
 _SET = re.compile(r"set_device\(|cuda\.device\(|CUDA_VISIBLE_DEVICES|device_id\s*=")
 # A function of another file that may do so.
 _SETS = re.compile(
-    r"(?:init|setup|set_up|launch|spawn|prepare)\w*_?(?:dist|ddp|distributed|env|device|process)|"
-    r"(?:dist|ddp|distributed)\w*_?(?:init|setup|env)",
+    r"(?:init|setup|set_up|launch|spawn|prepare)\w{0,80}_?(?:dist|ddp|distributed|env|device|process)|"
+    r"(?:dist|ddp|distributed)\w{0,80}_?(?:init|setup|env)",
     re.IGNORECASE,
 )
 _INDEX = re.compile(
