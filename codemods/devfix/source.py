@@ -225,6 +225,19 @@ class Source:
         """All nodes of the file: several codemods look at each of them."""
         return (self.tree, *self.parents)
 
+    def between(self, start: int, stop: int) -> list[ast.AST]:
+        """The nodes that begin between two places of the text, in the order of `walk`."""
+        starts, numbers = self._starts
+        found = sorted(numbers[bisect_left(starts, start) : bisect_left(starts, stop)])
+        return [self._nodes[number] for number in found]
+
+    @cached_property
+    def _starts(self) -> tuple[list[int], list[int]]:
+        """Where nodes begin, in order, and their numbers among all."""
+        placed = ((number, node) for number, node in enumerate(self._nodes) if hasattr(node, "lineno"))
+        found = sorted((self.span(node).start, number) for number, node in placed)
+        return [start for start, _ in found], [number for _, number in found]
+
     @cached_property
     def calls(self) -> tuple[ast.Call, ...]:
         """All calls of the file, in no particular order."""
@@ -266,7 +279,7 @@ class Source:
 
     def forget(self) -> None:
         """Free what is as large as the tree and can be found out again."""
-        for name in ("parents", "_nodes", "_blocks", "calls"):
+        for name in ("parents", "_nodes", "_blocks", "_starts", "calls"):
             self.__dict__.pop(name, None)
         self.remembered.clear()
 

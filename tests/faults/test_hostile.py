@@ -157,8 +157,14 @@ def test_lines_that_take_for_ever(hostile: Path) -> None:
     """Patterns that go back and forth over blanks, each over a line that made it take minutes and more."""
     from devfix.doctor import settings
     from devfix.documents import magics
-    from devfix.factories import uses
+    from devfix.factories import layers, moved, proof, uses
+    from devfix.inputs import tokens
     from devfix.literals import worth
+    from devfix.loading import standing
+    from devfix.loading import uses as uses_of_loads
+    from devfix.project import calling
+    from devfix.ranks import processes
+    from devfix.rules import module_never_moved
 
     many = 200_000
     start = time.monotonic()
@@ -167,6 +173,13 @@ def test_lines_that_take_for_ever(hostile: Path) -> None:
     assert magics._ASSIGNED.match(" " * many + "x") is None
     assert uses._DOCUMENTED.search("\n" * many) is None
     assert worth._OLD.search("\n" * many) is None
+    for pattern, unit in (
+        (layers.LENGTHS, "_"), (proof._COUNTS, "_"), (moved._HANDED, "to_cuda"), (tokens._TOKENIZER, "_"),
+        (tokens._RUNS, "get_"), (module_never_moved._RUNS, "get_"), (uses_of_loads._STATE, "load_"),
+        (standing._FETCHED, "download"), (processes._SETS, "set_up"),
+    ):  # fmt: skip
+        assert pattern.search(unit * (many // len(unit))) is None, pattern
+    assert calling._FETCHES.search(b"cached_path" * (many // 11)) is None
     assert time.monotonic() - start < 60
     (hostile / "pyproject.toml").write_text(f'[tool.devfix]\njobs = 1\n[x]\ny = """\n[{" " * many}\n"""\n')
     assert list(settings._places("pyproject.toml", whole=False)) == ["jobs"]

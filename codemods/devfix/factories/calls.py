@@ -41,6 +41,9 @@ _TYPES = re.compile(r"^torch\.(cuda\.)?\w*Tensor$")
 _WALKED = frozenset({"enumerate", "zip", "reversed", "list", "tuple", "sorted", "tqdm", "iter"})
 
 
+_CTC = re.compile("ctc", re.IGNORECASE)
+
+
 class Calls(Layers):
     """Finds out what is called, and follows it."""
 
@@ -102,7 +105,11 @@ class Calls(Layers):
         if "ctc" in self.source.code(node.func).lower():
             return True
         bound = rf"\b{re.escape(last)}\b[ \t]*(?::[^=\n]+)?=(?!=)[^\n]*ctc"
-        return bool(last) and re.search(bound, self.source.text, re.IGNORECASE) is not None
+        return (
+            bool(last)
+            and self.source.matches(_CTC)
+            and re.search(bound, self.source.text, re.IGNORECASE) is not None
+        )
 
     def _method(self, node: ast.Call, func: ast.Attribute, base: Fact, facts: Facts) -> Fact:
         method = func.attr

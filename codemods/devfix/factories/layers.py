@@ -12,7 +12,7 @@ from devfix.factories.values import UNKNOWN, Anchor, Fact, Form
 from devfix.flow import torch_api
 from devfix.flow.frame import path_of
 
-LENGTHS = re.compile(r"(?:^|[._])\w*len(?:s|gths?)?$")
+LENGTHS = re.compile(r"(?:^|[._])\w{0,80}len(?:s|gths?)?$")
 # What gives the same modules one by one, and what gives each with something before it.
 _ONE_BY_ONE = frozenset({"reversed", "list", "tuple", "iter", "tqdm", "values", "children", "modules"})
 _IN_PAIRS = frozenset({"enumerate", "items", "named_children", "named_modules"})

@@ -18,7 +18,7 @@ _TO = r"(?:to\((?:device=)?(?:(?:self\.)?(?:\w+\.)?device\w*\b(?!\.type)|\w+\.ge
 _MOVED = re.compile(
     rf"(?<![\w.])([A-Za-z_]\w*(?:\.\w+)*?)(?=(?:\[[^\]\n]*\])?\.(?:{_TO}|apply\([^\n]*\.{_TO}))"
 )
-_HANDED = re.compile(r"(?:to_device|to_cuda|to_gpu|move_to|send_to)\w*\(\s*([\w.]+)(?=\s*,)")
+_HANDED = re.compile(r"(?:to_device|to_cuda|to_gpu|move_to|send_to)\w{0,80}\(\s*([\w.]+)(?=\s*,)")
 _PARTS = re.compile(rf"\.{_TO}")
 _IN = re.compile(r"\bin\s+([\w.]+)\.")
 

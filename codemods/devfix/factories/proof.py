@@ -24,7 +24,7 @@ _DEPTH = 3  # of functions that call each other
 # What asks for the device of something, or goes to one.
 _ASKS = frozenset({"device", "is_cuda", "get_device", "type_as", "cuda", "get_device_of"})
 # Wanted on the CPU by packed sequences and loops, and mostly made from lists there.
-_COUNTS = re.compile(r"(?:^|_)\w*(?:len|lens|lengths?)$|^n_\w+s$|^num_|(?:^|_)(?:sz|sizes?|shapes?)$")
+_COUNTS = re.compile(r"(?:^|_)\w{0,80}(?:len|lens|lengths?)$|^n_\w+s$|^num_|(?:^|_)(?:sz|sizes?|shapes?)$")
 # A file that has to do with devices at all.
 _SIGN = re.compile(r"\bdevice\b|cuda|\.to\(")
 # Tensors that are promises: their device is "meta" until somebody asks for the numbers.

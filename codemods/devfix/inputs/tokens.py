@@ -20,8 +20,10 @@ from devfix.placing import dotted
 from devfix.source import Source, walk
 
 _MAKES = frozenset({"encode", "encode_plus", "batch_encode_plus", "apply_chat_template", "pad"})
-_TOKENIZER = re.compile(r"(?:^|[_.])(?:tok|\w*tokenizer\d?|\w*processor|feature_extractor)$", re.IGNORECASE)
-_RUNS = re.compile(r"(?:forward|generate|encode|get_\w*features|encode_\w+|embed\w*)$")
+_TOKENIZER = re.compile(
+    r"(?:^|[_.])(?:tok|\w{0,80}tokenizer\d?|\w{0,80}processor|feature_extractor)$", re.IGNORECASE
+)
+_RUNS = re.compile(r"(?:forward|generate|encode|get_\w{0,80}features|encode_\w+|embed\w*)$")
 _MOVES = re.compile(r"\.to\(|\.cuda\(|device|\.prepare\(")
 _SPREAD = frozenset({"auto", "balanced", "balanced_low_0", "sequential", "cuda", "cuda:0"})
 

@@ -27,7 +27,8 @@ _TRAINS = re.compile(
 )
 # What is published was mostly saved so that it loads anywhere.
 _FETCHED = re.compile(
-    r"(?:^|[^\w])(?:\w*download\w*|\w*from_url|cached_path|urlretrieve|wget\w*|gdown\.\w+)\(", re.MULTILINE
+    r"(?:^|[^\w])(?:\w{0,80}download\w{0,80}|\w{0,80}from_url|cached_path|urlretrieve|wget\w{0,80}|gdown\.\w{1,80})\(",
+    re.MULTILINE,
 )
 # A function that knows where published weights are, and fetches them if need be.
 _FETCHES = re.compile(

@@ -30,7 +30,7 @@ class Use(Flag):
 
 
 _STATE = re.compile(
-    r"load_(?:\w+_)?(?:state|weights|params|parameters)|set_\w*state|load_from_state|restore_state|load_ema"
+    r"load_(?:\w{1,80}_)?(?:state|weights|params|parameters)|set_\w{0,80}state|load_from_state|restore_state|load_ema"
 )
 _READ_CALLS = frozenset(
     {"len", "print", "isinstance", "type", "str", "repr", "bool", "int", "float", "hasattr", "set", "sorted",

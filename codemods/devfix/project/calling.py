@@ -12,7 +12,7 @@ from devfix.project.importing import without_imports
 
 CALLS = 50  # of a function in one file
 _CHOSEN = re.compile(rb"\.to\([ \t]*(?:device[ \t]*=[ \t]*)?[\w.]*\bdevice\b")
-_FETCHES = re.compile(rb"\b\w*(?:download|from_url|urlretrieve|cached_path)\w*[ \t]*\(")
+_FETCHES = re.compile(rb"\b\w{0,80}(?:download|from_url|urlretrieve|cached_path)\w{0,80}[ \t]*\(")
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Place:
         return self.text[self.start : self.at]
 
 
+@lru_cache(maxsize=64)  # it is asked once for each pair of loads
 def places_in(data: bytes, name: str) -> list[Place] | None:
     """The calls of a function in a file; None if it is named otherwise too, so that it may run anywhere."""
     word = name.encode()

@@ -23,7 +23,7 @@ from devfix.unmoved.weights import filled, in_view, shared, weighted
 
 # Ways to run a module; other methods may take tensors for other ends.
 _RUNS = re.compile(
-    r"run$|forward|generate|encode|decode|predict|infer|update$|__call__$|get_\w+_features$|loss"
+    r"run$|forward|generate|encode|decode|predict|infer|update$|__call__$|get_\w{1,80}_features$|loss"
 )
 _RUN = (Kind.MODULE, Kind.PART)
 

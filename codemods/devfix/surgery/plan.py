@@ -152,10 +152,16 @@ class Plan:
         roots = {self.path}
         if seen_by_call(self.source, self.path, start, stop):
             return True
+        whole = (
+            self._span(home)
+            if (home := _function(self.source, self.anchor)) is not self.source.tree
+            else None
+        )
         nodes = [
             node
-            for node in self.source.walk(_function(self.source, self.anchor))
-            if isinstance(node, (ast.expr, ast.stmt)) and start <= self._span(node).start < stop
+            for node in self.source.between(start, stop)
+            if isinstance(node, (ast.expr, ast.stmt))
+            and (whole is None or whole.start <= self._span(node).start < whole.end)
         ]
         for node in sorted(nodes, key=lambda n: self._span(n).start):
             if isinstance(node, (ast.Assign, ast.For)):

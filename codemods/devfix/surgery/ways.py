@@ -137,7 +137,7 @@ def changed(source: Source, parts: Collection[ast.AST], start: int, stop: int, k
     moved = {dotted(node.value) for node in inside if isinstance(node, ast.Attribute) and node.attr in MOVES}
     if _CHOOSES.search(source.text[start:stop]):
         return True
-    for node in _between(source, start, stop):
+    for node in source.between(start, stop):
         if isinstance(node, ast.Call) and _fills(source, node, paths):
             return True
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
@@ -152,13 +152,6 @@ def changed(source: Source, parts: Collection[ast.AST], start: int, stop: int, k
         if any(one == path or one.startswith(f"{path}.") for one in paths for path in bound):
             return True
     return False
-
-
-def _between(source: Source, start: int, stop: int) -> Iterator[ast.AST]:
-    """The nodes that begin between two places of the text."""
-    for node in source.walk():
-        if hasattr(node, "lineno") and start <= source.span(node).start < stop:
-            yield node
 
 
 def _named(node: ast.AST) -> list[str]:
@@ -220,7 +213,7 @@ def looked_at(source: Source, path: str, start: int, stop: int, skipped: Collect
     skip = {node for statement in skipped for node in walk(statement)}
     if seen_by_call(source, path, start, stop):
         return True
-    for node in _between(source, start, stop):
+    for node in source.between(start, stop):
         if node not in skip and (reads_groups(source, node) or alone(source, node, path)):
             return True
         if not isinstance(node, (ast.Name, ast.Attribute)) or node in skip or path_of(node) != path:
@@ -249,7 +242,7 @@ def seen_by_call(source: Source, path: str, start: int, stop: int) -> bool:
     """Is a function or method of the file called that knows the module without being given it?"""
     called = {
         path_of(node.func).removeprefix("self.")
-        for node in _between(source, start, stop)
+        for node in source.between(start, stop)
         if isinstance(node, ast.Call)
     }
     for function in source.definitions:
