@@ -76,7 +76,7 @@ def is_moved_below(source: Source, node: ast.AST, operand: ast.AST | None) -> bo
     up: ast.AST | None = node
     while up is not None and up is not statement:
         parent = source.parents.get(up)
-        if isinstance(parent, ast.Attribute) and parent.attr in _MOVES | _READS:
+        if isinstance(parent, ast.Attribute) and _puts_elsewhere(source, source.parents.get(parent)):
             return True
         up = parent
     names = {_root(operand)} if operand is not None else set()
@@ -96,6 +96,19 @@ def is_moved_below(source: Source, node: ast.AST, operand: ast.AST | None) -> bo
     return any(one in names for one in _moved(source, function, getattr(statement, "end_lineno", 0)))
 
 
+def _puts_elsewhere(source: Source, call: ast.AST | None) -> bool:
+    """`x.cuda()`, `x.to(device)`, `x.numpy()`; not `x.to(dtype)`, nor `x.to(y.device)`, which only follows."""
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    if call.func.attr in _READS or call.func.attr == "cuda":
+        return True
+    given = [*call.args[:1], *(one.value for one in call.keywords if one.arg == "device")]
+    return call.func.attr == "to" and any(
+        about_devices(source.code(one)) and not re.fullmatch(r"(?!self\b|cls\b)\w+\.device", source.code(one))
+        for one in given
+    )
+
+
 def _moved(source: Source, function: ast.AST, line: int) -> Iterator[str]:
     """The names that are moved or read by numpy in a function, below a line."""
     for node in source.walk(function):
@@ -103,7 +116,7 @@ def _moved(source: Source, function: ast.AST, line: int) -> Iterator[str]:
             continue
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             alone = isinstance(source.parents.get(node), (ast.Expr, ast.Return)) or node.func.attr in _READS
-            if alone and node.func.attr in _MOVES | _READS:
+            if alone and _puts_elsewhere(source, node):
                 yield _root(node.func.value)
         elif isinstance(node, ast.Assign):
             read = {one.id for one in ast.walk(node.value) if isinstance(one, ast.Name)}

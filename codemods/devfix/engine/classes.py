@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
-from devfix.engine.files import Class
+from devfix.engine.files import Class, Function
 from devfix.engine.places import BY_OWNER, IN, NOWHERE, OF, Place, alternatives
 from devfix.engine.state import MAX_NESTING, State
 from devfix.engine.values import (
@@ -151,7 +152,7 @@ class Classes:
             for method_name, end in ends:
                 found = end.attribute(cell, name)
                 if method_name == "forward" and before is not None and before.kind == TENSOR:
-                    if found is not None and found.kind == TENSOR:
+                    if found is not None and found.kind == TENSOR and _recurs(owner.method("forward"), name):
                         continue  # it is there in the second run; the first one meets what was there before
                 if found is not None and not any(found is one for one in values):
                     values.append(found)
@@ -202,3 +203,14 @@ class Classes:
             if value is ANYTHING:
                 return True
         return False
+
+
+def _recurs(method: Function | None, name: str) -> bool:
+    """Does a method store in an attribute what it makes of it?"""
+    for node in method.nodes if method is not None else ():
+        if isinstance(node, ast.Assign) and any(
+            isinstance(one, ast.Attribute) and one.attr == name for one in node.targets
+        ):
+            if any(isinstance(one, ast.Attribute) and one.attr == name for one in ast.walk(node.value)):
+                return True
+    return False

@@ -28,6 +28,7 @@ from devfix.engine.values import (
     RANK,
     RESULT,
     SEQUENCE,
+    STORE,
     TENSOR,
     Assumption,
     Assumptions,
@@ -47,6 +48,13 @@ def _excused(a: Place, b: Place, chosen: Path, whole: Path) -> bool:
     if any(compares_devices(condition) for condition, _ in chosen):
         return True
     return OF in (a.kind, b.kind) and any(about_devices(condition) for condition, _ in chosen)
+
+
+def _asks_for(condition: object, value: Value) -> bool:
+    """Is the attribute that keeps a value part of what is asked?"""
+    names = {link.name.removesuffix("[]") for link in value.links if link.kind == STORE}
+    text = condition[-1] if isinstance(condition, tuple) and condition else condition
+    return isinstance(text, str) and any(f".{name}." in f"{text}." for name in names)
 
 
 class Requirements(Frame):
@@ -124,6 +132,8 @@ class Requirements(Frame):
             swap = True
         (anchor, anchor_node, _), (stray, stray_node, _) = (one, other) if swap else (other, one)
         anchor_place, stray_place = (a, b) if swap else (b, a)
+        if any(_asks_for(condition, stray) for condition, _ in both - path):
+            return  # it is made anew where it does not fit: what was there before is never met
         assumed = stray.assumed | anchor.assumed
         asked = [condition for condition, _ in both - path if not about_devices(condition)]
         if pairs > 1 and len(asked) > 1:  # one condition alone is met by somebody, or it would not be asked
