@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from devfix.engine.facts import Scope, Term
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 Node = ast.AST
 Arguments = tuple[list[tuple[Value, ast.expr]], dict[str, tuple[Value, ast.expr]]]
 MAX_TERMS, MAX_OWN_TERMS = 64, 256  # of all functions that are running, of one
+MAX_NAMES = 500  # of a function, that are looked at for terms
 _TELLING = frozenset({DEVICE, TENSOR, MODULE, OBJECT})
 
 
@@ -185,7 +187,7 @@ class Frame(ABC):
         found: dict[str, Term] = {}
         frame: Frame | None = self
         while frame is not None and len(found) < MAX_TERMS:
-            for name, value in frame.state.names.items():
+            for name, value in islice(frame.state.names.items(), MAX_NAMES):
                 if value.kind in _TELLING and name not in found:
                     self._term(found, name, value)
                     if len(found) >= MAX_OWN_TERMS:

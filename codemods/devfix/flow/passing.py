@@ -105,9 +105,8 @@ class Passing(ABC):
         given: list[Value] = []
         for pair in bound:
             value = pair[1] if pair is not None else UNKNOWN
-            if value.kind is Kind.MODULE:
-                value = replace(value, place=caller.state.place(value))
-            given.append(value)
+            moved = value.kind is Kind.MODULE
+            given.append(replace(value, place=caller.state.place(value)) if moved else value)
         if self.records:
             info.calls[node] = tuple(given)
             self.called.add(function)
@@ -361,10 +360,9 @@ class Passing(ABC):
             return Value(Kind.INSTANCE, node=info.node, name=info.node.name)
         place = self.place_of_made(caller, node, arguments, self._places_itself(info))
         if init is not None and self.records:
+            bound = self.bind(self._info(init, info), arguments, 1)
+            self._info(init, info).calls[node] = tuple(pair[1] if pair else UNKNOWN for pair in bound)
             self.called.add(init)
-            self._info(init, info).calls[node] = tuple(
-                pair[1] if pair else UNKNOWN for pair in self.bind(self._info(init, info), arguments, 1)
-            )
         return Value(Kind.MODULE, place, fresh_identity(), node, info.node.name, bare=self._bare(info))
 
     def place_of_made(

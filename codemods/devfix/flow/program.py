@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-from itertools import islice
 
 from devfix.flow import frameworks, torch_api
 from devfix.flow.events import Scope, What
@@ -34,6 +33,7 @@ from devfix.flow.lattice import (
     fresh_identity,
     replace,
 )
+from devfix.flow.order import Order
 from devfix.flow.outside import OUTSIDE, Bases, Outside, judged
 from devfix.flow.passing import ClassInfo, Function, FunctionInfo, Passing
 from devfix.source import Source
@@ -95,23 +95,9 @@ class Program(Passing):
         interpreter = self.run_module()
         self._placed = _placed_names(interpreter.state.names, interpreter.state)
         self.scopes.append(interpreter.scope)
-        done: set[Function] = set()
-        waiting: list[Function] = []
-        numbers: dict[Function, int] = {}
-        while True:
-            if len(self.functions) > len(numbers):
-                for node in islice(self.functions, len(numbers), None):
-                    numbers[node] = len(numbers)
-                    waiting.append(node)
-            called = sorted(self.called - done, key=numbers.__getitem__)
-            self.called.clear()
-            while waiting and waiting[-1] in done:
-                waiting.pop()
-            if not (called or waiting):
-                return
-            # Callers mostly stand below what they call, and are interpreted before it.
-            for node in called or waiting[-1:]:
-                done.add(node)
+        order = Order()
+        while batch := order.following(self.functions, self.called):
+            for node in batch:
                 self._finish(self.functions[node])
 
     def run_module(self) -> Interpreter:

@@ -87,9 +87,8 @@ def _earlier(source: Source, scope: Scope, event: Event) -> bool:
     parts = event.path.split(".")
     same: set[int | str] = {one for one in (event.value.identity, *event.value.arms) if one}
     same |= {event.path, *(".".join(parts[:size]) for size in range(1, len(parts)))}
-    if any(moved.get(one, event.order) < event.order for one in same):
-        return True
-    return event.value.place.where not in (Where.DEFAULT, Where.CPU, Where.UNKNOWN)
+    above = any(moved.get(one, event.order) < event.order for one in same)
+    return above or event.value.place.where not in (Where.DEFAULT, Where.CPU, Where.UNKNOWN)
 
 
 @remembered
@@ -224,11 +223,8 @@ def _after_wrap(source: Source, scope: Scope, move: Event) -> Late | None:
 @remembered
 def _wraps(source: Source, scope: Scope) -> list[tuple[int, Event]]:
     """The numbered events that wrap a module for DDP."""
-    return [
-        (at, event)
-        for at, event in enumerate(scope.events)
-        if event.what is What.WRAP and event.detail.endswith(_DDP) and not event.via
-    ]
+    wraps = ((at, event) for at, event in enumerate(scope.events) if event.what is What.WRAP)
+    return [(at, event) for at, event in wraps if event.detail.endswith(_DDP) and not event.via]
 
 
 # --- after the state of its optimizer ----------------------------------------------------------
@@ -239,9 +235,9 @@ def _after_restore(source: Source, scope: Scope, move: Event) -> Late | None:
     if f"{move.path}.parameters" not in source.text or _earlier(source, scope, move):
         return None
     for made, name in _optimizers(source, scope, move.path):
-        for node in source.walk(scope.node):
-            sure = isinstance(node, ast.Call) and _loads(node, name)
-            if sure is False or not isinstance(node, ast.Call):
+        for node in _loading(source, scope.node):
+            sure = _loads(node, name)
+            if sure is False:
                 continue
             if (
                 made is source.statement(node)
@@ -263,6 +259,13 @@ def _after_restore(source: Source, scope: Scope, move: Event) -> Late | None:
                 (Related(source.span(node), "the state is loaded here"),),
             )
     return None
+
+
+@remembered
+def _loading(source: Source, scope: ast.AST) -> list[ast.Call]:
+    """The calls that may load something, as their names say."""
+    calls = source.of_kind(ast.Call, scope)
+    return [call for call in calls if _LOADING.search(dotted(call.func).rpartition(".")[2])]
 
 
 def _loads(call: ast.Call, optimizer: str) -> bool | None:
