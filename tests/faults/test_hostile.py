@@ -163,7 +163,6 @@ def test_lines_that_take_for_ever(hostile: Path) -> None:
     from devfix.loading import standing
     from devfix.loading import uses as uses_of_loads
     from devfix.project import calling
-    from devfix.ranks import processes
     from devfix.rules import module_never_moved
 
     many = 200_000
@@ -176,7 +175,7 @@ def test_lines_that_take_for_ever(hostile: Path) -> None:
     for pattern, unit in (
         (layers.LENGTHS, "_"), (proof._COUNTS, "_"), (moved._HANDED, "to_cuda"), (tokens._TOKENIZER, "_"),
         (tokens._RUNS, "get_"), (module_never_moved._RUNS, "get_"), (uses_of_loads._STATE, "load_"),
-        (standing._FETCHED, "download"), (processes._SETS, "set_up"),
+        (standing._FETCHED, "download"),
     ):  # fmt: skip
         assert pattern.search(unit * (many // len(unit))) is None, pattern
     assert calling._FETCHES.search(b"cached_path" * (many // 11)) is None

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from devfix.checkers import autocast, comparisons, expressions, host_reads, mismatches
 from devfix.findings import Finding
 from devfix.flow import Flow
-from devfix.source import Source
+from devfix.source import Source, remembered
 
 CODEMODS = (
     frozenset(mismatches.CODEMODS)
@@ -16,6 +16,9 @@ CODEMODS = (
     | expressions.CODEMODS
     | {comparisons.CODEMOD, autocast.CODEMOD}
 )
+
+
+_LATE = "reorder-to"
 
 
 def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> Iterator[Finding]:
@@ -28,29 +31,27 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
         for span in (finding.span, *(one.span for one in finding.related if not one.path)):
             first, last = source.position(span.start)[0], source.position(max(span.start, span.end - 1))[0]
             spoken.update(range(first, min(last, first + 12) + 1))
+    # Of the parts that a function attaches too late, one finding tells.
+    late = {_function_at(one.span.start, source) for one in known if one.codemod == _LATE}
     analysis = flow.facts()
     for checker in (mismatches, host_reads, expressions, comparisons, autocast):
         told = set[int]()
         for finding, lines in checker.found(analysis, served):
-            if spoken.isdisjoint(lines) and not _is_told_together(finding, known, source):
+            if spoken.isdisjoint(lines) and not (
+                finding.codemod == _LATE and _function_at(finding.span.start, source) in late
+            ):
                 told |= lines
                 yield finding
         spoken |= told
 
 
-def _is_told_together(finding: Finding, known: Collection[Finding], source: Source) -> bool:
-    """Is a part that is attached too late told of with others of its function?"""
-    if finding.codemod != "reorder-to":
-        return False
-    return any(
-        one.codemod == finding.codemod
-        and _function_at(one.span.start, source) is _function_at(finding.span.start, source)
-        for one in known
-    )
-
-
 def _function_at(offset: int, source: Source) -> ast.AST | None:
     """The innermost function around a position of a file."""
-    spans = [(source.span(node), node) for node in source.of_kind(ast.FunctionDef)]
-    inside = [(span, node) for span, node in spans if span.start <= offset < span.end]
-    return max(inside, key=lambda one: one[0].start)[1] if inside else None
+    return _functions(source).get(source.position(offset)[0])
+
+
+@remembered
+def _functions(source: Source) -> dict[int, ast.AST]:
+    """Line -> the innermost function that it is in."""
+    every = sorted(source.of_kind(ast.FunctionDef), key=lambda one: one.lineno)
+    return {line: one for one in every for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)}

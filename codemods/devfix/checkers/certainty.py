@@ -9,11 +9,16 @@ from __future__ import annotations
 import ast
 import re
 
-from devfix.checkers.signs import is_caught, is_moved_below, is_of_one_world, lives_on_devices
+from devfix.checkers.signs import (
+    is_caught,
+    is_moved_below,
+    is_of_one_world,
+    lives_on_devices,
+    tells_the_cpu,
+)
 from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import about_devices
 from devfix.engine.facts import Mismatch
-from devfix.engine.files import Function
 from devfix.engine.places import FIXED, OF, VAR
 from devfix.engine.values import LIBRARY_CALL, MODULE, MOVE, NAME, PATH_TAKEN, RANK
 
@@ -53,7 +58,7 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     source = analysis.file.source
     if mismatch.file is analysis.file and is_caught(source, mismatch.node):
         return "the error is expected, or handled"
-    if mismatch.function is not None and _tells_the_cpu(mismatch.function):
+    if mismatch.function is not None and tells_the_cpu(mismatch.function.file.source, mismatch.function.node):
         return "a configuration is told the CPU"
     if of_caller and mismatch.anchor.kind != MODULE and mismatch.file is analysis.file:
         if is_moved_below(source, mismatch.node, mismatch.anchor_node):
@@ -61,15 +66,6 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     if not _on_accelerators(mismatch, analysis):
         return "nothing but a parameter says that the other value may be on an accelerator"
     return ""
-
-
-def _tells_the_cpu(function: Function) -> bool:
-    """Is "cpu" an entry of a dict that the function writes?"""
-    return any(
-        isinstance(node, ast.Dict)
-        and any(isinstance(value, ast.Constant) and value.value == "cpu" for value in node.values)
-        for node in function.nodes
-    )
 
 
 def _why_not_literal(mismatch: Mismatch, out_of_sight: bool, analysis: Analysis) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 
 from devfix.engine.analysis import Analysis
 from devfix.engine.classes import OTHER_FRAMEWORKS
@@ -49,7 +48,22 @@ def is_of_one_world(function: Function | None, source: Source) -> bool:
     for one in source.imports.values():
         if one.partition(".")[0] in _ONE_WORLD or "cuda" in one.lower():
             return True
-    return function is not None and _MEASURES.search(source.code(function.node)) is not None
+    return function is not None and _measures(source, function.node)
+
+
+@remembered
+def _measures(source: Source, function: ast.AST) -> bool:
+    return _MEASURES.search(source.code(function)) is not None
+
+
+@remembered
+def tells_the_cpu(source: Source, function: ast.AST) -> bool:
+    """Is "cpu" an entry of a dict that a function writes?"""
+    return any(
+        isinstance(value, ast.Constant) and value.value == "cpu"
+        for node in source.of_kind(ast.Dict, function)
+        for value in node.values
+    )
 
 
 def is_caught(source: Source, node: ast.AST) -> bool:
@@ -86,14 +100,11 @@ def is_moved_below(source: Source, node: ast.AST, operand: ast.AST | None) -> bo
     function = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
     if function is None or not names:
         return False
-    for one in source.of_kind(ast.Assign, function):  # x = batch.x: of whom it is a part
-        if (
-            isinstance(one.targets[0], ast.Name)
-            and one.targets[0].id in names
-            and isinstance(one.value, ast.Attribute)
-        ):
-            names.add(_root(one.value))
-    return any(one in names for one in _moved(source, function, getattr(statement, "end_lineno", 0)))
+    parts = _parts(source, function)
+    for one in list(names):
+        names |= parts.get(one, set())
+    line, moved = getattr(statement, "end_lineno", 0), _moved(source, function)
+    return any(moved.get(one, 0) > line for one in names)
 
 
 def _puts_elsewhere(source: Source, call: ast.AST | None) -> bool:
@@ -109,20 +120,33 @@ def _puts_elsewhere(source: Source, call: ast.AST | None) -> bool:
     )
 
 
-def _moved(source: Source, function: ast.AST, line: int) -> Iterator[str]:
-    """The names that are moved or read by numpy in a function, below a line."""
+@remembered
+def _parts(source: Source, function: ast.AST) -> dict[str, set[str]]:
+    """Name -> the names of which it is a part: `x = batch.x`."""
+    found: dict[str, set[str]] = {}
+    for one in source.of_kind(ast.Assign, function):
+        if isinstance(one.targets[0], ast.Name) and isinstance(one.value, ast.Attribute):
+            found.setdefault(one.targets[0].id, set()).add(_root(one.value))
+    return found
+
+
+@remembered
+def _moved(source: Source, function: ast.AST) -> dict[str, int]:
+    """The names that are moved or read by numpy in a function, and the last line where they are."""
+    found: dict[str, int] = {}
     for node in source.walk(function):
-        if getattr(node, "lineno", 0) <= line:
-            continue
+        line = getattr(node, "lineno", 0)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             alone = isinstance(source.parents.get(node), (ast.Expr, ast.Return)) or node.func.attr in _READS
             if alone and _puts_elsewhere(source, node):
-                yield _root(node.func.value)
-        elif isinstance(node, ast.Assign):
+                name = _root(node.func.value)
+                found[name] = max(line, found.get(name, 0))
+        elif isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) for one in node.targets):
             read = {one.id for one in ast.walk(node.value) if isinstance(one, ast.Name)}
             for target in node.targets:
                 if isinstance(target, ast.Name) and target.id in read and _is_move(source, node.value):
-                    yield target.id
+                    found[target.id] = max(line, found.get(target.id, 0))
+    return found
 
 
 @remembered
@@ -176,9 +200,7 @@ def is_kept_otherwise(link: Link, analysis: Analysis) -> bool:
         return link.name.endswith("[]")  # a container of modules counts its own elements
     if any(one.partition(".")[0] in _DEFAULT_DEVICE for one in source.imports.values()):
         return True
-    if any(method in owner.methods for method in ("to", "_apply", "cuda", name)) or "__dict__" in source.code(
-        node
-    ):
+    if any(method in owner.methods for method in ("to", "_apply", "cuda", name)) or _has_dict(source, node):
         return True
     return _is_hidden(source, link) or _is_set_elsewhere(source, owner, name)
 
@@ -187,7 +209,7 @@ def _is_hidden(source: Source, link: Link) -> bool:
     """Do the lines of the assignment, and the comments above, say that it is on purpose?"""
     statement = source.statement(link.node)
     first = source.position(source.span(statement).start)[0]
-    lines = source.text.splitlines()
+    lines = _lines(source)
     above = first - 1
     while above > 0 and lines[above - 1].lstrip().startswith("#"):
         above -= 1
@@ -202,8 +224,27 @@ def _is_hidden(source: Source, link: Link) -> bool:
 
 def _is_set_elsewhere(source: Source, owner: Class, name: str) -> bool:
     """Does code outside of the class, or a subclass, give the attribute another value, or delete it?"""
+    return any(
+        isinstance(node.ctx, ast.Del) or source.enclosing(node, ast.ClassDef) is not owner.node
+        for node in _stored(source).get(name, ())
+    )
+
+
+@remembered
+def _lines(source: Source) -> list[str]:
+    return source.text.splitlines()
+
+
+@remembered
+def _stored(source: Source) -> dict[str, list[ast.Attribute]]:
+    """Attribute -> where it is given a value, or deleted."""
+    found: dict[str, list[ast.Attribute]] = {}
     for node in source.of_kind(ast.Attribute):
-        if node.attr == name and not isinstance(node.ctx, ast.Load):
-            if isinstance(node.ctx, ast.Del) or source.enclosing(node, ast.ClassDef) is not owner.node:
-                return True
-    return False
+        if not isinstance(node.ctx, ast.Load):
+            found.setdefault(node.attr, []).append(node)
+    return found
+
+
+@remembered
+def _has_dict(source: Source, node: ast.AST) -> bool:
+    return "__dict__" in source.code(node)

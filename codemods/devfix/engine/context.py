@@ -35,6 +35,7 @@ from devfix.engine.values import (
     Assumptions,
     Value,
 )
+from devfix.flow import frameworks
 from devfix.models.loader import tensor_attributes
 
 if TYPE_CHECKING:
@@ -152,7 +153,8 @@ class Context:
         if kind == MODULE:
             return Value(MODULE, Place(OF, key), assumed=assumed)
         if kind == LOADER:
-            return Value(LOADER, assumed=assumed)
+            owned = any(one in frameworks.OWNERS for one in self.file.source.imports.values())
+            return Value(LOADER, assumed=assumed, role="owned" if owned else "")
         if kind in (NUMBER, TEXT, ARRAY):
             made = Value(kind, Place(OF, key) if kind == NUMBER else NOWHERE, assumed=assumed, forms=forms)
             if kind == NUMBER and evidence.is_local_rank(name):

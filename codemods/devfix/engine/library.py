@@ -53,6 +53,8 @@ class Library(Modules):
             made = self._torch(node, dotted, last, arguments)
             if made is not None:
                 return made
+        if dotted in frameworks.OWNING_CALLS or self.models.layer(dotted) == "owner":
+            return self.given_away(values[0][0] if values else ANYTHING)
         row = self.models.function(dotted)
         if row is not None:
             return self.by_row(node, row, dotted, arguments)
@@ -80,6 +82,12 @@ class Library(Modules):
         if self.models.layer(dotted) == "wrapper" and values:
             return values[0][0]
         return self.unknown_call(node, dotted, arguments)
+
+    def given_away(self, value: Value) -> Value:
+        """A module that a framework places from now on, with its inputs."""
+        if value.ref is not None and (value.kind == MODULE or value.role == "instance"):
+            self.move_module(value.ref, BY_OWNER)
+        return value.but(place=BY_OWNER) if value.kind == MODULE else Value(UNKNOWN, BY_OWNER)
 
     def _plain_library(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
         values = arguments[0]

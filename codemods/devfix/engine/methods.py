@@ -72,6 +72,8 @@ class Methods(Moves):
     def method(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         """`base.name(...)`."""
         kind = base.kind
+        if name in frameworks.HOOKING_METHODS:
+            return self.given_away(base)
         if base.forms and name not in _MOVES:
             return self.device_method(node, base, name)
         if name in _MOVES and (

@@ -12,7 +12,7 @@ _CALLS = frozenset(
     {"make", "data", "legacy", "cuda", "array", "like", "same", "elems", "follow", "number", "load"}
 )
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow"})
-_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters"})
+_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner"})
 _PROCESSES = frozenset(
     {"joins", "sets", "current", "collective", "spawn", "starts", "local", "global", "devices", "accelerator"}
 )
@@ -65,7 +65,7 @@ class Models(NamedTuple):
         return self.rows.get(TENSOR_METHOD + name, SAME)
 
     def layer(self, dotted: str) -> str:
-        """bare, loss, container, wrapper or scatters; an empty string for any other class."""
+        """bare, loss, container, wrapper, scatters or owner; an empty string for any other class."""
         row = self.rows.get(dotted)
         return row.form if row is not None and row.form in _LAYERS else ""
 
