@@ -71,8 +71,9 @@ class NumpyOfDevice(Codemod):
     where a method of a model or a function out of view has made it of tensors on a device. Unsafe as well:
     a parameter `x` of `x.numpy()`, where the same function copies another parameter to the CPU for numpy,
     or one beside it this one; what a layer makes or is given in `forward`, and what the module itself
-    makes beside it; what is stored beside such a copy in one dict; and what `to_numpy(x)` of a file that
-    moves tensors is given. Functions of numpy that hand the work over to the tensor, or only index it
+    makes beside it; what is stored beside such a copy in one dict; what `to_numpy(x)` of a file that
+    moves tensors is given; and what a module, or a function that speaks of devices, computes of a
+    parameter. Functions of numpy that hand the work over to the tensor, or only index it
     (`take_along_axis`), give a tensor back or fail on the CPU as well.
     Nothing is said of a tensor that is moved on some paths only, such as `if args.cuda:`, and for
     functions other than `x.numpy()`, of what a model out of sight returns, which may be an array
