@@ -5,36 +5,15 @@ In the tables `<` marks the line that a finding has to be on; a program without 
 
 from __future__ import annotations
 
-from textwrap import dedent
-
 import pytest
 from devfix.checkers import autocast
-from devfix.engine import Analysis, File, analyse
-from devfix.source import Source
-
-HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
-
-
-def marked(code: str) -> tuple[str, set[int]]:
-    lines = dedent(code).strip("\n").split("\n")
-    wanted = {number for number, line in enumerate(lines, 1) if line.endswith("  # <")}
-    return "\n".join(line.removesuffix("  # <") for line in lines) + "\n", wanted
-
-
-def analysed(code: str, others: dict[str, str] | None = None) -> Analysis:
-    files = {name: File(f"{name}.py", Source(HEAD + dedent(text))) for name, text in (others or {}).items()}
-
-    def resolve(path: str, dotted: str) -> tuple[File, str] | None:
-        module, _, name = dotted.rpartition(".")
-        return (files[module], name) if module in files else None
-
-    return analyse("main.py", Source(HEAD + code), resolve)
+from programs import analysed, lines_of, marked
 
 
 def spoken(code: str, others: dict[str, str] | None = None) -> set[int]:
+    """The lines of a program, counted from its first, that the checker has findings for."""
     analysis = analysed(code, others)
-    found = autocast.found(analysis, {autocast.CODEMOD})
-    return {analysis.file.source.position(one.span.start)[0] - HEAD.count("\n") for one, _ in found}
+    return lines_of(analysis, [one for one, _ in autocast.found(analysis, {autocast.CODEMOD})])
 
 
 FOUND = {

@@ -10,7 +10,7 @@ from devfix.checkers.besides import CODEMODS, besides
 from devfix.flow import analyse
 from devfix.rules.lengths_on_cpu import LengthsOnCpu
 from devfix.source import Source
-from test_found_and_silent import marked
+from programs import marked
 
 HEAD = """\
 import numpy as np

@@ -5,34 +5,15 @@ In the tables `<` marks the line that a finding has to be on; a program without 
 
 from __future__ import annotations
 
-from textwrap import dedent
-
 import pytest
 from devfix.checkers.mismatches import CODEMODS, findings
-from devfix.engine import File, analyse
-from devfix.source import Source
-
-HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+from programs import analysed, lines_of, marked
 
 
 def spoken(code: str, others: dict[str, str] | None = None) -> set[int]:
     """The lines of a program, counted from its first, that the engine has findings for."""
-    files = {name: File(f"{name}.py", Source(HEAD + dedent(text))) for name, text in (others or {}).items()}
-
-    def resolve(path: str, dotted: str) -> tuple[File, str] | None:
-        module, _, name = dotted.rpartition(".")
-        return (files[module], name) if module in files else None
-
-    source = Source(HEAD + code)
-    analysis = analyse("main.py", source, resolve)
-    start = HEAD.count("\n")
-    return {source.position(one.span.start)[0] - start for one in findings(analysis, CODEMODS)}
-
-
-def marked(code: str) -> tuple[str, set[int]]:
-    lines = dedent(code).strip("\n").split("\n")
-    wanted = {number for number, line in enumerate(lines, 1) if line.endswith("  # <")}
-    return "\n".join(line.removesuffix("  # <") for line in lines) + "\n", wanted
+    analysis = analysed(code, others)
+    return lines_of(analysis, findings(analysis, CODEMODS))
 
 
 FOUND = {

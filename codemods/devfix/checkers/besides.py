@@ -16,8 +16,6 @@ CODEMODS = (
     | expressions.CODEMODS
     | {comparisons.CODEMOD, autocast.CODEMOD}
 )
-
-
 _LATE = "reorder-to"
 
 

@@ -106,12 +106,12 @@ def _finding(codemod: str, read: HostRead, analysis: Analysis) -> Finding:
     source, node = analysis.file.source, read.value_node
     place = "wherever the caller has put it" if read.place.kind == OF else "on a device"
     message = f"this tensor is {place}; `{read.operation}` reads the memory of the CPU"
-    sure = (
-        read.value.kind in (TENSOR, UNKNOWN) or read.operation == "numpy"
-    )  # nothing else here has that method
+    # Nothing but a tensor has the method `numpy` here.
+    sure = read.value.kind in (TENSOR, UNKNOWN) or read.operation == "numpy"
     if not sure or not isinstance(node, ast.expr) or isinstance(node, ast.Starred):
         return Finding(codemod, source.span(node), message, None)
     proven = read.place.kind != OF and read.value.kind == TENSOR and not read.assumed
+    proven = proven and not read.is_array_function  # what a package does with its argument is not in view
     if not proven:
         message += ". The fix assumes that this is run on an accelerator; on the CPU it changes nothing"
     fix = Fix(

@@ -147,18 +147,17 @@ class Uses:
         self.converted: set[str] = set()  # x = torch.tensor(x)
         self.listed: set[str] = (
             set()
-        )  # what may be a list: isinstance(x, list), len(x) and zip(x), and its company
+        )  # may be a list: isinstance(x, list), len(x) and zip(x), and its company
         measured, zipped = set[str](), list[set[str]]()
         self.operands: set[str] = set()  # given to a function that takes tensors only
         dotted = function.file.dotted
         find = models().function
         for node in function.nodes:
-            kind = node.__class__
-            if kind is ast.Attribute:
-                if node.attr in ("device", "cuda", "is_cuda"):  # type: ignore[attr-defined]
+            if isinstance(node, ast.Attribute):
+                if node.attr in ("device", "cuda", "is_cuda"):
                     self.asks_for_devices = True
-                if node.value.__class__ is ast.Name:  # type: ignore[attr-defined]
-                    self.attributes.setdefault(node.value.id, set()).add(node.attr)  # type: ignore[attr-defined]
+                if isinstance(node.value, ast.Name):
+                    self.attributes.setdefault(node.value.id, set()).add(node.attr)
             elif isinstance(node, ast.Call):
                 func = node.func
                 if (
@@ -202,10 +201,10 @@ class Uses:
                             self.numbers.update(one.id for one in node.args if isinstance(one, ast.Name))
                     if row is not None and row.form in ("same", "follow", "like") and name != "torch.where":
                         self.operands.add(first.id)
-            elif kind is ast.Assign:
-                self._unpacked(node)  # type: ignore[arg-type]
-            elif kind is ast.For or kind is ast.comprehension:
-                self.looped.update(one.id for one in ast.walk(node.target) if isinstance(one, ast.Name))  # type: ignore[attr-defined]
+            elif isinstance(node, ast.Assign):
+                self._unpacked(node)
+            elif isinstance(node, (ast.For, ast.comprehension)):
+                self.looped.update(one.id for one in ast.walk(node.target) if isinstance(one, ast.Name))
             elif isinstance(node, ast.Subscript):
                 if isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Tuple):
                     if any(isinstance(one, ast.Slice) or _new_axis(one) for one in node.slice.elts):
