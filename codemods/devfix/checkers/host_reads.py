@@ -12,6 +12,7 @@ from devfix.engine.files import Function
 from devfix.engine.places import OF
 from devfix.engine.values import LIBRARY_CALL, NAME, PASS, TENSOR, UNKNOWN, USES
 from devfix.findings import AppendCall, Finding, Fix, Safety
+from devfix.models.loader import models
 from devfix.source import Source
 
 _LENGTHS = "lengths-on-cpu"
@@ -34,9 +35,13 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
     """The reason for which nothing is said of a read; an empty string if it is told."""
     source = analysis.file.source
     doubts = {one.kind for one in read.assumed} & _DOUBTS
-    if doubts - ({LIBRARY_CALL} if read.is_lengths else set()) or is_other_framework(source):
+    if read.is_lengths:
+        doubts -= {LIBRARY_CALL}
+    elif read.place.kind != OF and (read.operation == "numpy" or read.value.kind == TENSOR):
+        doubts -= {LIBRARY_CALL, USES}  # it is a tensor, with what was moved
+    if doubts or is_other_framework(source):
         return "it is not known whether this is a tensor of a device"
-    if read.operation.startswith("numpy."):
+    if read.operation.startswith("numpy.") and read.operation not in models().reads:
         return "not every function of numpy makes an array of what it is given"
     if read.value.kind != TENSOR and isinstance(read.value_node, ast.Call):
         return "what a layer gives needs its gradient, so that this raises on the CPU as well"

@@ -18,6 +18,7 @@ from devfix.engine.files import Class
 from devfix.engine.places import FIXED, IN, LITERAL, OF, VAR, Place
 from devfix.engine.values import (
     CALLER,
+    GIVEN,
     LIBRARY_CALL,
     LOAD,
     MODULE,
@@ -52,6 +53,7 @@ _WORDS = {
     PATH_TAKEN: "both paths are taken in one run",
     RANK: "it has dimensions",
     RESULT: "what comes out of it is wanted where the rest is",
+    GIVEN: "`{}` is on the CPU when the module is made",
     CALLER: "`{}` is where the module is",
 }
 

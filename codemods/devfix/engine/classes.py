@@ -6,19 +6,23 @@ import ast
 from typing import TYPE_CHECKING
 
 from devfix.engine.files import Class, Function
-from devfix.engine.places import BY_OWNER, IN, NOWHERE, OF, Place, alternatives
+from devfix.engine.places import AT_DEFAULT, BY_OWNER, IN, NOWHERE, OF, Place, alternatives
 from devfix.engine.state import MAX_NESTING, State
 from devfix.engine.values import (
     ANYTHING,
     CLASS,
     DEVICE,
+    GIVEN,
     MAPPING,
     MODULE,
     NONE,
     OBJECT,
     SEQUENCE,
+    STORE,
     TENSOR,
     UNKNOWN,
+    Assumption,
+    Link,
     Value,
     join,
 )
@@ -57,7 +61,7 @@ class Classes:
             last = base.rpartition(".")[2]
             if frameworks.owns_subclasses(base):
                 return "owned"
-            if last.endswith(frameworks.HOST_BASES):
+            if last.endswith(frameworks.HOST_BASES) and not owner.registers:
                 return "host"
             if last == "Function" or base.partition(".")[0] in OTHER_FRAMEWORKS:
                 return "other"
@@ -68,7 +72,7 @@ class Classes:
             ):
                 return "module"
             unknown = unknown or base not in _PLAIN
-        if unknown and owner.method("forward") is not None:
+        if unknown and (owner.registers or owner.method("forward") is not None):
             return "module"
         if owner.method("__getitem__") is not None and owner.method("__len__") is not None:
             return "host"
@@ -107,11 +111,32 @@ class Classes:
             state = self.analysis.run_method(init, me, state, at_home=True)
         if self.kind(owner) in ("module", "owned"):
             self._settle(state, cell, self.place(owner))
+            if init is not None:
+                self._left_behind(init, state, cell)
         builders = {
             name: methods - {"__init__"} for name, methods in owner.stores.items() if methods - {"__init__"}
         }
         self._rebuilt(owner, me, state, builders)
         return state
+
+    def _left_behind(self, init: Function, state: State, cell: object) -> None:
+        """Tensors that the constructor is given and keeps as they are: they do not move with the module."""
+        stores = {
+            node.attr: node
+            for node in init.nodes
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        }
+        for name, value in state.attributes(cell):
+            key = value.place.key
+            if value.kind == TENSOR and value.role != "parameter" and value.place.kind == OF and name in stores:
+                if not isinstance(key, tuple) or key[:2] != ("parameter", id(init.node)):
+                    continue
+                if key[2] not in init.handed_up:  # a base class may register it
+                    links = (Link(STORE, init.file, stores[name], name),)
+                    assumed = value.assumed | {Assumption(GIVEN, str(key[2]))}
+                    state.set_attribute(
+                        cell, name, value.but(place=AT_DEFAULT, rank=1, links=links, assumed=assumed)
+                    )
 
     def _settle(self, state: State, cell: object, place: Place, depth: int = 0) -> None:
         """What is registered is with the module from now on; what the constructor moved stays there."""

@@ -15,6 +15,7 @@ from devfix.engine.values import (
     ARRAY,
     BATCH,
     ELEMENT,
+    LIBRARY_CALL,
     LOAD,
     LOADER,
     MAPPING,
@@ -26,6 +27,7 @@ from devfix.engine.values import (
     TENSOR,
     TEXT,
     UNKNOWN,
+    Assumption,
     Value,
     element,
     join,
@@ -136,6 +138,10 @@ class Containers(Conditions):
             uses = self.uses()
             if uses is not None and node.value.id in uses.sliced and uses.kind(node.value.id)[0] == TENSOR:
                 kind, base = TENSOR, base.but(kind=TENSOR)
+        if kind == BATCH and base.fields is None and _is_sliced(node.slice):
+            kind, base = TENSOR, base.but(kind=TENSOR, items=None, rest=None)  # no dict or list takes this
+            if isinstance(node.value, ast.Attribute) and node.value.attr == "data":  # nor does an array's
+                base = base.but(assumed=base.assumed - {Assumption(LIBRARY_CALL)})
         if kind == TENSOR:
             self._indexed(node, base, index)
             whole = isinstance(node.slice, ast.Slice) or (index.kind == TENSOR and index.rank == 1)
@@ -337,3 +343,11 @@ class Containers(Conditions):
             more = arguments[0][0][0].fields or {}
             self.rebind(node.func.value, base.but(fields={**(base.fields or {}), **more}))
         return base if name == "copy" else ANYTHING
+
+
+def _is_sliced(index: ast.expr) -> bool:
+    """Is it an index of several dimensions, with a slice among them?"""
+    return isinstance(index, ast.Tuple) and any(
+        isinstance(one, ast.Slice) or (isinstance(one, ast.Constant) and one.value is ...)
+        for one in index.elts
+    )

@@ -13,6 +13,8 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Resolver = Callable[[str, str], "tuple[File, str] | None"]  # (path, dotted name) -> file and the name in it
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 MAX_BASES = 32
+_REGISTERING = frozenset({"register_buffer", "register_parameter", "register_module"})
+_PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 _CHANGING = frozenset(
     {"append", "appendleft", "extend", "insert", "update", "add", "setdefault"}
 )  # a container in place
@@ -56,8 +58,33 @@ class Function:
         )
 
     @cached_property
+    def handed_up(self) -> frozenset[str]:
+        """The names that it hands on to the constructor of a base class."""
+        return frozenset(
+            given.id
+            for node in self.nodes
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "__init__"
+            for given in (*node.args, *(one.value for one in node.keywords))
+            if isinstance(given, ast.Name)
+        )
+
+    @cached_property
     def is_generator(self) -> bool:
         return any(one.__class__ in (ast.Yield, ast.YieldFrom) for one in self.nodes)
+
+
+def _registers(node: ast.AST, file: File) -> bool:
+    """Does a node store a parameter in an attribute, or register something with an object?"""
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Attribute) and node.func.attr in _REGISTERING
+    return (
+        isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Attribute)
+        and isinstance(node.value, ast.Call)
+        and file.dotted(node.value.func) in _PARAMETERS
+    )
 
 
 class Class:
@@ -108,6 +135,16 @@ class Class:
             for one in self.lineage
             for name, base in zip(one.bases, one.node.bases, strict=True)
             if not isinstance(one.file.definition(base), Class)
+        )
+
+    @cached_property
+    def registers(self) -> bool:
+        """Does a method keep a parameter or a buffer in the object, as only modules do?"""
+        return any(
+            _registers(node, one.file)
+            for one in self.lineage
+            for method in one.methods.values()
+            for node in method.nodes
         )
 
     def method(self, name: str) -> Function | None:

@@ -165,7 +165,7 @@ class Library(Modules):
         told = any(
             one.kind == DEVICE or self.where(one).on_device for one, _ in (*arguments[0], *keywords.values())
         )
-        if any(one.kind == ARRAY for one, _ in arguments[0]) and not told and not last[:1].isupper():
+        if any(one.kind == ARRAY for one, _ in arguments[0]) and not told and not last.lstrip("_")[:1].isupper():
             # What is made of arrays is on the host; a tensor, if it is used as one.
             return Value(
                 UNKNOWN,
@@ -178,7 +178,7 @@ class Library(Modules):
         self.escape(arguments)
         if last in frameworks.PLACING_METHODS:
             return Value(UNKNOWN, BY_OWNER)
-        if last[:1].isupper() or last in ("from_pretrained", "from_config"):
+        if last.lstrip("_")[:1].isupper() or last in ("from_pretrained", "from_config"):
             return self.unknown_object(node, name, arguments)
         return self.like_given(node, last, arguments)
 

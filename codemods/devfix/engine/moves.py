@@ -6,7 +6,7 @@ import ast
 
 from devfix.engine.frame import Arguments
 from devfix.engine.library import Library
-from devfix.engine.places import FIXED, LITERAL, NOWHERE, OF, ON_CPU, Place
+from devfix.engine.places import FIXED, LITERAL, NOWHERE, OF, ON_CPU, VAR, Place
 from devfix.engine.values import (
     BATCH,
     DTYPE,
@@ -84,12 +84,11 @@ class Moves(Library):
         if name == "cpu":
             return ON_CPU
         if name == "cuda":
-            given = values[0][0] if values else keywords["device"][0] if "device" in keywords else None
-            return (
-                (self.target(given, node) or Place(LITERAL, "cuda"))
-                if given is not None
-                else Place(LITERAL, "cuda")
-            )
+            given, at = values[0] if values else keywords.get("device", (None, None))
+            place = self.target(given, node) or Place(LITERAL, "cuda")
+            if place.kind == "unknown" and at is not None:  # some GPU, whatever its number
+                return Place(VAR, ("number", id(self.function and self.function.node), self.file.source.code(at)))
+            return place
         if name == "type_as":
             return self.where(values[0][0]) if values else NOWHERE
         if any(isinstance(one, ast.Starred) for one in node.args) or any(

@@ -166,10 +166,10 @@ class Processes(Bindings):
             self.step("local", node)
         return Value(TEXT, role=role, links=(self.link(MAKE, node),))
 
-    def _builtin(self, node: ast.Call, name: str, callee: Value, arguments: Arguments) -> Value:
+    def builtin(self, node: ast.Call, name: str, callee: Value, arguments: Arguments) -> Value:
         if name in ("int", "str") and arguments[0] and arguments[0][0][0].role in RANKS | {DEVICES}:
             return arguments[0][0][0].but(kind=NUMBER if name == "int" else TEXT, const=...)
-        return super()._builtin(node, name, callee, arguments)
+        return super().builtin(node, name, callee, arguments)
 
     def item(self, node: ast.Subscript, base: Value, index: Value) -> Value:
         if base.kind == LIBRARY and base.ref == _ENVIRONMENT and isinstance(index.const, str):

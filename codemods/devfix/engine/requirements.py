@@ -286,19 +286,23 @@ class Requirements(Frame):
         kinds: tuple[str, ...] = (TENSOR, BATCH),
     ) -> None:
         """Something reads the memory of a value as the CPU's."""
-        if self.quiet or value.kind not in kinds or value.assumed & _OUT_OF_SIGHT:
+        proven = operation == "numpy"  # of all that a function out of sight may give, only tensors have it
+        if self.quiet or value.kind not in kinds or (value.assumed & _OUT_OF_SIGHT and not proven):
             return
         if value.links and self.where(value).on_host:
             self.analysis.read_on_host.add(value.links[0].node)
         path = self.state.path
         places = [place for place, _ in alternatives(self.where(value), path)]
-        if not all(place.on_device for place in places):  # it was moved on some paths only
+        moved = [place for place in places if place.kind in (LITERAL, VAR)]  # on some paths, perhaps
+        if not moved and not all(place.on_device for place in places):
             return
         if not any(about_devices(condition) for condition, _ in path) and self.analysis.is_new(
             (node, at, "host"), value.assumed
         ):
             self.analysis.host_reads.append(
-                HostRead(operation, node, self.file, self.function, value, at, places[0], value.assumed)
+                HostRead(
+                    operation, node, self.file, self.function, value, at, [*moved, *places][0], value.assumed
+                )
             )
 
     def tensors(self, value: Value, node: ast.AST, depth: int = 0) -> list[Operand]:

@@ -53,6 +53,7 @@ ACCELERATOR = "accelerator"  # the caller's value can be on an accelerator
 RANK = "rank"  # it has dimensions
 BASE = "base"  # a base class is out of sight
 RESULT = "result"  # the result is wanted where the others are
+GIVEN = "given"  # a module is made with a tensor of the CPU, and moved afterwards
 CALLER = "caller"  # callers give what the contract of the method says
 
 

@@ -42,6 +42,7 @@ class Models(NamedTuple):
     other_spaces: tuple[str, ...]
     array_spaces: tuple[str, ...]
     draws: frozenset[str]
+    reads: frozenset[str]
 
     def function(self, dotted: str) -> Row | None:
         """The row of a function of torch; an unlisted one takes tensors that must be in one place."""
@@ -80,6 +81,7 @@ def models() -> Models:
     """The models of this package. Raises ValueError on a row that is none."""
     rows: dict[str, Row] = {}
     draws: list[str] = []
+    reads: list[str] = []
     spaces: dict[str, list[str]] = {"tensor": [], "other": [], "array": []}
     for line in data("models/torch.model").splitlines():
         words = line.partition("#")[0].split()
@@ -90,6 +92,9 @@ def models() -> Models:
             continue
         if words[0] == "draws":
             draws += words[1:]
+            continue
+        if words[0] == "reads":
+            reads += [words[1] + name for name in words[2:]]
             continue
         form, prefix, *rest = words
         if form not in _CALLS | _LAYERS | _PROCESSES:
@@ -120,9 +125,8 @@ def models() -> Models:
                 names.append(word)
         for name in names:
             rows[prefix + name] = row
-    return Models(
-        rows, tuple(spaces["tensor"]), tuple(spaces["other"]), tuple(spaces["array"]), frozenset(draws)
-    )
+    tensor, other, array = (tuple(spaces[kind]) for kind in ("tensor", "other", "array"))
+    return Models(rows, tensor, other, array, frozenset(draws), frozenset(reads))
 
 
 @cache
