@@ -7,15 +7,14 @@ import re
 from collections.abc import Iterator
 
 from devfix.comparisons.kinds import TYPES
+from devfix.engine.forms import WRONG_TYPES
 from devfix.source import Source, walk
 from devfix.spotting import lines_with, on_lines
 
 EQUAL = (ast.Eq, ast.NotEq)
 IN = (ast.In, ast.NotIn)
 IS = (ast.Is, ast.IsNot)
-# Names that people write for a device type, and torch does not know.
-WRONG_NAMES = {"gpu": "cuda", "GPU": "cuda", "CPU": "cpu", "CUDA": "cuda", "Cuda": "cuda", "MPS": "mps"}
-_WORDS = TYPES | set(WRONG_NAMES)
+_WORDS = TYPES | set(WRONG_TYPES)
 _QUOTED = rf"[\"'](?:{'|'.join(sorted(_WORDS))})[\"':]"
 # Several plain patterns: each is found faster than one for all of them.
 _SPELLED = (

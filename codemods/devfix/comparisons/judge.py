@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from devfix.bindings import function_around
-from devfix.comparisons.candidates import EQUAL, IN, IS, WRONG_NAMES
+from devfix.comparisons.candidates import EQUAL, IN, IS
 from devfix.comparisons.kinds import INDEXED, TYPES, Kinds, Sure, is_options
 from devfix.device_forms import STRINGS, Form
+from devfix.engine.forms import WRONG_TYPES
 from devfix.flow.frame import path_of
 
 _COMMON = ("cuda", "mps", "xpu")
@@ -75,7 +76,7 @@ class Judge:
 
     def _with_text(self, node: ast.Compare, one: ast.expr, op: ast.cmpop, text: str) -> Verdict | None:
         kind, _, index = text.partition(":")
-        kind = WRONG_NAMES.get(kind, kind)
+        kind = WRONG_TYPES.get(kind, kind)
         if kind not in TYPES or (index and not index.isdigit()):
             return None
         if isinstance(one, ast.Attribute) and one.attr == "type":
@@ -103,11 +104,11 @@ class Judge:
         """`device.type == "cuda:0"`, `device.type == "gpu"`."""
         kind, _, index = text.partition(":")
         device = one.value
-        if not index and kind not in WRONG_NAMES:
+        if not index and kind not in WRONG_TYPES:
             return None
         if self.kinds.device(device) is Sure.NO and not path_of(device).endswith("device"):
             return None
-        kind = WRONG_NAMES.get(kind, kind)
+        kind = WRONG_TYPES.get(kind, kind)
         why = f'`{self.source.code(one)}` is never "{text}": a type is "{kind}", without an index'
         if index not in ("", "0") and kind in INDEXED:
             return Verdict(node, why, f'{self.source.code(device)} {_sign(op)} {self.torch}.device("{text}")')
@@ -150,9 +151,9 @@ class Judge:
     def _no_such_type(self, node: ast.Compare, one: ast.expr, op: ast.cmpop, text: str) -> Verdict | None:
         """`device == "gpu"`, where the same device is given to torch, which knows no such type."""
         path = path_of(one)
-        if text not in WRONG_NAMES or not path or not self._given_to_torch(path, node):
+        if text not in WRONG_TYPES or not path or not self._given_to_torch(path, node):
             return None
-        kind = WRONG_NAMES[text]
+        kind = WRONG_TYPES[text]
         why = f'`{path}` is given to torch, which has no device "{text}"'
         return Verdict(node, why, f'{self.torch}.device({path}).type {_sign(op)} "{kind}"')
 
@@ -335,12 +336,12 @@ class Judge:
         if one.value == ":":
             sign = "is not" if isinstance(op, ast.In) else "is"
             return Verdict(node, why, f"{shown}.index {sign} None", raises=True)
-        if WRONG_NAMES.get(kind, kind) not in TYPES:
+        if WRONG_TYPES.get(kind, kind) not in TYPES:
             return None
         sign = "==" if isinstance(op, ast.In) else "!="
         if index.isdigit():
             return Verdict(node, why, f'{shown} {sign} {self.torch}.device("{one.value}")', raises=True)
-        return Verdict(node, why, f'{shown}.type {sign} "{WRONG_NAMES.get(kind, kind)}"', raises=True)
+        return Verdict(node, why, f'{shown}.type {sign} "{WRONG_TYPES.get(kind, kind)}"', raises=True)
 
     def _startswith(self, node: ast.Call, device: ast.expr, text: ast.expr) -> Verdict | None:
         if not isinstance(text, ast.Constant) or not isinstance(text.value, str):

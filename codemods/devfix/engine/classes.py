@@ -128,7 +128,12 @@ class Classes:
         }
         for name, value in state.attributes(cell):
             key = value.place.key
-            if value.kind == TENSOR and value.role != "parameter" and value.place.kind == OF and name in stores:
+            if (
+                value.kind == TENSOR
+                and value.role != "parameter"
+                and value.place.kind == OF
+                and name in stores
+            ):
                 if not isinstance(key, tuple) or key[:2] != ("parameter", id(init.node)):
                     continue
                 if key[2] not in init.handed_up:  # a base class may register it

@@ -37,6 +37,8 @@ AN_OBJECT: Forms = frozenset({Form(OBJECT)})
 OF_TENSOR: Forms = frozenset({Form(OBJECT, "", True)})
 EITHER: Forms = A_TEXT | AN_OBJECT
 MAX_FORMS = 8
+# What people write for a type that torch knows by another name.
+WRONG_TYPES = {"gpu": "cuda", "GPU": "cuda", "CPU": "cpu", "CUDA": "cuda", "Cuda": "cuda", "MPS": "mps"}
 # Types that torch knows; those without an index of their own are never given one by a tensor.
 TYPES = ACCELERATORS | {"cpu", "meta", "mlu", "musa", "hip", "ipu", "vulkan"}
 INDEXED = TYPES - {"cpu", "meta", "vulkan"}

@@ -165,7 +165,11 @@ class Library(Modules):
         told = any(
             one.kind == DEVICE or self.where(one).on_device for one, _ in (*arguments[0], *keywords.values())
         )
-        if any(one.kind == ARRAY for one, _ in arguments[0]) and not told and not last.lstrip("_")[:1].isupper():
+        if (
+            any(one.kind == ARRAY for one, _ in arguments[0])
+            and not told
+            and not last.lstrip("_")[:1].isupper()
+        ):
             # What is made of arrays is on the host; a tensor, if it is used as one.
             return Value(
                 UNKNOWN,
@@ -227,8 +231,12 @@ class Library(Modules):
         )
 
     def escape(self, arguments: Arguments) -> None:
-        """Whoever is handed a module that was not moved yet may move it."""
+        """Whoever is handed a module that was not moved yet may move it; whoever is told a device makes data there."""
         values, keywords = arguments
+        if "device" in keywords and self.analysis.entered:
+            place = self.target(*keywords["device"])
+            if place is not None:
+                self.in_autocast(ANYTHING, place, moved=True)
         for value, at in (*values, *keywords.values()):
             for one, _ in self.tensors(value, at):
                 if one.kind == MODULE and one.ref is not None and self.where(one).on_host:

@@ -87,7 +87,9 @@ class Moves(Library):
             given, at = values[0] if values else keywords.get("device", (None, None))
             place = self.target(given, node) or Place(LITERAL, "cuda")
             if place.kind == "unknown" and at is not None:  # some GPU, whatever its number
-                return Place(VAR, ("number", id(self.function and self.function.node), self.file.source.code(at)))
+                return Place(
+                    VAR, ("number", id(self.function and self.function.node), self.file.source.code(at))
+                )
             return place
         if name == "type_as":
             return self.where(values[0][0]) if values else NOWHERE
