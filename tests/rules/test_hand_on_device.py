@@ -90,11 +90,6 @@ CHANGED = {
         "def sigmas(n, target_device):\n    return torch.arange(n)\n",
         "torch.arange(n, device=target_device)",
     ),
-    "a builder": (
-        "def build(path, device='cpu'):\n    net = Block(2)\n"
-        "    net.load_state_dict(torch.load(path, map_location=device))\n    return net\n",
-        "return net.to(device)",
-    ),
 }
 
 # Another device is meant, or it does not matter.
@@ -144,12 +139,6 @@ SILENT = {
     "data for workers": _ONES + "class D(torch.utils.data.Dataset):\n    def __getitem__(self, i, device=0):\n"
     "        return ones(i)\n",
     "two options are no sign": _OPTIONS + "def main(opt):\n    run(opt.data, a=opt.a)\n",
-    "a builder that moves": "def build(path, device='cpu'):\n    net = Block(2).to(device)\n"
-    "    net.load_state_dict(torch.load(path, map_location=device))\n    return net\n",
-    "an optimizer has no `to`": "def build(path, net, device='cpu'):\n    optimizer = torch.optim.AdamW(net.parameters())\n"
-    "    optimizer.load_state_dict(torch.load(path, map_location=device))\n    return optimizer\n",
-    "a builder of an unknown kind": "def build(path, device='cpu'):\n    net = helper(2)\n"
-    "    net.load_state_dict(torch.load(path, map_location=device))\n    return net\n",
 }  # fmt: skip
 
 

@@ -120,7 +120,6 @@ SILENT = {
     "moved only then": "y = torch.ones(3)\ny.numpy()\ny = y.to(device)\n",
     "model on the CPU": "m = nn.Linear(4, 2)\nm(torch.ones(3, 4)).detach().numpy()\n",
     "moved back under a condition": "if torch.cuda.is_available():\n    x = x.cpu()\nx.numpy()\n",
-    "moved under a condition": "y = torch.ones(3)\nif args.cuda:\n    y = y.cuda()\ny.numpy()\n",
     "where another is": "def f(x, y):\n    x = x.to(y.device)\n    return x.numpy()\n",
     "a parameter": "def f(x: torch.Tensor):\n    return x.numpy()\n",
     "result of a method that may return anything": (

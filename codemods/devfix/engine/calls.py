@@ -80,6 +80,9 @@ class Calls(Builtins):
 
     def call_value(self, node: ast.Call, callee: Value, arguments: Arguments) -> Value:
         kind, ref = callee.kind, callee.ref
+        declared = callee.bound.ref if kind == UNKNOWN and isinstance(callee.bound, Value) else None
+        if isinstance(declared, Class) and self.analysis.class_kind(declared) == "module":
+            return self.call_module(node, callee.but(kind=MODULE), arguments)
         if kind == FUNCTION:
             if isinstance(ref, Function):
                 return self.call_function(

@@ -136,11 +136,11 @@ class Classes:
             ):
                 if not isinstance(key, tuple) or key[:2] != ("parameter", id(init.node)):
                     continue
-                if key[2] not in init.handed_up:  # a base class may register it
+                if key[2] not in init.handed_up and not init.may_be_trained(key[2]):
                     links = (Link(STORE, init.file, stores[name], name),)
                     assumed = value.assumed | {Assumption(GIVEN, str(key[2]))}
                     state.set_attribute(
-                        cell, name, value.but(place=AT_DEFAULT, rank=1, links=links, assumed=assumed)
+                        cell, name, value.but(place=AT_DEFAULT, links=links, assumed=assumed)
                     )
 
     def _settle(self, state: State, cell: object, place: Place, depth: int = 0) -> None:

@@ -151,7 +151,7 @@ class Context:
         if kind in (TENSOR, BATCH):
             return Value(kind, place, assumed=assumed)
         if kind == MODULE:
-            return Value(MODULE, Place(OF, key), assumed=assumed)
+            return Value(MODULE, Place(OF, key), assumed=assumed, bound=self._declared_class(function, name))
         if kind == LOADER:
             owned = any(one in frameworks.OWNERS for one in self.file.source.imports.values())
             return Value(LOADER, assumed=assumed, role="owned" if owned else "")

@@ -6,11 +6,12 @@ import ast
 from collections.abc import Callable
 
 from devfix.engine import forms, missing
+from devfix.engine.evidence import about_devices
 from devfix.engine.facts import Autocast, DeviceUse, Missing
 from devfix.engine.files import Class, File
 from devfix.engine.forms import NO_FORMS, Forms
 from devfix.engine.frame import Arguments, Partial
-from devfix.engine.places import CHOICE, LITERAL, OF, OWNED, VAR, Place
+from devfix.engine.places import LITERAL, OF, OWNED, VAR, Place, alternatives
 from devfix.engine.requirements import Requirements
 from devfix.engine.uses import MODULE_USES
 from devfix.engine.values import (
@@ -274,7 +275,9 @@ class Devices(Requirements):
         ):
             return
         for one in self.analysis.entered:
-            if place.kind in (LITERAL, CHOICE):
+            arms = alternatives(place)
+            asked = any(about_devices(condition) for _, path in arms for condition, _ in path)
+            if asked or any(arm.kind == LITERAL for arm, _ in arms):
                 one.is_fixed = True
             elif place.kind == OWNED:
                 one.is_owned = True

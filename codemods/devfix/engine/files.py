@@ -57,9 +57,14 @@ class Function:
             and isinstance(node.func.value, ast.Name)
         )
 
+    def may_be_trained(self, name: str) -> bool:
+        """Does the annotation of a parameter speak of `torch.nn.Parameter`?"""
+        given = [one.annotation for one in self.parameters if one.arg == name and one.annotation is not None]
+        return any("Parameter" in self.file.source.code(one) for one in given)
+
     @cached_property
     def handed_up(self) -> frozenset[str]:
-        """The names that it hands on to the constructor of a base class."""
+        """The names that it hands on to the constructor of a base class, which may register them."""
         return frozenset(
             given.id
             for node in self.nodes

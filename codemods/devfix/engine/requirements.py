@@ -292,9 +292,13 @@ class Requirements(Frame):
         if value.links and self.where(value).on_host:
             self.analysis.read_on_host.add(value.links[0].node)
         path = self.state.path
-        places = [place for place, _ in alternatives(self.where(value), path)]
+        places = [
+            place
+            for place, on_way in alternatives(self.where(value), path)
+            if not any(without_accelerator(condition, holds) for condition, holds in on_way)
+        ]
         moved = [place for place in places if place.kind in (LITERAL, VAR)]  # on some paths, perhaps
-        if not moved and not all(place.on_device for place in places):
+        if not moved and not (places and all(place.on_device for place in places)):
             return
         if not any(about_devices(condition) for condition, _ in path) and self.analysis.is_new(
             (node, at, "host"), value.assumed

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
-from devfix.findings import AppendCall, Finding, Related, Safety, SetArgument
+from devfix.findings import Finding, Related, Safety, SetArgument
 from devfix.flow import Flow
-from devfix.handing.builders import Unmoved, unmoved
 from devfix.handing.examples import EXAMPLES
 from devfix.handing.missing import Missed, Missing
 from devfix.handing.unread import unread
@@ -58,8 +57,6 @@ class HandOnDevice(Codemod):
     def check(self, flow: Flow) -> Iterator[Finding]:
         for missing in (*Missed(flow).find(), *unread(flow)):
             yield self._left_out(flow, missing)
-        for one in unmoved(flow):
-            yield self._unmoved(flow, one)
 
     def _left_out(self, flow: Flow, missing: Missing) -> Finding:
         source = flow.source
@@ -72,16 +69,4 @@ class HandOnDevice(Codemod):
             edits=(SetArgument(span, missing.keyword or missing.parameter, missing.device),),
             safety=Safety.UNSAFE,
             related=(Related(source.span(missing.related), missing.note),),
-        )
-
-    def _unmoved(self, flow: Flow, one: Unmoved) -> Finding:
-        source = flow.source
-        span = source.span(one.value)
-        return self.finding(
-            span,
-            f"`{one.value.id}` is on the CPU, where it was made, and not on the `{one.device}` that was asked for",
-            title=f"move `{one.value.id}` to `{one.device}`",
-            edits=(AppendCall(span, f".to({one.device})"),),
-            safety=Safety.UNSAFE,
-            related=(Related(source.span(one.load), "the device is used for the checkpoint only"),),
         )

@@ -17,6 +17,7 @@ from devfix.source import Source, walk
 from devfix.unmoved.others import Left, move_of
 from devfix.unmoved.uses import Use, reads, use_of
 
+_SPEAKS_OF_DEVICES = re.compile(r"device|cuda|\.to\(")
 _NO_MODULE = re.compile(r"[Oo]ptim|Adam|SGD|Scheduler|Scaler|EMA|parameters\(|device")
 
 
@@ -90,13 +91,13 @@ def _returned(flow: Flow, bindings: Bindings, function: FunctionNode, device: st
             return
         if source.qualified(value.func) in ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel"):
             wrap = value
-        elif path_of(value.func).rpartition(".")[2][:1].isupper() and device not in source.code(value):
+        elif device not in source.code(value) and _makes(source, value):
             made = value
         elif not (isinstance(value.func, ast.Attribute) and dotted(value.func.value) == name):
             return
     if made is None or f"{name}.load_state_dict(" not in source.code(function):
         return
-    if not flow.evidence.used_as_module(name) or _NO_MODULE.search(source.code(made)):
+    if _NO_MODULE.search(source.code(made)):
         return
     for read in reads(flow, bindings, name, function):
         up = source.parents[read]
@@ -108,3 +109,11 @@ def _returned(flow: Flow, bindings: Bindings, function: FunctionNode, device: st
     suffix = f".to({device})"
     why = f"`{name}` stays on the CPU: `load_state_dict` copies what was loaded to `{device}` to where it is"
     yield Left(at, name, why, made, suffix, (AppendCall(source.span(at), suffix),))
+
+
+def _makes(source: Source, call: ast.Call) -> bool:
+    """Does a call make an object on the CPU: by a class, or by a function of this file that says nothing of devices?"""
+    if path_of(call.func).rpartition(".")[2][:1].isupper():
+        return True
+    named = [one for one in source.definitions if one.name == dotted(call.func)]
+    return len(named) == 1 and _SPEAKS_OF_DEVICES.search(source.code(named[0])) is None
