@@ -139,9 +139,7 @@ class Classes:
                 if key[2] not in init.handed_up and not init.may_be_trained(key[2]):
                     links = (Link(STORE, init.file, stores[name], name),)
                     assumed = value.assumed | {Assumption(GIVEN, str(key[2]))}
-                    state.set_attribute(
-                        cell, name, value.but(place=AT_DEFAULT, links=links, assumed=assumed)
-                    )
+                    state.set_attribute(cell, name, value.but(place=AT_DEFAULT, links=links, assumed=assumed))
 
     def _settle(self, state: State, cell: object, place: Place, depth: int = 0) -> None:
         """What is registered is with the module from now on; what the constructor moved stays there."""

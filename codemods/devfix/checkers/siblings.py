@@ -1,0 +1,189 @@
+"""What a program does to one thing and leaves out for its like: in loops over batches, in methods that run a model."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+
+from devfix.engine import Analysis
+from devfix.engine.files import Class, Function
+from devfix.findings import AssignResult, Finding, Fix, InsertStatement, Related, Safety
+from devfix.source import Source
+
+INPUTS, MODULES = "move-inputs", "module-never-moved"
+CODEMODS = frozenset({INPUTS, MODULES})
+_MOVES = frozenset({"to", "cuda"})
+
+
+def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding, set[int]]]:
+    """Findings, each with the lines of the file that it is about."""
+    source = analysis.file.source
+    told = [*_loops(source), *_dropped(source)]
+    for owner in analysis.file.all_classes:
+        told += _methods(source, owner)
+    for finding in told:
+        if finding.codemod in wanted:
+            yield finding, {source.position(finding.span.start)[0]}
+
+
+# --- loops -------------------------------------------------------------------------------------
+
+
+def _loops(source: Source) -> Iterator[Finding]:
+    """`for g, x in test: x = x.to(device); model(g, x)`, where the loop over `train` moves `g`, too."""
+    loops = [(loop, _moves(source, loop)) for loop in source.of_kind(ast.For)]
+    for loop, moved in loops:
+        names = _names(loop.target)
+        for other, others in loops:
+            left = set(others) - set(moved)
+            if other is loop or not moved or not left or not names >= left | set(moved):
+                continue
+            if not _names(other.target) >= left | set(moved):
+                continue
+            call = _together(source, loop, other, left, set(moved))
+            if call is not None:
+                yield from (_left_out(source, loop, call, others[name], name) for name in sorted(left))
+                break
+
+
+def _names(target: ast.expr) -> set[str]:
+    return {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
+
+
+def _moves(source: Source, loop: ast.For) -> dict[str, ast.Assign]:
+    """The names of a batch that a loop moves, each with the statement that does."""
+    names = _names(loop.target)
+    found: dict[str, ast.Assign] = {}
+    for one in loop.body:
+        target = one.targets[0] if isinstance(one, ast.Assign) else None
+        if isinstance(one, ast.Assign) and isinstance(target, ast.Name) and target.id in names:
+            calls = source.of_kind(ast.Call, one.value)
+            if any(isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES for call in calls):
+                found.setdefault(target.id, one)
+    return found
+
+
+def _together(
+    source: Source, loop: ast.For, other: ast.For, left: set[str], moved: set[str]
+) -> ast.Call | None:
+    """The call, the same in both loops, that gets what is left out together with what is moved."""
+    theirs = {source.code(call) for call in source.of_kind(ast.Call, other)}
+    for call in source.of_kind(ast.Call, loop):
+        given = {
+            one.id for one in (*call.args, *(k.value for k in call.keywords)) if isinstance(one, ast.Name)
+        }
+        if left <= given and given & moved and source.code(call) in theirs:
+            return call
+    return None
+
+
+def _left_out(source: Source, loop: ast.For, call: ast.Call, move: ast.Assign, name: str) -> Finding:
+    line = source.position(source.span(move).start)[0]
+    message = f"`{name}` is not moved as the rest of the batch is; the loop of line {line} does it"
+    text = source.code(move)
+    fix = None
+    if "\n" not in text and "#" not in text and source.statement(call) in loop.body:
+        edit = InsertStatement(source.span(source.statement(call)), text, before=True)
+        fix = Fix(f"move `{name}` as well", (edit,), Safety.UNSAFE)
+    return Finding(INPUTS, source.span(call), message, fix, (Related(source.span(move), "it is moved here"),))
+
+
+# --- results that are dropped ------------------------------------------------------------------
+
+
+def _dropped(source: Source) -> Iterator[Finding]:
+    """`if batch[k].device != device: batch[k].to(device)`: a tensor is not moved in place."""
+    for statement in source.of_kind(ast.Expr):
+        call = statement.value
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        base = call.func.value
+        if call.func.attr not in _MOVES or not isinstance(base, ast.Subscript):
+            continue
+        around, code = source.parents.get(statement), source.code(base)
+        if isinstance(around, ast.If) and statement in around.body and "\n" not in code:
+            if f"{code}.device" in source.code(around.test):
+                message = f"the moved copy is dropped: `{code}` stays where it is"
+                edit = AssignResult(source.span(call), code)
+                yield Finding(
+                    INPUTS, source.span(call), message, Fix("keep the copy", (edit,), Safety.UNSAFE)
+                )
+
+
+# --- methods -----------------------------------------------------------------------------------
+
+
+def _methods(source: Source, owner: Class) -> Iterator[Finding]:
+    """A method that moves inputs to `self.device` and runs `self.model`, which only other methods move there."""
+    moving: dict[tuple[str, str], list[tuple[str, ast.Call]]] = {}
+    for method in owner.methods.values():
+        for attribute, device, call in _moved_attributes(source, method):
+            moving.setdefault((attribute, device), []).append((method.name, call))
+    for (attribute, device), movers in moving.items():
+        names = {name for name, _ in movers}
+        if "__init__" in names or len({one for one, _ in moving if one == attribute}) > 1 or not device:
+            continue
+        if owner.stores.get(attribute[5:], set()) & names:
+            continue  # a method that makes it, and is called first
+        for method in owner.methods.values():
+            at = None if method.name in names | {"__init__"} else _runs(source, method, attribute, device)
+            others = [one for name, one in owner.methods.items() if name in names]
+            if at is None or names & method.called or any(method.name in one.called for one in others):
+                continue
+            line = source.position(source.span(movers[0][1]).start)[0]
+            text = f"{attribute}.to({device})"
+            message = f"`{attribute}` is run on what is moved to `{device}`, and moved in line {line} only"
+            edit = InsertStatement(source.span(source.statement(at)), text, before=isinstance(at, ast.Call))
+            related = (Related(source.span(movers[0][1]), "another method moves it"),)
+            fix = Fix(f"move `{attribute}` here, too", (edit,), Safety.UNSAFE)
+            yield Finding(MODULES, source.span(at), message, fix, related)
+
+
+def _moved_attributes(source: Source, method: Function) -> Iterator[tuple[str, str, ast.Call]]:
+    """`self.model.to(self.device)` as a statement, or by a name for it: the attribute, the device, the call."""
+    aliases = _aliases(source, method)
+    for statement in source.of_kind(ast.Expr, method.node):
+        call = statement.value
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES:
+            base = source.code(call.func.value)
+            attribute = aliases.get(base, base)
+            given = source.code(call.args[0]) if len(call.args) == 1 else ""
+            if _is_own(attribute):
+                yield attribute, aliases.get(given, given) if call.func.attr == "to" else "", call
+
+
+def _is_own(code: str) -> bool:
+    """Is it `self.x`?"""
+    return code.startswith("self.") and code[5:].isidentifier()
+
+
+def _aliases(source: Source, method: Function) -> dict[str, str]:
+    """Name -> the attribute of `self` that it stands for."""
+    found: dict[str, str] = {}
+    for one in source.of_kind(ast.Assign, method.node):
+        if len(one.targets) == 1 and isinstance(one.targets[0], ast.Name) and _is_own(source.code(one.value)):
+            found[one.targets[0].id] = source.code(one.value)
+    return found
+
+
+def _runs(source: Source, method: Function, attribute: str, device: str) -> ast.AST | None:
+    """Where a method that moves inputs to the device takes the attribute, which it calls on them."""
+    aliases = _aliases(source, method)
+    moves, runs, code = False, None, source.code
+    for call in source.of_kind(ast.Call, method.node):
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "to" and len(call.args) == 1:
+            given = code(call.args[0])
+            moves = moves or aliases.get(given, given) == device
+            if aliases.get(code(call.func.value), code(call.func.value)) == attribute:
+                return None
+        called = code(call.func)
+        if aliases.get(called, called) == attribute and (call.args or call.keywords):
+            runs = runs or call
+    if not moves or runs is None:
+        return None
+    taken = [
+        one
+        for one in source.of_kind(ast.Assign, method.node)
+        if code(one.value) == attribute and one in method.node.body
+    ]
+    return taken[-1] if taken else runs
