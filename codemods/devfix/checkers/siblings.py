@@ -7,18 +7,19 @@ from collections.abc import Collection, Iterator
 
 from devfix.engine import Analysis
 from devfix.engine.files import Class, Function
-from devfix.findings import AssignResult, Finding, Fix, InsertStatement, Related, Safety
+from devfix.findings import AppendCall, AssignResult, Finding, Fix, InsertStatement, Related, Safety
+from devfix.models.loader import models
 from devfix.source import Source
 
-INPUTS, MODULES = "move-inputs", "module-never-moved"
-CODEMODS = frozenset({INPUTS, MODULES})
+INPUTS, MODULES, FACTORIES = "move-inputs", "module-never-moved", "place-factory"
+CODEMODS = frozenset({INPUTS, MODULES, FACTORIES})
 _MOVES = frozenset({"to", "cuda"})
 
 
 def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding, set[int]]]:
     """Findings, each with the lines of the file that it is about."""
     source = analysis.file.source
-    told = [*_loops(source), *_dropped(source)]
+    told = [*_loops(source), *_carried(analysis), *_dropped(source)]
     for owner in analysis.file.all_classes:
         told += _methods(source, owner)
     for finding in told:
@@ -86,6 +87,69 @@ def _left_out(source: Source, loop: ast.For, call: ast.Call, move: ast.Assign, n
         edit = InsertStatement(source.span(source.statement(call)), text, before=True)
         fix = Fix(f"move `{name}` as well", (edit,), Safety.UNSAFE)
     return Finding(INPUTS, source.span(call), message, fix, (Related(source.span(move), "it is moved here"),))
+
+
+# --- what a round of a loop leaves for the next ---------------------------------------------------
+
+
+def _carried(analysis: Analysis) -> Iterator[Finding]:
+    """`mask = torch.ones(n, device=d)`, and in the loop that uses it `mask = torch.tensor(done)`."""
+    source = analysis.file.source
+    for function in (source.tree, *(one.node for one in analysis.file.all_functions)):
+        placed: dict[str, tuple[ast.Assign, str]] = {}
+        for one in source.of_kind(ast.Assign, function):
+            name = one.targets[0].id if isinstance(one.targets[0], ast.Name) else ""
+            made = _factory(analysis, one.value)
+            if not name or made is None or len(one.targets) > 1:
+                continue
+            told = next((source.code(key.value) for key in made.keywords if key.arg == "device"), "")
+            if told:
+                placed.setdefault(name, (one, told))
+            elif name in placed and one.value is made and not any(key.arg is None for key in made.keywords):
+                finding = _next_round(source, function, one, made, *placed[name])
+                if finding is not None:
+                    yield finding
+
+
+def _factory(analysis: Analysis, value: ast.expr) -> ast.Call | None:
+    if not isinstance(value, ast.Call):
+        return None
+    row = models().function(analysis.file.dotted(value.func))
+    return value if row is not None and row.form in ("make", "data", "legacy", "array") else None
+
+
+def _next_round(
+    source: Source, function: ast.AST, again: ast.Assign, made: ast.Call, first: ast.Assign, device: str
+) -> Finding | None:
+    """The finding, if what a loop makes without a device is what the next round uses."""
+    loop: ast.AST | None = source.parents.get(again)
+    while loop is not None and loop is not function and not isinstance(loop, (ast.For, ast.While)):
+        loop = source.parents.get(loop)
+    if not isinstance(loop, (ast.For, ast.While)) or _within(source, first, loop):
+        return None
+    assert isinstance(again.targets[0], ast.Name)
+    name, start = again.targets[0].id, source.span(again).start
+    uses = [one for one in source.of_kind(ast.Name, loop) if one.id == name and one is not again.targets[0]]
+    if not uses or any(not isinstance(one.ctx, ast.Load) for one in uses):
+        return None
+    if any(isinstance(source.parents.get(one), ast.Attribute) for one in uses):
+        return None  # it may be moved, or read on the CPU
+    if not any(source.span(one).start < start for one in uses):
+        return None
+    line = source.position(source.span(first).start)[0]
+    message = (
+        f"this is on the CPU, and the next round uses it as `{name}`, which line {line} makes on `{device}`"
+    )
+    fix = Fix(f"move it to `{device}`", (AppendCall(source.span(made), f".to({device})"),), Safety.UNSAFE)
+    related = (Related(source.span(first), "here it is told the device"),)
+    return Finding(FACTORIES, source.span(made), message, fix, related)
+
+
+def _within(source: Source, node: ast.AST, outer: ast.AST) -> bool:
+    up: ast.AST | None = node
+    while up is not None and up is not outer:
+        up = source.parents.get(up)
+    return up is outer
 
 
 # --- results that are dropped ------------------------------------------------------------------
