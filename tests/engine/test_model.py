@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -184,3 +185,28 @@ def test_strays_are_refused_where_the_model_says_so() -> None:
                     continue  # the model is silent of these: nothing false is said
                 wrong.append((name, kind, row, what))
     assert not wrong
+
+
+JOINING = frozenset({"concatenate", "stack", "vstack", "hstack", "dstack", "column_stack"})  # of numpy
+
+
+@pytest.mark.parametrize("name", sorted(models().reads))
+def test_functions_of_numpy_that_read_memory_of_the_cpu(name: str) -> None:
+    """A meta tensor has no memory, and every method of tensors: what reads it is told so."""
+    numpy = pytest.importorskip("numpy")
+    function: Any = numpy
+    for part in name.split(".")[1:]:
+        function = getattr(function, part)
+    tensor = torch.ones(2, 2, device="meta")
+    given: list[tuple[object, ...]] = [([tensor, tensor],)] if part in JOINING else []
+    refusals = set()
+    for arguments in (*given, (tensor,), (tensor, 2), (tensor, tensor), (tensor, (1, 1))):
+        try:
+            function(*arguments)
+        except (TypeError, ValueError, AttributeError, numpy.exceptions.AxisError) as error:
+            refusals.add("to numpy" in str(error))
+        else:
+            pytest.fail(f"{name} takes {arguments}")
+        if True in refusals:
+            return
+    pytest.fail(f"{name} never asks for an array")

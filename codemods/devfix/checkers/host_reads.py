@@ -38,7 +38,9 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
     if read.is_lengths:
         doubts -= {LIBRARY_CALL}
     elif read.place.kind != OF and (read.operation == "numpy" or read.value.kind == TENSOR):
-        doubts -= {LIBRARY_CALL, USES}  # it is a tensor, with what was moved
+        # It is a tensor, with what was moved; a name may say what was called, and nothing else.
+        named = {one.subject for one in read.assumed if one.kind == NAME}
+        doubts -= {LIBRARY_CALL, USES} | ({NAME} if named <= _called(read) else set())
     if doubts or is_other_framework(source):
         return "it is not known whether this is a tensor of a device"
     if read.operation.startswith("numpy.") and read.operation not in models().reads:
@@ -57,6 +59,12 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
     if read.is_array_function:
         return "only a parameter says that it is on a device, and functions of numpy are mostly given arrays"
     return _why_kept(read, function, analysis) if read.is_lengths else _why_on_host(read, function, analysis)
+
+
+def _called(read: HostRead) -> set[str]:
+    """The names that the function of a read calls."""
+    nodes = read.function.nodes if read.function is not None else ()
+    return {one.func.id for one in nodes if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)}
 
 
 def _why_on_host(read: HostRead, function: Function, analysis: Analysis) -> str:

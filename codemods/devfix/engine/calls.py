@@ -147,7 +147,8 @@ class Calls(Builtins):
         if module.assumed or not made_by.startswith("torch.nn."):
             module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
         self.together(node, [(module, node.func), *operands], name, strict=True)
-        place = self._decided(place, operands)
+        moved = [one for one in (*values, *keywords.values()) if one[0].role == "moved"]
+        place = self._decided(place, [*operands, *moved])
         if place.on_device or place.on_host or place.kind == CHOICE:
             return Value(BATCH, place, assumed=module.assumed)
         return Value(BATCH, place)

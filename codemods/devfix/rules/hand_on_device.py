@@ -30,9 +30,9 @@ class HandOnDevice(Codemod):
     - a function takes a device, never reads it, and returns a tensor that torch makes on the CPU;
     - three other fields of the same `args` are handed over, `--device` is an option, and it is not.
 
-    A default of "cuda" counts where the caller has a tensor only: the device is that of the tensor. A
-    function that takes a device, loads a checkpoint to it, and returns the model that it has made,
-    moves the model, too: `load_state_dict` copies to where the model is.
+    A default of "cuda" counts where the caller has a tensor only: the device is that of the tensor. Found
+    as well is a device that somebody has chosen, and that is overwritten before anything reads it: a
+    parameter by `device = "cuda" if ... else "cpu"`, a choice from the options by `device = "cpu"`.
 
     Nothing is said where the callee takes the device of what else it is given, where the result is moved,
     of functions whose CPU is meant by their name (they load, save, convert, export), of data sets, of

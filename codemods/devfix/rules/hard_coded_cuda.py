@@ -36,7 +36,8 @@ class HardCodedCuda(Codemod):
     - `"cuda" if torch.cuda.is_available() else "cpu"` in a method of a module is where its input is, or itself;
     - a table made in a module's `__init__` by `self.table = make().cuda()` becomes a buffer, and of
       `self.w = nn.Parameter(..).cuda()` the move is dropped, which makes a plain tensor of it;
-    - `def f(x, device="cuda")` whose `device` has to be that of `x` is shown.
+    - `def f(x, device="cuda")` whose `device` has to be that of `x` is shown;
+    - `torch.device("cuda:1")`, where the file names no other accelerator, is `torch.device("cuda")`.
 
     In a HyperPyYAML recipe with its script, `device: cuda:0` and `run_opts: {device: cuda}` are shown, which decide
     over the command line's default; they have no fix.

@@ -46,7 +46,8 @@ class ModuleNeverMoved(Codemod):
     out of sight that is told no device (`net = resnet18()`, `net.parameters()`, `net(x.cuda())`), one
     that a loss makes for each call, a layer without `device=`, an entry, a part or a class without the
     `.to(device)` of all others beside it, and a function that maps weights to its `device`, but
-    returns the model on the CPU.
+    returns the model on the CPU. A method that moves its inputs to `self.device` and runs `self.model`,
+    where only other methods move the model, moves it, too.
 
     ## Why is this bad?
     A module stays where it was made until something moves it; its weights and the tensors that it is

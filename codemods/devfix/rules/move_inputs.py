@@ -43,7 +43,7 @@ class MoveInputs(Codemod):
     finds `x.to(device)` whose result is dropped, a method that runs its batch as it comes where the
     method beside it moves it first, what a `forward` brings back from numpy, what flows into a
     copy of a model that is kept on a device of its own, what is left behind where its like is moved
-    (one of a batch, one entry of a dict, one arm of an `if`), and an index that was moved to where
+    (one of a batch, one entry of a dict, one arm of an `if`, one of two loops), and an index that was moved to where
     only what it picks is to go. A move to what does not exist is reported as well: a name that nothing
     binds, an attribute that no class in view assigns, `.device` of a plain `torch.nn.Module`, `device=` of
     a function that has no such keyword; and `.to(x.device.type)`, which loses the index.

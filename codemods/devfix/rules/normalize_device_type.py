@@ -11,6 +11,7 @@ from devfix.autocast.examples import EXAMPLES
 from devfix.autocast.file import File
 from devfix.autocast.follow import Following
 from devfix.codemod import Codemod, Example
+from devfix.engine.forms import WRONG_TYPES
 from devfix.findings import Finding
 from devfix.flow import Flow
 
@@ -35,6 +36,8 @@ class NormalizeDeviceType(Codemod):
     in a name or made by a `functools.partial`. What asks for a GPU
     (`"cuda" if torch.cuda.is_available() else "cpu"`) does so in a class with a `self.device`, too.
 
+    A name that torch knows no device by (`torch.device("gpu:0")`, `.to("CUDA")`) becomes the right one.
+
     ## Why is this bad?
 
     `torch.autocast(torch.device("cuda"))` raises: a TypeError or, in recent versions, ValueError
@@ -56,7 +59,9 @@ class NormalizeDeviceType(Codemod):
     """
 
     id: ClassVar[str] = "normalize-device-type"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (("autocast", "Autocast", "GradScaler"),)
+    words: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("autocast", "Autocast", "GradScaler", *(f"{mark}{name}" for name in WRONG_TYPES for mark in "'\"")),
+    )
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
 
     def check(self, flow: Flow) -> Iterator[Finding]:
