@@ -9,7 +9,7 @@ from devfix.checkers.signs import copied, is_caught, is_moved_beside, is_other_f
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import HostRead
 from devfix.engine.files import Function
-from devfix.engine.places import OF
+from devfix.engine.places import OF, OWNED
 from devfix.engine.values import LIBRARY_CALL, NAME, PASS, TENSOR, UNKNOWN, USES
 from devfix.findings import AppendCall, Finding, Fix, Safety
 from devfix.models.loader import models
@@ -51,12 +51,14 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
         return "the error is expected, or handled"
     if read.is_array_function and any(link.kind == PASS for link in read.value.links):
         return "what a caller passes to functions of numpy is mostly an array"
+    if read.place.kind == OWNED and read.operation != "numpy":
+        return "what a framework gives need not be a tensor"
     if read.place.kind != OF:
         return ""
     function = read.function
     if function is None or analysis.refuted(read.place):
         return "all calls in the file pass what is on the CPU"
-    if read.is_array_function:
+    if read.is_array_function and not _is_told_apart(read, function, analysis):
         return "only a parameter says that it is on a device, and functions of numpy are mostly given arrays"
     return _why_kept(read, function, analysis) if read.is_lengths else _why_on_host(read, function, analysis)
 
@@ -75,6 +77,40 @@ def _why_on_host(read: HostRead, function: Function, analysis: Analysis) -> str:
     if lives_on_devices(function, analysis):
         return ""
     return "nothing but a parameter says that the value may be on an accelerator"
+
+
+def _is_of_torch(read: HostRead) -> bool:
+    """Is it what a function of torch gives, here or by a name?"""
+    nodes, at = read.function.nodes if read.function is not None else (), read.value_node
+    made: list[ast.AST] = [at]
+    if isinstance(at, ast.Name):
+        assigned = (one for one in nodes if isinstance(one, ast.Assign))
+        made = [one.value for one in assigned if any(_is_name(target, at.id) for target in one.targets)]
+    calls = [one for one in made if isinstance(one, ast.Call)]
+    return (
+        bool(calls)
+        and len(calls) == len(made)
+        and all(read.file.dotted(one.func).startswith("torch.") for one in calls)
+    )
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _is_told_apart(read: HostRead, function: Function, analysis: Analysis) -> bool:
+    """Is it certainly a tensor, and may it be on a device, by what the function does with its others?"""
+    if not _is_of_torch(read):
+        return False
+    names = {one.arg for one in function.parameters}
+    others = (
+        one.func.value
+        for one in function.nodes
+        if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "cpu"
+    )
+    if any(isinstance(one, ast.Name) and one.id in names for node in others for one in ast.walk(node)):
+        return True
+    return function.owner is not None and analysis.class_kind(function.owner) in ("module", "owned")
 
 
 def _why_kept(read: HostRead, function: Function, analysis: Analysis) -> str:

@@ -14,6 +14,7 @@ from devfix.engine.places import (
     IN,
     LITERAL,
     OF,
+    OWNED,
     VAR,
     Path,
     Place,
@@ -297,7 +298,7 @@ class Requirements(Frame):
             for place, on_way in alternatives(self.where(value), path)
             if not any(without_accelerator(condition, holds) for condition, holds in on_way)
         ]
-        moved = [place for place in places if place.kind in (LITERAL, VAR)]  # on some paths, perhaps
+        moved = [place for place in places if place.kind in (LITERAL, VAR, OWNED)]  # on some paths, perhaps
         if not moved and not (places and all(place.on_device for place in places)):
             return
         if not any(about_devices(condition) for condition, _ in path) and self.analysis.is_new(
