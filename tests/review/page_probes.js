@@ -2,7 +2,7 @@
 ({
   // The lines of a file as they are shown, without those that go.
   shown: (file) => [...document.querySelectorAll(`#file-${file} tr[class], #file-${file} tbody tr`)]
-    .map((row) => [...row.querySelectorAll('td.code')].at(-1))
+    .filter((row) => !row.closest('.elsewhere')).map((row) => [...row.querySelectorAll('td.code')].at(-1))
     .filter((cell) => !cell.matches('.gone, .empty'))
     .map((cell) => (cell.dataset.indent || '') + [...cell.childNodes]
         .filter((node) => !node.matches || !node.matches('.sign, .unseen, .owners'))
