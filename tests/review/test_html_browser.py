@@ -413,6 +413,20 @@ def test_usable_without_a_mouse_or_a_screen(open_page: Open, tmp_path: Path) -> 
     assert page.evaluate("() => document.activeElement.matches('#fix-1 button.accepted')")
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_against_the_page(open_page: Open, tmp_path: Path, theme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    page = open_page(render(report_of_everything(tmp_path)), theme=theme)
+    unfolded(page, 0)
+    press(page, "ja")
+    for button in page.locator("details > summary").all():
+        button.click()
+    for view in ("", "s", "?"):
+        press(page, view)
+        said = axe.Axe().run(page)
+        assert said.response["passes"] and said.violations_count == 0, said.generate_report()
+
+
 def test_many_files_are_made_when_they_are_seen(open_page: Open, folder: Path) -> None:
     report = run(discover(["a.py"]), [registry()["move-inputs"]()], jobs=1)
     (one,) = report.results
