@@ -151,9 +151,9 @@ def test_gitignore_star_is_not_nothing(tmp_path: Path, git: Git) -> None:
 
 
 _PIECES = (
-    "a b c d * ** ? ?? [ab] [!a] [^b] [a-c] [z-a] [z-ab] []a] [a] [a [ [] [^] a* *a* **a a** A a-b \\* \\a \\ \\[a] [[] "
-    "[+--] [a-] [a\\-c] [!-~] #a \\!x x[/]b [a/b] [[:alpha:]] [[:digit:]a] [[:punct:]] [[:space:]] [[:foo:]] [[:alpha:] "
-    "[:alpha:] é [é] [!é] [à-ü] é* é? *é* [\\é] \\é 日本 [日]* *本* e\u0301 \u0301*"
+    "a b c d * ** ? ?? [ab] [!a] [^b] [a-c] [z-a] [z-ab] []a] [a] [a [ [] [^] a* *a* **a a** A a-b \\* \\a \\ \\[a] "
+    "[[] [+--] [a-] [a\\-c] [!-~] #a \\!x x[/]b [a/b] [[:alpha:]] [[:digit:]a] [[:punct:]] [[:space:]] [[:foo:]] "
+    "[[:alpha:] [:alpha:] é [é] [!é] [à-ü] é* é? *é* [\\é] \\é 日本 [日]* *本* e\u0301 \u0301*"
 )
 _NAMES = "a b ab A é e\u0301 日本 * [a] a-b #a !x x - ] \\ 1 + : 😀"
 PIECES = [*_PIECES.split(), "a b", "ab ", "ab\\ ", "b\t", " "]
