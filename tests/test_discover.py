@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -149,38 +150,42 @@ def test_gitignore_star_is_not_nothing(tmp_path: Path, git: Git) -> None:
     assert discover(["."]).files == ("a/b/x.py",)
 
 
-def test_gitignore_as_git_has_it(tmp_path: Path, git: Git) -> None:
+_PIECES = (
+    "a b c d * ** ? ?? [ab] [!a] [^b] [a-c] [z-a] [z-ab] []a] [a] [a [ [] [^] a* *a* **a a** A a-b \\* \\a \\ \\[a] "
+    "[[] [+--] [a-] [a\\-c] [!-~] #a \\!x x[/]b [a/b] [[:alpha:]] [[:digit:]a] [[:punct:]] [[:space:]] [[:foo:]] "
+    "[[:alpha:] [:alpha:] é [é] [!é] [à-ü] é* é? *é* [\\é] \\é 日本 [日]* *本* e\u0301 \u0301*"
+)
+_NAMES = "a b ab A é e\u0301 日本 * [a] a-b #a !x x - ] \\ 1 + : 😀"
+PIECES = [*_PIECES.split(), "a b", "ab ", "ab\\ ", "b\t", " "]
+NAMES = [*_NAMES.split(), "ä ö", "ab ", "b\t"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems forbid or change some of these names")
+@pytest.mark.parametrize("rounds", [60, pytest.param(3000, marks=pytest.mark.slow)])
+def test_gitignore_as_git_has_it(tmp_path: Path, git: Git, rounds: int) -> None:
     """Random patterns and trees: what git ignores, devfix leaves out, and nothing else."""
     chance = random.Random(5)
-    pieces = ["a", "b", "c.py", "d.py", "*", "**", "?", "[ab]", "*.py", "a*"]
-    names = ["a", "b", "ab", "x"]
-    for _ in range(60):
-        files = sorted(
-            {
-                "/".join(
-                    [
-                        *(chance.choice(names) for _ in range(chance.randrange(4))),
-                        f"{chance.choice('abcd')}.py",
-                    ]
-                )
-                for _ in range(12)
-            }
-        )
+
+    def some(of: list[str], most: int, glue: str) -> str:
+        return glue.join(chance.choice(of) for _ in range(chance.randint(1, most)))
+
+    for _ in range(rounds):
         root = tmp_path / "tree"
-        subprocess.run(["rm", "-rf", str(root)], check=True)
-        make(root, *files)
-        folders = sorted({os.path.dirname(file) for file in files} | {""})
+        shutil.rmtree(root, ignore_errors=True)
+        make(root, *(some(NAMES, 4, "/") + ".py" for _ in range(12)))
+        folders = sorted(str(path.relative_to(root)) for path in [root, *root.rglob("*/")])
         for folder in chance.sample(folders, min(2, len(folders))):
             lines = [
                 ("!" if chance.random() < 0.3 else "")
                 + ("/" if chance.random() < 0.3 else "")
-                + "/".join(chance.choice(pieces) for _ in range(chance.randrange(1, 3)))
+                + "/".join(some(PIECES, 2, "") for _ in range(chance.randint(1, 2)))
+                + (".py" if chance.random() < 0.3 else "")
                 + ("/" if chance.random() < 0.3 else "")
-                for _ in range(chance.randrange(1, 5))
+                for _ in range(chance.randint(1, 4))
             ]
-            make(root, f"{folder}/.gitignore" if folder else ".gitignore", text="\n".join(lines) + "\n")
-        listed = git("ls-files", "--others", "--exclude-standard", "--", "tree")
-        expected = sorted(line for line in listed.split("\n") if line.endswith(".py"))
+            make(root / folder, ".gitignore", text="\n".join(lines) + "\n")
+        listed = git("ls-files", "-z", "--others", "--exclude-standard", "--", "tree")
+        expected = sorted(name for name in listed.split("\0") if name.endswith(".py"))
         rules = {str(p.relative_to(root)): p.read_text() for p in root.rglob(".gitignore")}
         assert list(discover(["."]).files) == expected, rules
 

@@ -77,7 +77,15 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     scratch = tmp_path_factory.mktemp("packaging")
     tree = scratch / "tree"
     ignored = shutil.ignore_patterns(
-        ".git", ".venv", "venv", "__pycache__", ".*_cache", ".hypothesis", "site-packages", "dist"
+        ".git",
+        ".venv",
+        "venv",
+        "__pycache__",
+        ".*_cache",
+        ".hypothesis",
+        "site-packages",
+        "node_modules",
+        "dist",
     )
     shutil.copytree(ROOT, tree, ignore=ignored, symlinks=True)
     built = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", scratch / "dist", tree)

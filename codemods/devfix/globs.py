@@ -19,10 +19,18 @@ _CLASSES = {
     "alpha": "a-zA-Z",
     "digit": "0-9",
     "lower": "a-z",
-    "space": r"\s",
+    "blank": r" \t",
+    "cntrl": r"\x00-\x1f\x7f",
+    "graph": r"!-~",
+    "print": r" -~",
+    "punct": r"!-/:-@\[-`{-~",
+    "space": r" \t-\r",
     "upper": "A-Z",
     "xdigit": "0-9a-fA-F",
 }
+
+
+_NAMED = re.compile(r"\[:([^\]]*):\]")
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,7 @@ class Globs:
         """True: matched; False: matched by a pattern with `!`; None: not matched. `path` is absolute."""
         if not path.startswith(self._prefix):
             return None
-        inside = path[len(self._prefix) :].replace(os.sep, "/") + ("/" if is_folder else "")
+        inside = _bytes(path[len(self._prefix) :]).replace(os.sep, "/") + ("/" if is_folder else "")
         if not self._any.match(inside):
             return None
         for positive, pattern in reversed(self._compiled):
@@ -90,8 +98,9 @@ def any_ignored(ignores: Sequence[Globs], path: str, is_folder: bool) -> bool:
 def translate(pattern: str) -> tuple[bool, str]:
     """A pattern -> whether it ignores (no `!`), and a regular expression, empty if it matches nothing.
 
-    The expression is for relative paths with `/`, and a `/` at the end of a folder.
+    The expression is for relative paths with `/`, a `/` at the end of a folder, and a character for each byte.
     """
+    pattern = _bytes(pattern)
     while pattern.endswith(" ") and not pattern.endswith("\\ "):
         pattern = pattern[:-1]
     positive = not pattern.startswith("!")
@@ -100,7 +109,7 @@ def translate(pattern: str) -> tuple[bool, str]:
     only_folders = pattern.endswith("/")
     pattern = pattern[:-1] if only_folders else pattern
     anchored = "/" in pattern
-    parts = (pattern[1:] if pattern.startswith("/") else pattern).split("/")
+    parts = _names(pattern[1:] if pattern.startswith("/") else pattern)
     if parts == [""]:
         return positive, ""
     sources: list[str] = []
@@ -178,26 +187,49 @@ def _part(part: str) -> str | None:
 
 
 def _class(part: str, at: int) -> tuple[int, str]:
-    """`[...]` from behind its bracket: where it ends, and the expression (empty if it has no end)."""
+    """`[...]` from behind its bracket: where it ends, and the expression (empty if it can match nothing)."""
     negated = part[at : at + 1] in ("!", "^")
     at += negated
-    first, items = at, []
-    while at < len(part) and (part[at] != "]" or at == first):
-        named = re.compile(r"\[:(\w+):\]").match(part, at)
+    items: list[str] = []
+    before, first = "", True  # what a range may begin with
+    while at < len(part) and (part[at] != "]" or first):
+        first = False
+        named = _NAMED.match(part, at)
         if named:
-            items.append(_CLASSES.get(named[1], ""))
-            at = named.end()
-        elif part[at] == "\\" and at + 1 < len(part):
-            items.append(re.escape(part[at + 1]))
-            at += 2
+            if named[1] not in _CLASSES:
+                return len(part), ""
+            items.append(_CLASSES[named[1]])
+            at, before = named.end(), ""
+        elif part[at] == "-" and before and part[at + 1 : at + 2] not in ("", "]"):
+            at += 1 + (part[at + 1] == "\\")
+            if before <= part[at : at + 1]:
+                items.append(f"{re.escape(before)}-{re.escape(part[at])}")
+            at, before = at + 1, ""
         else:
-            items.append("-" if part[at] == "-" else re.escape(part[at]))
+            at += part[at] == "\\"
+            before = part[at : at + 1]
+            items.append(re.escape(before))
             at += 1
-    if at >= len(part):
-        return at, ""
-    source = f"(?!/)[{'^' if negated else ''}{''.join(items)}]"
-    try:
-        re.compile(source)
-    except re.error:  # such as [z-a]
+    if at >= len(part) or not (items or negated):
         return at + 1, ""
-    return at + 1, source
+    return at + 1, f"(?!/)[{'^' if negated else ''}{''.join(items)}]" if items else "[^/]"
+
+
+def _names(pattern: str) -> list[str]:
+    """A pattern at its `/`; those in `[...]`, and behind a backslash, are of a name."""
+    names, at = [""], 0
+    while at < len(pattern):
+        end = at + 1 + (pattern[at] == "\\")
+        if pattern[at] == "[":
+            end = _class(pattern, end)[0]
+        if pattern[at] == "/":
+            names.append("")
+        else:
+            names[-1] += pattern[at:end]
+        at = end
+    return names
+
+
+def _bytes(text: str) -> str:
+    """A text with a character for each byte: to git `?` is a byte, and so is what `[...]` chooses from."""
+    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("latin-1")

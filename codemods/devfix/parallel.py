@@ -171,8 +171,10 @@ def _start_worker() -> None:
         import resource  # not on Windows
 
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        most = _virtual_memory() + MEMORY
-        resource.setrlimit(resource.RLIMIT_AS, (most if hard < 0 else min(most, hard), hard))
+        used = _virtual_memory()
+        if used:  # otherwise the limit could be below what the process has already
+            most = used + MEMORY
+            resource.setrlimit(resource.RLIMIT_AS, (most if hard < 0 else min(most, hard), hard))
     # What is imported by now stays for good; what a file leaves behind goes chunk by chunk.
     gc.disable()
     gc.freeze()
@@ -186,7 +188,7 @@ def _end_with(parent: int) -> None:
 
 
 def _virtual_memory() -> int:
-    """The bytes of address space that this process has already, as far as the system tells."""
+    """The bytes of address space that this process has already; 0 where the system does not tell (macOS)."""
     from devfix.documents import DocumentError, read_bytes
 
     try:

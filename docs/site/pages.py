@@ -19,12 +19,11 @@ from devfix import commands
 from devfix.cli import group
 from devfix.codemod import Codemod, Example, registry
 from devfix.config import option_types
-from devfix.explain import _type, _value, safeties, title
+from devfix.explain import _type, _value, page, safeties, title
 from devfix.findings import Safety
 from devfix.review.patch import hunk_lines
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SOURCE = "https://github.com/devfix/devfix/blob/main/"
 RESULTS = ROOT / "benchmarks" / "real_bugs" / "results" / "devfix.json"
 SAID = Path(__file__).resolve().parent / "torch_says.json"
 HELP = group.context_settings["help_option_names"]  # as where it is run
@@ -43,10 +42,9 @@ def codemod(id: str) -> str:
 def _codemod(kind: type[Codemod]) -> Iterator[str]:
     text = inspect.getdoc(kind) or ""
     first, _, rest = text.partition("\n")
-    path = f"codemods/{kind.__module__.replace('.', '/')}.py"
     yield from (f"# {kind.id}", "", first, "")
     default = "on by default" if kind.default else "off by default: `--codemod " + kind.id + "` turns it on"
-    yield f"It is {default}. Its fixes are {', '.join(safeties(kind))}. [Source]({SOURCE}{path})"
+    yield f"It is {default}. Its fixes are {', '.join(safeties(kind))}. [Source]({page(kind)})"
     yield from ("", _LINK.sub(r"<\1>", rest.strip()), "")
     options = option_types(kind)
     if options:

@@ -15,6 +15,7 @@ from devfix.source import lines_of
 from lsprotocol import types
 from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities
 
+ROOT = Path(__file__).parent.parent.parent
 BUG = """\
 import torch
 from torch import nn
@@ -90,6 +91,8 @@ async def test_diagnostics(client: LanguageClient, tmp_path: Path) -> None:
     assert [(one.code, one.range.start.line) for one in found] == [("reorder-to", 9), ("move-inputs", 11)]
     assert found[0].source == "devfix" and "`model.head`" in found[0].message
     assert found[1].related_information
+    links = [one.code_description and one.code_description.href for one in found]
+    assert [(ROOT / str(link).partition("/blob/main/")[2]).is_file() for link in links] == [True, True]
     client.text_document_did_change(
         types.DidChangeTextDocumentParams(
             types.VersionedTextDocumentIdentifier(2, path.as_uri()),

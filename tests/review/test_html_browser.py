@@ -161,7 +161,7 @@ def test_decided_by_keyboard_exported_and_applied(open_page: Open, folder: Path,
     assert found["files"].keys() == {"a.py", "pkg/b.py", "pkg/c.py"}
     command = page.inner_text("#command")
     assert command == "devfix apply --decisions decisions.json ."
-    assert main(command.split()[1:]) == 1
+    assert main(command.split()[1:]) == 0
     after = [(folder / name).read_text().splitlines() for name in ("a.py", "pkg/b.py", "pkg/c.py")]
     assert shown == after
     assert "    x = x.to(device)" in after[0] and "    y = y.to(device)" not in after[0]
@@ -299,7 +299,11 @@ def test_fixes_that_share_lines_or_files(open_page: Open, tmp_path: Path) -> Non
     assert counter(page) == "0 of 3 decided: 0 accepted, 0 rejected"
     assert unfolded(page, 1) == ["x = 1", "there = new"]
     assert unfolded(page, 0) == ["here = new", "b = d", "by hand"]
+    assert page.inner_text("#file-0 .elsewhere p") == "#1 changes there.py, lines 1 to 2"
+    assert "there = new" in page.inner_text("#file-0 .elsewhere table")
     press(page, "jr")
+    assert page.locator("#file-0 .elsewhere").count() == 1  # and what it shows follows the decision
+    assert "there = new" not in page.inner_text("#file-0 .elsewhere table")
     assert unfolded(page, 1) == ["x = 1", "there = old"]
     assert unfolded(page, 0)[0] == "here = old"
     press(page, "r")  # the second: now the third is shown
@@ -309,6 +313,30 @@ def test_fixes_that_share_lines_or_files(open_page: Open, tmp_path: Path) -> Non
     assert "Only a proposal" in page.inner_text("#fix-3") and "No repair" in page.inner_text("#fix-4")
     assert page.locator("#fix-3 .buttons, #fix-4 .buttons").count() == 0
     assert "does not parse" in page.inner_text(".problems >> nth=0")
+
+
+def test_a_finding_whose_change_is_in_another_file_has_the_diff_beside_it(
+    open_page: Open, tmp_path: Path
+) -> None:
+    (tmp_path / "recipe.yaml").write_text("enc: 1\n" * 9)
+    (tmp_path / "train.py").write_text("x = 1\nold = self.hparams.enc\n")
+    fix = PlacedFix("do it", Safety.SAFE, (PlacedEdit(Place(2, 1, 2, 4), "new", "train.py"),))
+    found = PlacedFinding("list-in-modules", "message", Place(5, 1, 5, 4), fix=fix)
+    page = open_page(render(Report((FileResult("recipe.yaml", (found,)),))))
+    beside = page.locator(".hunk", has=page.locator("#fix-0")).locator(".code-side").inner_text()
+    assert "enc: 1" in beside and "new = self.hparams.enc" in beside
+    page.click(".elsewhere a")
+    assert page.evaluate("() => document.activeElement.closest('section.file').id") == "file-1"
+
+
+def test_an_editor_that_shows_the_page_makes_what_was_accepted(open_page: Open, folder: Path) -> None:
+    """The editor is stood in for here; editors/vscode/test/editor.mjs has the real one."""
+    editor = "window.acquireVsCodeApi = () => ({ postMessage: (sent) => { window.sent = sent; } });"
+    page = open_page(analysed(), script=editor)
+    assert page.inner_text("#export") == "Apply" and not page.is_visible("#command")
+    press(page, "jae")
+    sent = page.evaluate("() => window.sent")
+    assert len(json.loads(sent["decisions"])["accepted"]) == 1 and sent["unsafe"] is False
 
 
 def test_a_report_without_findings(open_page: Open, tmp_path: Path) -> None:
@@ -383,6 +411,20 @@ def test_usable_without_a_mouse_or_a_screen(open_page: Open, tmp_path: Path) -> 
     page.keyboard.press("Space")
     assert counter(page).startswith("1 of 3")
     assert page.evaluate("() => document.activeElement.matches('#fix-1 button.accepted')")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_against_the_page(open_page: Open, tmp_path: Path, theme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    page = open_page(render(report_of_everything(tmp_path)), theme=theme)
+    unfolded(page, 0)
+    press(page, "ja")
+    for button in page.locator("details > summary").all():
+        button.click()
+    for view in ("", "s", "?"):
+        press(page, view)
+        said = axe.Axe().run(page)
+        assert said.response["passes"] and said.violations_count == 0, said.generate_report()
 
 
 def test_many_files_are_made_when_they_are_seen(open_page: Open, folder: Path) -> None:

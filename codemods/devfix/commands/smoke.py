@@ -109,9 +109,13 @@ def _analysed(paths: tuple[str, ...], codemods: tuple[str, ...], safe: bool | No
 
 
 def need_torch(what: str) -> None:
-    """Raises click.ClickException where there is no torch."""
+    """Raises click.ClickException where there is no torch, or no fork to run it in."""
     from importlib.util import find_spec
 
+    if not hasattr(os, "fork"):
+        raise click.ClickException(
+            f"{what} runs programs in forked processes, which this system does not have"
+        )
     if find_spec("torch") is None:
         raise click.ClickException(f"{what} runs torch, which is missing; pip install 'devfix[smoke]'")
 

@@ -13,6 +13,7 @@ from devfix import __version__, config
 from devfix.around import Around
 from devfix.documents import Document, DocumentError, document_of, read_bytes
 from devfix.errors.values import under
+from devfix.explain import page
 from devfix.findings import Safety
 from devfix.lsp import translate
 from devfix.report import PlacedFinding
@@ -114,7 +115,11 @@ def _look(ls: LanguageServer, state: _State, uri: str) -> None:
     if result.error is not None:
         return
     lines = lines_of(document.text)
-    shown = [translate.diagnostic(uri, lines, finding, _reader(ls)) for finding in result.findings]
+    pages = {codemod.id: page(type(codemod)) for codemod in task.codemods}
+    shown = [
+        translate.diagnostic(uri, lines, finding, _reader(ls), pages.get(finding.codemod, ""))
+        for finding in result.findings
+    ]
     state.known[uri] = _Known(lines, result.findings, shown)
     ls.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri=uri, diagnostics=shown))
 

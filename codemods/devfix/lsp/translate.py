@@ -47,9 +47,12 @@ def range_of(lines: Lines, place: Place) -> types.Range:
 
 
 def diagnostic(
-    uri: str, lines: Lines, finding: PlacedFinding, read: Callable[[str], Lines]
+    uri: str, lines: Lines, finding: PlacedFinding, read: Callable[[str], Lines], address: str
 ) -> types.Diagnostic:
-    """A finding with its other places; `read` gives the lines of another file, by path."""
+    """A finding with its other places; `read` gives the lines of another file, by path.
+
+    `address` is that of the codemod's description; "" if it has none.
+    """
     related = []
     for other in finding.related:
         if not other.line:
@@ -63,6 +66,7 @@ def diagnostic(
         message=finding.message,
         severity=types.DiagnosticSeverity.Warning,
         code=finding.codemod,
+        code_description=types.CodeDescription(address) if address else None,
         source=SOURCE,
         related_information=related or None,
         data=finding.key,

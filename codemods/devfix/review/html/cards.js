@@ -8,7 +8,7 @@ function paragraphs(text) {
 
 function about(codemod) {
   const found = codemods[codemod];
-  if (!found || !found.title) return '';
+  if (!found?.title) return '';
   const parts = [['What it does', found.what], ['Why is this bad?', found.bad], ['When its fixes are safe', found.safety]];
   const box = make('details', { class: 'about' }, make('summary', {}, `What is ${codemod}?`));
   box.addEventListener('toggle', () => {
@@ -102,9 +102,8 @@ function showDecision(number, box) {
 
 // What has a part in a hunk, while its own card is beside another one.
 function part(number, hunk) {
-  const touches = hunk.blocks.some((block) => block.owners.flat().includes(number));
   const link = make('a', { href: `#fix-${number}` }, `#${number + 1} ${findings[number].codemod}`);
-  if (!touches) return make('p', { class: 'part' }, 'This is what led to ', link, '.');
+  if (!owns(hunk, number)) return make('p', { class: 'part' }, 'This is what led to ', link, '.');
   const what = findings[number].title ? [': ', ...prose(findings[number].title)] : [];
   const box = make('div', { class: 'part', 'data-part': number }, make('p', {}, 'This is part of ', link, ...what));
   if (decidable(number)) box.append(buttons(number));

@@ -1,10 +1,11 @@
 // Accept, reject, undo; all at once; out as a file and in again.
 
+let hiding;
 function say(text) {
   byId('say').textContent = text;
   byId('say').classList.add('on');
-  clearTimeout(say.timer);
-  say.timer = setTimeout(() => byId('say').classList.remove('on'), 4000);
+  clearTimeout(hiding);
+  hiding = setTimeout(() => byId('say').classList.remove('on'), 4000);
 }
 
 function changed(numbers) {
@@ -82,6 +83,8 @@ function undo() {
   say(before.size === 1 ? `Undone: #${first + 1}` : `Undone: ${before.size} decisions`);
 }
 
+const anyUnsafe = () => [...decisions].some(([number, what]) => what === 'accepted' && findings[number].safety === 'unsafe');
+
 function count() {
   const accepted = [...decisions.values()].filter((what) => what === 'accepted').length;
   const all = toDecide.length;
@@ -92,8 +95,7 @@ function count() {
   meter.querySelector('.rejected').style.width = `${all ? (100 * (decisions.size - accepted)) / all : 0}%`;
   byId('undo').disabled = !past.length;
   byId('left').textContent = left ? `${plural(left, 'fix is', 'fixes are')} still undecided and would not be made.` : 'Everything is decided.';
-  const unsafe = [...decisions].some(([number, what]) => what === 'accepted' && findings[number].safety === 'unsafe');
-  byId('command').textContent = `${data.command}${unsafe ? ' --unsafe' : ''} --decisions decisions.json ${data.paths}`;
+  byId('command').textContent = `${data.command}${anyUnsafe() ? ' --unsafe' : ''} --decisions decisions.json ${data.paths}`;
   countFacets();
   showBulk();
 }
@@ -127,13 +129,17 @@ function decideAll(kind, what) {
 function save() {
   const { accepted, rejected } = keep();
   const text = `${JSON.stringify({ 'devfix-decisions': 1, files: data.digests, accepted, rejected }, null, 1)}\n`;
+  exported = true;
+  if (editor) {
+    editor.postMessage({ decisions: text, unsafe: anyUnsafe() });
+    return;
+  }
   const url = URL.createObjectURL(new Blob([text], { type: 'application/json' }));
   const link = make('a', { href: url, download: 'decisions.json' });
   document.body.append(link);
   link.click();
   link.remove();
   setTimeout(() => URL.revokeObjectURL(url), 10000);
-  exported = true;
   const left = toDecide.length - decisions.size;
   say(`decisions.json: ${accepted.length} accepted, ${rejected.length} rejected${left ? `, ${left} undecided` : ''}. Next: ${byId('command').textContent}`);
 }
@@ -152,7 +158,7 @@ async function load(input) {
     changed(numbers);
     say(`${plural(numbers.length, 'decision')} loaded${other.length ? `; ${plural(other.length, 'file')} changed since they were made` : ''}.`);
   } catch (error) {
-    say(`${file.name} could not be loaded: ${error.message}`);
+    say(`${file.name} could not be loaded: ${/** @type {Error} */ (error).message}`);
   }
   input.value = '';
 }

@@ -142,8 +142,8 @@ function cells(row, side, hunk, several) {
   return [make('td', { class: `no${kind}` }, number === undefined ? '' : String(number)), code];
 }
 
-// The table of a hunk.
-function diffOf(file, hunk, shift) {
+// The table of a hunk; only one of them is `named`, so that links lead to its lines.
+function diffOf(file, hunk, shift, named = true) {
   const [from, to] = hunk.open || hunk.see;
   const several = hunk.cards.length + hunk.parts.length > 1;
   const rows = entries(hunk, shift, from, to);
@@ -159,10 +159,10 @@ function diffOf(file, hunk, shift) {
       make(
         'tr',
         {
-          id: at === null ? null : `line-${file}-${at}`,
-          tabindex: at !== null && related.has(row.at) ? '-1' : null,
+          id: at === null || !named ? null : `line-${file}-${at}`,
+          tabindex: at !== null && named && related.has(row.at) ? '-1' : null,
           class: row && related.has(row.at) ? 'related' : null,
-          'data-owners': row && row.owners.length && row.kind !== ' ' ? row.owners.filter(isShown).join(' ') : null,
+          'data-owners': row?.owners.length && row.kind !== ' ' ? row.owners.filter(isShown).join(' ') : null,
         },
         ...children,
       ),

@@ -8,7 +8,7 @@ const facetCounts = [];
 
 const decisionOf = (number) => (decidable(number) ? decisions.get(number) || 'undecided' : 'nothing');
 const verdictOf = (finding) => finding.verdict.split(':')[0] || 'not run';
-const valueOf = {
+const facetOf = {
   codemod: (number) => findings[number].codemod,
   safety: (number) => findings[number].safety,
   verdict: (number) => verdictOf(findings[number]),
@@ -26,7 +26,7 @@ function haystack(number) {
 
 function matches(number) {
   for (const [facet, values] of Object.entries(chosen)) {
-    if (values.size && !values.has(valueOf[facet](number))) return false;
+    if (values.size && !values.has(facetOf[facet](number))) return false;
   }
   return words.every((word) => haystack(number).includes(word));
 }
@@ -66,7 +66,7 @@ function buildFacets() {
   const titles = { codemod: 'Codemod', safety: 'Safety', verdict: 'Smoke test', decision: 'Decision' };
   const order = ['safe', 'unsafe', 'manual', 'none', 'undecided', 'accepted', 'rejected', 'nothing'];
   for (const [facet, title] of Object.entries(titles)) {
-    const values = [...new Set(findings.map((_, number) => valueOf[facet](number)))];
+    const values = [...new Set(findings.map((_, number) => facetOf[facet](number)))];
     if (facet === 'decision') values.splice(0, values.length, 'undecided', 'accepted', 'rejected', 'nothing');
     if (values.length < 2) continue;
     values.sort((a, b) => order.indexOf(a) - order.indexOf(b) || a.localeCompare(b));
@@ -91,6 +91,6 @@ function buildFacets() {
 function countFacets() {
   for (const [facet, value, count] of facetCounts) {
     if (facet !== 'decision' && count.textContent) continue;
-    count.textContent = findings.filter((_, number) => valueOf[facet](number) === value).length;
+    count.textContent = findings.filter((_, number) => facetOf[facet](number) === value).length;
   }
 }

@@ -2,7 +2,7 @@
 
 const sections = [];
 const bodies = new Map(); // file -> its data, once it was needed
-const open = new Set(); // files that are made
+const opened = new Set(); // files that are made
 const KEEP = 12; // files that stay made when they are far away
 
 function bodyOf(file) {
@@ -15,7 +15,7 @@ const nearFile = new IntersectionObserver(
     for (const entry of seen) {
       const file = Number(entry.target.dataset.file);
       if (entry.isIntersecting) openFile(file);
-      else if (open.size > KEEP) closeFile(file);
+      else if (opened.size > KEEP) closeFile(file);
     }
   },
   { rootMargin: '1500px 0px' },
@@ -42,8 +42,8 @@ function buildList() {
 }
 
 function openFile(file) {
-  if (open.has(file)) return;
-  open.add(file);
+  if (opened.has(file)) return;
+  opened.add(file);
   const { hunks, notes } = bodyOf(file);
   const section = sections[file];
   const box = section.querySelector('.hunks');
@@ -56,19 +56,20 @@ function openFile(file) {
   });
   box.replaceChildren(...notes.map((note) => make('p', { class: 'problem' }, note)), ...shells);
   section.classList.add('open');
-  shells.forEach((shell, at) => (at < 4 ? fill(shell) : nearHunk.observe(shell)));
+  shells.slice(0, 4).forEach(fill);
+  for (const shell of shells.slice(4)) nearHunk.observe(shell);
   countFile(file);
 }
 
 function closeFile(file) {
   const section = sections[file];
-  if (!open.has(file) || section.contains(document.activeElement) || (current !== null && findings[current].file === file)) return;
+  if (!opened.has(file) || section.contains(document.activeElement) || (current !== null && findings[current].file === file)) return;
   const box = section.querySelector('.hunks');
   box.style.minHeight = `${box.offsetHeight}px`;
   for (const shell of box.children) nearHunk.unobserve(shell);
   box.replaceChildren();
   section.classList.remove('open');
-  open.delete(file);
+  opened.delete(file);
   bodies.delete(file);
 }
 
@@ -131,14 +132,32 @@ function draw(shell, hunk) {
   const above = from > 0 && hunk.lines.length ? more(from, '↑', [0, to]) : null;
   const rest = hunk.lines.length - to;
   const below = rest > 0 ? more(rest, '↓', [from, hunk.lines.length]) : null;
-  side.replaceChildren(...[above, table, below].filter(Boolean));
+  side.replaceChildren(...[above, table, below].filter(Boolean), ...elsewhere(file, hunk));
   if (current !== null) showMine(shell);
 }
 
+const owns = (hunk, number) => hunk.blocks.some((block) => block.owners.flat().includes(number));
+
+// What the fixes of this hunk's findings change in other files, and in other hunks where they change nothing here:
+// beside each finding stands its diff.
+function elsewhere(file, hunk) {
+  const shownOf = (number, other) => {
+    const { hunks } = bodyOf(other);
+    const shift = shifts(hunks);
+    return hunks.filter((one) => owns(one, number)).map((one) => {
+      const where = [files[other].name, hunkName(one)].filter(Boolean).join(', ');
+      const link = one.lines.length ? make('a', { href: `#line-${other}-${one.at + one.see[0]}` }, where) : where;
+      return make('div', { class: 'elsewhere' }, make('p', {}, `#${number + 1} changes `, link), diffOf(other, one, shift[hunks.indexOf(one)], false));
+    });
+  };
+  const filesOf = (number) => [...(owns(hunk, number) ? [] : [file]), ...findings[number].also.map(([other]) => other)];
+  return hunk.cards.flatMap((number) => filesOf(number).flatMap((other) => shownOf(number, other)));
+}
+
 // Draw again what has been drawn of some files (of all, without an argument).
-function redraw(wanted = open) {
+function redraw(wanted = opened) {
   for (const file of wanted) {
-    if (!open.has(file)) continue;
+    if (!opened.has(file)) continue;
     const { hunks } = bodyOf(file);
     for (const shell of sections[file].querySelectorAll('.hunk')) {
       if (shell.childElementCount) draw(shell, hunks[Number(shell.dataset.hunk)]);
@@ -161,7 +180,7 @@ function showFilter() {
   sections.forEach((section, file) => {
     const { findings: mine, parts } = files[file];
     section.hidden = ![...mine, ...parts].some((number) => visible[number]);
-    if (!open.has(file)) return;
+    if (!opened.has(file)) return;
     for (const shell of section.querySelectorAll('.hunk')) {
       const hunk = bodyOf(file).hunks[Number(shell.dataset.hunk)];
       shell.hidden = !hunkVisible(hunk);
@@ -260,7 +279,7 @@ function go(hash) {
   }
   const line = Number(found[3]);
   const shell = reveal(number, (hunk) => line >= hunk.at + hunk.see[0] && line < hunk.at + hunk.see[1]);
-  const folded = shell && shell.querySelector(':scope > details');
+  const folded = shell?.querySelector(':scope > details');
   if (folded && !folded.open) {
     folded.open = true;
     draw(shell, bodyOf(number).hunks[Number(shell.dataset.hunk)]);

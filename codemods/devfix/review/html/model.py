@@ -195,7 +195,7 @@ class Page:
             "after": self.after.get(item.number, []),
             "related": [self._related(item.path, one) for one in finding.related],
             "bare": item.unsure,
-            "edits": [printable(edit.text) for edit in fix.edits] if fix is not None and item.unsure else [],
+            "edits": [_lines(edit.text) for edit in fix.edits] if fix is not None and item.unsure else [],
         }
 
     def _first(self, item: Item, path: str) -> int:
@@ -257,6 +257,10 @@ def _undecidable(finding: PlacedFinding, result: FileResult) -> str:
     if finding.fix.safety is Safety.MANUAL:
         return "Only a proposal: devfix never makes this edit by itself, since it needs your judgement."
     return ""
+
+
+def _lines(text: str) -> str:
+    return "\n".join(map(shown, text.strip("\n").split("\n")))
 
 
 def _marks(text: Text, item: Item) -> Iterator[Mark]:

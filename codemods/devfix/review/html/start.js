@@ -96,7 +96,7 @@ function openSide(wanted) {
 
 document.addEventListener('keydown', (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || byId('help').open) return;
-  const { target } = event;
+  const target = /** @type {HTMLElement} */ (event.target);
   const typing = target.matches('input[type=search], input[type=file], select, textarea');
   if (typing) {
     if (event.key === 'Escape' && target === byId('text')) {
@@ -143,10 +143,12 @@ byId('copy').addEventListener('click', async () => {
   }
 });
 document.addEventListener('click', (event) => {
-  const link = event.target.closest('a[href^="#"]');
-  if (link && link.hash === window.location.hash) go(link.hash); // it would not change, so nothing would happen
-  if (link && link.closest('nav')) openSide(false);
-  const { codemod, folder } = event.target.dataset;
+  const target = /** @type {HTMLElement} */ (event.target);
+  const link = /** @type {HTMLAnchorElement} */ (target.closest('a[href^="#"]'));
+  // Where the hash would not change, nothing else happens; an editor keeps it from changing.
+  if (link && (editor || link.hash === window.location.hash)) go(link.hash);
+  if (link?.closest('nav')) openSide(false);
+  const { codemod, folder } = target.dataset;
   if (codemod) only('codemod', codemod);
   if (folder) search(folder);
   if (codemod || folder) say(byId('shown').textContent || 'Everything is shown.');
@@ -157,7 +159,7 @@ document.addEventListener('copy', (event) => {
   const found = [...document.querySelectorAll('.diff td.code')].filter((cell) => chosen.containsNode(cell, true) && !cell.classList.contains('empty'));
   if (new Set(found.map((cell) => cell.parentElement)).size < 2) return;
   const same = found.filter((cell) => cell.cellIndex === found[0].cellIndex);
-  const codeOf = (cell) => [...cell.childNodes].filter((node) => !node.matches || !node.matches('.sign, .unseen, .owners')).map((node) => node.textContent).join('');
+  const codeOf = (cell) => [...cell.childNodes].filter((node) => !node.matches?.('.sign, .unseen, .owners')).map((node) => node.textContent).join('');
   event.clipboardData.setData('text/plain', same.map((cell) => `${cell.dataset.indent || ''}${codeOf(cell)}`).join('\n'));
   event.preventDefault();
 });
@@ -167,7 +169,12 @@ window.addEventListener('beforeunload', (event) => {
   if (!storage && !exported && decisions.size) event.preventDefault();
 });
 
-setTheme(recall('devfix:theme') || '');
+if (editor) {
+  for (const id of ['export', 'export-end']) byId(id).textContent = 'Apply';
+  byId('command').closest('li').hidden = true;
+}
+const editorTheme = () => (document.body.matches('.vscode-dark, .vscode-high-contrast') ? 'dark' : 'light');
+setTheme(recall('devfix:theme') || (editor ? editorTheme() : ''));
 byId('unkept').hidden = Boolean(storage);
 byId('view').setAttribute('aria-pressed', String(split));
 buildList();

@@ -1,5 +1,6 @@
 // What the page is about, and what has been decided.
 
+/** @type {(id: string) => any} */
 const byId = (id) => document.getElementById(id);
 const data = JSON.parse(byId('index').textContent);
 const { files, findings, codemods } = data;
@@ -21,6 +22,9 @@ function prose(text) {
 }
 
 const plural = (count, one, many) => `${count} ${count === 1 ? one : many || `${one}s`}`;
+
+// The editor that shows the page, if one does: it makes what was accepted.
+const editor = window.acquireVsCodeApi ? window.acquireVsCodeApi() : null;
 
 // A browser may refuse to keep anything, and says so only when it is asked.
 const storage = (() => {
