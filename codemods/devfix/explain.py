@@ -15,10 +15,19 @@ from devfix.config import option_types
 from devfix.findings import Safety
 from devfix.review.patch import hunk_lines
 
+REPOSITORY = "https://github.com/devfix/devfix"
+
 
 def title(kind: type[Codemod]) -> str:
     """The first line of a codemod's docstring."""
     return (inspect.getdoc(kind) or "").partition("\n")[0].strip()
+
+
+def page(kind: type[Codemod]) -> str:
+    """Where a codemod of devfix itself is described, for people: the address of its file; "" for any other."""
+    if not kind.__module__.startswith("devfix.rules."):
+        return ""
+    return f"{REPOSITORY}/blob/main/codemods/{kind.__module__.replace('.', '/')}.py"
 
 
 def safeties(kind: type[Codemod]) -> tuple[str, ...]:

@@ -34,7 +34,9 @@ _FINDINGS = "Which findings"
     OUTPUT,
     "--format",
     "form",
-    type=click.Choice(["text", "concise", "json", "sarif", "github", "gitlab", "junit"]),
+    type=click.Choice(
+        ["text", "concise", "json", "sarif", "github", "github-suggestions", "gitlab", "junit"]
+    ),
     default="text",
     help="For people, or for machines.",
 )
@@ -60,6 +62,8 @@ def check(
 ) -> int:
     """List device bugs. PATH is a file, a folder (default: this one), or - for stdin."""
     run = Run(**options)
+    if form == "github-suggestions" and (diff_only is None or run.from_stdin):
+        raise click.UsageError("--format github-suggestions comments on changed lines; add --diff-only REV")
     selection = run.selection(baseline, diff_only)
     if not run.from_stdin:
         recovered(run.paths, writes=add_ignores)
@@ -93,7 +97,12 @@ def check(
                 run.note(f"{text.plural(left, 'finding')} left out: {where}")
     if add_ignores:
         return _add_ignores(run, report)
-    if form not in ("text", "concise"):
+    if form == "github-suggestions":
+        from devfix.review.suggestions import render
+
+        assert selection is not None
+        click.echo(render(report, selection.lines or {}))
+    elif form not in ("text", "concise"):
         from importlib import import_module
 
         click.echo(import_module(f"devfix.review.{form}").render(report))
