@@ -25,6 +25,7 @@ from devfix.findings import (
     EnsureImport,
     Finding,
     Fix,
+    InsertGuard,
     InsertStatement,
     MoveStatement,
     Related,
@@ -34,6 +35,7 @@ from devfix.findings import (
     SetArgument,
     Span,
     WrapExpression,
+    WrapStatement,
 )
 from devfix.flow import Flow
 from devfix.flow.events import Event, Meeting, Scope, What
@@ -54,6 +56,7 @@ __all__ = [
     "Finding",
     "Fix",
     "Flow",
+    "InsertGuard",
     "InsertStatement",
     "Kind",
     "Meeting",
@@ -74,4 +77,5 @@ __all__ = [
     "What",
     "Where",
     "WrapExpression",
+    "WrapStatement",
 ]

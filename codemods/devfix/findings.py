@@ -79,6 +79,28 @@ class InsertStatement:
 
 
 @dataclass(frozen=True)
+class WrapStatement:
+    """Put a statement under a header, such as `with torch.no_grad():`, one step further in."""
+
+    statement: Span
+    """The whole statement; it has its lines to itself."""
+    header: str
+    """One line that ends with a colon."""
+
+
+@dataclass(frozen=True)
+class InsertGuard:
+    """Put `if condition:` with a body before a statement, indented like it."""
+
+    anchor: Span
+    """The statement that it comes before."""
+    condition: str
+    """An expression, such as `x.device != y.device`."""
+    body: str
+    """One or more statements, such as `raise ValueError(x.device)`, without indentation."""
+
+
+@dataclass(frozen=True)
 class DeleteStatement:
     """Remove a statement; comments above it stay, an emptied block gets `pass`."""
 
@@ -141,7 +163,7 @@ class SetArgument:
 
 @dataclass(frozen=True)
 class ReplaceText:
-    """Replace characters as they stand; for files that are not Python, such as recipes."""
+    """Replace characters; newlines in `text` become those of the file. For what the other edits cannot say."""
 
     span: Span
     """What is replaced."""
@@ -161,6 +183,8 @@ class EnsureImport:
 Edit = Union[
     MoveStatement,
     InsertStatement,
+    WrapStatement,
+    InsertGuard,
     DeleteStatement,
     AppendCall,
     WrapExpression,

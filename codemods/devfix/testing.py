@@ -246,9 +246,10 @@ def _runs(kind: type[Codemod], example: Example) -> None:
 
 
 def _difference(wanted: str, found: str, refused: list[str]) -> str:
-    lines = difflib.unified_diff(
-        wanted.splitlines(), found.splitlines(), "as the example says", "as it is", lineterm=""
-    )
+    one, other = wanted.splitlines(), found.splitlines()
+    if one == other:  # what differs is not to be seen otherwise: newlines, blanks, a byte order mark
+        one, other = ([ascii(line)[1:-1] for line in text.splitlines(True)] for text in (wanted, found))
+    lines = difflib.unified_diff(one, other, "as the example says", "as it is", lineterm="")
     why = "".join(f"\nrefused: {reason}" for reason in refused)
     return "the text is another one\n" + "\n".join(lines) + why
 

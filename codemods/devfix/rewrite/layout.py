@@ -75,6 +75,12 @@ class Layout:
                 return found
         return "\n"
 
+    def with_newlines(self, text: str, at: int) -> str:
+        """A text with the newlines of the line at an offset; as it stands where the file mixes them."""
+        newline = self.newline(self.line_at(at))
+        whole = self.source.text
+        return text if whole.count("\n") > whole.count("\r\n") else NEWLINE.sub(newline, text)
+
     def indent(self, line: int) -> str:
         """Leading blanks that count: a form feed makes Python forget those before it."""
         content = self.content(line)
