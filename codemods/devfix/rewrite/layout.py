@@ -288,6 +288,13 @@ def reindent(code: str, old: str, new: str, newline: str) -> str:
     return newline.join(done)
 
 
+def skip_back(text: str, at: int) -> int:
+    """The end of what stands before `at`, without blanks and continued lines."""
+    while at and text[at - 1] in " \t\f\\\r\n":
+        at -= 1
+    return at
+
+
 def trim(old: str, new: str) -> tuple[int, int]:
     """How many characters two texts have in common at the beginning, and at the end of the rest."""
     limit = min(len(old), len(new))

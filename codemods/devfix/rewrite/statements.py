@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from devfix.findings import Span, TextEdit
-from devfix.rewrite.layout import NEWLINE, CannotRewrite, Layout, comments, rank, reindent, trim
+from devfix.rewrite.layout import NEWLINE, CannotRewrite, Layout, comments, rank, reindent, skip_back, trim
 
 
 @dataclass(frozen=True)
@@ -348,7 +348,7 @@ class Statements:
         layout.tail(row[-1])
         suite = not layout.fresh(row[0])
         if suite:
-            colon = _skip_back(text, start)
+            colon = skip_back(text, start)
             if text[colon - 1] != ":":
                 raise CannotRewrite(f"{layout.describe(Span(start, end))} does not follow its header's colon")
             indent = layout.indent(layout.header_line(row[0])) + layout.unit
@@ -396,10 +396,3 @@ def _parsed(text: str) -> list[ast.stmt]:
         return ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-
-
-def _skip_back(text: str, at: int) -> int:
-    """The end of what stands before `at`, without blanks and continued lines."""
-    while at and text[at - 1] in " \t\f\\\r\n":
-        at -= 1
-    return at
