@@ -139,7 +139,7 @@ def _plain_data(kind: type[Codemod]) -> None:
 def _shown(kind: type[Codemod]) -> None:
     titles = [example.title for example in kind.examples]
     assert len(titles) == len(set(titles)), "two examples have the same title"
-    assert any(example.after is not None for example in kind.examples), "no example shows what is repaired"
+    assert any(example.after is not None for example in kind.examples), "no example shows what is fixed"
     assert any(example.after is None for example in kind.examples), "no example shows what is left alone"
     assert kind.words and all(group and all(group) for group in kind.words), "`words` are texts in groups"
 

@@ -26,7 +26,7 @@ def page() -> str:
 
 def _page() -> Iterator[str]:
     yield f'.TH DEVFIX 1 "" "devfix {__version__}" "User Commands"'
-    yield from (".SH NAME", "devfix \\- find and repair device bugs in PyTorch programs")
+    yield from (".SH NAME", "devfix \\- find and fix device bugs in PyTorch programs")
     yield from (".SH SYNOPSIS", ".B devfix", ".I COMMAND", "[\\fIOPTIONS\\fR] [\\fIARGUMENTS\\fR]")
     yield ".SH DESCRIPTION"
     yield from _prose(inspect.cleandoc(group.callback.__doc__ or ""))

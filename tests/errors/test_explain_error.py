@@ -62,7 +62,7 @@ def test_the_command_that_it_names_works(
     project: Path, raised: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, said = explained(raised, project, capsys)
-    command = next(line for line in said.splitlines() if "to repair it:" in line).split("devfix ", 1)[1]
+    command = next(line for line in said.splitlines() if "to fix it:" in line).split("devfix ", 1)[1]
     assert main(command.split()) == 0
     assert "sizes = sizes.to(device)" in (project / "pkg" / "toolkit.py").read_text()
 

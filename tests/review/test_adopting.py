@@ -51,7 +51,7 @@ def test_no_baseline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "gone.json: no such file" in capsys.readouterr().err
     (folder / "a.json").write_text("{}")
     assert check("--baseline", "a.json") == 2
-    assert "is no baseline" in capsys.readouterr().err
+    assert "is not a baseline" in capsys.readouterr().err
     assert check("--write-baseline", "nowhere/known.json") == 2
 
 

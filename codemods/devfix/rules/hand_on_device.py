@@ -67,7 +67,7 @@ class HandOnDevice(Codemod):
         name = source.code(missing.call.func)
         return self.finding(
             span,
-            f"`{name}` is not told the `{missing.parameter}`, `{missing.device}`, {missing.why}",
+            f"`{name}` is called without `{missing.parameter}={missing.device}`, {missing.why}",
             title=f"hand on `{missing.parameter}={missing.device}`",
             edits=(SetArgument(span, missing.keyword or missing.parameter, missing.device),),
             safety=Safety.UNSAFE,
@@ -79,7 +79,7 @@ class HandOnDevice(Codemod):
         span = source.span(one.value)
         return self.finding(
             span,
-            f"`{one.value.id}` is on the CPU, where it was made, and not on the `{one.device}` that was asked for",
+            f"`{one.value.id}` stays on the CPU, where it was made, though `{one.device}` was asked for",
             title=f"move `{one.value.id}` to `{one.device}`",
             edits=(AppendCall(span, f".to({one.device})"),),
             safety=Safety.UNSAFE,
