@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,7 +13,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
+from devfix.cli import group
+from devfix.commands.helping import Command
 from ran import TESTS, Ran
 
 Devfix = Callable[..., Ran]
@@ -82,7 +87,7 @@ def test_bad_input_is_a_line_each_and_the_rest_is_done(devfix: Devfix, project: 
     ("arguments", "message"),
     [
         (["chek", "."], "unknown command 'chek'; did you mean 'check'?"),
-        (["check"], "Missing argument 'PATH...'"),
+        (["explain"], "Missing argument 'CODEMOD|FILE:LINE'"),
         (["check", "--codemd", "x", "."], "No such option"),
         (
             ["check", "--codemod", "rename-alfa", "."],
@@ -179,11 +184,39 @@ def test_check_text(devfix: Devfix, project: Path) -> None:
         "    fix (safe): replace it by `beta`\n"
     )
     assert done.err == (
-        "1 finding in 1 of 2 files: 1 safe fix; `devfix diff` shows the repairs, `devfix apply` makes them\n"
+        "1 finding in 1 of 2 files: 1 safe fix; `devfix diff` shows and `devfix apply` makes 1\n"
     )
     assert devfix("check", "--quiet", ".").err == ""
+    assert devfix("check").text == done.text
+    concise = devfix("check", "--format", "concise")
+    assert concise.text == "a.py:1:5: rename-alpha `alpha` is old [safe fix]\n"
     unsafe = devfix("check", "--option", "rename-alpha.safety=unsafe", ".")
     assert "    fix (unsafe): replace it by `beta` [needs --unsafe]\n" in unsafe.text
+    assert unsafe.err.endswith("1 unsafe fix; `devfix apply --unsafe` makes 1\n")
+
+
+def test_the_summary_says_what_apply_makes(devfix: Devfix, project: Path) -> None:
+    (project / "b.py").write_text("alpha\nanchor()\nanchor()\n")
+    chosen = ("--codemod=rename-alpha", "--codemod=insert-call", "--option=rename-alpha.safety=unsafe")
+    said = devfix("check", *chosen).err
+    assert said.endswith("`devfix diff` shows and `devfix apply` makes 2, with `--unsafe` 2 more\n")
+    assert (
+        devfix("diff", *chosen).err
+        == "2 fixes in 1 of 2 files to apply, 2 findings left; `--unsafe` makes 2 more\n"
+    )
+    assert devfix("apply", *chosen).err.startswith("2 fixes in 1 of 2 files written")
+    assert devfix("apply", "--unsafe", *chosen).err == "2 fixes in 2 of 2 files written\n"
+
+
+def test_lines_wrap_at_a_terminal(devfix: Devfix, project: Path) -> None:
+    (project / "a.py").write_text(f"{'x = 1; ' * 20}alpha{' ' * 200}\n")
+    code = (
+        f"import os, pty, sys; os.environ['COLUMNS'] = '50'; "
+        f"sys.exit(pty.spawn(['{PYTHON}', '{TESTS / 'stubs.py'}', 'check', '-q', '--color', 'never']) and 0)"
+    )
+    shown = subprocess.run([PYTHON, "-c", code], capture_output=True, cwd=project, text=True).stdout
+    assert max(map(len, lines(shown))) <= 50
+    assert "alpha" in shown and "^^^^^" in shown and devfix("check", "-q").text.count("\n") == 5
 
 
 def test_verbose_says_what_was_skipped(devfix: Devfix, project: Path) -> None:
@@ -199,8 +232,12 @@ def test_color(devfix: Devfix, project: Path) -> None:
     assert b"\x1b[" not in devfix("check", ".").out
     assert b"\x1b[" in devfix("check", "--color", "always", ".").out
     assert b"\x1b[" in devfix("check", "--color=always", ".", NO_COLOR="1").out
+    for forced, coloured in (("1", True), ("0", False), ("", False)):
+        assert (b"\x1b[" in devfix("check", ".", FORCE_COLOR=forced).out) is coloured
+    assert b"\x1b[" in devfix("diff", ".", CLICOLOR_FORCE="1").out
+    assert b"\x1b[" not in devfix("diff", ".", CLICOLOR_FORCE="1", NO_COLOR="1").out
     pty = f"import pty, sys; sys.exit(pty.spawn(['{PYTHON}', '{TESTS / 'stubs.py'}', 'check', '.']) and 0)"
-    for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+    for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False), ({"CLICOLOR": "0"}, False)):
         shown = subprocess.run(
             [PYTHON, "-c", pty], capture_output=True, cwd=project, env={**os.environ, **environment}
         )
@@ -248,7 +285,7 @@ def test_apply_shows_what_is_left(devfix: Devfix, project: Path) -> None:
         "    a.py:1:1: right here\n"
         "    fix (unsafe): replace it by `beta` [needs --unsafe]\n"
     )
-    assert done.err == "1 fix in 1 of 2 files written, 1 finding left\n"
+    assert done.err == "1 fix in 1 of 2 files written, 1 finding left; `--unsafe` makes 1 more\n"
     assert (project / "a.py").read_text() == "alpha\nalpha  # devfix: ignore\nanchor()\nplaced()\nold(1)\n"
     devfix("apply", "--unsafe", "--option=rename-alpha.safety=unsafe", ".")
     assert (project / "a.py").read_text().startswith("beta\nalpha")
@@ -342,6 +379,38 @@ def test_own_bug_does_not_look_like_findings(project: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stderr.endswith("devfix: this is devfix's own bug, please report it with the lines above\n")
+
+
+def every_command() -> list[tuple[list[str], click.Command]]:
+    found: list[tuple[list[str], click.Command]] = [([], group)]
+    for words, command in found:
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                inner = command.get_command(context, name)
+                assert inner is not None
+                found.append(([*words, name], inner))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("words", "command"), every_command(), ids=lambda one: " ".join(one) if isinstance(one, list) else ""
+)
+def test_help_has_examples_that_parse_and_exit_codes(words: list[str], command: click.Command) -> None:
+    assert isinstance(command, Command) and command.examples and 0 in command.codes
+    text = CliRunner().invoke(group, [*words, "--help"]).output
+    assert text.index("Examples:") < text.index("Options:") < text.index("Exit codes:")
+    for example in command.examples:
+        given = next(part for part in example.split(" | ") if part.startswith("devfix")).split(" >")[0]
+        context = click.Context(group, info_name="devfix")
+        inner: click.Command = group
+        rest = shlex.split(given)[1:]
+        while isinstance(inner, click.Group):
+            _, found, rest = inner.resolve_command(context, rest)
+            assert found is not None
+            inner = found
+        if "--help" not in rest:
+            inner.make_context(inner.name, rest)  # raises where it is wrong
 
 
 def test_help_imports_little() -> None:

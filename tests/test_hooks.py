@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from devfix import __version__
 
 ROOT = Path(__file__).parents[1]
 BUG = """\
@@ -72,6 +75,60 @@ def test_apply(repository: Path) -> None:
         "model.to("
     )
     assert run("devfix-apply")[0] == 0
+
+
+def test_the_steps_of_the_action(tmp_path: Path) -> None:
+    """They install the checkout that the action comes from, and check with it."""
+    steps = {
+        one.get("name"): one for one in yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
+    }
+    install, check = steps["Install devfix"], steps["Check"]
+    assert install["env"] == {"HERE": "${{ github.action_path }}"}
+    (tmp_path / "a.py").write_text(BUG)
+    here = tmp_path / "installed"
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join([str(here / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "PYTHONPATH": os.pathsep.join([str(here), *sys.path]),
+        "GITHUB_OUTPUT": str(tmp_path / "output"),
+        **{
+            f"PIP_{name}": value
+            for name, value in (("TARGET", str(here)), ("NO_DEPS", "1"), ("NO_INDEX", "1"))
+        },
+        "PIP_NO_BUILD_ISOLATION": "0",  # which is what pip calls none
+        "HERE": str(ROOT),
+        "PATHS": ".",
+        "ARGUMENTS": "--codemod reorder-to",
+        "SARIF": "devfix.sarif",
+    }
+    for step in (install, check):
+        command = ["bash", "-e", "-o", "pipefail", "-c", step["run"]]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert (here / "devfix" / "cli.py").read_bytes() == (ROOT / "codemods" / "devfix" / "cli.py").read_bytes()
+    assert (tmp_path / "output").read_text() == "findings=true\n"
+    (result,) = json.loads((tmp_path / "devfix.sarif").read_text())["runs"][0]["results"]
+    assert result["ruleId"] == "reorder-to"
+
+
+def test_gitlab_component(tmp_path: Path) -> None:
+    """As its schema says when the inputs are filled in; no input gets into a shell script."""
+    text = (ROOT / "templates" / "devfix.yml").read_text()
+    head, body = text.split("\n---\n")
+    inputs = yaml.safe_load(head)["spec"]["inputs"]
+    assert inputs["ref"]["default"] == f"v{__version__}"
+    for line in body.partition("script:")[2].splitlines():
+        assert "$[[" not in line
+    for name, input in inputs.items():
+        assert f"$[[ inputs.{name} ]]" in body
+        body = body.replace(f"$[[ inputs.{name} ]]", input["default"])
+    (tmp_path / "ci.yml").write_text(body)
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.gitlab-ci", "ci.yml"]
+    command += ["--data-transform", "gitlab-ci"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "$[[" not in body, done.stdout
 
 
 def test_action() -> None:

@@ -13,13 +13,16 @@ from devfix.findings import (
     Edit,
     EnsureImport,
     Fix,
+    InsertGuard,
     InsertStatement,
     MoveStatement,
     ReplaceExpression,
+    ReplaceText,
     SetArgument,
     Span,
     TextEdit,
     WrapExpression,
+    WrapStatement,
 )
 from devfix.rewrite import CannotRewrite, apply, merge, select, text_edits, verify
 from devfix.source import Source
@@ -67,6 +70,10 @@ def insert(anchor: str, new: str, before: bool = False) -> Make:
 
 def delete(code: str, nth: int = 0) -> Make:
     return lambda text: DeleteStatement(at(text, code, nth))
+
+
+def wrap(code: str, header: str) -> Make:
+    return lambda text: WrapStatement(at(text, code), header)
 
 
 STATEMENTS: dict[str, tuple[str, list[Make], str]] = {
@@ -336,6 +343,33 @@ STATEMENTS: dict[str, tuple[str, list[Make], str]] = {
         [insert("a()", "n()"), insert("b()", "m()")],
         "match x:\n    case 1:\n        a()\n        n()\n    case _:\n        b()\n        m()\n",
     ),
+    "insert: a guard": (
+        "def f(x):\n    # y\n    return x\n",
+        [lambda text: InsertGuard(at(text, "return x"), "x.is_cuda", "x = x.cpu()\nlog(x)")],
+        "def f(x):\n    if x.is_cuda:\n        x = x.cpu()\n        log(x)\n    # y\n    return x\n",
+    ),
+    "wrap: with its comments and blank lines, and an edit inside": (
+        "a()\n# above\nfor x in y:\n    b(x)  # one\n\n    # two\n    c()  # last\n\nd()\n",
+        [
+            lambda text: WrapStatement(
+                Span(text.index("for x"), at(text, "c()").end), "with torch.no_grad():"
+            ),
+            lambda text: AppendCall(at(text, "x", 1), ".cpu()"),
+            insert("d()", "e()"),
+        ],
+        "a()\n# above\nwith torch.no_grad():\n    for x in y:\n        b(x.cpu())  # one\n\n        # two\n"
+        "        c()  # last\n\nd()\ne()\n",
+    ),
+    "wrap: and something above and below": (
+        "if a:\n    b()  # c\n",
+        [wrap("b()", "if x:"), insert("b()", "m()"), insert("b()", "k()", before=True)],
+        "if a:\n    k()\n    if x:\n        b()  # c\n    m()\n",
+    ),
+    "wrap: a string stays as it is": (
+        'x = f("""one\n  two""",\n      3)\ny()\n',
+        [lambda text: WrapStatement(Span(0, at(text, "3)").end), "with z:")],
+        'with z:\n    x = f("""one\n  two""",\n          3)\ny()\n',
+    ),
     "insert: twice the same is meant": (
         "a()\n",
         [insert("a()", "n()"), insert("a()", "n()")],
@@ -442,6 +476,19 @@ def test_newlines_follow_the_neighbouring_line() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("a\r\nb\r\n", "c\r\nd\r\nb\r\n"),
+        ("a\rb\r", "c\rd\rb\r"),
+        ("a\nb\n", "c\nd\nb\n"),
+        ("a\r\nb\n", "c\nd\r\nb\n"),  # mixed: as it was given
+    ],
+)
+def test_replaced_text_has_the_newlines_of_the_file(text: str, after: str) -> None:
+    assert rewrite(text, ReplaceText(at(text, "a"), "c\nd")) == after
+
+
+@pytest.mark.parametrize(
     ("text", "make"),
     [
         ("if a:\n    b()\nelif c:\n    d()\n", insert("elif c:\n    d()", "n()")),
@@ -452,6 +499,11 @@ def test_newlines_follow_the_neighbouring_line() -> None:
         ("if a:\n    b()  # one\nc()\n", delete("if a:\n    b()")),
         ("if a:\n    b()\n", lambda text: MoveStatement(Span(0, len(text) - 1), at(text, "b()"))),
         ("a() \\\n\nb()\n", insert("a()", "n()")),
+        ("a(); b()\n", wrap("b()", "if x:")),
+        ("a()\n", wrap("a()", "if x")),
+        ("a()\n", wrap("a()", "if x: pass")),
+        ("a()\n", wrap("a()", "b()\nif x:")),
+        ("a()\n", lambda text: InsertGuard(at(text, "a()"), "x y", "b()")),
     ],
 )
 def test_unclear_statements_are_refused(text: str, make: Make) -> None:
@@ -471,6 +523,8 @@ def test_edits_that_contradict_each_other_are_refused() -> None:
         (DeleteStatement(first), MoveStatement(first, second)),
         (MoveStatement(first, second), MoveStatement(first, third)),
         (MoveStatement(first, third), InsertStatement(first, "n()")),
+        (MoveStatement(first, third), WrapStatement(first, "if a:")),
+        (WrapStatement(first, "if a:"), WrapStatement(first, "if b:")),
         (ReplaceExpression(at(text, "f(a)"), "g"), AppendCall(at(text, "a"), ".b")),
         (SetArgument(at(text, "f(a)"), "k", "1"), SetArgument(at(text, "f(a)"), "k", "2")),
     ):

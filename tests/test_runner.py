@@ -86,11 +86,11 @@ def test_no_end(codemod: Codemod, text: str) -> None:
     result = of(text, [codemod])
     (trouble,) = result.troubles
     assert trouble.stage == "rewrite"
-    assert "come to no end" in trouble.message and "devfix's own bug" in trouble.message
+    assert "never come to an end" in trouble.message and "devfix's own bug" in trouble.message
     assert codemod.id in trouble.message
     assert not result.changed
     (finding,) = result.findings
-    assert finding.fix is None and "come to no end" in finding.refusal
+    assert finding.fix is None and "never come to an end" in finding.refusal
     # The fixes of others are made.
     result = of(text + "alpha\n", [codemod, Rename()])
     assert result.after.decode() == text + "beta\n"

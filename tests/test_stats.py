@@ -139,7 +139,7 @@ def test_a_repository(repository: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["stats", ".", "--jobs", "1"]) == 2  # broken.py
     told = capsys.readouterr()
     assert "7 placements in 4 files; 6 files looked at" in told.out
-    assert "device-agnostic: 20 % (1 leave the device open, 4 name an accelerator)" in told.out
+    assert "device-agnostic: 20 % (1 use a device that can change, 4 name an accelerator)" in told.out
     assert "2  src/train.py, the first at line 3: x.cuda()" in told.out
     assert "1  note.ipynb, the first at cell 2, line 2: x.to('cuda')" in told.out
     assert "broken.py" in told.err and "line 2" in told.err

@@ -1,4 +1,4 @@
-"""devfix finds and repairs device bugs in PyTorch programs."""
+"""devfix finds and fixes device bugs in PyTorch programs."""
 
 from __future__ import annotations
 

@@ -11,9 +11,11 @@ from devfix.api import Codemod, Example, Finding, Flow, ReplaceExpression, Safet
 - What it is given: `Flow`, which knows where values live, with `flow.source` (`Source`: the text, its `ast` and
   positions), `flow.path`, `flow.value(node)` (`Value`: `Kind` and `Place`, which is somewhere in `Where`),
   `flow.events(What.MOVE, ...)` (`Event`) and `flow.scopes` (`Scope`).
+- What it may ask: `facts(flow, node)` (`Fact`) and `mismatches(flow)` (`Mismatch`), of the engine that devfix's own
+  checkers ask.
 - What it yields: `Finding` with `Span`, `Related`, `Fix`, `Safety` and edits.
 
-Names that are not here are devfix's own affair and may change with any version.
+Names that are not here may change with any version.
 """
 
 from devfix.codemod import Codemod, Example
@@ -25,6 +27,7 @@ from devfix.findings import (
     EnsureImport,
     Finding,
     Fix,
+    InsertGuard,
     InsertStatement,
     MoveStatement,
     Related,
@@ -34,10 +37,12 @@ from devfix.findings import (
     SetArgument,
     Span,
     WrapExpression,
+    WrapStatement,
 )
 from devfix.flow import Flow
 from devfix.flow.events import Event, Meeting, Scope, What
 from devfix.flow.lattice import UNKNOWN, Kind, Named, Place, Value, Where
+from devfix.own.asking import Fact, Mismatch, facts, mismatches
 from devfix.own.text_codemod import NewText, TextCodemod
 from devfix.source import Source
 
@@ -51,12 +56,15 @@ __all__ = [
     "EnsureImport",
     "Event",
     "Example",
+    "Fact",
     "Finding",
     "Fix",
     "Flow",
+    "InsertGuard",
     "InsertStatement",
     "Kind",
     "Meeting",
+    "Mismatch",
     "MoveStatement",
     "Named",
     "NewText",
@@ -74,4 +82,7 @@ __all__ = [
     "What",
     "Where",
     "WrapExpression",
+    "WrapStatement",
+    "facts",
+    "mismatches",
 ]

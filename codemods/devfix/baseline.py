@@ -15,7 +15,7 @@ _VERSION = 1
 
 
 class BaselineError(Exception):
-    """A file that is no baseline; the message is for the user."""
+    """A file that is not a baseline; the message is for the user."""
 
 
 def text_of(report: Report) -> str:
@@ -42,7 +42,7 @@ def read(text: str) -> frozenset[str]:
         return frozenset(str(entry["fingerprint"]) for entry in entries)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BaselineError(
-            f"is no baseline ({type(error).__name__}: {error}); write one with --write-baseline"
+            f"is not a baseline ({type(error).__name__}: {error}); write one with --write-baseline"
         ) from error
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from devfix import __version__, commands
+from devfix.commands.helping import CANNOT, Group, color_of_environment
 from devfix.commands.running import complain
 from devfix.signals import exit_code, handled
 
@@ -79,7 +80,7 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class _Group(click.Group):
+class _Group(Group):
     """A group that knows more commands than it has imported, and what was meant by a mistyped one."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -87,11 +88,6 @@ class _Group(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, cmd_name) or commands.load(cmd_name)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):  # click's own cuts what is longer than a few words
-            formatter.write_dl([(name, one.get_short_help_str(100)) for name, one in found if one])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         known = self.list_commands(ctx)
@@ -104,15 +100,26 @@ class _Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Group,
+    examples={
+        "devfix check": "list the device bugs below this folder",
+        "devfix diff --unsafe": "show every fix as a patch",
+        "devfix apply": "make the safe fixes",
+        "devfix check --help": "more on one command",
+    },
+    codes={0: "done, or nothing to do", 1: "there are findings, or a diff", 2: CANNOT, 130: "interrupted"},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(__version__, message="devfix %(version)s")
 @click.pass_context
 def group(ctx: click.Context) -> None:
-    """Find and repair device bugs in PyTorch programs.
+    """Find and fix device bugs in PyTorch programs.
 
     Your files are written by `devfix apply`, `devfix undo` and `devfix repair --write` only, and your code is run by
     `devfix run`, `devfix repair`, `devfix smoke` and `devfix apply --smoke` only.
     """
+    ctx.color = color_of_environment()  # for all that is printed, unless --color says otherwise
     try:
         os.getcwd()
     except OSError as error:

@@ -26,14 +26,20 @@ class Example:
     """
 
     title: str
+    """What it is an example of."""
     before: str
     after: str | None = None
+    """The program with the fixes; None: there is no finding."""
     raises: str = ""
     safety: Safety = Safety.SAFE
+    """From which safety the fixes are made."""
     options: tuple[tuple[str, str], ...] = ()
+    """Names and values of the options of the codemod."""
     # A HyperPyYAML file beside the program, `hyperparams.yaml`, before and after.
     recipe: str = ""
+    """A HyperPyYAML file beside the program, `hyperparams.yaml`."""
     recipe_after: str = ""
+    """The same with the fixes."""
 
     def program(self, after: bool = False) -> str:
         """What is to be run; it writes its recipe first."""
@@ -71,6 +77,7 @@ class Codemod(ABC):
         return iter(())
 
     def wants(self, text: str) -> bool:
+        """Whether it is worth looking at a file with this text."""
         for group in self.words:
             for word in group:
                 if word in text:
@@ -89,6 +96,7 @@ class Codemod(ABC):
         safety: Safety = Safety.SAFE,
         related: tuple[Related, ...] = (),
     ) -> Finding:
+        """A finding of this codemod; without `edits` it has no fix."""
         fix = Fix(brief(title), edits, safety) if edits else None
         return Finding(self.id, span, brief(message), fix, related)
 

@@ -31,12 +31,16 @@ def brief(message: str) -> str:
 class Safety(IntEnum):
     """How far a fix may be trusted; a property of one fix, not of its codemod."""
 
-    MANUAL = 0  # shown, never applied
-    UNSAFE = 1  # right if an assumption holds that the message states
-    SAFE = 2  # same result on the CPU; on an accelerator it only turns an error into a run
+    MANUAL = 0
+    """Shown, never applied."""
+    UNSAFE = 1
+    """Right if an assumption holds that the message states."""
+    SAFE = 2
+    """Same result on the CPU; on an accelerator it only turns an error into a run."""
 
     @property
     def label(self) -> str:
+        """Its name in lower case."""
         return self.name.lower()
 
 
@@ -45,7 +49,9 @@ class Span:
     """A half-open range of characters."""
 
     start: int
+    """The offset of its first character."""
     end: int
+    """The offset after its last one."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,9 @@ class MoveStatement:
     """Move a whole statement to directly after another one, indented like that one."""
 
     statement: Span
+    """The whole statement."""
     after: Span
+    """The statement that it comes after."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,29 @@ class InsertStatement:
     anchor: Span
     text: str
     before: bool = False
+    """Whether it comes before the anchor."""
+
+
+@dataclass(frozen=True)
+class WrapStatement:
+    """Put a statement under a header, such as `with torch.no_grad():`, one step further in."""
+
+    statement: Span
+    """The whole statement; it has its lines to itself."""
+    header: str
+    """One line that ends with a colon."""
+
+
+@dataclass(frozen=True)
+class InsertGuard:
+    """Put `if condition:` with a body before a statement, indented like it."""
+
+    anchor: Span
+    """The statement that it comes before."""
+    condition: str
+    """An expression, such as `x.device != y.device`."""
+    body: str
+    """One or more statements, such as `raise ValueError(x.device)`, without indentation."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +105,7 @@ class DeleteStatement:
     """Remove a statement; comments above it stay, an emptied block gets `pass`."""
 
     statement: Span
+    """The whole statement."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +113,7 @@ class AppendCall:
     """`x` -> `x.to(device)`: append `suffix` to an expression, in parentheses where it needs them."""
 
     expression: Span
+    """The expression."""
     suffix: str
 
 
@@ -89,8 +122,11 @@ class WrapExpression:
     """`x` -> `torch.device(x).type`: put text before and after an expression."""
 
     expression: Span
+    """The expression."""
     before: str
+    """What comes before it."""
     after: str
+    """What comes after it."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +134,9 @@ class AssignResult:
     """`x.to(device)` as a statement -> `x = x.to(device)`: keep what an expression statement drops."""
 
     expression: Span
+    """The expression, which is a statement of its own."""
     target: str
+    """What it is assigned to."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +144,9 @@ class ReplaceExpression:
     """Replace an expression, statement header excluded, by other text."""
 
     expression: Span
+    """The expression."""
     text: str
+    """The new one."""
 
 
 @dataclass(frozen=True)
@@ -114,16 +154,21 @@ class SetArgument:
     """Give a call the keyword argument `name=value`: replaced where it is there, else added last."""
 
     call: Span
+    """The call."""
     name: str
+    """The keyword."""
     value: str
+    """The expression."""
 
 
 @dataclass(frozen=True)
 class ReplaceText:
-    """Replace characters as they stand; for files that are not Python, such as recipes."""
+    """Replace characters; newlines in `text` become those of the file. For what the other edits cannot say."""
 
     span: Span
+    """What is replaced."""
     text: str
+    """The new text."""
 
 
 @dataclass(frozen=True)
@@ -131,12 +176,15 @@ class EnsureImport:
     """`import module` or, with `name`, `from module import name`, unless it is there already."""
 
     module: str
+    """The module, such as `torch.nn`."""
     name: str = ""
 
 
 Edit = Union[
     MoveStatement,
     InsertStatement,
+    WrapStatement,
+    InsertGuard,
     DeleteStatement,
     AppendCall,
     WrapExpression,
@@ -176,8 +224,11 @@ class Fix:
 
     title: str
     edits: tuple[Edit, ...]
+    """In the file of the finding."""
     safety: Safety = Safety.SAFE
+    """How far it may be trusted."""
     elsewhere: tuple[Elsewhere, ...] = ()
+    """In other files."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +240,9 @@ class Related:
     """
 
     span: Span
+    """The place, in the file of the finding."""
     message: str
+    """What is there."""
     path: str = ""
     line: int = 0
     column: int = 0
@@ -200,7 +253,12 @@ class Finding:
     """One device bug at one place."""
 
     codemod: str
+    """The id of the codemod."""
     span: Span
+    """The place."""
     message: str
+    """What is wrong, on one line."""
     fix: Fix | None = None
+    """What can be done; None if nothing."""
     related: tuple[Related, ...] = ()
+    """Other places that belong to it."""

@@ -1,16 +1,17 @@
-"""devfix for programs: `devfix.check` and `devfix.fix`, and what they return.
+"""devfix for programs: `devfix.check` and `devfix.fix`.
 
-Nothing is printed, and nothing is written but by `fix(..., write=True)`. Results are frozen dataclasses.
+Nothing is printed, and no file is written but by `fix(..., write=True)`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Union
 
 from devfix.findings import Safety
+from devfix.results import Checked, DevfixError, Finding, Fixed, FixedFile, Problem
 
 if TYPE_CHECKING:
     from devfix.codemod import Codemod
@@ -21,88 +22,7 @@ __all__ = ["Checked", "DevfixError", "Finding", "Fixed", "FixedFile", "Problem",
 
 Path = Union[str, "os.PathLike[str]"]
 CodemodLike = Union[str, "Codemod", "type[Codemod]"]
-
-
-class DevfixError(ValueError):
-    """What was asked for makes no sense: an unknown codemod, option or recipe, or bad settings."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One device bug.
-
-    Lines and columns count from 1; in a notebook, `cell` is the number of the cell, and `cell_line` the line in
-    it. `safety` and `fix` are those of the repair; None and empty where there is none.
-    """
-
-    codemod: str
-    path: str
-    line: int
-    column: int
-    end_line: int
-    end_column: int
-    message: str
-    code: str = ""
-    scope: str = ""
-    fix: str = ""
-    safety: Safety | None = None
-    cell: int = 0
-    cell_line: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}:{self.column}: {self.codemod} {self.message}"
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something that could not be done with one file, or by one codemod; everything else was."""
-
-    path: str
-    message: str
-
-
-@dataclass(frozen=True)
-class Checked:
-    """What `check` found: findings in the order of their paths and places."""
-
-    findings: tuple[Finding, ...]
-    problems: tuple[Problem, ...] = ()
-    files: int = 0
-
-    @property
-    def clean(self) -> bool:
-        """Nothing was found, and everything was looked at."""
-        return not self.findings and not self.problems
-
-
-@dataclass(frozen=True)
-class FixedFile:
-    """A file that changes: its bytes before and after, and which codemods had a part in it."""
-
-    path: str
-    before: bytes
-    after: bytes
-    codemods: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """What `fix` made.
-
-    `remaining` are the findings that are left. `written` are the paths that were written. With `source`, `text`
-    is its new text, and the old one if nothing changes.
-    """
-
-    files: tuple[FixedFile, ...]
-    remaining: tuple[Finding, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    written: tuple[str, ...] = ()
-    text: str = ""
-    patch: bytes = b""
-
-    @property
-    def changed(self) -> bool:
-        return bool(self.files)
+Progress = Callable[[int, int], object]
 
 
 def check(
@@ -114,17 +34,34 @@ def check(
     recipe: str | None = None,
     settings: bool = True,
     jobs: int = 1,
+    cache: bool | None = None,
+    progress: Progress | None = None,
 ) -> Checked:
     """Find device bugs in files and folders, or in `source`, the text of a program that need not be a file.
 
-    - `codemods`: only these: ids, `Codemod` classes or objects, and whatever `--codemod` takes.
-    - `options`: by the id of a codemod, then by the name of the option. `recipe`: as `--recipe`.
-    - `settings`: whether the nearest `[tool.devfix]` above the first path, and the user's own, count.
-    - `filename`: what `source` is called; beside it are the files that it can import.
+    Parameters:
+        paths: Files and folders.
+        source: Instead of paths, a program: its text or its bytes.
+        filename: What `source` is called. It need not exist, and can import the files beside it.
+        codemods: Only these: ids, `Codemod` classes or objects, and whatever else `--codemod` takes.
+        options: By the id of a codemod, then by the name of the option: `{"assert-device": {"check": "all"}}`.
+        recipe: The name or file of a recipe, as for `--recipe`.
+        settings: Whether `[tool.devfix]` of the nearest `pyproject.toml`, and the user's own settings, count.
+        jobs: Processes; 0 is one per core.
+        cache: Whether to reuse what is known of files that have not changed, and to keep what is found out;
+            by default what the settings say, which is yes. Never of `source`, nor for codemods of your own.
+        progress: Called with the files that are done, and how many there are.
 
-    Raises DevfixError.
+    Raises:
+        DevfixError: What was asked for makes no sense.
+
+    >>> import devfix
+    >>> devfix.check(source="import torch\\n", codemods=["move-input"])
+    Traceback (most recent call last):
+    devfix.results.DevfixError: unknown codemod 'move-input'; did you mean 'move-inputs'?
     """
-    report = _run(paths, source, filename, codemods, options, recipe, settings, jobs, None, repair=False)
+    asked = _Asked(source, filename, codemods, options or {}, recipe, settings, jobs, None, cache, progress)
+    report = _run(paths, asked, repair=False)
     found = tuple(_findings(report, remaining=False))
     return Checked(found, _problems(report), report.files)
 
@@ -140,16 +77,23 @@ def fix(
     recipe: str | None = None,
     settings: bool = True,
     jobs: int = 1,
+    cache: bool | None = None,
+    progress: Progress | None = None,
 ) -> Fixed:
-    """Repair what `check` finds, as far as the fixes are safe, or `unsafe` allows more.
+    """Fix what `check` finds. The arguments are those of `check`, and two more.
 
-    Without `write` no file is touched: the result says what would change. With it, files are written as
-    `devfix apply` writes them, whole or not at all, and `devfix undo` takes it back. The other arguments
-    are those of `check`. Raises DevfixError.
+    Parameters:
+        unsafe: True for unsafe fixes as well, False for none; by default what settings and recipe say.
+        write: Whether to write the files, as `devfix apply` does: whole or not at all, and `devfix undo` takes it
+            back. Without it no file is touched, and the result says what would change.
+
+    Raises:
+        DevfixError: What was asked for makes no sense.
     """
     if write and source is not None:
         raise DevfixError("what is given as source has no file to write")
-    report = _run(paths, source, filename, codemods, options, recipe, settings, jobs, unsafe, repair=True)
+    asked = _Asked(source, filename, codemods, options or {}, recipe, settings, jobs, unsafe, cache, progress)
+    report = _run(paths, asked, repair=True)
     if write:
         from devfix.writing import write as write_out
 
@@ -175,38 +119,44 @@ def fix(
 # --- a run -----------------------------------------------------------------------------------------
 
 
-def _run(
-    paths: Sequence[Path],
-    source: str | bytes | None,
-    filename: str,
-    codemods: Sequence[CodemodLike],
-    options: Mapping[str, Mapping[str, object]] | None,
-    recipe: str | None,
-    settings: bool,
-    jobs: int,
-    unsafe: bool | None,
-    *,
-    repair: bool,
-) -> Report:
+@dataclass(frozen=True)
+class _Asked:
+    """The arguments that `check` and `fix` share."""
+
+    source: str | bytes | None
+    filename: str
+    codemods: Sequence[CodemodLike]
+    options: Mapping[str, Mapping[str, object]]
+    recipe: str | None
+    settings: bool
+    jobs: int
+    unsafe: bool | None
+    cache: bool | None
+    progress: Progress | None
+
+
+def _run(paths: Sequence[Path], asked: _Asked, *, repair: bool) -> Report:
     from devfix import config, runner
     from devfix.around import Around
     from devfix.discover import discover
     from devfix.globs import Globs
+    from devfix.keeping import kept_results
     from devfix.own.command_line import with_broken
 
+    source, filename, unsafe = asked.source, asked.filename, asked.unsafe
     if bool(paths) == (source is not None):
         raise DevfixError("give paths, or source=..., and not both")
-    if isinstance(codemods, str):
-        raise DevfixError(f"codemods is a list, such as [{codemods!r}]")
+    if isinstance(asked.codemods, str):
+        raise DevfixError(f"codemods is a list, such as [{asked.codemods!r}]")
     try:
         base = (
             config.load(filename if source is not None else os.fspath(paths[0]))
-            if settings
+            if asked.settings
             else config.Config()
         )
         if unsafe is not None:
             base = replace(base, unsafe=unsafe)
-        base, chosen, broken = _chosen(base, codemods, options or {}, recipe, unsafe is None)
+        base, chosen, broken = _chosen(base, asked)
     except config.ConfigError as error:
         raise DevfixError(str(error)) from error
     level = Safety.UNSAFE if base.unsafe else Safety.SAFE
@@ -215,17 +165,33 @@ def _run(
         report = runner.run_bytes(filename, _bytes(source), chosen, level, repair=repair, around=around)
     else:
         exclude = Globs(base.base, base.exclude)
-        found = discover([os.fspath(path) for path in paths], Globs(base.base, base.include), exclude)
+        names = [os.fspath(path) for path in paths]
+        found = discover(names, Globs(base.base, base.include), exclude)
+        cached = base.cache if asked.cache is None else asked.cache
         report = runner.run(
             found,
             chosen,
             level,
             repair=repair,
-            jobs=jobs,
+            jobs=asked.jobs,
             may_change=lambda path: not exclude.below(os.path.realpath(path)),
             around=around,
+            progress=_counted(asked.progress, len(found.files)),
+            kept=kept_results(names, chosen, around, repair=repair) if cached else None,
         )
     return with_broken(report, broken)
+
+
+def _counted(progress: Progress | None, files: int) -> Callable[[int], None]:
+    done = 0
+
+    def more(number: int) -> None:
+        nonlocal done
+        done += number
+        if progress is not None:
+            progress(done, files)
+
+    return more
 
 
 def _bytes(source: str | bytes) -> bytes:
@@ -251,20 +217,15 @@ def _text(filename: str, data: bytes) -> str:
         return data.decode("utf-8", "replace")
 
 
-def _chosen(
-    base: Config,
-    codemods: Sequence[CodemodLike],
-    options: Mapping[str, Mapping[str, object]],
-    recipe: str | None,
-    levels: bool,
-) -> tuple[Config, tuple[Codemod, ...], dict[str, str]]:
+def _chosen(base: Config, asked: _Asked) -> tuple[Config, tuple[Codemod, ...], dict[str, str]]:
     """The settings, codemods and what could not be loaded; raises ConfigError."""
     from devfix.config import Option, choose, make
     from devfix.own.command_line import recipe_over
     from devfix.own.known import Known, named
 
-    names = [item for item in codemods if isinstance(item, str)]
-    given = [item for item in codemods if not isinstance(item, str)]
+    options, recipe = asked.options, asked.recipe
+    names = [item for item in asked.codemods if isinstance(item, str)]
+    given = [item for item in asked.codemods if not isinstance(item, str)]
     found, base = recipe_over(base, recipe, names)
     more = [Option(id, name, value) for id, values in options.items() for name, value in values.items()]
     known = Known()
@@ -277,7 +238,7 @@ def _chosen(
         return base, tuple(made), {}
     base = replace(base, options=rest, codemods=named(names) or base.codemods)
     chosen = choose(base, known)
-    if found is not None and levels:
+    if found is not None and asked.unsafe is None:
         chosen = found.levelled(chosen)
     return base, (*chosen, *made), known.broken
 

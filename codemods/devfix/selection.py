@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from devfix.report import PlacedFinding, Report
 
@@ -26,6 +26,16 @@ class Selection:
     only: frozenset[str] | None = None
     but: frozenset[str] = frozenset()
     lines: Mapping[str, tuple[tuple[int, int], ...]] | None = None
+
+    @property
+    def of_baseline(self) -> Selection:
+        """Its conditions but that on lines."""
+        return replace(self, lines=None)
+
+    @property
+    def of_lines(self) -> Selection:
+        """Only its condition on lines."""
+        return Selection(lines=self.lines)
 
     def keep(self, path: str, findings: Sequence[PlacedFinding]) -> tuple[bool, ...]:
         """For each of a file's findings, in the order of its report, if it is selected."""

@@ -139,7 +139,7 @@ def _plain_data(kind: type[Codemod]) -> None:
 def _shown(kind: type[Codemod]) -> None:
     titles = [example.title for example in kind.examples]
     assert len(titles) == len(set(titles)), "two examples have the same title"
-    assert any(example.after is not None for example in kind.examples), "no example shows what is repaired"
+    assert any(example.after is not None for example in kind.examples), "no example shows what is fixed"
     assert any(example.after is None for example in kind.examples), "no example shows what is left alone"
     assert kind.words and all(group and all(group) for group in kind.words), "`words` are texts in groups"
 
@@ -246,9 +246,10 @@ def _runs(kind: type[Codemod], example: Example) -> None:
 
 
 def _difference(wanted: str, found: str, refused: list[str]) -> str:
-    lines = difflib.unified_diff(
-        wanted.splitlines(), found.splitlines(), "as the example says", "as it is", lineterm=""
-    )
+    one, other = wanted.splitlines(), found.splitlines()
+    if one == other:  # what differs is not to be seen otherwise: newlines, blanks, a byte order mark
+        one, other = ([ascii(line)[1:-1] for line in text.splitlines(True)] for text in (wanted, found))
+    lines = difflib.unified_diff(one, other, "as the example says", "as it is", lineterm="")
     why = "".join(f"\nrefused: {reason}" for reason in refused)
     return "the text is another one\n" + "\n".join(lines) + why
 

@@ -188,7 +188,7 @@ class Work:
             if after.text in seen or number == PASSES:
                 self.stage = "rewrite"
                 ids = ", ".join(sorted({change.codemod for change in self.changes}))
-                message = f"the fixes of {ids} come to no end, so none was applied"
+                message = f"the fixes of {ids} never come to an end, so none was applied"
                 self.blame(self.last, message)
                 raise Impossible({(id, -1): message for id in self.last}, f"{message}; {BUG}")
             seen.add(after.text)

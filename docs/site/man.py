@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 from devfix import __version__, commands
 from devfix.cli import group
+from devfix.commands.helping import Command
 
 PAGE = Path(__file__).resolve().parent.parent / "man" / "devfix.1"
 HELP = group.context_settings["help_option_names"]  # as where it is run
@@ -25,7 +26,7 @@ def page() -> str:
 
 def _page() -> Iterator[str]:
     yield f'.TH DEVFIX 1 "" "devfix {__version__}" "User Commands"'
-    yield from (".SH NAME", "devfix \\- find and repair device bugs in PyTorch programs")
+    yield from (".SH NAME", "devfix \\- find and fix device bugs in PyTorch programs")
     yield from (".SH SYNOPSIS", ".B devfix", ".I COMMAND", "[\\fIOPTIONS\\fR] [\\fIARGUMENTS\\fR]")
     yield ".SH DESCRIPTION"
     yield from _prose(inspect.cleandoc(group.callback.__doc__ or ""))
@@ -35,13 +36,7 @@ def _page() -> Iterator[str]:
         assert command is not None
         yield from _command(f"devfix {name}", command)
     yield ".SH EXIT STATUS"
-    for code, meaning in (
-        ("0", "nothing to do"),
-        ("1", "check: there are findings; diff, apply and undo: there are changes"),
-        ("2", "something could not be done, whatever else was"),
-        ("130", "interrupted"),
-    ):
-        yield from (".TP", f".B {code}", meaning)
+    yield from _exit_codes(group)
     yield ".SH FILES"
     yield from (
         ".TP",
@@ -55,6 +50,8 @@ def _page() -> Iterator[str]:
     )
     yield ".SH ENVIRONMENT"
     yield from (".TP", ".B NO_COLOR", "no colours, if it is set")
+    yield from (".TP", ".BR FORCE_COLOR ,\\  CLICOLOR_FORCE", "colours also in a file or pipe, if one is set")
+    yield from (".TP", ".B CLICOLOR", "no colours, if it is 0")
     yield ".SH SEE ALSO"
     yield "The documentation comes with the source, in docs/; \\fBdevfix explain \\fICODEMOD\\fR tells of one codemod."
 
@@ -68,11 +65,21 @@ def _command(path: str, command: click.Command) -> Iterator[str]:
         record = parameter.get_help_record(context)
         if record is not None:
             yield from (".TP", f"\\fB{_escaped(record[0])}\\fR", _escaped(record[1]) or "\\&")
+    if isinstance(command, Command):
+        yield from (".PP", "Examples:")
+        for example, meaning in command.examples.items():
+            yield from (".TP", f".B {_escaped(example)}", _escaped(meaning))
+        yield from (".PP", "Exit codes:", *_exit_codes(command))
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             if inner is not None:
                 yield from _command(f"{path} {name}", inner)
+
+
+def _exit_codes(command: Command) -> Iterator[str]:
+    for code, meaning in command.codes.items():
+        yield from (".TP", f".B {code}", _escaped(meaning))
 
 
 def _prose(text: str) -> Iterator[str]:

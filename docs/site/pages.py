@@ -128,7 +128,7 @@ def _torch_says(id: str) -> Iterator[str]:
         yield "Nothing is raised: the program runs, on the wrong device or with wrong results."
         yield ""
         return
-    yield f"Before the repair, the examples end in these errors (torch {_said()['torch']}, {_said()['device']}):"
+    yield f"Before the fix, the examples end in these errors (torch {_said()['torch']}, {_said()['device']}):"
     yield ""
     for message in said:
         yield from ("```text", message, "```", "")
@@ -138,7 +138,7 @@ def codemods_index() -> str:
     lines = [
         "# Codemods",
         "",
-        "A codemod is one kind of device bug and its repair. Each of these pages is made from the codemod's own file.",
+        "A codemod is one kind of device bug and its fix. Each of these pages is made from the codemod's own file.",
         "",
         "| codemod | what it sees to | fixes | by default | real bugs |",
         "|---|---|---|---|---:|",

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import doctest
+import inspect
 import json
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
+from enum import Enum
+from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 
 import devfix
+import devfix.api
+import devfix.library
+import devfix.results
 import pytest
 from authors import LIBCST, RULE, Ran
 from devfix.codemod import registry
@@ -153,3 +163,75 @@ def test_importing_devfix_imports_nothing_else() -> None:
 
 def test_every_codemod_can_be_given_as_a_class() -> None:
     assert devfix.check(source="x = 1\n", codemods=list(registry().values())).clean
+
+
+def test_what_a_notebook_shows(write: Write) -> None:
+    write("src/a.py", BUG.replace("x = torch.ones(3, 4)", "x = torch.ones(3, 4)  # <b>"))
+    write("src/b.py", f"{BUG}print 'two'\n")
+    found = devfix.check("src")
+    assert repr(found) == "<Checked: 1 finding in 2 files (1 move-inputs), and problems>"
+    page = found._repr_html_()
+    assert "src/a.py:8:13" in page and "fix (safe)" in page and "src/b.py" in page
+    assert "<script" not in page
+    fixed = devfix.fix("src")
+    assert repr(fixed) == "<Fixed: 1 file changes (move-inputs), 0 findings left, and problems>"
+    page = fixed._repr_html_()
+    assert "+print(model(x.to(device)))" in page and "&lt;b&gt;" in page and "<b>\n" not in page
+    assert "\n" not in repr(fixed.files[0]) and "print" not in repr(fixed.files[0])
+
+
+def test_progress_and_the_cache(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    from devfix.work import Task
+
+    write("src/a.py", BUG)
+    write("src/b.py", "import torch\n")
+    analysed: list[str] = []
+    real = Task.file
+    monkeypatch.setattr(
+        Task, "file", lambda self, path, *more: (analysed.append(path), real(self, path, *more))[1]
+    )
+    seen: list[tuple[int, int]] = []
+    first = devfix.check("src", progress=lambda done, files: seen.append((done, files)))
+    assert seen[-1] == (2, 2) and seen == sorted(seen)
+    assert len(analysed) == 2
+    assert devfix.check("src") == first and len(analysed) == 2
+    assert devfix.check("src", cache=False) == first and len(analysed) == 4
+    write("src/b.py", BUG)
+    assert len(devfix.check("src").findings) == 2 and analysed[4:] == ["src/b.py"]
+
+
+@pytest.mark.parametrize("module", [devfix.library, devfix.results], ids=lambda module: module.__name__)
+def test_the_examples_of_docstrings_run(module: ModuleType) -> None:
+    ran = doctest.testmod(module)
+    assert ran.attempted and not ran.failed
+
+
+@pytest.mark.parametrize(
+    "name", sorted({*devfix.__all__, *devfix.api.__all__} - {"__version__", "UNKNOWN", "Edit"})
+)
+def test_everything_public_is_described(name: str) -> None:
+    """Classes, their fields and methods; a field in its own docstring, or by its name in that of the class."""
+    for module in (devfix, devfix.api):
+        kind = getattr(module, name, None)
+        if kind is None:
+            continue
+        text = inspect.getdoc(kind) or ""
+        assert text and not text.startswith(f"{name}("), f"{name} has no docstring"
+        if not isinstance(kind, type):
+            continue
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+        assert isinstance(tree, ast.ClassDef)
+        described = {
+            ast.unparse(one.target if isinstance(one, ast.AnnAssign) else one.targets[0])
+            for one, after in pairwise(tree.body)
+            if isinstance(one, (ast.Assign, ast.AnnAssign))
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+        }
+        fields = [one.name for one in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
+        fields += [one.name for one in kind] if issubclass(kind, Enum) else []
+        for field in fields:
+            assert field in described or f"`{field}`" in text or field.startswith("_"), f"{name}.{field}"
+        for method, value in vars(kind).items():
+            if inspect.isfunction(value) or isinstance(value, property):
+                assert method.startswith("_") or inspect.getdoc(value), f"{name}.{method}"

@@ -311,3 +311,73 @@ def test_nothing_is_imported_before_it_is_needed(
     write("a.py", "alpha = 1\n")
     assert run("check", "--codemod", "reorder-to", "a.py").code == 0
     assert "lazy_rules" not in sys.modules
+
+
+ASKS = """\
+from dataclasses import dataclass
+from typing import ClassVar
+
+from devfix.api import Codemod, facts, mismatches
+
+
+@dataclass(frozen=True)
+class Asks(Codemod):
+    id: ClassVar[str] = "asks"
+    words: ClassVar[tuple[tuple[str, ...], ...]] = (("torch",),)
+    examples: ClassVar = ()
+
+    def check(self, flow):
+        for call in flow.source.calls:
+            if flow.source.code(call.func) == "show":
+                for one in facts(flow, call.args[0]):
+                    made = flow.source.code(one.made) if one.made else ""
+                    said = f"{one.kind} {one.where.name} {one.device} {made} {one.assumed}"
+                    yield self.finding(flow.source.span(call), said)
+        for one in mismatches(flow):
+            text = flow.source.code(one.stray_node)
+            said = f"{one.operation}: {text} {one.stray.where.name} {one.anchor.where.name} [{one.why_silent}]"
+            yield self.finding(flow.source.span(one.node), said)
+"""
+ASKED = """\
+import torch
+from torch import nn
+
+from parts import make
+
+
+def show(value):
+    print(value)
+
+
+model = nn.Linear(4, 2).to("cuda:1")
+x = torch.ones(3, 4)
+show(model)
+show(x)
+show(make())
+show(3)
+show(torch.ones)
+model(x)
+
+
+def add(number):
+    return torch.ones(3, device="cuda:0") + torch.tensor(number)
+"""
+
+
+def test_rules_ask_the_engine(run: Run, write: Write) -> None:
+    write("asks.py", ASKS)
+    write("parts.py", "import torch\n\n\ndef make():\n    return torch.zeros(3, 4).cpu()\n")
+    write("pyproject.toml", "")
+    write("a.py", ASKED)
+    found = [
+        line.split(" ", 2)[2]
+        for line in run("check", "--format", "concise", "--codemod", "asks.py", "a.py").out.splitlines()
+    ]
+    assert found == [
+        'module ACCELERATOR cuda:1 nn.Linear(4, 2).to("cuda:1") ()',
+        "tensor DEFAULT  torch.ones(3, 4) ()",
+        "tensor CPU  make() ()",
+        "model: x DEFAULT ACCELERATOR []",
+        "+: torch.tensor(number) DEFAULT ACCELERATOR "
+        "[it may be a tensor without dimensions, which mixes with any device]",
+    ]

@@ -119,11 +119,17 @@ def test_what_is_wrong_is_named(write: Write, old: str, new: str, said: str) -> 
     assert said in str(caught.value) and str(caught.value).startswith("NoAlpha: ")
 
 
+def test_a_difference_that_is_not_to_be_seen_is_shown() -> None:
+    shown = devfix.testing._difference("a\nb\n", "a\r\nb\n", [])
+    assert "-a\\n" in shown and "+a\\r\\n" in shown
+    assert "-a" in devfix.testing._difference("a\n", "b\n", []).split("\n")
+
+
 def test_its_own_result_is_left_alone(write: Write) -> None:
     text = RULE.replace('node.id == "alpha":', 'node.id in ("alpha", "beta"):').replace(
         '("alpha",)', '("print",)'
     )
-    with pytest.raises(AssertionError, match="come to no end"):
+    with pytest.raises(AssertionError, match="never come to an end"):
         devfix.testing.check(loaded(write, text))
 
 

@@ -48,7 +48,7 @@ def sources(text: str) -> list[str]:
     ("cells", "cell", "why"),
     [
         ([("code", "import torch\n"), ("markdown", f"As in\n\n```yaml\n{HELD}```\nit is.")], 2, SHOWN),
-        ([("code", f"%%file -a train.yaml\n{HELD}")], 1, "the cell adds to a file that is there"),
+        ([("code", f"%%file -a train.yaml\n{HELD}")], 1, "the cell appends to a file"),
     ],
     ids=["shown", "added to a file"],
 )
@@ -57,7 +57,7 @@ def test_found_and_left_alone(cells: list[tuple[str, str]], cell: int, why: str,
     done = checked(tmp_path, "", "", **{"a.ipynb": text, "speechbrain/search.py": SEARCH})
     (finding,) = done.findings
     assert "`lin` is not under `modules:`" in finding.message
-    assert finding.message.endswith(f"(to be changed by hand: {why})")
+    assert finding.message.endswith(f"(change it by hand: {why})")
     assert (finding.fix, finding.place.cell) == (None, cell)
     assert "modules:" in text.splitlines()[finding.place.line - 1]
     assert "modules:" in cells[cell - 1][1].splitlines()[finding.place.cell_line - 1]

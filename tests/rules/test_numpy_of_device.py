@@ -161,7 +161,7 @@ def test_a_tensor_beyond_doubt_is_safe() -> None:
     (finding,) = findings(RULE, HEAD + "print(x.numpy())\n")
     assert finding.fix is not None
     assert finding.fix.safety is Safety.SAFE
-    assert finding.message == "`x` is on `device` since line 8, and `.numpy()` reads the CPU only"
+    assert finding.message == "`x` is on `device` since line 8, and `.numpy()` raises unless it is on the CPU"
 
 
 def test_tensors_of_other_libraries_copy_themselves() -> None:

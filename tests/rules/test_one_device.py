@@ -21,11 +21,11 @@ FOUND = {
     "DataParallel": (
         'd = torch.device("cuda:1")\nnet = nn.Linear(2, 2)\nnet.to(d)\n'
         "net = nn.DataParallel(net, device_ids=[0, 1])\n",
-        "`net` is on `cuda:1`, but `DataParallel` wants it on the first of its `device_ids`, `cuda:0`",
+        "`net` is on `cuda:1`, but `DataParallel` raises unless it is on the first of its `device_ids`, `cuda:0`",
     ),
     "DataParallel over all": (
         'net = nn.Linear(2, 2)\nnet.to("cuda:2")\nnet = nn.DataParallel(net)\n',
-        "`net` is on `cuda:2`, but `DataParallel` wants it on the first GPU, `cuda:0`",
+        "`net` is on `cuda:2`, but `DataParallel` raises unless it is on the first GPU, `cuda:0`",
     ),
     "set_device below the move": (
         "def run(rank):\n    net = nn.Linear(2, 2).cuda()\n    torch.cuda.set_device(rank)\n    return net\n",
@@ -35,7 +35,7 @@ FOUND = {
     "objects are gathered over one GPU": (
         'def run(rank, x):\n    dist.init_process_group("nccl", rank=rank)\n    found = [None] * 2\n'
         "    dist.all_gather_object(found, x)\n",
-        "`dist.all_gather_object` goes over the current GPU, and nothing sets that of a process: "
+        "`dist.all_gather_object` uses the current GPU, and nothing sets that of a process: "
         "call `torch.cuda.set_device` first",
     ),
     "a global rank in a string": (

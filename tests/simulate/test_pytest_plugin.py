@@ -98,7 +98,7 @@ def test_torch_is_not_imported_for_tests_without_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["--simulate-cuda=0", "--simulate-cuda=none", "--simulate-cuda=65"])
 def test_a_wrong_number(tmp_path: Path, value: str) -> None:
-    assert "is no number of devices (1 to 64)" in run(tmp_path, value)
+    assert "is not a number of devices (1 to 64)" in run(tmp_path, value)
 
 
 # Every way to end that pytest has besides functions: none of these needs a device.

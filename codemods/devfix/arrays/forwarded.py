@@ -44,10 +44,10 @@ def forwarded(source: Source, calls: Iterable[ast.Call]) -> Iterator[Forwarded]:
         if isinstance(scope, _FUNCTIONS) and isinstance(owner, ast.ClassDef) and _is_module(source, owner):
             origin = _Trace(source, scope, owner).origin(func.value, 0)
             if origin:
-                yield Forwarded(func.value, f"is where the module runs, made of `{origin}`")
+                yield Forwarded(func.value, f"is on the device of the module, since it is made of `{origin}`")
         elif isinstance(scope, _FUNCTIONS) and _converter(source, scope, func.value):
             yield Forwarded(
-                func.value, f"may be any tensor that `{scope.name}` is given, on a device as well"
+                func.value, f"may be any tensor that `{scope.name}` is given, on an accelerator as well"
             )
 
 

@@ -172,8 +172,8 @@ class Arguments:
         where = f" (set on line {self.file.source.position(related[0].span.start)[0]})" if related else ""
         if device is not node and isinstance(node, ast.Subscript):
             if Form.OBJECT in forms:
-                return f"{wants}; {shown}{where} is a torch.device, which cannot be cut like a string"
-            return f"{wants}; a part of {shown}{where} is not one for every device"
+                return f"{wants}; {shown}{where} is a torch.device, which cannot be sliced like a string"
+            return f"{wants}; a part of {shown}{where} is a device type for some devices only"
         if device is not node and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             return f'{wants}; this is right for "cuda:0" only, and {shown}{where} can be "cuda:1"'
         if device is not node:

@@ -32,11 +32,11 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     of_caller = mismatch.anchor_place.kind == OF
     text = analysis.file.source.text
     if "__main__" in text and _DEVICES.search(text) is None:
-        return "the program never speaks of devices: all of it is on the CPU"
+        return "the program names no device: all of it is on the CPU"
     if analysis.refuted(mismatch.anchor_place):
         return "all calls in the file pass what is on the CPU"
     if of_caller and mismatch.function is not None and mismatch.function.name == "__init__":
-        return "what a constructor is given is mostly moved later"
+        return "arguments of a constructor are mostly moved later"
     if PATH_TAKEN in kinds:
         return "it is not known whether both paths are taken in one run"
     if of_caller and NAME in kinds:
@@ -46,13 +46,13 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     if LIBRARY_CALL in kinds and (
         mismatch.stray.kind == MODULE or (of_caller and mismatch.anchor.kind == MODULE)
     ):
-        return "it is not known what a class out of sight does with devices"
+        return "a class that is not in view may move it"
     if (
         mismatch.stray.kind == MODULE
         and mismatch.anchor_place.kind == VAR
         and isinstance(mismatch.anchor_place.key, str)
     ):
-        return "the other value is on the device of something of which nothing is known"
+        return "the device of the other value is that of something unknown"
     if mismatch.relation == FIXED:
         return _why_not_literal(mismatch, LIBRARY_CALL in kinds, analysis)
     source = analysis.file.source
@@ -77,11 +77,11 @@ def _why_not_literal(mismatch: Mismatch, out_of_sight: bool, analysis: Analysis)
         if isinstance(default, ast.Constant) and default.value is None:
             return "the other value may be None"
     if mismatch.stray.links[0].kind != MOVE:
-        return "where it got on the accelerator is not in view"
+        return "the code that put it on the accelerator is not in view"
     if out_of_sight:
-        return "it is not known what a class out of sight does with devices"
+        return "a class that is not in view may move it"
     if any(about_devices(condition) for condition, _ in mismatch.path):
-        return "a condition on the way asks for the accelerator"
+        return "a condition around it asks for the accelerator"
     return ""
 
 

@@ -169,9 +169,9 @@ def why(one: Judged, analysis: Analysis) -> str:
     if use.sink == "attribute":
         return f"{shown} {what}, which has no `{use.name}` of a device"
     if use.sink == "inside":
-        return f"{shown} {what}, in which nothing can be looked for"
+        return f"{shown} {what}, and `in` raises TypeError for one"
     if use.sink == "int":
-        return f"{shown} {what}, which is no number"
+        return f"{shown} {what}, which is not a number"
     if use.sink == "type":
         called = use.name.rpartition(".")[2]
         return f'`{called}` wants a device type such as "cuda"; {shown} {what}'

@@ -133,7 +133,7 @@ def _index(one: Missing, analysis: Analysis) -> Told:
     source = analysis.file.source
     message = (
         f"the type of a device has no index: what is moved here goes to the current device, "
-        f"which need not be `{one.name}`"
+        f"which may be another one than `{one.name}`"
     )
     return message, (ReplaceExpression(source.span(one.node), one.name),), Safety.UNSAFE
 

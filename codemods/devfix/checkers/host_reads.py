@@ -50,7 +50,7 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
     if is_caught(source, read.node):
         return "the error is expected, or handled"
     if read.is_array_function and any(link.kind == PASS for link in read.value.links):
-        return "what a caller passes to functions of numpy is mostly an array"
+        return "callers mostly pass arrays to functions of numpy, not tensors"
     if read.place.kind == OWNED and read.operation != "numpy":
         return "what a framework gives need not be a tensor"
     if read.place.kind != OF:
@@ -71,7 +71,7 @@ def _called(read: HostRead) -> set[str]:
 
 def _why_on_host(read: HostRead, function: Function, analysis: Analysis) -> str:
     if _is_as_passed(read):
-        return "what is handed on as it was passed is mostly on the CPU on purpose"
+        return "what is passed on unchanged is mostly on the CPU on purpose"
     if any(one.on_host for one in analysis.passed(read.place)):
         return "some calls in the file pass what is on the CPU"
     if lives_on_devices(function, analysis):
@@ -120,16 +120,16 @@ def _why_kept(read: HostRead, function: Function, analysis: Analysis) -> str:
     if function.owner is None and not (passed and all(one.on_device for one in passed)):
         return "lengths that a caller passes are mostly on the CPU"
     if "cpu" in source.code(function.node).lower():
-        return "the function speaks of the CPU"
+        return "the function mentions the CPU"
     copies = copied(source)
     names = {one.arg for one in function.parameters}
     if any(copy.id in names and not _packs(call, read, source) for call, copy in copies):
-        return "a caller keeps what it passes on the CPU"
+        return "a caller keeps this value on the CPU"
     beside = isinstance(read.value_node, ast.Name) and any(
         copy.id == read.value_node.id for _, copy in copies
     )
     if not beside and (read.value.kind == UNKNOWN or _is_as_passed(read)):
-        return "what is handed on as it was passed is mostly on the CPU on purpose"
+        return "what is passed on unchanged is mostly on the CPU on purpose"
     if isinstance(read.value_node, ast.Name) and is_moved_beside(source, function.node, read.value_node.id):
         return "what was unpacked with it is moved afterwards: it was on the CPU"
     return ""
@@ -153,8 +153,8 @@ def _is_as_passed(read: HostRead) -> bool:
 
 def _finding(codemod: str, read: HostRead, analysis: Analysis) -> Finding:
     source, node = analysis.file.source, read.value_node
-    place = "wherever the caller has put it" if read.place.kind == OF else "on a device"
-    message = f"this tensor is {place}; `{read.operation}` reads the memory of the CPU"
+    place = "on the caller's device" if read.place.kind == OF else "on a device"
+    message = f"this tensor is {place}; `{read.operation}` raises unless it is on the CPU"
     # Nothing but a tensor has the method `numpy` here.
     sure = read.value.kind in (TENSOR, UNKNOWN) or read.operation == "numpy"
     if not sure or not isinstance(node, ast.expr) or isinstance(node, ast.Starred):

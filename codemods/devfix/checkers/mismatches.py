@@ -47,14 +47,14 @@ CODEMODS = (
 )
 _KEPT = frozenset({"register-buffer", "register-modules"})
 _WORDS = {
-    NAME: "`{}` is what its name says",
-    USES: "`{}` is what its uses say",
-    LIBRARY_CALL: "what {} takes and gives are tensors",
-    PATH_TAKEN: "both paths are taken in one run",
+    NAME: "`{}` is what its name suggests",
+    USES: "`{}` is what its uses suggest",
+    LIBRARY_CALL: "{} takes and returns tensors",
+    PATH_TAKEN: "one run takes both paths",
     RANK: "it has dimensions",
-    RESULT: "what comes out of it is wanted where the rest is",
+    RESULT: "its result belongs where the other values are",
     GIVEN: "`{}` is on the CPU when the module is made",
-    CALLER: "`{}` is where the module is",
+    CALLER: "`{}` is on the device of the module",
 }
 
 
@@ -123,7 +123,7 @@ def _of_surgery(surgery: Surgery, analysis: Analysis) -> Finding:
     source = analysis.file.source
     device, edits = moved_again(surgery, analysis)
     message = (
-        f"this part is on the CPU: the module that gets it was moved before, and is {_where(surgery.place)}"
+        f"this part stays on the CPU: it was added after its module was moved, which is {_where(surgery.place)}"
         + (". The fix assumes that nothing runs the module in between" if edits else "")
     )
     fix = Fix(f"move the module to `{device}` again", edits, Safety.UNSAFE) if edits else None
@@ -192,15 +192,16 @@ def _finding(codemod: str, at: ast.AST, mismatch: Mismatch, analysis: Analysis) 
     operation = mismatch.operation if mismatch.operation.startswith("the ") else f"`{mismatch.operation}`"
     line = f" in line {source.position(source.span(mismatch.node).start)[0]}" if here else ""
     if codemod == "hard-coded-cuda":
-        message = f"this is on a device by name, and {operation}{line} meets it with what is {where}"
+        message = f"the device of this is hard-coded; {operation}{line} combines it with a value {where}"
     elif codemod in ("register-buffer", "register-modules"):
         link = _stored_in_module(mismatch, analysis)
         name = link.name.removesuffix("[]") if link is not None else ""
-        message = f"`{name}` stays on the CPU when the module is moved; {operation}{line} meets it with what is {where}"
+        stays = f"`{name}` stays on the CPU when the module is moved"
+        message = f"{stays}; {operation}{line} combines it with a value {where}"
     elif codemod == "module-never-moved":
-        message = f"this module is on the CPU; {operation}{line} runs it with what is {where}"
+        message = f"this module is on the CPU; {operation}{line} runs it on a value {where}"
     else:
-        message = f"this is on the CPU; {operation}{line} meets it with what is {where}"
+        message = f"this is on the CPU; {operation}{line} combines it with a value {where}"
     if edits:
         message += (
             f". The fix assumes that {assumed}"
@@ -233,8 +234,8 @@ def _where(place: Place) -> str:
     if place.kind == LITERAL:
         return f"on `{place.key}`"
     if place.kind == OF or place.kind == IN:
-        return "wherever the caller has put it"
-    return "on a device that is chosen at run time" if place.kind == VAR else "elsewhere"
+        return "on the caller's device"
+    return "on a device that is chosen at run time" if place.kind == VAR else "on another device"
 
 
 def _assumptions(assumed: Assumptions) -> str:
@@ -245,5 +246,5 @@ def _assumptions(assumed: Assumptions) -> str:
 
 def _subject(one: Assumption) -> str:
     if one.kind == LIBRARY_CALL:
-        return f"`{one.subject}`" if one.subject else "a module out of sight"
+        return f"`{one.subject}`" if one.subject else "a module that is not in view"
     return one.subject

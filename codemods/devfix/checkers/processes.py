@@ -71,7 +71,7 @@ class Program:
                 text = source.code(at) if at is not None else min(numbers[0].local, key=len)
             yield Remark(
                 source.span(join.node),
-                f"the group goes over the current GPU, and nothing sets that of process `{text}`: it is the first one",
+                f"the group uses the current GPU, and nothing sets that of process `{text}`: it is the first one",
                 f"call `torch.cuda.set_device({text})`",
                 edits,
             )
@@ -140,7 +140,7 @@ class Program:
             assert isinstance(one.node, ast.Call)
             yield Remark(
                 source.span(one.node),
-                f"`{source.code(one.node.func)}` goes over the current GPU, and nothing sets that of a process: "
+                f"`{source.code(one.node.func)}` uses the current GPU, and nothing sets that of a process: "
                 "call `torch.cuda.set_device` first",
                 f"call `torch.cuda.set_device({rank})`" if rank else "",
                 edits,
@@ -164,7 +164,7 @@ class Program:
                 ):
                     yield Remark(
                         source.span(wrap.node),
-                        f"`{name}` is on the CPU, but DistributedDataParallel with `device_ids` wants it on `{text}`",
+                        f"`{name}` is on the CPU; DistributedDataParallel with `device_ids` needs it on `{text}`",
                         f"move `{name}` to `{text}` first",
                         (InsertStatement(source.span(statement), f"{name}.to({text})", before=True),),
                     )

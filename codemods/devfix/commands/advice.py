@@ -1,6 +1,6 @@
 """What devfix knows about a device error that a run has ended in, as lines for people.
 
-What is where is what the process has told. Where it comes from, and the repair, is the static
+What is where is what the process has told. Where it comes from, and the fix, is the static
 analysis of the files that the error has passed.
 """
 
@@ -22,7 +22,7 @@ from devfix.simulate.supervise import Raised
 
 _MOST = 3  # findings
 _FILES = 200
-# What the kinds of `errors/messages.py` do not have: devices disagree, but no codemod repairs it.
+# What the kinds of `errors/messages.py` do not have: devices disagree, but no codemod fixes it.
 _OTHERS = re.compile(
     r"(?:on|at) the same device|device type for generator|assign a gradient with device type"
     r"|dense CPU tensors can be pinned|Cannot re-initialize CUDA in forked subprocess"
@@ -39,7 +39,7 @@ def device_error(errors: Sequence[Raised]) -> Raised | None:
 
 
 def advice(raised: Raised, loaded: Sequence[str]) -> Iterator[str]:
-    """Lines: what is where, the findings that may explain the error, and how to repair it.
+    """Lines: what is where, the findings that may explain the error, and how to fix it.
 
     `loaded` are the program's files; they are looked at where the frames' own show nothing.
     """
@@ -90,8 +90,8 @@ def _lines(path: str, finding: PlacedFinding) -> Iterator[str]:
         yield printable(f"  {where}{other.message}")
     fix = finding.fix
     if fix is None or fix.safety is Safety.MANUAL:
-        yield "  no automatic repair" + (printable(f": {fix.title}") if fix is not None else "")
+        yield "  no automatic fix" + (printable(f": {fix.title}") if fix is not None else "")
         return
     unsafe = " --unsafe" if fix.safety is Safety.UNSAFE else ""
-    yield printable(f"  repair ({fix.safety.label}): {fix.title}")
+    yield printable(f"  fix ({fix.safety.label}): {fix.title}")
     yield printable(f"    devfix apply --codemod {finding.codemod}{unsafe} {shlex.quote(name)}")

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from devfix.commands.helping import CANNOT, OUTPUT, command, option
+from devfix.commands.options import arguments
 from devfix.commands.recovering import recovered
-from devfix.commands.running import Run, arguments, code, complain, write_out
+from devfix.commands.running import Run, code, complain, write_out
 from devfix.documents.state import tree_of
 from devfix.selection import Selection, posix
 from devfix.signals import exit_code
@@ -19,19 +21,43 @@ if TYPE_CHECKING:
     from devfix.report import Report
 
 
-@click.command()
+_WHICH, _SMOKE = "Which fixes", "Run the program first"
+
+
+@command(
+    examples={
+        "devfix apply": "make the safe fixes below this folder",
+        "devfix apply --unsafe -i train.py": "ask before each fix, unsafe ones too",
+        'devfix apply --smoke-cmd "python train.py --steps 2"': "write only what a run has survived",
+        "devfix undo": "take it back",
+    },
+    codes={0: "done, or nothing to do", 1: "with --exit-code: files were changed", 2: CANNOT},
+)
 @arguments
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
-@click.option(
-    "--exit-code", "tells", is_flag=True, help="Exit with 1 if something was changed, as diff does."
+@option(
+    OUTPUT, "--format", "form", type=click.Choice(["text", "json"]), default="text", help="How to print it."
 )
-@click.option("--interactive", "-i", is_flag=True, help="Ask for every fix, as `git add -p` does.")
-@click.option(
-    "--decisions", type=click.Path(), metavar="FILE", help="Make what was accepted on the review page."
+@option(
+    OUTPUT, "--exit-code", "tells", is_flag=True, help="Exit with 1 if something was changed, as diff does."
 )
-@click.option("--smoke/--no-smoke", default=False, help="First run examples, and what is changed.")
-@click.option("--smoke-cmd", metavar="COMMAND", help="First run this in copies, before and after the repair.")
-@click.option("--smoke-seconds", type=click.FloatRange(1), default=300.0, metavar="S", help="Its time limit.")
+@option(_WHICH, "--interactive", "-i", is_flag=True, help="Ask for every fix, as `git add -p` does.")
+@option(
+    _WHICH,
+    "--decisions",
+    type=click.Path(),
+    metavar="FILE",
+    help="Make the fixes that were accepted on the review page.",
+)
+@option(
+    _SMOKE,
+    "--smoke/--no-smoke",
+    default=False,
+    help="The codemods' examples and what changes, or not (default).",
+)
+@option(_SMOKE, "--smoke-cmd", metavar="COMMAND", help="This command, in copies, before and after the fixes.")
+@option(
+    _SMOKE, "--smoke-seconds", type=click.FloatRange(1), default=300.0, metavar="S", help="Its time limit."
+)
 def apply(
     form: str,
     tells: bool,
@@ -42,10 +68,7 @@ def apply(
     smoke_seconds: float,
     **options: Any,
 ) -> int:
-    """Make the repairs: rewrite the files, or stdin to stdout.
-
-    Exit code: 2 if something could not be done.
-    """
+    """Make the fixes: rewrite the files, or stdin to stdout."""
     run = Run(**options)
     if interactive and run.from_stdin:
         raise click.UsageError(
@@ -92,9 +115,11 @@ def apply(
         written = set(report.written)
         if not run.quiet:
             run.lines(text.repaired(result) for result in report.changed if result.path in written)
-        for result in report.results:
+        for result in report.results if not interactive else ():  # who was asked has seen them
             if not result.changed or result.path in written:
-                run.lines(text.findings(result.path, result.remaining, level=report.level_of))
+                run.lines(
+                    text.findings(result.path, result.remaining, level=report.level_of, width=run.width)
+                )
         run.summary(report, text.change_summary(report, "written"))
     if report.interrupted:
         left = [one.path for one in report.changed if one.path not in set(report.written)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from devfix.commands.helping import SOME_FAILED, command
 from devfix.commands.running import complain
 
 if TYPE_CHECKING:
@@ -29,11 +30,14 @@ def code(store: Store) -> int:
 # --- looking -------------------------------------------------------------------------------------
 
 
-@click.command()
+@command(
+    examples={"devfix migrate status spring --all": "a line for each repository"},
+    codes=SOME_FAILED,
+)
 @campaign_argument
 @click.option("--all", "everything", is_flag=True, help="A line for each repository.")
 def status(campaign: str, everything: bool) -> int:
-    """Show where the campaign is; also while it runs. Exit code: 2 if some repositories failed."""
+    """Show where the campaign is; also while it runs."""
     from devfix.migrate import campaigns, showing
 
     with campaigns.opened(campaign) as store:
@@ -41,7 +45,7 @@ def status(campaign: str, everything: bool) -> int:
         return code(store)
 
 
-@click.command()
+@command(examples={"devfix migrate show spring speechbrain --patch": "what would be pushed to it"})
 @campaign_argument
 @click.argument("repo", metavar="REPO")
 @click.option("--patch", is_flag=True, help="Only the patch.")
@@ -84,7 +88,13 @@ def lines(all_: Iterable[str]) -> None:
 # --- deciding --------------------------------------------------------------------------
 
 
-@click.command()
+@command(
+    examples={
+        "devfix migrate review spring": "ask about each",
+        "devfix migrate review spring --accept speechbrain": "without a question",
+    },
+    codes={0: "done", 2: "nobody has answered"},
+)
 @campaign_argument
 @click.argument("repos", nargs=-1, metavar="[REPO]...")
 @click.option("--accept", "decision", flag_value="accepted", help="Accept what is named.")

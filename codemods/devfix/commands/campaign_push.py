@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING
 import click
 
 from devfix.commands.campaign import answer, campaign_argument
+from devfix.commands.helping import command
 from devfix.commands.running import complain
 
 if TYPE_CHECKING:
     from devfix.migrate.state import Row, Store
 
 
-@click.command()
+@command(
+    examples={
+        "devfix migrate push spring --accepted --dry-run": "what would be pushed",
+        "devfix migrate push spring --accepted": "do it",
+    },
+    codes={0: "done, or nothing to push", 2: "something could not be pushed"},
+)
 @campaign_argument
 @click.argument("repos", nargs=-1, metavar="[REPO]...")
 @click.option("--accepted", is_flag=True, help="What was accepted in a review.")
@@ -45,7 +52,7 @@ def push(
     """Push commits to a branch of their repositories; then pull requests. What was rejected never is.
 
     Where something was not accepted in a review, and neither --accepted nor --all is given, you are asked to
-    type how many there are. Exit code: 2 if something could not be pushed.
+    type how many there are.
     """
     from devfix.migrate import campaigns
     from devfix.migrate.git import is_local

@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING
 import click
 
 from devfix.commands.campaign import campaign_argument, code
+from devfix.commands.helping import SOME_FAILED, command
 
 if TYPE_CHECKING:
     from devfix.review.html.campaign import Look
 
 
-@click.command()
+@command(
+    examples={"devfix migrate report spring --html report.html": "a page with everything"},
+    codes=SOME_FAILED,
+)
 @campaign_argument
 @click.option("--html", metavar="FILE", help="A page with everything; needs devfix[html].")
 @click.option("--csv", "csv_", metavar="FILE", help="A line for each repository.")
 @click.option("--json", "json_", metavar="FILE", help="All numbers, and all repositories.")
 @click.option("--markdown", metavar="FILE", help="A summary for a tracking issue.")
 def report(campaign: str, html: str | None, csv_: str | None, json_: str | None, markdown: str | None) -> int:
-    """Report on the campaign, also while it runs. FILE may be - for the output; without any: --markdown -.
-
-    Exit code: 2 if some repositories failed.
-    """
+    """Report on the campaign, also while it runs. FILE may be - for the output; without any: --markdown -."""
     from devfix.migrate import campaigns, exports, summary
 
     if html is not None:

@@ -7,29 +7,50 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from devfix.commands.helping import CANNOT, OUTPUT, command, option
+from devfix.commands.options import arguments
 from devfix.commands.recovering import recovered
-from devfix.commands.running import Run, arguments, code
+from devfix.commands.running import Run, code
 
 if TYPE_CHECKING:
     from devfix.report import FileResult, Report
 
 
-@click.command()
+_FINDINGS = "Which findings"
+
+
+@command(
+    examples={
+        "devfix check": "the files below this folder",
+        "devfix check --diff-only origin/main": "only what a branch has changed",
+        "devfix check --format sarif src/ >devfix.sarif": "for code scanning",
+        "devfix check --write-baseline devfix.json": "accept what is there today",
+        "devfix check --baseline devfix.json": "and show what is new",
+    },
+    codes={0: "no findings", 1: "findings", 2: CANNOT},
+)
 @arguments
-@click.option(
+@option(
+    OUTPUT,
     "--format",
     "form",
-    type=click.Choice(["text", "concise", "json", "sarif", "github", "gitlab", "junit"]),
+    type=click.Choice(
+        ["text", "concise", "json", "sarif", "github", "github-suggestions", "gitlab", "junit"]
+    ),
     default="text",
     help="For people, or for machines.",
 )
-@click.option("--baseline", type=click.Path(), metavar="FILE", help="Leave out the findings that FILE has.")
-@click.option("--write-baseline", type=click.Path(), metavar="FILE", help="Write all findings into FILE.")
-@click.option(
-    "--add-ignores", is_flag=True, help="Write a comment into the files that silences each finding."
+@option(
+    _FINDINGS, "--baseline", type=click.Path(), metavar="FILE", help="Leave out the findings that FILE has."
 )
-@click.option("--diff-only", metavar="REV", help="Only findings on lines changed since REV.")
-@click.option("--statistics", is_flag=True, help="Count the findings instead of listing them.")
+@option(
+    _FINDINGS, "--write-baseline", type=click.Path(), metavar="FILE", help="Write all findings into FILE."
+)
+@option(
+    _FINDINGS, "--add-ignores", is_flag=True, help="Silence every finding by a comment; writes the files."
+)
+@option(_FINDINGS, "--diff-only", metavar="REV", help="Only findings on lines changed since REV.")
+@option(OUTPUT, "--statistics", is_flag=True, help="Count the findings instead of listing them.")
 def check(
     form: str,
     statistics: bool,
@@ -39,19 +60,24 @@ def check(
     diff_only: str | None,
     **options: Any,
 ) -> int:
-    """List device bugs. PATH is a file, a folder, or - for stdin."""
+    """List device bugs. PATH is a file, a folder (default: this one), or - for stdin."""
     run = Run(**options)
+    if form == "github-suggestions" and (diff_only is None or run.from_stdin):
+        raise click.UsageError("--format github-suggestions comments on changed lines; add --diff-only REV")
     selection = run.selection(baseline, diff_only)
     if not run.from_stdin:
         recovered(run.paths, writes=add_ignores)
+    from devfix.review import text
+
     shown = 0
     listed = form in ("text", "concise") and not statistics
 
     def show(result: FileResult) -> None:
         nonlocal shown
-        from devfix.review import text
-
-        run.lines(text.findings(result.path, result.findings, level=run.level_of, code=form == "text"))
+        if form == "concise":
+            run.lines(text.concise(result.path, result.findings))
+        else:
+            run.lines(text.findings(result.path, result.findings, level=run.level_of, width=run.width))
         shown += 1
 
     early = listed and selection is None and write_baseline is None and not add_ignores
@@ -60,20 +86,28 @@ def check(
     if write_baseline is not None:
         return _write_baseline(run, report, write_baseline)
     if selection is not None:
-        left = report.findings
-        report = report.only(selection.keep)
-        left -= report.findings
-        if left and not run.quiet:
-            run.note(f"{left} of the findings left out: in the baseline, or not on changed lines")
+        for one, where in (
+            (selection.of_baseline, "in the baseline"),
+            (selection.of_lines, "not on changed lines"),
+        ):
+            left = report.findings
+            report = report.only(one.keep)
+            left -= report.findings
+            if left and not run.quiet:
+                run.note(f"{text.plural(left, 'finding')} left out: {where}")
     if add_ignores:
         return _add_ignores(run, report)
-    if form not in ("text", "concise"):
+    if form == "github-suggestions":
+        from devfix.review.suggestions import render
+
+        assert selection is not None
+        click.echo(render(report, selection.lines or {}))
+    elif form not in ("text", "concise"):
         from importlib import import_module
 
         click.echo(import_module(f"devfix.review.{form}").render(report))
     else:
         from devfix.review import statistics as counts
-        from devfix.review import text
 
         if not listed:
             run.lines(counts.lines(report))
@@ -102,7 +136,7 @@ def _write_baseline(run: Run, report: Report, path: str) -> int:
 
 
 def _add_ignores(run: Run, report: Report) -> int:
-    """Silence every finding by a comment; 1 if files were written, 2 if one could not be."""
+    """Silence every finding by a comment; 2 if one could not be."""
     from dataclasses import replace
 
     from devfix.documents import DocumentError, document_of, read_bytes
@@ -129,4 +163,4 @@ def _add_ignores(run: Run, report: Report) -> int:
     written = write(replace(report, results=tuple(results)), os.getcwd())
     run.errors(replace(written, errors=tuple(set(written.errors) - set(report.errors)), skipped=()))
     run.note(f"{plural(len(written.written), 'file')} written; `devfix undo` takes it back")
-    return 2 if left or written.errors else 1 if written.written else 0
+    return 2 if left or written.errors else 0

@@ -7,10 +7,11 @@ import os
 import click
 
 from devfix.commands.completing import codemod_ids
+from devfix.commands.helping import command
 from devfix.commands.running import complain
 
 
-@click.command("list")
+@command("list", examples={"devfix list": "every codemod, your own included"})
 def list_() -> int:
     """List the codemods: id, on or off by default, safety, title."""
     from devfix import config
@@ -31,7 +32,12 @@ def list_() -> int:
     return 2 if known.broken else 0
 
 
-@click.command()
+@command(
+    examples={
+        "devfix explain move-inputs": "what that codemod does, with examples",
+        "devfix explain train.py:30": "why there is a finding on that line, or none",
+    }
+)
 @click.argument("codemod", shell_complete=codemod_ids, metavar="CODEMOD|FILE:LINE")
 def explain(codemod: str) -> int:
     """Describe a codemod: what, why, how safe, its options and examples.
@@ -71,7 +77,7 @@ def _trace(file: str, line: int) -> int:
     return 0
 
 
-@click.command()
+@command(examples={"devfix recipes": "every recipe", "devfix recipes portable": "what one of them does"})
 @click.argument("name", required=False)
 def recipes(name: str | None) -> None:
     """List the recipes, or describe one: codemods, options and levels.

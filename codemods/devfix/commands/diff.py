@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from devfix.commands import page
+from devfix.commands.helping import CANNOT, OUTPUT, command, option
+from devfix.commands.options import arguments
 from devfix.commands.recovering import recovered
-from devfix.commands.running import Run, arguments, code
+from devfix.commands.running import Run, code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,21 +22,35 @@ if TYPE_CHECKING:
 _BY = click.Choice(["codemod", "file", "fix"])
 
 
-@click.command()
+_PAGE = "For --format html"
+
+
+@command(
+    examples={
+        "devfix diff": "what `devfix apply` would write",
+        "devfix diff --explain --unsafe src/": "with the reason for each hunk",
+        "devfix diff --unsafe | git apply": "let git write it",
+        "devfix diff --format html -o review.html": "decide on each fix in a browser",
+    },
+    codes={0: "nothing to change", 1: "changes", 2: CANNOT},
+)
 @arguments
-@click.option("--explain", is_flag=True, help="Say before each hunk which codemod made it, and why.")
-@click.option(
+@option(OUTPUT, "--explain", is_flag=True, help="Say before each hunk which codemod made it, and why.")
+@option(
+    OUTPUT,
     "--format",
     "form",
     type=click.Choice(["patch", "mbox", "html"]),
     default="patch",
     help="mbox: for `git am`; html: a page to decide on every fix.",
 )
-@click.option("--by", type=_BY, help="One patch or commit for each (default for mbox: codemod).")
-@click.option("--output", "-o", type=click.Path(), metavar="FILE", help="Write into FILE, not on stdout.")
-@click.option("--split", type=click.Path(), metavar="DIR", help="Write one patch for each into DIR.")
-@click.option("--smoke-cmd", metavar="COMMAND", help="For a page: what comes of running this in copies.")
-@click.option("--smoke-seconds", type=click.FloatRange(1), default=300.0, metavar="S", help="Its time limit.")
+@option(OUTPUT, "--by", type=_BY, help="One patch or commit for each (default for mbox: codemod).")
+@option(OUTPUT, "--output", "-o", type=click.Path(), metavar="FILE", help="Write into FILE, not on stdout.")
+@option(OUTPUT, "--split", type=click.Path(), metavar="DIR", help="Write one patch for each into DIR.")
+@option(_PAGE, "--smoke-cmd", metavar="COMMAND", help="Also show what comes of running this in copies.")
+@option(
+    _PAGE, "--smoke-seconds", type=click.FloatRange(1), default=300.0, metavar="S", help="Its time limit."
+)
 def diff(
     explain: bool,
     form: str,
@@ -45,7 +61,7 @@ def diff(
     smoke_seconds: float,
     **options: Any,
 ) -> int:
-    """Print the repairs as a patch for `git apply`; change nothing.
+    """Print the fixes as a patch for `git apply`; change nothing.
 
     With --split the patches are numbered; each applies after those before it.
     """

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import click
 
+from devfix.commands.helping import command
 
-@click.command()
+
+@command(
+    examples={
+        "devfix doctor": "is everything in order here?",
+        "devfix doctor --no-torch": "without running torch",
+    },
+    codes={
+        0: "all is well, or only something optional is missing",
+        1: "devfix works, but not all of it",
+        2: "devfix cannot be relied on here",
+    },
+)
 @click.argument("path", default=".", type=click.Path(exists=True), metavar="[PATH]")
 @click.option(
     "--format", "format_", type=click.Choice(["text", "json"]), default="text", help="How to print it."
@@ -16,9 +28,7 @@ import click
 def doctor(path: str, format_: str, torch: bool) -> int:
     """Examine devfix, its libraries, torch, the simulator and the settings in force for PATH.
 
-    At the end a known bug is found, repaired and, with torch, run before and after. Nothing is written.
-    Exit code: 0 all is well, or only something optional is missing; 1 devfix works, but not all of it;
-    2 devfix cannot be relied on here.
+    At the end a known bug is found, fixed and, with torch, run before and after. Nothing is written.
     """
     from devfix.doctor import examine
     from devfix.doctor.health import document, text

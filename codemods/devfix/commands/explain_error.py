@@ -6,8 +6,17 @@ import sys
 
 import click
 
+from devfix.commands.helping import color_of, command
 
-@click.command("explain-error")
+
+@command(
+    "explain-error",
+    examples={
+        "devfix explain-error error.txt": "a traceback in a file",
+        "python train.py 2>&1 | devfix explain-error -": "or from a run",
+    },
+    codes={0: "explained, with a cause or without", 2: "no device error in the text"},
+)
 @click.argument("file", metavar="FILE|-")
 @click.option(
     "--project",
@@ -16,13 +25,12 @@ import click
     metavar="PATH",
     help="Where the program's files are; repeatable (default: the working directory).",
 )
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours.")
 def explain_error(file: str, roots: tuple[str, ...], color: str) -> int:
-    """Find the cause of a device error, and its repair, from a pasted traceback.
+    """Find the cause of a device error, and its fix, from a pasted traceback.
 
     FILE has the text, or - reads it from stdin. The frames are looked up in the files below the working
     directory, also when the traceback comes from another machine. Nothing is run and nothing is written.
-    Exit code: 1 if a cause was found, 0 if not, 2 if the text has no device error.
     """
     from devfix.codemod import registry
     from devfix.discover import discover
@@ -41,5 +49,5 @@ def explain_error(file: str, roots: tuple[str, ...], color: str) -> int:
             "no device error in this text; paste the whole traceback, with the error's own line at its end"
         )
     for line in lines(explanation):
-        click.echo(line, color={"always": True, "never": False}.get(color))
-    return 1 if explanation.explained else 0
+        click.echo(line, color=color_of(color))
+    return 0

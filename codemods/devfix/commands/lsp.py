@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import click
 
+from devfix.commands.helping import command
 
-@click.command()
+
+@command(
+    examples={"devfix lsp": "what an editor starts; see docs/editors.md"},
+    codes={0: "the editor has closed it"},
+)
 def lsp() -> None:
     """Serve an editor over stdin and stdout (Language Server Protocol).
 

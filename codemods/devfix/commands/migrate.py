@@ -11,6 +11,7 @@ import click
 from devfix.commands.campaign import campaign_argument, code, lines, review, show, status
 from devfix.commands.campaign_push import push
 from devfix.commands.campaign_report import report
+from devfix.commands.helping import SOME_FAILED, Group
 from devfix.commands.running import complain
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from devfix.migrate.state import Store
 
 
-class _Group(click.Group):
+class _Group(Group):
     """Errors of a campaign are lines for people."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -35,9 +36,17 @@ class _Group(click.Group):
         return list(self.commands)  # in the order in which one needs them
 
 
-@click.group(cls=_Group)
+@click.group(
+    cls=_Group,
+    examples={
+        "devfix migrate init spring --repos repos.txt": "a list of repositories, one on each line",
+        "devfix migrate run spring": "analyse them and commit the fixes; nothing is pushed",
+        "devfix migrate review spring": "decide on each",
+        "devfix migrate push spring --accepted": "branches and pull requests",
+    },
+)
 def migrate() -> None:
-    """Repair many repositories: clone, analyse, commit, push.
+    """Fix many repositories: clone, analyse, commit, push.
 
     CAMPAIGN is a folder with all that belongs to one campaign. Repositories are fetched into it; none is
     changed but by `push`, which makes a branch. A run may be killed at any moment, and goes on where it was.
@@ -47,7 +56,12 @@ def migrate() -> None:
 # --- init ----------------------------------------------------------------------------------------
 
 
-@migrate.command()
+@migrate.command(
+    examples={
+        "devfix migrate init spring --repos ~/code": "every repository in that folder",
+        "devfix migrate init spring --repos repos.txt": "or in a list, one on each line",
+    }
+)
 @campaign_argument
 @click.option(
     "--repos", multiple=True, required=True, metavar="FILE|DIR|URL", help="Repositories; repeatable."
@@ -132,11 +146,14 @@ def init(campaign: str, repos: tuple[str, ...], **options: Any) -> int:
 # --- work ----------------------------------------------------------------------------------------
 
 
-@migrate.command()
+@migrate.command(
+    examples={"devfix migrate plan spring": "what is left to do"},
+    codes={0: "done", 2: "with --refresh: some repositories could not be asked"},
+)
 @campaign_argument
 @click.option("--refresh", is_flag=True, help="First ask the finished ones whether they have moved on.")
 def plan(campaign: str, refresh: bool) -> int:
-    """Say what `run` will do. Exit code: 2 if some repositories could not be asked (--refresh)."""
+    """Say what `run` will do."""
     from devfix.migrate import campaigns, showing
 
     with campaigns.opened(campaign, change=refresh) as store:
@@ -169,17 +186,19 @@ def _working(command: Callable[..., int]) -> Callable[..., int]:
     return command
 
 
-@migrate.command()
+@migrate.command(
+    examples={"devfix migrate run spring --jobs 8": "on this machine; Ctrl-C and again goes on"},
+    codes=SOME_FAILED,
+)
 @_working
 def run(**options: Any) -> int:
-    """Work on everything that is not done; nothing is pushed. Ctrl-C stops it, and `run` again goes on.
-
-    Exit code: 2 if some repositories failed.
-    """
+    """Work on everything that is not done; nothing is pushed. Ctrl-C stops it, and `run` again goes on."""
     return _run(**options)
 
 
-@migrate.command()
+@migrate.command(
+    examples={"devfix migrate resume spring": "as `run`"}, codes={0: "done", 2: "some repositories failed"}
+)
 @_working
 def resume(**options: Any) -> int:
     """Go on after a run that was stopped or killed: the same as `run`."""
@@ -217,7 +236,9 @@ def _run(campaign: str, jobs: int, cluster: str | None, refresh: bool, quiet: bo
         return _summary(campaign, store)
 
 
-@migrate.command()
+@migrate.command(
+    examples={"devfix migrate retry spring --failed": "and then `devfix migrate run spring`"},
+)
 @campaign_argument
 @click.argument("repos", nargs=-1, metavar="[REPO]...")
 @click.option("--failed", is_flag=True, help="All that failed.")

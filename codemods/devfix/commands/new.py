@@ -6,8 +6,10 @@ import os
 
 import click
 
+from devfix.commands.helping import command
 
-@click.command()
+
+@command(examples={"devfix new no-device-in-device": "no_device_in_device.py and its tests"})
 @click.argument("id")
 @click.option("--folder", type=click.Path(file_okay=False), default=".", metavar="DIR", help="Where (here).")
 @click.option("--package", is_flag=True, help="Also a pyproject.toml, to install it with pip.")

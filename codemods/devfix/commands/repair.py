@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from devfix.commands.helping import command as command_
 from devfix.commands.running import complain, write_out
 
 if TYPE_CHECKING:
@@ -18,8 +19,15 @@ if TYPE_CHECKING:
     from devfix.simulate.supervise import Ended
 
 
-@click.command(context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
-@click.option("--write", is_flag=True, help="Make the repairs; `devfix undo` takes them back.")
+@command_(
+    context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
+    examples={
+        "devfix repair -- python train.py --epochs 1": "print the patch",
+        "devfix repair --write -- pytest tests/": "write the fixes",
+    },
+    codes={0: "it runs, or nothing to do", 1: "device errors are left", 2: "it could not be run"},
+)
+@click.option("--write", is_flag=True, help="Make the fixes; `devfix undo` takes them back.")
 @click.option("--patch", type=click.Path(), metavar="FILE", help="Write the patch into FILE, not on stdout.")
 @click.option(
     "--devices", type=click.IntRange(1, 64), default=1, metavar="N", help="cuda:0 to N-1 (default: 1)."
@@ -29,16 +37,14 @@ if TYPE_CHECKING:
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- COMMAND...")
 def repair(write: bool, patch: str | None, devices: int, seconds: float, command: tuple[str, ...]) -> int:
-    """Repair a program by running it: `devfix repair -- python train.py`.
+    """Fix a program by running it: `devfix repair -- python train.py`.
 
     COMMAND is run in copies of the repository: on the CPU for its numbers, then with CUDA simulated and
     --keep-going, in rounds, until a strict run has no device errors and prints the CPU's numbers. The patch has the
     fixes that this needs. Fixes that come from a run are unsafe: they hold for what it has done.
-
-    Exit code: 0 repaired, or nothing to do; 1 device errors are left; 2 it could not be run.
     """
     if write and patch is not None:
-        raise click.UsageError("--write makes the repairs and --patch writes them down; give one of them")
+        raise click.UsageError("--write changes the files and --patch writes a patch; give one of them")
     from devfix.repair import rounds
     from devfix.review.device_errors import findings_in
     from devfix.simulate.copies import TooLarge, top

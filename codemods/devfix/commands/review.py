@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import click
@@ -13,6 +13,7 @@ import click
 from devfix import joint
 from devfix.discover import Discovered
 from devfix.documents import Document, DocumentError, document_of, read_bytes, state, write_new
+from devfix.documents.notebook import SUFFIX, Notebook
 from devfix.findings import Span, TextEdit
 from devfix.place import git_lines, line_feeds
 from devfix.report import Change, FileResult, PlacedFinding, Report
@@ -74,7 +75,7 @@ class Review:
         assert finding.fix is not None
         several = any(one.path for one in finding.fix.edits)
         lines = tuple(findings(path, (finding,), level=self.task.level))
-        return Unit(name, path, lines, diff, None if several or path.endswith(".ipynb") else edit)
+        return Unit(name, path, lines, diff, None if several or path.endswith(SUFFIX) else edit)
 
     def _alone(self, name: str, path: str) -> Report:
         """What a fix makes of its files if it is made alone."""
@@ -96,11 +97,11 @@ class Review:
         )
 
     def _hunks(self, result: FileResult, context: int) -> list[str]:
-        before, after = split(result.before), split(result.after)
         out = [f"--- {printable(result.path)}"]
-        for hunk in hunks(before, after, context):
-            out.append(f"@@ line {hunk.first + 1} @@")
-            out.extend(_shown(line) for line in hunk.lines)
+        for where, before, after in _parts(result):
+            for hunk in hunks(split(before), split(after), context):
+                out.append(f"@@ {where}line {hunk.first + 1} @@")
+                out.extend(_shown(line) for line in hunk.lines)
         if self.color is not False:
             data = coloured_patch("\n".join(out).encode("utf-8", "replace"))
             return data.decode("utf-8", "replace").split("\n")
@@ -190,6 +191,20 @@ class Review:
         click.echo(click.style(question, bold=True, fg="blue"), nl=False, color=self.color)
         line = sys.stdin.readline()
         return line if line else "q"  # the end of the input is no consent
+
+
+def _parts(result: FileResult) -> Iterator[tuple[str, bytes, bytes]]:
+    """What can change: the whole file, or the code of each cell of a notebook; with its name before a line's."""
+    if not result.path.endswith(SUFFIX):
+        yield "", result.before, result.after
+        return
+    old, new = (Notebook.of(result.path, data).cells for data in (result.before, result.after))
+    for before, after in zip(old, new, strict=True):
+        yield f"cell {before.number}, ", _lines(before.source), _lines(after.source)
+
+
+def _lines(source: str) -> bytes:
+    return f"{source}\n".encode("utf-8", "surrogatepass") if source else b""
 
 
 def _begin(document: Document, found: list[tuple[Document, TextEdit, PlacedFinding]]) -> joint.Begin:

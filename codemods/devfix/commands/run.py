@@ -7,13 +7,25 @@ from typing import TYPE_CHECKING
 
 import click
 
+from devfix.commands.helping import command
+
 if TYPE_CHECKING:
     from devfix.simulate.supervise import Ended
 
 CANNOT = 2
 
 
-@click.command(
+@command(
+    examples={
+        "devfix run train.py --epochs 1": "does it run on a GPU?",
+        "devfix run --keep-going train.py": "all device errors of one run",
+        "devfix run --devices 2 -m package.train": "two devices; a module",
+    },
+    codes={
+        0: "the program's own exit code",
+        1: "with --keep-going: there were device errors",
+        2: "it could not be run",
+    },
     context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
     options_metavar="[OPTIONS]",
 )
@@ -44,10 +56,9 @@ def run(
 
     PROGRAM and what it imports are run: it can do whatever you can. Its processes see cuda:0 to
     cuda:N-1 on a CPU build of torch, and mixing devices raises CUDA's own errors. Where there is a
-    real GPU, it runs on that. The exit code is the program's, or 2 where devfix could not run it.
+    real GPU, it runs on that.
 
-    With --keep-going, the program goes on after each device error as if the stray tensor had been moved. The
-    exit code is then 1 if there were device errors.
+    With --keep-going, the program goes on after each device error as if the stray tensor had been moved.
     """
     if not keep_going and (form != "text" or not devices):
         raise click.UsageError("--format and --devices 0 are for --keep-going")

@@ -1,4 +1,4 @@
-"""What check, diff and apply share: their arguments, the analysis, and where the output goes."""
+"""What check, diff and apply share: the analysis, and where the output goes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from devfix.commands.completing import codemod_ids
+from devfix.commands.helping import color_of
 
 if TYPE_CHECKING:
     from devfix.around import Around
@@ -27,70 +28,6 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 _MANY = 100  # files; fewer are done before one looks
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def arguments(command: _Command) -> _Command:
-    """The arguments that `check`, `diff` and `apply` share."""
-    shared = [
-        click.argument("paths", nargs=-1, required=True, metavar="PATH..."),
-        click.option(
-            "--codemod",
-            "codemods",
-            multiple=True,
-            metavar="ID",
-            shell_complete=codemod_ids,
-            help="Only this one; repeatable. Also FILE.py[:CLASS], libcst:MODULE.CLASS and bowler:FILE.py, "
-            "whose code is run.",
-        ),
-        click.option(
-            "--codemod-arg", "arguments", multiple=True, metavar="NAME=VALUE", help="An argument of that one."
-        ),
-        click.option("--recipe", metavar="NAME", help="The codemods of a recipe; also FILE.toml, FILE.yaml."),
-        click.option(
-            "--config", type=click.Path(), metavar="FILE", help="Settings, instead of those that are found."
-        ),
-        click.option(
-            "--exclude-codemod",
-            "exclude_codemods",
-            multiple=True,
-            metavar="ID",
-            shell_complete=codemod_ids,
-            help="Not this one.",
-        ),
-        click.option(
-            "--safe/--unsafe", "safe", default=None, help="Safe fixes (default), or unsafe ones too."
-        ),
-        click.option("--option", "options", multiple=True, metavar="ID.NAME=VALUE", help="Set up a codemod."),
-        click.option("--include", multiple=True, metavar="GLOB", help="In folders, only what matches."),
-        click.option("--exclude", multiple=True, metavar="GLOB", help="In folders, nothing that matches."),
-        click.option(
-            "--jobs", type=click.IntRange(0), metavar="N", help="Processes; 0: one per core (default)."
-        ),
-        click.option(
-            "--project-root",
-            type=click.Path(exists=True, file_okay=False),
-            metavar="DIR",
-            help="The folder whose files see each other; default: the repository.",
-        ),
-        click.option(
-            "--project/--no-project", default=None, help="Look into imported files (default), or not."
-        ),
-        click.option(
-            "--cache/--no-cache",
-            default=None,
-            help="Use results of earlier runs where nothing has changed (default), or not.",
-        ),
-        click.option(
-            "--stdin-filename", default="stdin.py", metavar="PATH", help="The name of what - reads."
-        ),
-        click.option("--quiet", "-q", is_flag=True, help="No summary."),
-        click.option("--verbose", "-v", is_flag=True, help="Also what was skipped and why, and the time."),
-        click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto"),
-    ]
-    for decorate in reversed(shared):
-        command = decorate(command)
-    return command
 
 
 class Run:
@@ -101,9 +38,8 @@ class Run:
         self.options = options
         self.quiet: bool = options["quiet"]
         self.verbose: bool = options["verbose"]
-        self.color = {"always": True, "never": False}.get(options["color"])
-        if self.color is None and os.environ.get("NO_COLOR"):
-            self.color = False
+        self.color = color_of(options["color"])
+        self.width = get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else 0
         self.bar = False  # is progress shown?
         self.stdin: bytes | None = None
         self.begun: Callable[[], tuple[tuple[Codemod, ...], Safety, bool, Around | None]] | None = None
@@ -116,7 +52,7 @@ class Run:
 
     @classmethod
     def plain(cls, paths: tuple[str, ...], **given: Any) -> Run:
-        """A run with the defaults of `arguments`, but for what is given."""
+        """A run with the defaults of `options.arguments`, but for what is given."""
         none = ("jobs", "project_root", "project", "cache", "safe", "recipe", "config")
         empty = ("codemods", "exclude_codemods", "include", "exclude", "options", "arguments")
         options = {"stdin_filename": "stdin.py", "quiet": False, "verbose": False, "color": "auto"}

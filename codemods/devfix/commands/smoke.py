@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from devfix.commands.helping import command as command_
 from devfix.commands.running import Run, complain
 
 if TYPE_CHECKING:
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
 _CANNOT = 2
 
 
-@click.command()
+@command_(
+    examples={
+        "devfix smoke --all": "the examples of every codemod",
+        'devfix smoke --smoke-cmd "python train.py --steps 2" .': "a program, before and after its fixes",
+    },
+    codes={0: "passed", 1: "something failed", 2: "something could not be checked"},
+)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("--codemod", "codemods", multiple=True, metavar="ID", help="Only this one; repeatable.")
 @click.option("--all", "everything", is_flag=True, help="The examples of all codemods.")
@@ -36,13 +43,13 @@ def smoke(
     seconds: float,
     safe: bool | None,
 ) -> int:
-    """Run codemods' examples, or a program before and after its repair; write nothing.
+    """Run codemods' examples, or a program before and after its fixes; write nothing.
 
     Without PATH, the examples of --codemod (or --all) run before and after on the CPU and on CUDA,
     simulated where there is no GPU. With PATH, those of the codemods that would change something
     there; and the COMMAND, such as "python train.py --max-steps 2", in copies of the repository,
     before and after these changes, or else the functions and modules around them, with synthetic
-    inputs. Exit code: 1 if something failed, 2 if something was not checked.
+    inputs.
     """
     need_torch("smoke")
     if not paths:

@@ -6,9 +6,15 @@ import os
 
 import click
 
+from devfix.commands.helping import command
+from devfix.commands.options import paths_argument
 
-@click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+
+@command(
+    examples={"devfix stats": "this folder", "devfix stats --html devices.html src/": "a page as well"},
+    codes={0: "done", 2: "a file could not be read"},
+)
+@paths_argument
 @click.option(
     "--format", "format_", type=click.Choice(["text", "json"]), default="text", help="How to print it."
 )
@@ -36,9 +42,8 @@ def stats(
 ) -> int:
     """Count where the devices of a program come from: arguments, configuration, other values, literals.
 
-    Device-agnostic is the share of placements (factories, .to, .cuda, map_location, ...) that leave the
-    device open, among those that choose one. Nothing is changed. Exit code: 0, or 2 if a file could not
-    be read.
+    A placement is where code chooses a device: a factory, .to, .cuda, map_location. It is device-agnostic if the
+    device is a value that can change, and no literal such as "cuda:0". Nothing is changed.
     """
     from devfix import stats as counting
     from devfix.commands.running import complain

@@ -57,7 +57,7 @@ def traced(path: str, line: int) -> Iterator[str]:
     for lines in told:
         yield from lines
     if not concerned and facts.seen:
-        yield "nothing on this line is found to meet what is in another place"
+        yield "no operation on this line combines values of two devices, as far as is known"
 
 
 def _where(place: Place) -> str:

@@ -6,13 +6,17 @@ import os
 
 import click
 
+from devfix.commands.helping import command
 
-@click.command()
+
+@command(
+    examples={"devfix undo": "take back the last apply in this repository"},
+    codes={0: "done, or nothing to undo", 2: "a file could not be restored"},
+)
 def undo() -> int:
     """Take back what the last `devfix apply` wrote here, byte for byte.
 
     Files that changed since are left alone and named. Run again, it takes back the apply before that.
-    Exit code: 2 if a file could not be restored.
     """
     from devfix.commands.recovering import recovered
     from devfix.documents import DocumentError

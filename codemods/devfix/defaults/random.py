@@ -129,7 +129,7 @@ def remarks(flow: Flow) -> Iterator[Remark]:
                 edits: tuple[Edit, ...] = (AppendCall(source.span(call.func.value), ".cpu()"),)
                 yield Remark(
                     source.span(call.func.value),
-                    f"`{source.code(made.func)}` makes it on the default device, and `.numpy()` reads the CPU only",
+                    f"`{source.code(made.func)}` makes it on the default device, and `.numpy()` raises off the CPU",
                     "copy it to the CPU",
                     edits,
                     Safety.SAFE,

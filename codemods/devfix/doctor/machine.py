@@ -129,8 +129,8 @@ def _no_simulator(facts: Facts) -> Line:
     """Why there are no simulated devices, and whether anything can be done about it."""
     said, name = f"cannot be used: {facts.simulator}", "simulator"
     if not sys.platform.startswith("linux") or facts.others:
-        return Line(name, said, Status.NOTE, "repairs are proven on the CPU only")
+        return Line(name, said, Status.NOTE, "fixes are proven on the CPU only")
     advice = "docs/simulate.md says what it needs"
     if facts.build != "the CPU":
         advice = "without a GPU, install the CPU build: pip install torch --index-url https://download.pytorch.org/whl/cpu"
-    return Line(name, said, Status.PROBLEM, f"repairs are proven on the CPU only; {advice}")
+    return Line(name, said, Status.PROBLEM, f"fixes are proven on the CPU only; {advice}")

@@ -55,9 +55,9 @@ def lines(*, run: bool) -> Iterator[Line]:
         return
     yield Line("found", f"the bug, by {_CODEMOD}, at line {where}")
     if result.after.decode() != _AFTER or result.remaining:
-        yield Line("repaired", "otherwise than it should be", Status.FAILURE, _BUG)
+        yield Line("fixed", "otherwise than it should be", Status.FAILURE, _BUG)
         return
-    yield Line("repaired", "as it should be, and silent afterwards")
+    yield Line("fixed", "as it should be, and silent afterwards")
     if not run:
         yield Line("proven", "not run: there is no torch, or nobody asked", Status.NOTE)
         return

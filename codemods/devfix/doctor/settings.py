@@ -69,7 +69,7 @@ def in_force(folder: str) -> Iterator[Line]:
         settings = config.load(folder)
         codemods = config.choose(settings)
     except config.ConfigError as error:
-        yield Line("settings", str(error), Status.FAILURE, "devfix stops at this; mend the file")
+        yield Line("settings", str(error), Status.FAILURE, "devfix stops at this; correct the file")
         return
     where: dict[str, str] = {}
     mine = config.user_file()

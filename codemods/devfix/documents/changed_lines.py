@@ -42,7 +42,7 @@ def changed_lines(revision: str, named: Collection[str] = ()) -> dict[str, Lines
     them. Files that the revision does not have are new as a whole. Raises GitError.
     """
     if not _WORD.fullmatch(revision) or revision.startswith("-"):
-        raise GitError(f"{revision!r} is no revision")
+        raise GitError(f"{revision!r} is not a revision")
     also = {os.path.relpath(path) for path in named}
     old = dict(_files_of(revision))
     listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard").split(b"\0")

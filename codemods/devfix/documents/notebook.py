@@ -62,7 +62,7 @@ class Notebook(Document):
         try:
             cells = _cells(plain.text)
         except (ValueError, RecursionError, IndexError) as error:
-            raise DocumentError("read", f"is no notebook: {error}; save it again with Jupyter") from error
+            raise DocumentError("read", f"is not a notebook: {error}; save it again with Jupyter") from error
         kept: list[Cell] = []
         problems: list[str] = []
         marks: list[str] = []
@@ -163,7 +163,7 @@ class Notebook(Document):
 
 
 def _cells(text: str, kinds: tuple[str, ...] = ("code",)) -> list[Cell]:
-    """The cells of some kinds of a notebook's JSON text. Raises ValueError where it is no notebook."""
+    """The cells of some kinds of a notebook's JSON text. Raises ValueError where it is not a notebook."""
     notebook = json.loads(text)
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise ValueError("it has no list of cells (nbformat 4)")
@@ -181,7 +181,7 @@ def _cells(text: str, kinds: tuple[str, ...] = ("code",)) -> list[Cell]:
         source = cell["source"]
         is_list = isinstance(source, list)
         if is_list and not all(isinstance(part, str) for part in source):
-            raise ValueError(f"the source of cell {number} is no text")
+            raise ValueError(f"the source of cell {number} is not text")
         joined = "".join(source) if is_list else str(source)
         if is_list and any("\n" in part[:-1] for part in source):
             is_list = False  # several lines in one string: taken as one literal

@@ -74,7 +74,7 @@ class Document:
         except (LookupError, ValueError, TypeError) as error:
             raise DocumentError("read", f"cannot decode the file as {encoding!r}: {error}") from error
         if not isinstance(text, str):  # a codec such as "hex" need not give text
-            raise DocumentError("read", f"{encoding!r} is no text encoding; save the file as UTF-8")
+            raise DocumentError("read", f"{encoding!r} is not text encoding; save the file as UTF-8")
         return cls(path, data, text, encoding, bom)
 
     @cached_property

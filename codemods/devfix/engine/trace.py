@@ -1,4 +1,4 @@
-"""What the engine thinks of the values on one line: for people who ask why there is, or is no, finding."""
+"""What the engine thinks of single values: for people who ask why there is a finding or none, and for own codemods."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Seen = dict[tuple[int, int, int, int], list[tuple[ast.expr, Value, Place]]]
 
 
 class Watching(Run):
-    """A run that notes every value on the line that is asked for."""
+    """A run that notes the values that are asked for."""
 
     def eval(self, node: ast.expr) -> Value:
         value = super().eval(node)
         analysis = self.analysis
-        if isinstance(analysis, Watched) and node.lineno == analysis.line and self.file is analysis.file:
+        if isinstance(analysis, Watched) and analysis.line in (0, node.lineno) and self.file is analysis.file:
             if value.kind not in _PLAIN and not self.quiet:
                 at = (node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
                 place = self.where(value)
@@ -32,7 +32,7 @@ class Watching(Run):
 
 
 class Watched(Analysis):
-    """An analysis that keeps the values on `line`: `seen` by position, each with its place."""
+    """An analysis that keeps the values on `line` (0: on every one): `seen` by position, each with its place."""
 
     runs = Watching
 
@@ -43,7 +43,7 @@ class Watched(Analysis):
 
 
 def watch(path: str, source: Source, line: int, resolve: Resolver | None = None) -> Watched:
-    """Interpret a file and keep what is on a line (from 1). Raises RecursionError as `analyse` does."""
+    """Interpret a file and keep what is on a line (from 1; 0: every one). Raises RecursionError as `analyse` does."""
     made = Watched(File(path, source, resolve), line)
     made.run()
     return made

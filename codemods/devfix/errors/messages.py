@@ -75,7 +75,7 @@ KINDS = (
         "numpy",
         r"can't convert \S+ device type tensor to numpy|"
         r"Use Tensor\.cpu\(\) to copy the tensor to host memory",
-        "numpy reads the memory of the CPU; a tensor on another device has to be copied there first",
+        "numpy takes tensors of the CPU only; a tensor on another device has to be copied there first",
         ("numpy-of-device",),
     ),
     Kind(

@@ -39,7 +39,7 @@ _LAYER = (
     "never moved"
 )
 _MADE = (
-    "`torch.zeros`, `torch.arange`, `torch.tensor` and their like without `device=`; a tensor attribute that is no "
+    "`torch.zeros`, `torch.arange`, `torch.tensor` and their like without `device=`; a tensor attribute that is not a "
     "buffer, so that `.to(device)` leaves it"
 )
 _LABELS = "labels that were not moved with the inputs"

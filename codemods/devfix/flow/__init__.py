@@ -17,6 +17,7 @@ from devfix.source import Source
 
 if TYPE_CHECKING:
     from devfix.engine import Analysis
+    from devfix.engine.trace import Watched
 
 Made = TypeVar("Made")
 
@@ -59,6 +60,16 @@ class Flow:
         if "facts" not in self._once:
             self._once["facts"] = made(self.source)
         return cast("Analysis", self._once["facts"])
+
+    def watched(self) -> Watched:
+        """The same with what each expression has been; computed when it is first asked for."""
+        from devfix.engine.trace import watch
+
+        if "watched" not in self._once:
+            outside = self._program.outside
+            resolver = outside.resolver() if outside is not None else None
+            self._once["watched"] = watch(self.path, self.source, 0, resolver)
+        return cast("Watched", self._once["watched"])
 
     @property
     def is_cut(self) -> bool:

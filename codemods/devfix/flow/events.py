@@ -10,15 +10,26 @@ from devfix.flow.lattice import Named, Place, Value
 
 
 class What(Enum):
-    MOVE = auto()  # a module or tensor is moved: `model.to(device)`, `x = x.cuda()`
-    ATTACH = auto()  # surgery: a submodule or parameter arrives in `value`
-    USE = auto()  # a module is run, or handed to code that may run it
-    READ = auto()  # something of a module is read or set that does not care where it is
-    WRAP = auto()  # DataParallel, DDP, FSDP, torch.compile ...: wants the module in place
-    RESTORE = auto()  # state is loaded into a module or optimizer
-    MEET = auto()  # values on different devices come together
-    LEFT = auto()  # a module that nothing moved is run on tensors (`strays`) that are on a device
-    AUTOCAST = auto()  # an autocast or GradScaler call
+    """What happens."""
+
+    MOVE = auto()
+    """A module or tensor is moved: `model.to(device)`, `x = x.cuda()`."""
+    ATTACH = auto()
+    """Surgery: a submodule or parameter arrives in `value`."""
+    USE = auto()
+    """A module is run, or handed to code that may run it."""
+    READ = auto()
+    """Something of a module is read or set that does not care where it is."""
+    WRAP = auto()
+    """DataParallel, DDP, FSDP, torch.compile ...: wants the module in place."""
+    RESTORE = auto()
+    """State is loaded into a module or optimizer."""
+    MEET = auto()
+    """Values on different devices come together."""
+    LEFT = auto()
+    """A module that nothing moved is run on tensors (`strays`) that are on a device."""
+    AUTOCAST = auto()
+    """An autocast or GradScaler call."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,9 +37,13 @@ class Meeting:
     """An argument of a MEET that is not where the others are."""
 
     node: ast.expr
+    """The argument."""
     value: Value
+    """What it is."""
     place: Place
-    name: str = ""  # keyword, or parameter name of a function of this file
+    """Where it is."""
+    name: str = ""
+    """Keyword, or parameter name of a function of this file."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,9 +60,11 @@ class Event:
     """
 
     what: What
+    """What happens."""
     node: ast.expr
     statement: ast.stmt
     scope: Scope
+    """The function or module that it happens in."""
     value: Value
     path: str = ""
     place: Place | None = None
@@ -57,7 +74,9 @@ class Event:
     via: str = ""
     inner: Event | None = None
     detail: str = ""
+    """More, by `what`, such as the name of a method."""
     order: int = 0
+    """Grows in the order of execution."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,10 +84,18 @@ class Scope:
     """A module body or a function, interpreted once."""
 
     node: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
+    """The function or module."""
     name: str
+    """Its qualified name."""
     owner: ast.ClassDef | None = None
+    """The class that it is a method of."""
     events: list[Event] = field(default_factory=list)
+    """What happens, in order."""
     parameters: tuple[Value, ...] = ()
+    """What its parameters are."""
     returned: Value | None = None
-    host: bool = False  # runs in loader workers or prepares data: the CPU is right there
-    owned: bool = False  # a framework calls it with model and batch already placed
+    """What it returns; None where it returns nothing."""
+    host: bool = False
+    """Runs in loader workers or prepares data: the CPU is right there."""
+    owned: bool = False
+    """A framework calls it with model and batch already placed."""

@@ -13,35 +13,64 @@ from typing import Any, TypeVar
 
 
 class Kind(Enum):
-    __hash__ = object.__hash__  # that of Enum is written in Python, and kinds are looked up in sets
+    """What sort of value it is."""
+
+    __hash__ = object.__hash__
+    """That of Enum is written in Python, and kinds are looked up in sets."""
 
     UNKNOWN = auto()
-    DEVICE = auto()  # a torch.device, or a string or index that stands for one; see Value.form
-    STRING = auto()  # a string; Value.text is its content where that is known
+    """Anything else."""
+    DEVICE = auto()
+    """A torch.device, or a string or index that stands for one; see Value.form."""
+    STRING = auto()
+    """A string; Value.text is its content where that is known."""
     NUMBER = auto()
-    MODULE = auto()  # an nn.Module
-    PART = auto()  # reached through a module: a submodule, a method, a plain attribute
+    """A number."""
+    MODULE = auto()
+    """An nn.Module."""
+    PART = auto()
+    """Reached through a module: a submodule, a method, a plain attribute."""
     TENSOR = auto()
-    BATCH = auto()  # a container of tensors: tuple, list, dict, BatchEncoding
-    LOADER = auto()  # yields batches
+    """A tensor."""
+    BATCH = auto()
+    """A container of tensors: tuple, list, dict, BatchEncoding."""
+    LOADER = auto()
+    """Yields batches."""
     OPTIMIZER = auto()
-    ARRAY = auto()  # data of the host that is no tensor: numpy array, PIL image, token list
+    """An optimizer."""
+    ARRAY = auto()
+    """Data of the host that is no tensor: numpy array, PIL image, token list."""
     TOKENIZER = auto()
-    FUNCTION = auto()  # of this file; Value.node is its definition
-    CLASS = auto()  # of this file; Value.node is its definition
-    INSTANCE = auto()  # of a class of this file that is no module
-    ANY = auto()  # a parameter of which nothing is known yet
-    OWNER = auto()  # a framework's object that owns placement, such as accelerate.Accelerator
+    """A tokenizer of transformers."""
+    FUNCTION = auto()
+    """Of this file; Value.node is its definition."""
+    CLASS = auto()
+    """Of this file; Value.node is its definition."""
+    INSTANCE = auto()
+    """Of a class of this file that is no module."""
+    ANY = auto()
+    """A parameter of which nothing is known yet."""
+    OWNER = auto()
+    """A framework's object that owns placement, such as accelerate.Accelerator."""
 
 
 class Where(Enum):
+    """What sort of place it is."""
+
     UNKNOWN = auto()
-    DEFAULT = auto()  # made on the CPU by default; nothing moved it
-    CPU = auto()  # put on the CPU on purpose
-    ACCELERATOR = auto()  # a literal: "cuda", "cuda:1", "mps"
-    SYMBOL = auto()  # a device expression: `device`, `self.device`, `args.device`
-    OF = auto()  # where another value is: `x.device`, `next(model.parameters()).device`
-    OWNED = auto()  # a framework places it
+    """Not known."""
+    DEFAULT = auto()
+    """Made on the CPU by default; nothing moved it."""
+    CPU = auto()
+    """Put on the CPU on purpose."""
+    ACCELERATOR = auto()
+    """A literal: "cuda", "cuda:1", "mps"."""
+    SYMBOL = auto()
+    """A device expression: `device`, `self.device`, `args.device`."""
+    OF = auto()
+    """Where another value is: `x.device`, `next(model.parameters()).device`."""
+    OWNED = auto()
+    """A framework places it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +83,7 @@ class Place:
     """
 
     where: Where
+    """What sort of place it is."""
     text: str = ""
     key: int = 0
     node: ast.AST | None = None
@@ -66,9 +96,11 @@ class Place:
 
     @property
     def on_host(self) -> bool:
+        """Whether it is on the CPU, by default or on purpose."""
         return self.where is Where.DEFAULT or self.where is Where.CPU
 
     def same(self, other: Place) -> bool:
+        """Whether the two are one place, as far as that is known."""
         return self is other or (
             self.where is other.where and self.text == other.text and self.key == other.key
         )
@@ -113,7 +145,9 @@ class Value:
     """
 
     kind: Kind
+    """What sort of value it is."""
     place: Place = UNPLACED
+    """Where it is."""
     identity: int = 0
     node: ast.AST | None = None
     name: str = ""
@@ -125,9 +159,12 @@ class Value:
     element: Value | None = None
     sure: bool = True
     bare: bool = False
-    parameter: int = -1  # index of the function parameter that it is, in a summary
-    arms: tuple[int, ...] = ()  # identities of the objects it may be, one made in each branch
-    held: Value | None = None  # what DataParallel and its like were given
+    parameter: int = -1
+    """Index of the function parameter that it is, in a summary."""
+    arms: tuple[int, ...] = ()
+    """Identities of the objects it may be, one made in each branch."""
+    held: Value | None = None
+    """What DataParallel and its like were given."""
 
     @property
     def device_type(self) -> bool:
@@ -214,7 +251,9 @@ class Named:
     """A device expression that can be written at some point of the program."""
 
     text: str
+    """As it is written, such as `args.device`."""
     value: Value
+    """What it is."""
 
 
 class State:

@@ -95,5 +95,5 @@ EXAMPLES: tuple[Example, ...] = (
         raises="same device|Expected all tensors",
         safety=Safety.UNSAFE,
     ),
-    Example("Trap: what is not told takes the device of its input", _SETTLED),
+    Example("Trap: without the argument it takes the device of its input", _SETTLED),
 )

@@ -115,14 +115,14 @@ class Missed:
             return None  # the class may well keep a device of its own
         option = self._option(call, taker)
         if option and reasons.reads(source, taker.function, taker.parameter):
-            return self._missing(call, taker, option, "as the other options are")
+            return self._missing(call, taker, option, "unlike its other options")
         if reasons.excused(source, call, taker, default):
             return None
         device = self._at(call)
         inside = function_around(source, call)
         if device and reasons.same_kind(taker.parameter, device):
             if inside is taker.function:
-                return self._missing(call, taker, device, "as the call that it stands in is told")
+                return self._missing(call, taker, device, "unlike the call around it")
             literal = default.startswith(("cuda", "cpu"))
             none = default == "None" and not device.startswith("self.") and self._none_is_cpu(taker)
             if not literal and not none:
@@ -134,7 +134,7 @@ class Missed:
                 return None
             return self._missing(call, taker, device, _instead(default))
         if not device and (told := self._assigned_alike(call, taker)):
-            return self._missing(call, taker, told, "as it is where the same attributes are set elsewhere")
+            return self._missing(call, taker, told, "unlike where the same attributes are set elsewhere")
         if default.startswith("cuda") and not device:
             tensor = self._tensor(call, taker)
             if tensor:
@@ -183,7 +183,7 @@ class Missed:
             if isinstance(node, ast.Assign) and path_of(node.value) == name:
                 kept = next((p for t in node.targets if (p := path_of(t)).startswith("self.")), "")
                 if kept and inside is not taker.function:
-                    return self._missing(call, taker, kept, "as the object that it is made from is")
+                    return self._missing(call, taker, kept, "unlike the object that it is made from")
         return None
 
     def _in_own_class(self, call: ast.Call, taker: Taker) -> bool:
@@ -245,7 +245,7 @@ class Missed:
             return None
         if any(path_of(value) == taker.parameter for value in _values(call)):
             return None
-        return self._missing(call, taker, taker.parameter, "as the call that it stands in is told")
+        return self._missing(call, taker, taker.parameter, "unlike the call around it")
 
     def _is_own(self, call: ast.Call, path: str, taker: Taker) -> bool:
         """Is a call's object of the class itself: `isinstance(v, Batch)` in a method of `Batch`?"""

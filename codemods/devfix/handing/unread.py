@@ -37,7 +37,7 @@ def unread(flow: Flow) -> Iterator[Missing]:
             continue
         node = _made(flow.source, function)
         if node is not None:
-            name, why = given[0].arg, "which its function takes and never reads"
+            name, why = given[0].arg, "which the function around it takes and never uses"
             yield Missing(node, name, name, why, given[0], "the device that the function takes", "device")
 
 

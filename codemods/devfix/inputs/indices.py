@@ -71,8 +71,8 @@ def _moved(flow: Flow, picked: ast.Subscript, index: ast.Name, device: str, call
     base = source.code(picked.value)
     yield Hint(
         node,
-        f"`{index.id}` is moved to {_code(source, written)} before it picks of `{base}`, which is not there: "
-        "what it picks is moved after that",
+        f"`{index.id}` is moved to {_code(source, written)} before it indexes `{base}`, which is not there: "
+        "what it picks is moved later",
         f"keep `{index.id}` where `{base}` is",
         edits,
         call,
@@ -196,8 +196,8 @@ def _beside(flow: Flow) -> Iterator[Hint]:
                     where = source.code(device) if isinstance(device, ast.expr) else f"{owner}.device"
                     yield Hint(
                         picked.slice,
-                        f"`{source.code(picked.slice)}` picks of `{owner}` where it is, while another part of "
-                        f"`{object_}` is moved to where that is",
+                        f"`{source.code(picked.slice)}` indexes `{owner}` from where it is, while another part of "
+                        f"`{object_}` is moved there first",
                         f"move it to `{where}`",
                         (AppendCall(source.span(picked.slice), f".to({where})"),),
                         other,

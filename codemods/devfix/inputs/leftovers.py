@@ -79,7 +79,7 @@ def _twins(flow: Flow, nodes: list[ast.AST]) -> Iterator[Hint]:
                 f"move `{name}` as well",
                 (InsertStatement(source.span(first.statement), f"{name} = {text}"),),
                 met,
-                f"`{name}` meets what is there",
+                f"`{name}` is combined with it here",
             )
             break
 

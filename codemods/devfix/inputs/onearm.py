@@ -36,8 +36,8 @@ def one_armed(flow: Flow) -> Iterator[Hint]:
             continue
         yield Hint(
             kept,
-            f"`{name}` is moved to `{device}` in the other arm only, and here it stays where it is kept",
-            f"move `{name}` to `{device}` after both",
+            f"`{name}` is moved to `{device}` in the other arm of the `if` only; in this one it stays where it was",
+            f"move `{name}` to `{device}` after both arms",
             (InsertStatement(source.span(choice), source.code(statement)),),
             statement,
             "the other arm moves it here",

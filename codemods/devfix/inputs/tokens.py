@@ -84,7 +84,7 @@ def _followed(flow: Flow, made: ast.Call, scope: Function) -> Hint | None:
                 moved = inside or [made]
                 return Hint(
                     moved[0],
-                    f"tokens are made on the CPU and meet `{receiver}`, wherever that is",
+                    f"tokens are made on the CPU and go into `{receiver}`, which may be on another device",
                     f"move them to `{device}`",
                     tuple(AppendCall(source.span(one), f".to({device})") for one in moved),
                     made if inside else argument,

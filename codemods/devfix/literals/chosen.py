@@ -45,7 +45,7 @@ def chosen(flow: Flow) -> Iterator[Verdict]:
         device, what = _known(flow, function, owner, source.statement(node))
         if device:
             span = source.span(whole)
-            why = f"goes to CUDA where there is CUDA, but {what} wherever it was put"
+            why = f"goes to CUDA where there is CUDA, but {what} on the device where it was put"
             edits = (ReplaceExpression(span, device),)
             yield Verdict(span, source.code(whole), device, why, edits, Safety.UNSAFE)
 

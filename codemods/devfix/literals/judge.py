@@ -234,7 +234,7 @@ class _Judge:
             device = self.devices.at(site)
             if device is None or device.sure:
                 return None
-            found.append((device.text, f"goes to CUDA whatever {device.what} says", False))
+            found.append((device.text, f"goes to CUDA even if {device.what} is another device", False))
         if not found or len({device for device, _, _ in found}) != 1:
             return None
         device_text, why, _ = found[0]
@@ -269,7 +269,7 @@ class _Judge:
         span = self.source.span(site.node)
         whole = self.source.code(site.node)
         text = whole[: whole.rindex(".cuda")].rstrip()
-        why = f"is moved on at once, to where `{self.source.code(target)}` says"
+        why = f"is moved again at once, to `{self.source.code(target)}`"
         return Verdict(span, whole, "", why, (ReplaceExpression(span, text),), Safety.SAFE)
 
     def _back(self, site: Site) -> Verdict | None:
@@ -299,7 +299,7 @@ class _Judge:
         if partner is None or not partner.sure:
             device = self.devices.at(site)
             if device is not None and (device.sure or partner is None or partner.device.startswith("next(")):
-                why = f"goes to CUDA whatever {device.what} says"
+                why = f"goes to CUDA even if {device.what} is another device"
                 return self._verdict(
                     site, device.text, why, Safety.SAFE if device.sure else Safety.UNSAFE, device.node
                 )
@@ -322,13 +322,13 @@ class _Judge:
         device = self.devices.at(site) if self.agnostic else None
         if device is None:
             return None
-        why = f"goes to CUDA whatever {device.what} says"
+        why = f"goes to CUDA even if {device.what} is another device"
         return self._verdict(
             site, device.text, why, Safety.SAFE if device.sure else Safety.UNSAFE, device.node
         )
 
     def _meets(self, partner: Partner) -> str:
-        return f"goes to CUDA, but meets `{partner.what}`, which is wherever it was put"
+        return f"goes to CUDA, but is combined with `{partner.what}`, which may be on another device"
 
     def _verdict(
         self, site: Site, device: str, why: str, safety: Safety, node: ast.AST | None = None

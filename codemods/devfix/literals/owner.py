@@ -64,7 +64,7 @@ def owned(flow: Flow, sites: list[Site], path: str, how: str) -> Verdict | None:
         source.span(first),
         source.code(first),
         name,
-        f"names a device of its own{others}, and `{path}` is to own that of the program",
+        f"chooses a device of its own{others}, instead of the one that `{path}` chooses for the program",
         tuple(edits) if whole else (),
         Safety.UNSAFE,
         None,

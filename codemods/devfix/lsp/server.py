@@ -149,7 +149,7 @@ def _fix_all(ls: LanguageServer, uri: str) -> list[types.CodeAction]:
         return []
     text = result.after.decode("utf-8")
     edit = types.TextEdit(translate.whole(lines_of(document.text)), text)
-    title = "devfix: make all safe repairs"
+    title = "devfix: make all safe fixes"
     return [types.CodeAction(title=title, kind=FIX_ALL, edit=types.WorkspaceEdit(changes={uri: [edit]}))]
 
 

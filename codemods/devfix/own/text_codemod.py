@@ -23,7 +23,9 @@ class NewText:
     """What such a codemod makes of a file: its text, and remarks for the user."""
 
     text: str
+    """The whole new text."""
     remarks: tuple[str, ...] = ()
+    """What the other tool has said."""
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ def wrapped(flow: Flow, event: Event, call: ast.Call, place: Place) -> Iterator[
     whose = "the first of its `device_ids`" if ids is not None else "the first GPU"
     yield Remark(
         flow.source.span(at),
-        f"`{event.path}` is on `{own.name}`, but `DataParallel` wants it on {whose}, `cuda:{first}`",
+        f"`{event.path}` is on `{own.name}`, but `DataParallel` raises unless it is on {whose}, `cuda:{first}`",
     )
 
 

@@ -43,7 +43,7 @@ def named_devices(recipe: Recipe) -> Iterator[NamedDevice]:
         elif node.kind != "scalar":
             for key, value in _arguments(node):
                 if value in literals:
-                    yield NamedDevice(key, value, "goes to CUDA whatever `--device` says")
+                    yield NamedDevice(key, value, "goes to CUDA even if `--device` is another one")
 
 
 def names_cuda(node: Node) -> bool:
@@ -59,9 +59,9 @@ def _used(recipe: Recipe, name: str, scripts: list[Script]) -> str:
     for node in recipe.root.walk():
         for key, value in node.pairs if node.tag.startswith(_MADE) else ():
             if _DEVICE.fullmatch(key.value) and value.tag == "!ref" and value.value == f"<{name}>":
-                return "goes to CUDA whatever `--device` says"
+                return "goes to CUDA even if `--device` is another one"
     if any(script.key_of(node) == name for script in scripts for node in script.module.source.walk()):
-        return "goes to CUDA whatever `--device` says"
+        return "goes to CUDA even if `--device` is another one"
     return ""
 
 

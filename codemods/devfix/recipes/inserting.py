@@ -66,7 +66,7 @@ def doubt(before: str, after: str) -> str:
     try:
         old, new = Recipe("", before), Recipe("", after)
     except YamlError as error:
-        return f"the result is no recipe: {error}"
+        return f"the result is not a recipe: {error}"
     if list(old.entries) != list(new.entries):
         return "entries came or went"
     block = old.modules
@@ -86,7 +86,7 @@ def doubt(before: str, after: str) -> str:
         return "`modules:` lost an entry"
     for key, value in new.modules.pairs[count:]:
         if not _is_reference(value, new):
-            return f"`{key.value}` is no reference to an entry"
+            return f"`{key.value}` does not refer to an entry"
     return ""
 
 

@@ -23,7 +23,7 @@ _FILE = re.compile(r"\s*%%(?:file|writefile)[ \t]+(-a[ \t]+)?(\S+)[^\n]*\n")
 _FENCE = re.compile(r"^```ya?ml[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _QUOTED = re.compile(r"[rR]?(\"{3}|'{3}|\"|')")
 _SHOWN = "the recipe is shown in a cell of text"
-_APPENDED = "the cell adds to a file that is there"
+_APPENDED = "the cell appends to a file"
 _ELSEWHERE = "the change is in code that another cell writes"
 
 
@@ -109,7 +109,7 @@ class Reader:
         fix = None
         if why_not:
             in_cell = in_code = ()
-            message = f"{message.partition('; the fix assumes')[0]} (to be changed by hand: {why_not})"
+            message = f"{message.partition('; the fix assumes')[0]} (change it by hand: {why_not})"
         elif finding.fix is not None:
             title = finding.fix.title if in_code else finding.fix.title.partition(" and call it as")[0]
             edits = [PlacedEdit(self._place(text, place(source, edit.span)), edit.text) for edit in plain]

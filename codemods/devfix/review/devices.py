@@ -27,7 +27,7 @@ def lines(repository: Repository, tables: Tables) -> Iterator[str]:
     yield f"{plural(tables.placements, 'placement')} in {plural(tables.files, 'file')}; {read}"
     if share.of:
         yield (
-            f"device-agnostic: {share.text} ({share.open} leave the device open, "
+            f"device-agnostic: {share.text} ({share.open} use a device that can change, "
             f"{share.named} name an accelerator)"
         )
     yield ""

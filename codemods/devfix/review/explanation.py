@@ -1,4 +1,4 @@
-"""An explained error for people: what it says, where it came about, the likely cause and its repair."""
+"""An explained error for people: what it says, where it came about, the likely cause and its fix."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def lines(explanation: Explanation) -> Iterator[str]:
         yield f"  most often the stray one: {explanation.hint.stray}"
         yield f"  look for: {explanation.hint.look}"
     if explanation.settings and not explanation.causes and explanation.explained:
-        yield "  to repair it: give what shuffles or splits a generator of that device, or set no default"
+        yield "  to fix it: give what shuffles or splits a generator of that device, or set no default"
         return
     if not explanation.causes:
         yield "  no cause found in these files; `devfix check` over the whole repository may know more"
@@ -74,8 +74,8 @@ def _repair(cause: Cause) -> Iterator[str]:
         for line in hunk_lines(before, after):
             yield f"    {printable(line)}"
     if fix.safety is Safety.MANUAL:
-        yield "  this repair is only shown: it needs your judgement"
+        yield "  this fix is only shown: it needs your judgement"
         return
     unsafe = " --unsafe" if fix.safety is Safety.UNSAFE else ""
     command = f"devfix apply --codemod {cause.finding.codemod}{unsafe} {shlex.quote(cause.path)}"
-    yield f"  to repair it: {command}"
+    yield f"  to fix it: {command}"

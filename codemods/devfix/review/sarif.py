@@ -11,12 +11,14 @@ from typing import Any
 
 from devfix import __version__
 from devfix.codemod import Codemod
+from devfix.explain import REPOSITORY, page
 from devfix.findings import Safety
 from devfix.report import FileError, Place, PlacedEdit, PlacedFinding, PlacedRelated, Report
 from devfix.review.names import uri
 from devfix.selection import fingerprints
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_DRIVER = {"name": "devfix", "semanticVersion": __version__, "informationUri": REPOSITORY}
 
 
 def render(report: Report) -> str:
@@ -35,7 +37,7 @@ def document(report: Report) -> dict[str, Any]:
         "version": "2.1.0",
         "runs": [
             {
-                "tool": {"driver": {"name": "devfix", "semanticVersion": __version__, "rules": rules}},
+                "tool": {"driver": _DRIVER | {"rules": rules}},
                 "columnKind": "unicodeCodePoints",
                 "originalUriBaseIds": {
                     "SRCROOT": {"description": {"text": "The folder devfix ran in."}},
@@ -58,8 +60,10 @@ def document(report: Report) -> dict[str, Any]:
 def _rule(kind: type[Codemod]) -> dict[str, Any]:
     text = inspect.getdoc(kind) or kind.id
     title, _, rest = text.partition("\n")
+    address = page(kind)
     return {
         "id": kind.id,
+        **({"helpUri": address} if address else {}),
         "shortDescription": {"text": title.strip()},
         "fullDescription": {"text": _paragraph(rest) or title.strip()},
         "help": {"text": text, "markdown": f"# {text}"},

@@ -31,46 +31,81 @@ def _escape(character: str) -> str:
 
 
 def findings(
-    path: str, found: tuple[PlacedFinding, ...], *, level: Safety | Callable[[str], Safety], code: bool = True
+    path: str,
+    found: tuple[PlacedFinding, ...],
+    *,
+    level: Safety | Callable[[str], Safety],
+    width: int = 0,
 ) -> Iterator[str]:
-    """The lines of one file's findings, each with its line of code unless told otherwise."""
-    name = printable(path)
+    """The lines of one file's findings, each with its line of code; wrapped to `width`, if there is one."""
     for finding in found:
-        place = finding.place
-        where = click.style(f"{name}:{_position(place)}:{place.column}:", bold=True)
-        yield f"{where} {click.style(finding.codemod, fg='cyan')} {printable(finding.message)}"
-        if code and finding.code.strip():
-            yield from _frame(finding)
+        yield _head(path, finding, width)
+        if finding.code.strip():
+            yield from _frame(finding, width)
         for other in finding.related:
             at = printable(other.path or path) + (f":{_position(other)}:{other.column}" if other.line else "")
-            yield f"    {at}: {printable(other.message)}"
+            yield _wrapped(f"    {at}: ", printable(other.message), width)
         if finding.fix is not None:
             safety = finding.fix.safety
             wanted = level if isinstance(level, Safety) else level(finding.codemod)
             hint = " [needs --unsafe]" if wanted > safety >= Safety.UNSAFE else ""
-            label = click.style(f"fix ({safety.label})", fg=_COLOURS[safety])
             others = dict.fromkeys(edit.path for edit in finding.fix.edits if edit.path)
             also = f", together with {', '.join(map(printable, others))}" if others else ""
-            yield f"    {label}: {printable(finding.fix.title)}{also}{hint}"
+            head = f"    fix ({safety.label}): "
+            line = _wrapped(head, f"{printable(finding.fix.title)}{also}{hint}", width)
+            yield f"    {click.style(head[4:-2], fg=_COLOURS[safety])}{line[len(head) - 2 :]}"
         elif finding.refusal:
-            yield f"    no fix: {printable(finding.refusal)}"
+            yield _wrapped("    no fix: ", printable(finding.refusal), width)
+
+
+def concise(path: str, found: tuple[PlacedFinding, ...]) -> Iterator[str]:
+    """One line for each of a file's findings."""
+    for finding in found:
+        fix = finding.fix
+        yield _head(path, finding, 0) + (f" [{fix.safety.label} fix]" if fix is not None else "")
+
+
+def _head(path: str, finding: PlacedFinding, width: int) -> str:
+    where = f"{printable(path)}:{_position(finding.place)}:{finding.place.column}:"
+    plain = f"{where} {finding.codemod} "
+    rest = _wrapped(plain, printable(finding.message), width)[len(plain) :]
+    return f"{click.style(where, bold=True)} {click.style(finding.codemod, fg='cyan')} {rest}"
+
+
+def _wrapped(head: str, text: str, width: int) -> str:
+    """A line that is broken between words at `width`; without one it stays whole."""
+    if len(head) + len(text) <= width or width <= 20:
+        return head + text
+    import textwrap
+
+    lines = textwrap.wrap(
+        "x" * len(head) + text,
+        width,
+        subsequent_indent=" " * 6,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return head + "\n".join(lines)[len(head) :]
 
 
 _WIDEST = 160  # characters of a line of code that are shown
 
 
-def _frame(finding: PlacedFinding) -> Iterator[str]:
+def _frame(finding: PlacedFinding, width: int) -> Iterator[str]:
     """The line of code, with what the finding is about underlined."""
     place = finding.place
+    widest = max(20, width - len(str(place.line)) - 7) if width else _WIDEST
     text = "".join(c if c.isprintable() else " " for c in finding.code)
     start = min(place.column - 1, len(text))
     end = place.end_column - 1 if place.end_line == place.line else len(text)
     end = max(start + 1, min(end, len(text.rstrip())))
-    cut = max(0, start - _WIDEST // 2)  # a very long line is shown from near the place
+    cut = max(
+        0, min(start - widest // 2, len(text.rstrip()) - widest)
+    )  # a very long line is shown from near the place
     number = str(place.cell_line or place.line)
     bar = click.style("|", fg="blue")
-    yield f"    {click.style(number, fg='blue')} {bar} {text[cut : cut + _WIDEST].rstrip()}"
-    marks = click.style("^" * min(end - start, _WIDEST), fg="red", bold=True)
+    yield f"    {click.style(number, fg='blue')} {bar} {text[cut : cut + widest].rstrip()}"
+    marks = click.style("^" * min(end - start, widest), fg="red", bold=True)
     yield f"    {' ' * len(number)} {bar} {_blank(text[cut:start])}{marks}"
 
 
@@ -140,9 +175,20 @@ def check_summary(report: Report) -> str:
         parts.append(f"{safeties.count(None)} without a fix")
     where = sum(1 for result in report.results if result.findings)
     text = f"{plural(report.findings, 'finding')} in {where} of {files}: {', '.join(parts)}{_errors(report)}"
-    if report.fixable:
-        text += "; `devfix diff` shows the repairs, `devfix apply` makes them"
-    return text
+    now, more = report.fixable, _more(report, remaining=False)
+    if now:
+        text += f"; `devfix diff` shows and `devfix apply` makes {now}"
+        return text + (f", with `--unsafe` {more} more" if more else "")
+    return text + (f"; `devfix apply --unsafe` makes {more}" if more else "")
+
+
+def _more(report: Report, *, remaining: bool) -> int:
+    """How many findings have a fix that only `--unsafe` makes."""
+    return sum(
+        finding.fix is not None and finding.fix.safety is Safety.UNSAFE < report.level_of(finding.codemod)
+        for result in report.results
+        for finding in (result.remaining if remaining else result.findings)
+    )
 
 
 def change_summary(report: Report, verb: str = "") -> str:
@@ -152,7 +198,9 @@ def change_summary(report: Report, verb: str = "") -> str:
     left = sum(len(result.remaining) for result in report.results)
     what = f"{plural(fixes, 'fix', 'es')} in {len(changed)} of {plural(report.files, 'file')}"
     text = f"{what} {verb or 'to apply'}" if fixes else f"nothing to change in {plural(report.files, 'file')}"
-    return text + (f", {plural(left, 'finding')} left" if left else "") + _errors(report)
+    more = _more(report, remaining=True)
+    text += f", {plural(left, 'finding')} left" if left else ""
+    return text + (f"; `--unsafe` makes {more}{' more' if fixes else ''}" if more else "") + _errors(report)
 
 
 def details(report: Report) -> Iterator[str]:

@@ -13,6 +13,7 @@ from devfix.findings import (
     DeleteStatement,
     EnsureImport,
     Fix,
+    InsertGuard,
     InsertStatement,
     MoveStatement,
     ReplaceExpression,
@@ -20,11 +21,12 @@ from devfix.findings import (
     SetArgument,
     TextEdit,
     WrapExpression,
+    WrapStatement,
 )
 from devfix.rewrite.combine import apply, faulty, merge, select, verify, whole
 from devfix.rewrite.expressions import Expressions
 from devfix.rewrite.imports import place_import
-from devfix.rewrite.layout import CannotRewrite, Layout, in_order
+from devfix.rewrite.layout import CannotRewrite, Layout, in_order, reindent
 from devfix.rewrite.statements import Statements
 from devfix.source import Source
 
@@ -54,7 +56,7 @@ def _text_edits(source: Source, fix: Fix) -> tuple[TextEdit, ...]:
             statements.add(text_edit)
     for edit in fix.edits:
         if isinstance(edit, ReplaceText):
-            statements.add(TextEdit(edit.span, edit.text))
+            statements.add(TextEdit(edit.span, layout.with_newlines(edit.text, edit.span.start)))
         elif isinstance(edit, AppendCall):
             expressions.wrap(edit.expression, "", edit.suffix)
         elif isinstance(edit, WrapExpression):
@@ -69,6 +71,11 @@ def _text_edits(source: Source, fix: Fix) -> tuple[TextEdit, ...]:
             statements.move(edit.statement, edit.after)
         elif isinstance(edit, InsertStatement):
             statements.insert(edit.anchor, edit.text, edit.before)
+        elif isinstance(edit, InsertGuard):
+            body = reindent(edit.body.strip("\r\n"), "", layout.unit, "\n")
+            statements.insert(edit.anchor, f"if {edit.condition}:\n{body}", before=True)
+        elif isinstance(edit, WrapStatement):
+            statements.wrap(edit.statement, edit.header)
         elif isinstance(edit, DeleteStatement):
             statements.delete(edit.statement)
     return in_order(statements.edits(expressions.pieces()))

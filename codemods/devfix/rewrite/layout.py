@@ -75,6 +75,12 @@ class Layout:
                 return found
         return "\n"
 
+    def with_newlines(self, text: str, at: int) -> str:
+        """A text with the newlines of the line at an offset; as it stands where the file mixes them."""
+        newline = self.newline(self.line_at(at))
+        whole = self.source.text
+        return text if whole.count("\n") > whole.count("\r\n") else NEWLINE.sub(newline, text)
+
     def indent(self, line: int) -> str:
         """Leading blanks that count: a form feed makes Python forget those before it."""
         content = self.content(line)
@@ -280,6 +286,13 @@ def reindent(code: str, old: str, new: str, newline: str) -> str:
         else:
             done.append(new + line[len(old) :] if line.startswith(old) else line)
     return newline.join(done)
+
+
+def skip_back(text: str, at: int) -> int:
+    """The end of what stands before `at`, without blanks and continued lines."""
+    while at and text[at - 1] in " \t\f\\\r\n":
+        at -= 1
+    return at
 
 
 def trim(old: str, new: str) -> tuple[int, int]:

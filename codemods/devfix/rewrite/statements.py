@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from devfix.findings import Span, TextEdit
-from devfix.rewrite.layout import NEWLINE, CannotRewrite, Layout, comments, rank, reindent, trim
+from devfix.rewrite.layout import NEWLINE, CannotRewrite, Layout, comments, rank, reindent, skip_back, trim
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class _Plan:
     after: list[_Text | ast.stmt] = field(default_factory=list)
     deleted: bool = False
     moved: bool = False
+    header: str = ""  # that it is put under
 
     @property
     def gone(self) -> bool:
@@ -57,14 +58,18 @@ class Statements:
     def insert(self, anchor: Span, text: str, before: bool) -> None:
         statement = self._anchor(anchor)
         text = text.strip("\r\n")
-        try:
-            body = ast.parse(text).body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            body = []
-        if not body:
+        if not _parsed(text):
             raise CannotRewrite(f"`{NEWLINE.split(text)[0]}` is not a statement")
         plan = self._plan(statement)
         (plan.before if before else plan.after).append(_Text(text))
+
+    def wrap(self, span: Span, header: str) -> None:
+        if "\n" in header or len(_parsed(f"{header}\n    pass")) != 1:
+            raise CannotRewrite(f"`{header}` is not the header of a block")
+        plan = self._plan(self._anchor(span))
+        if plan.header:
+            raise CannotRewrite(f"{self._layout.describe(span)} is put under two headers")
+        plan.header = header
 
     def delete(self, span: Span) -> None:
         plan = self._plan(self._anchor(span))
@@ -106,6 +111,9 @@ class Statements:
     def edits(self, pieces: Sequence[TextEdit]) -> list[TextEdit]:
         """All edits of the fix, `pieces` (those inside of statements) included; not sorted."""
         self._pieces = list(pieces)
+        for statement, plan in self._plans.items():
+            if plan.header:
+                self._alone(statement, "is put under a header")
         gone = [statement for statement, plan in self._plans.items() if plan.gone]
         self._check(gone)
         done: set[ast.stmt] = set()
@@ -124,10 +132,11 @@ class Statements:
         for statement in gone:
             plan = self._plans[statement]
             place = self._layout.describe(self._source.span(statement))
+            if plan.header:
+                raise CannotRewrite(f"{place} goes, but is put under a header, too")
             if plan.moved and (plan.before or plan.after):
                 raise CannotRewrite(f"{place} moves away, but something else is put beside it")
-            if any(other is not statement and self._within(other, statement) for other in self._plans):
-                raise CannotRewrite(f"{place} goes, but something inside it changes, too")
+            self._alone(statement, "goes")
             if plan.deleted:
                 span = self._source.span(statement)
                 if any(span.start <= p.span.start and p.span.end <= span.end for p in self._pieces):
@@ -137,6 +146,12 @@ class Statements:
                     start = self._layout.start(self._layout.first_line(statement))
                 if comments(self._source.text[start : span.end]):
                     raise CannotRewrite(f"{place} has a comment inside that would be lost")
+
+    def _alone(self, statement: ast.stmt, what: str) -> None:
+        """Raise CannotRewrite where a statement inside it changes, too."""
+        if any(other is not statement and self._within(other, statement) for other in self._plans):
+            place = self._layout.describe(self._source.span(statement))
+            raise CannotRewrite(f"{place} {what}, but something inside it changes, too")
 
     def _row(self, statement: ast.stmt) -> list[ast.stmt]:
         """The statements of one block that stand on the same line as `statement`."""
@@ -204,6 +219,11 @@ class Statements:
         last = layout.line_at(stop)
         indent = layout.indent(first)
         self._put_above(statement, plan.before, indent)
+        if plan.header:
+            at = span.start - len(indent)
+            newline = layout.newline(last)
+            inner = reindent(self._inside(at, stop), indent, indent + layout.unit, newline)
+            self._replace(at, stop, f"{indent}{plan.header}{newline}{inner}")
         if not plan.gone:
             self._put_below(statement, plan.after, indent)
         elif self._emptied(statement) and statement is self._source.block(statement)[0]:
@@ -297,6 +317,9 @@ class Statements:
     def _shared_line(self, row: list[ast.stmt]) -> None:
         """`a; b` and `if x: a; b`; only what must be is put on lines of its own."""
         plans = [self._plans.get(each, _Plan()) for each in row]
+        if any(plan.header for plan in plans):
+            place = self._layout.describe(self._source.span(row[0]))
+            raise CannotRewrite(f"{place} shares its line with another statement")
         if any(plan.before or plan.after for plan in plans):
             self._spread(row, plans)
             return
@@ -325,7 +348,7 @@ class Statements:
         layout.tail(row[-1])
         suite = not layout.fresh(row[0])
         if suite:
-            colon = _skip_back(text, start)
+            colon = skip_back(text, start)
             if text[colon - 1] != ":":
                 raise CannotRewrite(f"{layout.describe(Span(start, end))} does not follow its header's colon")
             indent = layout.indent(layout.header_line(row[0])) + layout.unit
@@ -367,8 +390,9 @@ class Statements:
             self._replace(stop, stop, newline + new)
 
 
-def _skip_back(text: str, at: int) -> int:
-    """The end of what stands before `at`, without blanks and continued lines."""
-    while at and text[at - 1] in " \t\f\\\r\n":
-        at -= 1
-    return at
+def _parsed(text: str) -> list[ast.stmt]:
+    """The statements of a text; none where it is not Python."""
+    try:
+        return ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []

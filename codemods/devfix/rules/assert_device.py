@@ -203,7 +203,7 @@ print(loss(model(x), torch.zeros(1, 2, device=device)).item())
         sure = not stray and has_parameters(flow, move.value) and not _is_given(move.scope, path)
         return self.finding(
             source.span(move.node),
-            f"`{path}` is moved here; nothing checks that it arrives",
+            f"`{path}` is moved here; nothing checks that it is there afterwards",
             title=f"assert where `{path}` is",
             edits=(InsertStatement(source.span(anchor), text), *imports),
             safety=Safety.SAFE if sure else Safety.UNSAFE,
@@ -233,7 +233,7 @@ print(loss(model(x), torch.zeros(1, 2, device=device)).item())
                 text = f"assert {name}.device == next({path}.parameters()).device"
                 yield self.finding(
                     source.span(argument),
-                    f"nothing checks that `{name}` is where `{path}` is",
+                    f"nothing checks that `{name}` is on the device of `{path}`",
                     title=f"assert where `{name}` is",
                     edits=(InsertStatement(source.span(event.statement), text, before=True),),
                     safety=Safety.SAFE if has_parameters(flow, value) else Safety.UNSAFE,

@@ -36,8 +36,8 @@ class DefaultDevice(Codemod):
     ## Why is this bad?
     The default device is not that of a generator, so that shuffling raises "Expected a 'cuda' device type
     for generator but found 'cpu'"
-    (https://pytorch.org/docs/stable/generated/torch.set_default_device.html). A constructor that is not
-    told a device takes one of its own, and the first meeting with the program's tensors raises.
+    (https://pytorch.org/docs/stable/generated/torch.set_default_device.html). A constructor without a
+    device takes one of its own, and the first meeting with the program's tensors raises.
 
     ## Fix safety
     Safe for `torch.Generator()` and `.numpy()`: where the default is the CPU they do what they did.

@@ -64,7 +64,7 @@ class HandOnDevice(Codemod):
         name = source.code(missing.call.func)
         return self.finding(
             span,
-            f"`{name}` is not told the `{missing.parameter}`, `{missing.device}`, {missing.why}",
+            f"`{name}` is called without `{missing.parameter}={missing.device}`, {missing.why}",
             title=f"hand on `{missing.parameter}={missing.device}`",
             edits=(SetArgument(span, missing.keyword or missing.parameter, missing.device),),
             safety=Safety.UNSAFE,

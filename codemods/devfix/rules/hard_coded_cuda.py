@@ -64,7 +64,7 @@ class HardCodedCuda(Codemod):
 
     ## Options
     - `all` (default false): report also what has no device to go to.
-    - `declare` (`no`, `cuda` or `accelerator`, default `no`): mend those by declaring one `device`
+    - `declare` (`no`, `cuda` or `accelerator`, default `no`): fix those by declaring one `device`
       below the imports, CUDA or any accelerator where there is one, else the CPU.
     - `module` (a path such as `pkg/device.py`, default none): one module of the program owns the device.
       It is written where it is not there yet, and every file with such a literal, or with a `device` of

@@ -32,7 +32,7 @@ class LengthsOnCpu(Codemod):
     ## Fix safety
     Safe where the lengths are on a device for sure: on the CPU, `.cpu()` gives the tensor itself. Unsafe
     where they are made of a parameter, since whoever calls may keep it on the CPU on purpose; nothing is
-    said where the function speaks of the CPU, or a call of the file copies what it passes.
+    said where the function mentions the CPU, or a call of the file copies what it passes.
     """
 
     id: ClassVar[str] = "lengths-on-cpu"

@@ -81,7 +81,7 @@ def _message(case: Case, unless: str) -> str:
             f"it stays on the CPU, and {where} runs it there"
         )
     elif case.use is None:
-        text = f"{unmoved} `{case.holder}`, which something listed holds, runs it without moving it"
+        text = f"{unmoved} `{case.holder}`, a part of a listed module, runs it and does not move it"
     elif case.holder:
         text = f"{unmoved} `{case.holder}`, which {where} runs, does not move it"
     else:

@@ -139,7 +139,7 @@ class MapLocation(Codemod):
             span, code = source.span(call), source.code(keyword.value)
             yield self.finding(
                 source.span(keyword.value),
-                f"the function takes a `{ARGUMENT}` and hands it on elsewhere, but here it is always {code}",
+                f"the function passes its `{ARGUMENT}` to other loads, but this one always gets {code}",
                 title=f"hand on `{ARGUMENT}={ARGUMENT}`",
                 edits=(SetArgument(span, ARGUMENT, ARGUMENT),),
                 safety=Safety.UNSAFE,
@@ -148,7 +148,7 @@ class MapLocation(Codemod):
             span, code = source.span(call), source.code(keyword.value)
             yield self.finding(
                 span,
-                f"`{code}` is None unless a caller names one, which loads to the device that was saved from",
+                f"`{code}` is None unless a caller sets it, and then tensors go to the device they were saved from",
                 title="load to the CPU by default",
                 edits=(
                     SetArgument(span, ARGUMENT, f"{code} or {_quote(source, call)}cpu{_quote(source, call)}"),
@@ -164,10 +164,11 @@ class MapLocation(Codemod):
         if "torch.cuda" in value and "torch" not in source.imports.values():
             edits = (*edits, EnsureImport("torch"))
         if load.wrapper:
-            message = f"`{load.name}` is not told the `{ARGUMENT}` that its function takes"
+            message = f"`{load.name}` is called without the `{ARGUMENT}` that the function around it takes"
         else:
             message = (
-                f"`{load.name}` without `{ARGUMENT}` loads to the device that was saved from, {_why(uses)}"
+                f"`{load.name}` without `{ARGUMENT}` loads tensors to the device they were saved from, "
+                f"{_why(uses)}"
             )
         return self.finding(
             span,
@@ -277,5 +278,5 @@ def _quote(source: Source, call: ast.Call) -> str:
 
 def _why(uses: Uses) -> str:
     if uses.has(Use.MODULE) or uses.has(Use.TENSOR):
-        return "which need not be there or be that of the data"
-    return "which need not be there"
+        return "which may be missing here, or not be the device of the data"
+    return "and raises where there is no such device"

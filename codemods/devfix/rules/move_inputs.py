@@ -375,7 +375,7 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
         moved = place.node if place is not None else None
         if place is not None and moved is not None and hasattr(moved, "lineno"):
             if place.where is Where.OF and not place.text.endswith(".device"):
-                since = ", wherever that is"
+                since = ", which may be on another device"
             elif place.text:
                 since = f", which is on `{place.text}` since line {moved.lineno}"
             here = Related(source.span(moved), f"{other} gets its device here")

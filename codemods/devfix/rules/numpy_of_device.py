@@ -61,7 +61,7 @@ class NumpyOfDevice(Codemod):
     tensors, filled by `append` or written in place, is copied element by element.
 
     ## Why is this bad?
-    numpy reads the memory of the CPU only: "can't convert cuda:0 device type tensor to numpy. Use
+    numpy takes tensors of the CPU only: "can't convert cuda:0 device type tensor to numpy. Use
     Tensor.cpu() to copy the tensor to host memory first"
     (https://pytorch.org/docs/stable/generated/torch.Tensor.numpy.html).
 
@@ -72,7 +72,7 @@ class NumpyOfDevice(Codemod):
     a parameter `x` of `x.numpy()`, where the same function copies another parameter to the CPU for numpy,
     or one beside it this one; what a layer makes or is given in `forward`, and what the module itself
     makes beside it; what is stored beside such a copy in one dict; what `to_numpy(x)` of a file that
-    moves tensors is given; and what a module, or a function that speaks of devices, computes of a
+    moves tensors is given; and what a module, or a function that names devices, computes of a
     parameter. Functions of numpy that hand the work over to the tensor, or only index it
     (`take_along_axis`), give a tensor back or fail on the CPU as well.
     Nothing is said of a tensor that is moved on some paths only, such as `if args.cuda:`, and for
@@ -205,7 +205,7 @@ print(host.numpy(), x.to("cpu").numpy(), np.mean(x.tolist()), np.sqrt(x[1].item(
             span, text = source.span(found.node), source.code(found.node)
             yield self.finding(
                 span,
-                f"`{text}` {found.why}, and `.numpy()` reads the CPU only",
+                f"`{text}` {found.why}, and `.numpy()` raises unless it is on the CPU",
                 title=f"copy `{text}` to the CPU for `.numpy()`",
                 edits=(AppendCall(span, ".cpu()"),),
                 safety=Safety.UNSAFE,
@@ -223,8 +223,8 @@ print(host.numpy(), x.to("cpu").numpy(), np.mean(x.tolist()), np.sqrt(x[1].item(
             span, text = source.span(found.node), source.code(found.node)
             yield self.finding(
                 span,
-                f"`{text}` is read without a copy on the CPU, unlike `{source.code(found.copied)}` in "
-                f"`{found.function}`: `.numpy()` reads the CPU only",
+                f"`{text}` is not copied to the CPU, unlike `{source.code(found.copied)}` in "
+                f"`{found.function}`, and `.numpy()` raises unless it is there",
                 title=f"copy `{text}` to the CPU for `.numpy()`",
                 edits=(AppendCall(span, ".cpu()"),),
                 safety=Safety.UNSAFE,
@@ -289,7 +289,7 @@ print(host.numpy(), x.to("cpu").numpy(), np.mean(x.tolist()), np.sqrt(x[1].item(
             related = (Related(source.span(moved), f"it gets to {at[3:]} here"),)
         return self.finding(
             source.span(read.argument),
-            f"`{text}` {verb} {at}{since}, and `{read.reader}` reads the CPU only",
+            f"`{text}` {verb} {at}{since}, and `{read.reader}` raises unless it is on the CPU",
             title=f"copy `{text}` to the CPU for `{read.reader}`",
             edits=edits,
             safety=Safety.SAFE if sure and _read_for_sure(read) and known.certain(value) else Safety.UNSAFE,

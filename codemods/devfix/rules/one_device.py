@@ -114,7 +114,7 @@ print(torch.ones(3).to(device).sum().item())
             safety=Safety.UNSAFE,
         ),
         Example(
-            "The rank among all processes is no number of a GPU",
+            "The rank among all processes is not the number of a GPU",
             _RANK.format("dist.get_rank()"),
             _RANK.format('int(os.environ.get("LOCAL_RANK", dist.get_rank()))'),
             safety=Safety.UNSAFE,

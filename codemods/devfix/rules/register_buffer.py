@@ -237,8 +237,8 @@ print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
             where = "on every call" if moved else "on the device of its inputs"
             yield self.finding(
                 source.span(candidate.stores[0].statement),
-                f"{names} of `{candidate.owner.node.name}` {'is' if one else 'are'} no "
-                f"{'buffer' if one else 'buffers'}: `.to(device)` leaves {them} on the CPU, "
+                f"{names} of `{candidate.owner.node.name}` {'is' if one else 'are'} not "
+                f"{'a buffer' if one else 'buffers'}: `.to(device)` leaves {them} on the CPU, "
                 f"and `{meet.method.name}` {use} {them} {where}"
                 f"{f' ({done.why_not})' if done.why_not else ''}",
                 title=f"register {names} as {'a buffer' if one else 'buffers'}",

@@ -41,7 +41,7 @@ def _devices(text: str) -> int:
     if text.isdigit() and 1 <= int(text) <= 64:
         return int(text)
     raise ArgumentTypeError(
-        f"{text!r} is no number of devices (1 to 64); the option stands after the paths, or as --simulate-cuda=N"
+        f"{text!r} is not a number of devices (1 to 64); the option stands after the paths, or as --simulate-cuda=N"
     )
 
 

@@ -2,7 +2,7 @@
 
 A *placement* is an expression that decides where something lives: a factory of tensors, `.to(...)`,
 `.cuda()`, `map_location=`, and so on (`sites.py`). Each has an origin (`origins.py`): where the device that it
-names comes from. A placement is device-agnostic if its origin leaves the device open.
+names comes from. A placement is device-agnostic if the device that it names can change.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ MEANING = {
     Origin.IMPORTED: "from settings import DEVICE",
     Origin.UNKNOWN: "decided where this file does not show it",
 }
-# What leaves the device open, and what settles on one kind of accelerator.
+# Where the device can change, and where it is one kind of accelerator.
 OPEN = (Origin.VALUE, Origin.ARGUMENT, Origin.CONFIG, Origin.FRAMEWORK, Origin.AVAILABLE)
 KINDS = ("open", "named", "cpu", "unknown")
 
@@ -90,7 +90,7 @@ class FileStats:
 
 @dataclass(frozen=True)
 class Share:
-    """How many placements leave the device open, of those that choose an accelerator or leave it open."""
+    """How many placements use a device that can change, of those that choose an accelerator or such a device."""
 
     open: int
     named: int

@@ -63,7 +63,7 @@ def _layers(source: Source) -> Iterator[Left]:
             if not bound_before(source, ast.parse(text, mode="eval").body, source.statement(call)):
                 continue
             name = path_of(call.func)
-            why = f"`{name}` is made without `device=`, unlike the other layers beside it, which get `{text}`"
+            why = f"`{name}` is made without `device=`, unlike the other layers of the class, which get `{text}`"
             edits = (SetArgument(source.span(call), "device", text),)
             yield Left(call, name, why, other, f"device={text}", edits)
 
@@ -158,7 +158,7 @@ def _unlike(
     suffix = ends.pop()
     if not bound_before(source, ast.parse(f"x{suffix}", mode="eval").body, source.statement(value)):
         return
-    why = f"`{path}` is made here without `{suffix}`, unlike `{moves[0][0]}` and the others beside it"
+    why = f"`{path}` is made here without `{suffix}`, unlike `{moves[0][0]}` and others around it"
     yield Left(value, path, why, moves[0][1], suffix, (AppendCall(source.span(value), suffix),))
 
 
@@ -192,7 +192,7 @@ def _classes(flow: Flow) -> Iterator[Left]:
             if device or layer is None or not _runs(source, owner, layer):
                 continue
             last = init.body[-1]
-            why = f"`{owner.name}` never moves its layers, unlike the classes beside it, which end in `self.to({text})`"
+            why = f"`{owner.name}` never moves its layers, unlike others of the file, which end in `self.to({text})`"
             edits: tuple[Edit, ...] = ()
             if not isinstance(last, ast.Return):
                 edits = (InsertStatement(source.span(last), f"self.to({text})"),)

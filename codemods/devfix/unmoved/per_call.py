@@ -56,7 +56,7 @@ def made_in_function(flow: Flow, bindings: Callable[[], Bindings]) -> Iterator[L
             continue
         suffix = f".to({tensor}.device)"
         last = name.rpartition(".")[2]
-        why = f"`{last}` is made on the CPU in each call, but is run on `{tensor}`, wherever that is"
+        why = f"`{last}` is made on the CPU in each call, but is run on `{tensor}`, which may be on another device"
         yield Left(call, last, why, run, suffix, (AppendCall(source.span(call), suffix),))
 
 

@@ -11,10 +11,10 @@ from devfix.stats.kinds import KINDS, MEANING, Origin, kind_of
 from devfix.stats.tables import Tables
 
 _FOLDERS, _FILES = 40, 30
-# The colours of the review page: green leaves the device open, red settles on one.
+# The colours of the review page: green is a device that can change, red one that is written down.
 _COLOURS = {"open": "safe", "named": "manual", "cpu": "none", "unknown": "unsafe"}
 _WORDS = {
-    "open": "leaves the device open",
+    "open": "uses a device that can change",
     "named": "names an accelerator",
     "cpu": "the CPU, or nothing",
     "unknown": "not known",
