@@ -33,8 +33,6 @@ def said(path: Path) -> Iterator[tuple[int, str]]:
 
 def texts() -> Iterator[tuple[str, str]]:
     for page in pages():
-        if page.name == "README.md" and page.parent == ROOT:
-            continue
         for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
             yield f"{page.relative_to(ROOT)}:{number}", line
     for path in sorted(PACKAGE.rglob("*.py")):
