@@ -30,15 +30,17 @@ def said(path: Path, line: int, capsys: pytest.CaptureFixture[str]) -> str:
 def test_values_with_their_histories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.py").write_text(PROGRAM)
     out = said(tmp_path / "a.py", 6, capsys)
-    assert "`steps` is a tensor, on the CPU, where torch makes things that are told nothing" in out
+    assert "`steps` is a tensor, on the CPU, torch's default" in out
     assert "made (arange): line 5" in out
-    assert "`x.unsqueeze(0)` is a tensor, wherever a caller has put it" in out
+    assert "`x.unsqueeze(0)` is a tensor, on the caller's device" in out
 
 
 def test_why_there_is_no_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.py").write_text(PROGRAM)
     assert "no finding: nothing but a parameter says" in said(tmp_path / "a.py", 6, capsys)
     assert "    a finding" in said(tmp_path / "a.py", 11, capsys)
+    assert "place-factory: this is on the CPU" in said(tmp_path / "a.py", 10, capsys)
+    assert "place-factory: " not in said(tmp_path / "a.py", 6, capsys)
     assert "no value on line 2 is known" in said(tmp_path / "a.py", 2, capsys)
 
 

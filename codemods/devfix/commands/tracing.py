@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from devfix.engine.values import Assumptions, History
 
 _PLACES = {
-    "default": "on the CPU, where torch makes things that are told nothing",
+    "default": "on the CPU, torch's default",
     "cpu": "on the CPU, on purpose",
     "var": "on a device that is chosen at run time",
-    "of": "wherever a caller has put it",
+    "of": "on the caller's device",
     "owned": "where a framework puts it",
     "choice": "in one place or another, by a condition",
 }
+_ARTICLES = {"array": "an", "object": "an", "optimizer": "an", "owner": "an"}
 _LINKS = {
     "make": "made",
     "load": "loaded",
@@ -37,6 +38,7 @@ def traced(path: str, line: int) -> Iterator[str]:
     from devfix.around import Around
     from devfix.documents import document_of, read_bytes
     from devfix.engine.trace import watch
+    from devfix.library import check
     from devfix.project import outside
     from devfix.source import Source
 
@@ -46,8 +48,10 @@ def traced(path: str, line: int) -> Iterator[str]:
     told: dict[tuple[str, ...], None] = {}
     for (_, column, _, _), values in sorted(facts.seen.items(), key=lambda one: (one[0][1], -one[0][3])):
         for node, value, place in values:
+            if value.kind == "library":
+                continue
             code = " ".join(source.code(node).split())
-            head = f"{line}:{column + 1} `{code[:60]}` is a {value.kind}, {_where(place)}"
+            head = f"{line}:{column + 1} `{code[:60]}` is {_ARTICLES.get(value.kind, 'a')} {value.kind}{_place(value.kind, place)}"
             lines = (head, *_history(value.links, facts), *_assumed(value.assumed))
             told[lines] = None
     if not facts.seen:
@@ -56,14 +60,22 @@ def traced(path: str, line: int) -> Iterator[str]:
     told |= dict.fromkeys(tuple(_verdict(one, facts)) for one in concerned)
     for lines in told:
         yield from lines
-    if not concerned and facts.seen:
+    found = [one for one in check(path).findings if one.line <= line <= one.end_line]
+    for one in found:
+        yield f"{one.codemod}: {one.message}"
+    if not concerned and not found and facts.seen:
         yield "no operation on this line combines values of two devices, as far as is known"
+
+
+def _place(kind: str, place: Place) -> str:
+    known = place.kind in _PLACES or place.kind == "literal"
+    return f", {_where(place)}" if known or kind in ("tensor", "module", "batch") else ""
 
 
 def _where(place: Place) -> str:
     if place.kind == "literal":
         return f"on {place.key}"
-    return _PLACES.get(place.kind, "nobody knows where")
+    return _PLACES.get(place.kind, "on a device that is not known")
 
 
 def _history(links: History, facts: Watched) -> Iterator[str]:
