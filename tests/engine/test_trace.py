@@ -20,6 +20,15 @@ def moved(x):
     steps = torch.arange(3)
     return x.to(x.device).unsqueeze(0) + steps
 """
+QUIET = """
+
+def tried(x):
+    steps = torch.arange(3)
+    try:
+        return x.to(x.device).unsqueeze(0) + steps
+    except RuntimeError:
+        return x.cuda() + steps.cuda()
+"""
 
 
 def said(path: Path, line: int, capsys: pytest.CaptureFixture[str]) -> str:
@@ -36,12 +45,17 @@ def test_values_with_their_histories(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_why_there_is_no_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a.py").write_text(PROGRAM)
-    assert "no finding: nothing but a parameter says" in said(tmp_path / "a.py", 6, capsys)
-    assert "    a finding" in said(tmp_path / "a.py", 11, capsys)
-    assert "place-factory: this is on the CPU" in said(tmp_path / "a.py", 10, capsys)
-    assert "place-factory: " not in said(tmp_path / "a.py", 6, capsys)
+    (tmp_path / "a.py").write_text(PROGRAM + QUIET)
+    assert "no finding: the error is expected, or handled" in said(tmp_path / "a.py", 17, capsys)
     assert "no value on line 2 is known" in said(tmp_path / "a.py", 2, capsys)
+
+
+def test_what_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At the operation as well as at what it is given."""
+    (tmp_path / "a.py").write_text(PROGRAM + QUIET)
+    for line in (10, 11):
+        out = said(tmp_path / "a.py", line, capsys)
+        assert "\nline 10, place-factory: " in out and "no finding" not in out
 
 
 def test_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,18 +51,20 @@ def traced(path: str, line: int) -> Iterator[str]:
             if value.kind == "library":
                 continue
             code = " ".join(source.code(node).split())
-            head = f"{line}:{column + 1} `{code[:60]}` is {_ARTICLES.get(value.kind, 'a')} {value.kind}{_place(value.kind, place)}"
+            what = f"{_ARTICLES.get(value.kind, 'a')} {value.kind}{_place(value.kind, place)}"
+            head = f"{line}:{column + 1} `{code[:60]}` is {what}"
             lines = (head, *_history(value.links, facts), *_assumed(value.assumed))
             told[lines] = None
     if not facts.seen:
         yield f"no value on line {line} is known to be a tensor, a module, a device or a container of them"
-    concerned = [one for one in facts.mismatches if _concerns(one, line, facts)]
-    told |= dict.fromkeys(tuple(_verdict(one, facts)) for one in concerned)
+    concerned = [one for one in facts.mismatches if line in _lines(one, facts)]
+    about = {line}.union(*(_lines(one, facts) for one in concerned))
+    found = [one for one in check(path).findings if not about.isdisjoint(range(one.line, one.end_line + 1))]
+    told |= dict.fromkeys(tuple(_verdict(one, facts, reported=bool(found))) for one in concerned)
     for lines in told:
         yield from lines
-    found = [one for one in check(path).findings if one.line <= line <= one.end_line]
-    for one in found:
-        yield f"{one.codemod}: {one.message}"
+    for finding in found:
+        yield f"line {finding.line}, {finding.codemod}: {finding.message}"
     if not concerned and not found and facts.seen:
         yield "no operation on this line combines values of two devices, as far as is known"
 
@@ -91,12 +93,15 @@ def _assumed(assumed: Assumptions) -> Iterator[str]:
         yield f"    assumed: {one.kind}{f' ({one.subject})' if one.subject else ''}"
 
 
-def _concerns(mismatch: Mismatch, line: int, facts: Watched) -> bool:
-    nodes = [mismatch.node, *(link.node for link in mismatch.stray.links if link.file is facts.file)]
-    return any(getattr(node, "lineno", 0) <= line <= (getattr(node, "end_lineno", 0) or 0) for node in nodes)
+def _lines(mismatch: Mismatch, facts: Watched) -> set[int]:
+    """The lines of a mismatch, and of where the value on the wrong device comes from."""
+    links = mismatch.stray.links
+    nodes = [mismatch.node, *(link.node for link in links if link.file is facts.file)]
+    first = ((getattr(node, "lineno", 0), getattr(node, "end_lineno", 0) or 0) for node in nodes)
+    return {line for start, end in first for line in range(start, end + 1)}
 
 
-def _verdict(mismatch: Mismatch, facts: Watched) -> Iterator[str]:
+def _verdict(mismatch: Mismatch, facts: Watched, *, reported: bool) -> Iterator[str]:
     from devfix.checkers.certainty import why_silent
 
     made = getattr(mismatch.stray.links[0].node, "lineno", 0)
@@ -106,5 +111,6 @@ def _verdict(mismatch: Mismatch, facts: Watched) -> Iterator[str]:
         f"and the other value is {_where(mismatch.anchor_place)}"
     )
     why = why_silent(mismatch, facts)
-    yield f"    no finding: {why}" if why else "    a finding"
+    if not reported:
+        yield f"    no finding: {why}" if why else "    a finding"
     yield from _assumed(mismatch.assumed)
