@@ -275,12 +275,17 @@ def _given_a_file(source: Source, load: Load, path: ast.expr) -> bool:
     if path.id not in names:
         return False
     at = names.index(path.id)
-    found: list[ast.expr] = []
+    seen: set[tuple[ast.AST, str]] = set()
     for call in calls(source).get(function.name, ()):
-        given = [word.value for word in call.keywords if word.arg == path.id] or call.args[at : at + 1]
         scope = function_around(source, call) or source.tree
-        found.extend(value for one in given for value in (_values(source, scope, one) or [one]))
-    return bool(found) and all(_ends_in_constant(value) for value in found)
+        for one in [word.value for word in call.keywords if word.arg == path.id] or call.args[at : at + 1]:
+            key = (scope, one.id if isinstance(one, ast.Name) else "")
+            if key[1] and key in seen:
+                continue
+            seen.add(key)
+            if not all(map(_ends_in_constant, _values(source, scope, one) or [one])):
+                return False
+    return bool(seen)
 
 
 def _ends_in_constant(node: ast.expr) -> bool:
