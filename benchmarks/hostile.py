@@ -162,7 +162,8 @@ KINDS: dict[str, Kind] = {
     ),
     "code at import": Kind(
         {
-            "user.py": f"{SING}@{CALL}\ndef f(a={CALL}, b: {CALL} = 1): pass\nclass C(metaclass={CALL}): x = {CALL}\n{BUG}"
+            "user.py": f"{SING}@{CALL}\ndef f(a={CALL}, b: {CALL} = 1): pass\n"
+            f"class C(metaclass={CALL}): x = {CALL}\n{BUG}"
         }
     ),
     "a pickle": Kind({"user.py": f"model = torch.load('model.pt')\n{BUG}"}, more=_pickled("model.pt")),
