@@ -21,9 +21,9 @@ def test_every_line_has_a_test_that_exists(row: str) -> None:
     assert found, "no test is named"
     for path, name in found:
         tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, (
-            f"{path}::{name}"
-        )
+        assert name in {
+            node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        }, f"{path}::{name}"
 
 
 def test_there_are_lines() -> None:

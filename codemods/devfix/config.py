@@ -37,6 +37,7 @@ from devfix.codemod import Codemod
 from devfix.documents import DocumentError, read_bytes
 
 FILE = "pyproject.toml"
+_MOST = 2_000_000  # bytes of a file of settings
 
 
 class ConfigError(Exception):
@@ -120,7 +121,7 @@ def _nearest(start: str) -> Config:
 
 def _read(path: str, trusted: bool) -> Config:
     try:
-        data = read_bytes(path)
+        data = read_bytes(path, most=_MOST)
     except DocumentError as error:
         raise ConfigError(f"{_shown(path)}: {error}") from error
     whole = trusted and os.path.basename(path) != FILE  # all of it is devfix's

@@ -16,6 +16,7 @@ _SKIPPED_FOLDERS = frozenset(
 )
 # Names that are also good names for packages: skipped only if they hold no `__init__.py`.
 _BUILD_FOLDERS = frozenset({"build", "dist"})
+_MOST = 2_000_000  # bytes of a file of patterns
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def _foreign(folder: str, names: set[str]) -> str:
 def _read_ignores(path: str, base: str) -> Iterator[Globs]:
     """The patterns of a file, if it can be read and has any."""
     try:
-        globs = of_file(read_bytes(path).decode("utf-8", "surrogateescape"), base)
+        globs = of_file(read_bytes(path, most=_MOST).decode("utf-8", "surrogateescape"), base)
     except DocumentError:
         return
     if globs is not None:

@@ -19,7 +19,7 @@ from devfix.source import Source, remembered
 
 MARK = "devfix:"
 _SKIP = re.compile(r"#\s*devfix:\s*skip-file\b")
-_IGNORE = re.compile(r"#\s*devfix:\s*ignore\b(?!-)(?:\s*\[([^\]]*)\])?")
+_IGNORE = re.compile(r"#\s*devfix:\s*ignore\b(?!-)(?:\s*\[([^\]#]*)\])?")
 _NEWLINES = re.compile(r"\r\n|\r")
 
 

@@ -151,6 +151,19 @@ def test_a_read_only_file_system(tmp_path: Path) -> None:
     assert (tmp_path / "rw" / "a.py").read_text() == MOVED
 
 
+def test_what_a_program_is_given() -> None:
+    """`devfix run` and all that runs a program adds what names the devices, and a folder to PYTHONPATH."""
+    from devfix.simulate.processes import CHILD, environment
+
+    base = {"PYTHONPATH": "/mine", "PYTHONHASHSEED": "5", "TOKEN": "x", "LD_PRELOAD": ""}
+    made = environment(2, "/reports", base=base)
+    assert {name: made[name] for name in base} == {**base, "PYTHONPATH": f"{CHILD}{os.pathsep}/mine"}
+    assert all(name.startswith("DEVFIX_SIMULATE") for name in made.keys() - base.keys())
+    assert (
+        environment(2, base={})["PYTHONPATH"] == CHILD
+    )  # nothing empty, which would be the working directory
+
+
 # --- durability ----------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -159,3 +161,59 @@ def test_columns_are_utf_16() -> None:
     assert translate.position(lines, 1, 4) == types.Position(0, 4)
     assert translate.column(lines, types.Position(0, 3)) == 2
     assert lines_of("a\fb\r\nc\u2028d\re") == ["a\fb", "c\u2028d", "e"]
+
+
+URIS = (
+    "file://host/x.py", "file:///a/%2e%2e/%2e%2e/etc/x.py", "file:///%00.py", "file:///x%0A.py", "http://x/y.py",
+    "untitled:x.py", "", "file:", "file://[::1/x.py", "file:///%ff.py", "data:text/plain,x.py",
+    f"file:{'/a' * 9000}.py",
+)  # fmt: skip
+
+
+@pytest.mark.asyncio
+async def test_what_is_not_open_is_not_read(client: LanguageClient, tmp_path: Path) -> None:
+    """Whatever a URI names: a FIFO would hang the server. And what is open needs no file."""
+    os.mkfifo(tmp_path / "fifo.py")
+    where = types.Range(types.Position(0, 0), types.Position(2**31 - 1, 2**31 - 1))
+    for uri in (*URIS, (tmp_path / "fifo.py").as_uri()):
+        name = types.TextDocumentIdentifier(uri)
+        for open_first in (False, True):
+            if open_first:
+                client.text_document_did_open(
+                    types.DidOpenTextDocumentParams(types.TextDocumentItem(uri, "python", 1, BUG))
+                )
+            action = types.CodeActionParams(name, where, types.CodeActionContext([]))
+            found = await asyncio.wait_for(client.text_document_code_action_async(action), timeout=60)
+            assert open_first or not found
+            hover = client.text_document_hover_async(types.HoverParams(name, types.Position(9**9, 9**9)))
+            assert await asyncio.wait_for(hover, timeout=60) is None
+        client.text_document_did_close(types.DidCloseTextDocumentParams(name))
+    client.text_document_did_open(
+        types.DidOpenTextDocumentParams(
+            types.TextDocumentItem((tmp_path / "a.py").as_uri(), "python", 1, BUG)
+        )
+    )
+    assert await actions(client, tmp_path / "a.py", (0, 99))
+
+
+@pytest.mark.asyncio
+async def test_a_document_that_is_too_large_is_named(client: LanguageClient, tmp_path: Path) -> None:
+    path = tmp_path / "large.py"
+    text = BUG + "x = 1\n" * 200_000
+    client.text_document_did_open(
+        types.DidOpenTextDocumentParams(types.TextDocumentItem(path.as_uri(), "python", 1, text))
+    )
+    assert await actions(client, path, (0, 99)) == []
+    assert f"devfix: {path}: has more than 1000000 characters" in client.log_messages[-1].message
+    await opened(client, tmp_path / "a.py", BUG)
+    assert await actions(client, tmp_path / "a.py", (0, 99))
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "9" * 18])
+def test_a_header_that_no_memory_is_enough_for(length: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "devfix", "lsp"],
+        input=f"Content-Length: {length}\r\n\r\n{{}}".encode(), capture_output=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 2 and b"a message's header cannot be served" in done.stderr
+    assert b"own bug" not in done.stderr

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from devfix.cli import main
 from devfix.migrate import folders, state
-from devfix.migrate.exports import FIELDS
+from devfix.migrate.exports import FIELDS, as_csv
 from devfix.migrate.model import STATES, Artefact, Count, Head, Job, Outcome, Settings, Source
 from devfix.migrate.summary import alike, points, summary
 
@@ -118,6 +118,50 @@ def test_history_of_many_events_has_few_points(campaign: Path) -> None:
                 state._event(db, "r-11", "", "retry", "pending")
                 db.execute("UPDATE event SET at = ? WHERE number = last_insert_rowid()", (2e9 + at * 60,))
         assert len(list(points(store))) < 300
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=1+1",
+        "+1",
+        "-1",
+        "@SUM(1)",
+        "\t=1",
+        "\r=1",
+        "\n=1",
+        "|calc",
+        "%x",
+        "\uff1d1",
+        "  =1",
+        'a";=1',
+        "a;=1,=2",
+    ],
+)
+def test_no_cell_is_a_formula(text: str, tmp_path: Path) -> None:
+    """As OWASP says: a cell that begins like one has a `'` in front, and quotes let none begin within another."""
+    with state.Store(str(tmp_path / "c.db"), make=True) as store:
+        store.start(Settings("c", "b"), [("r-1", text, Source(f"https://example.org/{text}"))])
+        data = as_csv(store).decode()
+    (line,) = csv.DictReader(io.StringIO(data, newline=""))
+    assert line["name"][0] == "'" or text[0] == "a"
+    assert data.count("\r\n") == 2 and all(
+        part[:1] in ('"', "0") for part in data.split("\r\n")[1].split(",")[:1]
+    )
+
+
+def test_an_id_leads_nowhere_else(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file of a campaign may be somebody else's; what it names is not read, and not removed."""
+    secret = campaign.parent / "secret"
+    secret.mkdir()
+    (secret / "log.txt").write_text("mine\n")
+    with state.Store(str(campaign / folders.DATABASE)) as store, store._changing() as db:
+        db.execute("PRAGMA defer_foreign_keys = ON")
+        db.execute("UPDATE repository SET id = '../../secret' WHERE id = 'r-11'")
+        db.execute("UPDATE event SET repository = '../../secret' WHERE repository = 'r-11'")
+    assert main(["migrate", "run", str(campaign)]) == 2
+    assert "is no id of a repository" in capsys.readouterr().err
+    assert (secret / "log.txt").read_text() == "mine\n"
 
 
 def test_tables(campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

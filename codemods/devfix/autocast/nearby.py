@@ -26,7 +26,7 @@ _HARD = re.compile(
     r"\.cuda\(|cuda\.set_device\(|[\"']nccl[\"']|(?:\.to\(|device\s*=|torch\.device\()\s*[\"']cuda"
 )
 _SOFT = re.compile(r"\.device\b|\bdevice\s*=(?!\s*[\"']cuda)|\.to\((?:self\.)?\w*device")
-_SKIP = re.compile(r"(?:skip|require|only|with|mark\.).*(?:cuda|gpu)", re.IGNORECASE | re.DOTALL)
+_SKIP = re.compile(r"(?:skip|require|only|with|mark\.).{0,400}(?:cuda|gpu)", re.IGNORECASE | re.DOTALL)
 _GOOD_NAME = re.compile(r"(?:^|\.)_?(?:torch_|target_)?(?:device|dev)$", re.IGNORECASE)
 # Attributes that arrays have as well: they tell a tensor only in the forward of a module.
 _ARRAY_USES = frozenset({"shape", "dtype", "size", "view", "reshape", "ndim", "mean", "sum", "flatten"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 
 from devfix.checkers.comparisons import arguments, cut, judged, why
 from devfix.checkers.writing import Writing
@@ -92,11 +93,17 @@ def _followed(one: Autocast, analysis: Analysis) -> Place | None:
         return None
     if any(what.startswith(frameworks.CUDA_LIBRARIES) for what in source.imports.values()):
         return None
-    fixed = len(_FIXED.findall(source.text))
-    if fixed and fixed >= len(_FOLLOWING.findall(source.text)):
+    if _mostly_fixed(source.text):
         return None
     counts = {place: one.followed.count(place) for place in one.followed}
     return max(counts, key=lambda place: counts[place])
+
+
+@lru_cache(maxsize=4)
+def _mostly_fixed(text: str) -> bool:
+    """Does a file name CUDA in as many places as it follows a device?"""
+    fixed = len(_FIXED.findall(text))
+    return bool(fixed) and fixed >= len(_FOLLOWING.findall(text))
 
 
 def _following(one: Autocast, node: ast.Call, place: Place, analysis: Analysis) -> Finding:

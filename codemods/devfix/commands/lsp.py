@@ -20,4 +20,7 @@ def lsp() -> None:
         from devfix.lsp.server import make
     except ImportError as error:
         raise click.ClickException(f"{error}; pip install 'devfix[lsp]'") from error
-    make().start_io()
+    try:
+        make().start_io()
+    except (ValueError, OverflowError, MemoryError) as error:
+        raise click.ClickException(f"a message's header cannot be served: {error!r}") from error

@@ -108,16 +108,16 @@ class Document:
         replace_files([(self.path, self.digest, self.encode(text))])
 
 
-def read_bytes(path: str, stage: str = "read") -> bytes:
-    """The bytes of a regular file; raises DocumentError."""
+def read_bytes(path: str, stage: str = "read", most: int = 1 << 30) -> bytes:
+    """The bytes of a regular file, which are not more than `most`; raises DocumentError."""
     if stage != "read":
-        return _bytes(path, stage)
+        return _bytes(path, stage, most)
     data = instead_of(path)
     if data is not None:
         depends.add(depends.UNKNOWN)  # what is not on disk yet
         return data
     try:
-        data = _bytes(path, stage)
+        data = _bytes(path, stage, most)
     except DocumentError:
         depends.note_read(path, None)
         raise
@@ -125,13 +125,16 @@ def read_bytes(path: str, stage: str = "read") -> bytes:
     return data
 
 
-def _bytes(path: str, stage: str) -> bytes:
+def _bytes(path: str, stage: str, most: int) -> bytes:
     try:
         # O_NONBLOCK: opening a FIFO without a writer must not hang.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with open(descriptor, "rb", buffering=0) as file:  # read at once: a buffer would only cost
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise DocumentError(stage, "is not a regular file; name a Python file or a folder")
+            if status.st_size > most:
+                raise DocumentError(stage, f"has more than {most:,} bytes; exclude it or make it smaller")
             return file.read()
     except FileNotFoundError as error:
         raise DocumentError(stage, "no such file; check the path") from error

@@ -109,9 +109,13 @@ class Devices(Requirements):
 
     def device_lookup(self, node: ast.expr, base: Value, index: Value, at: ast.expr) -> None:
         """`{"cuda": ..., "cpu": ...}[d]`."""
-        keys = [key for key in base.fields or () if isinstance(key, str)]
-        found = [form for form in map(forms.of_text, keys) if form is not None]
-        if index.forms and found and len(found) == len(base.fields or ()):
+        found = set[forms.Form]()
+        for key in base.fields or () if index.forms else ():
+            form = forms.of_text(key) if isinstance(key, str) else None
+            if form is None:
+                return
+            found.add(form)
+        if found:
             self.device_use("lookup", node, index, at, frozenset(found))
 
     def device_matched(self, node: ast.Match, value: Value) -> None:

@@ -30,34 +30,34 @@ _MEET = (
 KINDS = (
     Kind(
         "weight-type",
-        r"Input type \(.*\) and (?:weight|bias) type \(.*\) should be the same",
+        r"Input type \(.{0,400}\) and (?:weight|bias) type \(.{0,400}\) should be the same",
         "a module was run on an input that lives on another device than the module's weights",
         ("move-inputs", "reorder-to", "register-modules", "module-never-moved", "list-in-modules"),
     ),
     Kind(
         "rnn",
         r"(?:Input and (?:hidden|parameter) tensors are not at the same device|"
-        r"Expected hidden.*to be on the same device)",
+        r"Expected hidden.{0,400}to be on the same device)",
         "the input, the hidden state and the weights of a recurrent layer are not on one device",
         ("place-factory", "move-inputs", "reorder-to", "register-buffer"),
     ),
     Kind(
         "index",
-        r"indices should be either on .* or on the same device as the indexed tensor",
+        r"indices should be either on .{0,400} or on the same device as the indexed tensor",
         "a tensor was indexed by one on another device (only an index on the CPU into any tensor is allowed)",
         ("place-factory", "move-inputs", "register-buffer"),
     ),
     Kind(
         "mixed",
         r"Expected all tensors to be on the same device|"
-        r"Expected object of (?:device type|backend) \S+ but got (?:device type|backend)|"
+        r"Expected object of (?:device type|backend) \S{1,99} but got (?:device type|backend)|"
         r"Tensor for (?:argument #\d+ )?'?\w+'? is on (?:CPU|cpu), but expected|"
         r"tensors? to be on the same device|found at least two devices|"
         r"is on cpu, different from other tensors on|mat\d is on cpu|"
-        r"Expected tensor .* to have the same device as|"
+        r"Expected tensor .{0,400} to have the same device as|"
         r"All input tensors must be on the same device|"
         r"Placeholder storage has not been allocated on MPS device|"
-        r"input\(device='\w+.*'\) and weight\(device=|"
+        r"input\(device='\w.{0,99}'\) and weight\(device=|"
         r"expected device \S+ but got device|"
         r"arguments are located on different GPUs|"
         r"expected \w+ and \w+ to be on the same device",
@@ -66,7 +66,7 @@ KINDS = (
     ),
     Kind(
         "autocast",
-        r"unsupported autocast device_type|Unsupported device type.*autocast|"
+        r"unsupported autocast device_type|Unsupported device type.{0,400}autocast|"
         r"Expected `?device_type`? of type `?str`?|User specified (?:an unsupported )?autocast device_type",
         'autocast takes the type of a device ("cuda"), not a device or a name with an index',
         ("normalize-device-type",),
@@ -94,8 +94,8 @@ KINDS = (
     Kind(
         "collective",
         r"Tensors must be CUDA and dense|No backend type associated with device type \w+|"
-        r"ProcessGroup\w* does not support|Tensors? must be on (?:GPU|CUDA)|"
-        r"Expected all tensors to be CUDA|NCCL.*(?:CPU|cpu) tensor",
+        r"ProcessGroup\w{0,99} does not support|Tensors? must be on (?:GPU|CUDA)|"
+        r"Expected all tensors to be CUDA|NCCL.{0,400}(?:CPU|cpu) tensor",
         "a collective operation of NCCL was given a tensor on the CPU",
         ("place-factory", "one-device", "module-never-moved"),
     ),
@@ -128,7 +128,7 @@ KINDS = (
     ),
     Kind(
         "pinned",
-        r"cannot pin '.*' only dense CPU tensors can be pinned",
+        r"cannot pin '.{0,400}' only dense CPU tensors can be pinned",
         "only memory of the CPU can be pinned; the data set makes tensors on a device already",
         ("default-device", "hard-coded-cuda"),
     ),

@@ -21,7 +21,7 @@ class Hint:
     look: str
 
 
-_METHOD = re.compile(r"in method wrapper_+(?:(?:Sparse(?:Csr)?)?(?:CUDA|MPS|XPU)_)?(?P<method>\w+?)\)")
+_METHOD = re.compile(r"in method wrapper_{1,9}(?:(?:Sparse(?:Csr)?)?(?:CUDA|MPS|XPU)_)?(?P<method>\w+?)\)")
 _NEW = re.compile(
     r"got (?P<argument>\w+) is on (?P<device>[\w:]+), different from other tensors on (?P<common>[\w:]+)"
 )

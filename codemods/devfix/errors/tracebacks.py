@@ -42,7 +42,7 @@ _PYTEST = re.compile(
     r"^(?P<path>\S+\.py):(?P<line>\d+):(?: in (?P<function>\w+)| \w*Error| \w*Exception)?\s*$"
 )
 # A row of rich's box; a path that is too long for it goes on in the next rows.
-_ROW = re.compile(r"^\s*[│|] (?P<text>\S.*?)\s*[│|]\s*$")
+_ROW = re.compile(r"^\s*[│|] (?P<text>\S.*)[│|]\s*$")
 _RICH = re.compile(r"^(?P<path>\S.*?\.py):(?P<line>\d+) in (?P<function>[\w<>.]+)$")
 _ERROR = re.compile(r"^(?:E\s+)?(?:[\w.]+\.)?\w*(?:Error|Exception|Warning|Refused|Exit)(?::\s|:?$)")
 
@@ -124,9 +124,16 @@ def _rich(lines: list[str]) -> tuple[re.Match[str] | None, int]:
     texts = [""]
     for number, line in enumerate(lines):
         row = _ROW.match(line)
-        if row is None or row["text"].startswith(("❱", "│", "╭", "╰")) or _NO_FILE.match(row["text"]):
+        if row is None:
             break
-        texts = [before + glue + row["text"] for before in texts for glue in (("", " ") if before else ("",))]
+        part = row["text"].rstrip()
+        if part.startswith(("❱", "│", "╭", "╰")) or _NO_FILE.match(part):
+            break
+        texts = [
+            before + glue + row["text"].rstrip()
+            for before in texts
+            for glue in (("", " ") if before else ("",))
+        ]
         for text in texts:
             found = _RICH.match(text)
             if found:
@@ -136,9 +143,9 @@ def _rich(lines: list[str]) -> tuple[re.Match[str] | None, int]:
 
 def _rich_code(lines: list[str]) -> str:
     for line in lines[:16]:
-        found = re.match(r"^\s*[│|]\s*❱\s*\d+\s*[│|]?(?P<code>.*?)[│|]?\s*$", line)
+        found = re.match(r"^\s*[│|]\s*❱\s*\d+\s*(?P<code>.*)$", line)
         if found:
-            return found["code"].strip(" │|")
+            return found["code"].rstrip().strip(" │|")
     return ""
 
 

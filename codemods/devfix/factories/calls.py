@@ -104,7 +104,7 @@ class Calls(Layers):
         last = path_of(node.func).rpartition(".")[2]
         if "ctc" in self.source.code(node.func).lower():
             return True
-        bound = rf"\b{re.escape(last)}\b[ \t]*(?::[^=\n]+)?=(?!=)[^\n]*ctc"
+        bound = rf"\b{re.escape(last)}\b[ \t]*(?::[^=\n]{{1,300}})?=(?!=)[^\n]{{0,300}}ctc"
         return (
             bool(last)
             and self.source.matches(_CTC)

@@ -56,7 +56,7 @@ def _note(scopes: Scopes, scope: ast.AST, owner: Owner, facts: dict[str, Fact], 
     origins = {origin for fact in facts.values() for origin in fact.origins}
     found.origins |= origins
     start = scopes.source.span(owner.node).start
-    bound = re.search(r"self\.device[ \t]*(?::[^=\n]+)?=(?!=)", owner.code)
+    bound = re.search(r"self\.device[ \t]*(?::[^=\n]{1,300})?=(?!=)", owner.code)
     for origin in origins:
         if bound is None or start + bound.start() > scopes.source.span(origin.call).start:
             found.early.add(origin)
@@ -70,6 +70,8 @@ def _note(scopes: Scopes, scope: ast.AST, owner: Owner, facts: dict[str, Fact], 
 def _once(owner: Owner, path: str) -> bool:
     """Is an attribute bound once in its class, and moved nowhere?"""
     name = re.escape(path)
-    bound = len(re.findall(rf"{name}\b[ \t]*(?::[^=\n]+)?=(?!=)", owner.code))
-    moved = re.search(rf"{name}(?:\[[^\]\n]*\])?\.(?:to|cuda|type_as|numpy|cpu|pin_memory)\(", owner.code)
+    bound = len(re.findall(rf"{name}\b[ \t]*(?::[^=\n]{{1,300}})?=(?!=)", owner.code))
+    moved = re.search(
+        rf"{name}(?:\[[^\]\n]{{0,200}}\])?\.(?:to|cuda|type_as|numpy|cpu|pin_memory)\(", owner.code
+    )
     return bound == 1 and moved is None

@@ -16,7 +16,7 @@ _TO = r"(?:to\((?:device=)?(?:(?:self\.)?(?:\w+\.)?device\w*\b(?!\.type)|\w+\.ge
 # What moves a thing, after its name: `.to(device)`, `["x"].to(device)`, `.apply(lambda x: x.to(device))`,
 # and before it: `move_to_device(`, `v.to(device) for k, v in`.
 _MOVED = re.compile(
-    rf"(?<![\w.])([A-Za-z_]\w*(?:\.\w+)*?)(?=(?:\[[^\]\n]*\])?\.(?:{_TO}|apply\([^\n]*\.{_TO}))"
+    rf"(?<![\w.])([A-Za-z_]\w{{0,99}}(?:\.\w{{1,99}}){{0,20}}?)(?=(?:\[[^\]\n]{{0,200}}\])?\.(?:{_TO}|apply\([^\n]{{0,300}}\.{_TO}))"
 )
 _HANDED = re.compile(r"(?:to_device|to_cuda|to_gpu|move_to|send_to)\w{0,80}\(\s*([\w.]+)(?=\s*,)")
 _PARTS = re.compile(rf"\.{_TO}")

@@ -22,16 +22,16 @@ _HOST_NAMES = re.compile(
     r"collate|worker|_transform|transform_|^transform|preprocess|pre_process|prepare_data|augment|"
     r"^__getitem__|^__iter__|^load_|^read_|^_?init_(?!\w*(?:state|hidden|cell|memory|cache|mask))|^__init__|"
     r"reset_parameters|init_weights|^_init|build_|^test_|^setup|get_dummy|_pipeline$|^write_|state_dict|"
-    r"from_\w*pretrained|convert_|(?:format|make|get|create|pad|build|next)_batch|dummy_|^example_|"
+    r"from_\w{0,99}pretrained|convert_|(?:format|make|get|create|pad|build|next)_batch|dummy_|^example_|"
     r"_example|sample_inputs|export|^make_dataset|^plot|visuali[sz]e|^save_|"
     r"^(?:append|insert)$"
 )
 _HOST_CLASSES = re.compile(
-    r"(?:Dataset\w*|Sampler|Preprocess\w*|Augment\w*|Transform|Collat\w*|DataModule|Tokenizer|TestCase|"
+    r"(?:Dataset\w{0,99}|Sampler|Preprocess\w{0,99}|Augment\w{0,99}|Transform|Collat\w{0,99}|DataModule|Tokenizer|TestCase|"
     r"Loader|Reader|Parser|Processor)s?$|^Test"
 )
-_ASSIGNED = re.compile(r"self\.(\w+)[ \t]*(?::[^=\n]+)?=[ \t]*([\w.]+)\(")
-_GIVEN = re.compile(r"self\.(\w+)[ \t]*(?::[^=\n]+)?=(?!=)([^\n]*(?:(?<=[(\[\\])\n[^\n]*)?)")
+_ASSIGNED = re.compile(r"self\.(\w+)[ \t]*(?::[^=\n]{1,300})?=[ \t]*([\w.]+)\(")
+_GIVEN = re.compile(r"self\.(\w+)[ \t]*(?::[^=\n]{1,300})?=(?!=)([^\n]*(?:(?<=[(\[\\])\n[^\n]*)?)")
 _FACTORIES = "|".join(sorted(LASTS - {"range"}))
 _MADE = re.compile(rf"\b(?:{_FACTORIES})\(")
 _PLACED = re.compile(
@@ -47,7 +47,7 @@ _IS_MODULE = re.compile(r"\bself\.(?:register_buffer|add_module)\(")
 _FORWARD = re.compile(r"^[ \t]+def forward\(self\b", re.MULTILINE)
 _REGISTERED = re.compile(r"""register_(?:buffer|parameter)\(\s*(?:name=)?["'](\w+)["'](\s*,\s*None\b)?""")
 _CONTAINERS = frozenset({"ModuleList", "ModuleDict", "Sequential"})
-_ADDED = re.compile(r"add_module\([^()]*(?:\([^()]*\))?[^()]*,\s*(\w+)\s*\)")
+_ADDED = re.compile(r"add_module\([^()]{0,200}(?:\([^()]{0,200}\))?[^()]{0,200},\s{0,99}(\w{1,99})\s{0,99}\)")
 _APPENDED = re.compile(r"self\.(\w+)\.append\((\w+)\)")
 _CALLED = re.compile(r"self\.(\w+)\(")
 _LAYERS = "|".join(sorted(name.rpartition(".")[2] for name in WEIGHTED))

@@ -13,7 +13,7 @@ from devfix.flow import torch_api
 from devfix.source import Source, remembered
 
 _DEVICE_NAME = re.compile(r"(?:^|[_.])(?:device|dev|gpu|device_id|local_rank)s?\d*$", re.IGNORECASE)
-_LOADER_NAME = re.compile(r"(?:data_?)?loader(?!s)\w*$", re.IGNORECASE)
+_LOADER_NAME = re.compile(r"(?:data_?)?loader(?!s)\w{0,99}$", re.IGNORECASE)
 _MODULE_NAME = re.compile(
     r"(?:^|[_.])(?:model|net|network|encoder|decoder|generator|discriminator|classifier|backbone|unet|vae|"
     r"module|critic|actor|policy|net[dg])\d*$",
@@ -27,7 +27,7 @@ _SETTINGS_NAME = re.compile(
     r"(?:^|[_.])(?:args|arguments|opts?|options|cfg|conf|config|h?params|settings|flags)\.device$"
 )
 _LOSS_NAME = re.compile(r"(?:^|[_.])(?:criterion|loss_?(?:fn|func|function|fct)?)$", re.IGNORECASE)
-_PIPELINE_NAME = re.compile(r"(?:^|[_.])pipe(?:line)?s?\d*$|Pipeline\w*$", re.IGNORECASE)
+_PIPELINE_NAME = re.compile(r"(?:^|[_.])pipe(?:line)?s?\d*$|Pipeline\w{0,99}$", re.IGNORECASE)
 _TOKENS_NAME = re.compile(r"(?:^|_)(?:tokenize|text_to_(?:token_)?ids|to_token_ids)$")
 _LAYER_NAME = re.compile(
     r"^[A-Z]\w*(?:Layer|Linear|Head|Conv\dd|Embedding|Adapter|Classifier|Projection|Projector|MLP)$"
@@ -39,7 +39,7 @@ _NETWORK_NAME = re.compile(
 _COMMENT = re.compile(r"#.*")
 _PROGRAM = re.compile(r"\.backward\(|onnx\.export\(|\boptim\.\w+\(|\bargparse\b|\bsys\.argv\b")
 _DEVICE_WORD = re.compile(
-    r"cuda|device|\.to\((?!\s*(?:dtype\s*=|torch\.\w+\d*\s*[,)]))|accelerat|\b(?:xpu|mps|npu|hpu)\b",
+    r"cuda|device|\.to\((?!\s*(?:dtype\s*=|torch\.\w+\s*[,)]))|accelerat|\b(?:xpu|mps|npu|hpu)\b",
     re.IGNORECASE,
 )
 _SIZE_NAME = re.compile(
@@ -48,7 +48,7 @@ _SIZE_NAME = re.compile(
 )
 _ATTRIBUTE = re.compile(r"\.(\w+)")
 # `x.to(`, `x.y["z"].cuda(`: the name in front; and what follows `in` in the line of a loop.
-_MOVED = re.compile(r"(?<![\w.])(\w+)(?=(?:\.\w+|\[[^\]\n]*\])*\.(?:to|cuda)\()")
+_MOVED = re.compile(r"(?<![\w.])(\w{1,99})(?=(?:\.\w{1,99}|\[[^\]\n]{0,200}\]){0,20}\.(?:to|cuda)\()")
 _LOOPED = re.compile(r"\bfor\b[^\n]*?\bin\b([^\n]*)")
 _NAME = re.compile(r"(?<![\w.])\w+")
 _TELLING = torch_api.MODULE_ONLY | torch_api.TENSOR_ONLY

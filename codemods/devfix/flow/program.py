@@ -51,7 +51,7 @@ _DEVICE_WORDS = (
     "_processor(",
 )
 MAX_DEPTH = 8  # of summaries that ask for summaries
-_SELF_ATTRIBUTE = re.compile(r"self\.(\w+)(?:\s*,\s*self\.(\w+))?\s*(?::[^=\n]+)?=(?!=)")
+_SELF_ATTRIBUTE = re.compile(r"self\.(\w+)(?:\s*,\s*self\.(\w+))?\s*(?::[^=\n]{1,300})?=(?!=)")
 
 
 class Program(Passing):

@@ -273,7 +273,7 @@ class Missed:
         if source.qualified(calls[0].func).partition(".")[0] in ("torch", "numpy", "np", "jax", "tensorflow"):
             return
         root = re.escape(path_of(calls[0].func).partition(".")[0])
-        if len(re.findall(rf"import[^\n]*(?<!\w){root}(?!\w)", source.text)) > 1:
+        if len(re.findall(rf"import[^\n]{{0,400}}(?<!\w){root}(?!\w)", source.text)) > 1:
             return  # one name for several things
         for call in calls:
             if not _bare(call) or reasons.moved_after(source, call):

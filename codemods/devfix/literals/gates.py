@@ -23,7 +23,7 @@ _SCRIPT = re.compile(
 )
 # GPUs by number, and processes with one each: the program has decided where things are.
 _NUMBERED = re.compile(
-    r"""torch\.device\(\s*f?["']cuda(?!["'][^)\n]*\bif\b)|\.cuda\(\s*(?!non_blocking)[\w.]|f["']cuda:|\bdeepspeed\b"""
+    r"""torch\.device\(\s*f?["']cuda(?!["'][^)\n]{0,300}\bif\b)|\.cuda\(\s*(?!non_blocking)[\w.]|f["']cuda:|\bdeepspeed\b"""
 )
 
 

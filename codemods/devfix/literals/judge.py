@@ -31,7 +31,7 @@ _DEFAULT = re.compile(r"=\s*(?:torch\.device\()?[\"']cuda(?::0)?[\"']\)?\s*[,)]"
 # A constructor of CUDA tensors, under another name.
 _LEGACY = re.compile(r"\btorch\.cuda\.\w*Tensor\b(?!\s+if\b)")
 # Refuses what is not on CUDA.
-_INSISTS = re.compile(r"isinstance\([^)\n]*\bcuda\.\w*Tensor\)")
+_INSISTS = re.compile(r"isinstance\([^)\n]{0,300}\bcuda\.\w{0,99}Tensor\)")
 
 
 def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = "") -> Iterator[Verdict]:

@@ -39,7 +39,7 @@ _LOADS = re.compile(r"_?(?:load|restore|resume)_(?!state_dict$|from_checkpoint$)
 _TESTING = frozenset({"pytest", "unittest", "parameterized", "absl"})
 _TRAINS = re.compile(r"\.(?:fit|backward|train_model)\(")
 _TEST_BASES = re.compile(r"TestCase|^Test|Tests?$|Tester")
-_HOST_BASES = re.compile(r"(?:Dataset|DataModule|DataPipe|Sampler|Collator|Transform)\w*$")
+_HOST_BASES = re.compile(r"(?:Dataset|DataModule|DataPipe|Sampler|Collator|Transform)\w{0,99}$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,10 @@ class Loads:
         names |= self._told
         # Nearly all of them have one word in common, which one look finds.
         other = sorted(name for name in names if "load" not in name)
-        calls = [re.compile(r"load\w*\s*\("), *(re.compile(rf"{re.escape(name)}\s*\(") for name in other)]
+        calls = [
+            re.compile(r"load\w{0,99}\s{0,99}\("),
+            *(re.compile(rf"{re.escape(name)}\s*\(") for name in other),
+        ]
         return on_lines(self.source.tree, lines_with(self.source, *calls))
 
     def loader(self, call: ast.Call) -> str:

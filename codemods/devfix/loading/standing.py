@@ -21,9 +21,9 @@ from devfix.source import Source, remembered, walk
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # What trains, so that what is loaded below is of this run.
 _TRAINS = re.compile(
-    r"(?<![\w.])(?:(?:run_|do_)?train(?:ing)?(?:_\w+)?|fit(?:_\w+)?|\w+_train)\((?!\))|"
+    r"(?<![\w.])(?:(?:run_|do_)?train(?:ing)?(?:_\w+)?|fit(?:_\w+)?|\w{1,99}_train)\((?!\))|"
     r"\.(?:fit|backward|train_model|train_epoch|run_training|train_one_epoch)\(|"
-    r"\boptim\w*\.step\(|stop\w*\.step\(|\b\w*trainer\w*\.(?:train|run)\("
+    r"\boptim\w*\.step\(|stop\w{0,99}\.step\(|\b\w{0,99}trainer\w{0,99}\.(?:train|run)\("
 )
 # What is published was mostly saved so that it loads anywhere.
 _FETCHED = re.compile(
@@ -32,7 +32,7 @@ _FETCHED = re.compile(
 )
 # A function that knows where published weights are, and fetches them if need be.
 _FETCHES = re.compile(
-    r"(?:^|\.)(?:get|fetch|download|cached?|ensure|resolve)_?\w*(?:file|path|model|weight|ckpt|checkpoint)\w*$"
+    r"(?:^|\.)(?:get|fetch|download|cached?|ensure|resolve)_?\w{0,99}(?:file|path|model|weight|ckpt|checkpoint)\w{0,99}$"
 )
 _PRETRAINED = re.compile(r"\bpre_?train(?:ed)?\b|\bload_weights\b", re.IGNORECASE)
 _PRETRAINED_FOLDER = re.compile(r"(?:^|[^a-z])pre_?trained?(?:[^a-z]|$)", re.IGNORECASE)
@@ -275,12 +275,17 @@ def _given_a_file(source: Source, load: Load, path: ast.expr) -> bool:
     if path.id not in names:
         return False
     at = names.index(path.id)
-    found: list[ast.expr] = []
+    seen: set[tuple[ast.AST, str]] = set()
     for call in calls(source).get(function.name, ()):
-        given = [word.value for word in call.keywords if word.arg == path.id] or call.args[at : at + 1]
         scope = function_around(source, call) or source.tree
-        found.extend(value for one in given for value in (_values(source, scope, one) or [one]))
-    return bool(found) and all(_ends_in_constant(value) for value in found)
+        for one in [word.value for word in call.keywords if word.arg == path.id] or call.args[at : at + 1]:
+            key = (scope, one.id if isinstance(one, ast.Name) else "")
+            if key[1] and key in seen:
+                continue
+            seen.add(key)
+            if not all(map(_ends_in_constant, _values(source, scope, one) or [one])):
+                return False
+    return bool(seen)
 
 
 def _ends_in_constant(node: ast.expr) -> bool:

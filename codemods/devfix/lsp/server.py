@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
+from pygls.workspace import TextDocument
 
 from devfix import __version__, config
 from devfix.around import Around
@@ -16,12 +18,16 @@ from devfix.errors.values import under
 from devfix.explain import page
 from devfix.findings import Safety
 from devfix.lsp import translate
-from devfix.report import PlacedFinding
+from devfix.parallel import TookTooLong, limited
+from devfix.report import FileResult, PlacedFinding
+from devfix.review.text import printable
 from devfix.source import lines_of
 from devfix.work import Task
 
 FIX_ALL = "source.fixAll.devfix"
 _PAUSE = 0.3  # seconds without a change before a document is looked at
+_SECONDS = 10.0  # for one look at a document: meanwhile no other one is answered for
+_MOST = 1_000_000  # characters of a document that is looked at
 
 
 @dataclass
@@ -63,6 +69,8 @@ def make() -> LanguageServer:
     def closed(ls: LanguageServer, params: types.DidCloseTextDocumentParams) -> None:
         uri = params.text_document.uri
         state.known.pop(uri, None)
+        if uri in state.waiting:
+            state.waiting.pop(uri).cancel()
         ls.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri=uri, diagnostics=[]))
 
     @server.feature(
@@ -87,8 +95,9 @@ def make() -> LanguageServer:
         lines = lines_of(document.text)
         column = translate.column(lines, params.position)
         try:
-            known = under(document, params.position.line + 1, column)
-        except (SyntaxError, ValueError, RecursionError):
+            with limited(_SECONDS):
+                known = under(document, params.position.line + 1, column)
+        except (SyntaxError, ValueError, RecursionError, TookTooLong):
             return None
         if not known:
             return None
@@ -105,15 +114,10 @@ async def _look_later(ls: LanguageServer, state: _State, uri: str) -> None:
 
 def _look(ls: LanguageServer, state: _State, uri: str) -> None:
     """Analyse a document and publish what was found; one that does not parse keeps what was known."""
-    document = _document(ls, uri)
-    if document is None:
+    looked = _result(ls, uri)
+    if looked is None or looked[1].error is not None:
         return
-    task = _task(ls, document.path)
-    if task is None:
-        return
-    result = task.document(document)
-    if result.error is not None:
-        return
+    document, result = looked
     lines = lines_of(document.text)
     pages = {codemod.id: page(type(codemod)) for codemod in task.codemods}
     shown = [
@@ -140,26 +144,57 @@ def _quick_fixes(ls: LanguageServer, state: _State, uri: str, where: types.Range
 
 def _fix_all(ls: LanguageServer, uri: str) -> list[types.CodeAction]:
     """Every safe repair of the document at once."""
-    document = _document(ls, uri)
-    task = _task(ls, document.path, repair=True) if document is not None else None
-    if document is None or task is None:
+    looked = _result(ls, uri, repair=True)
+    if looked is None or not looked[1].changed:
         return []
-    result = task.document(document)
-    if not result.changed:
-        return []
+    document, result = looked
     text = result.after.decode("utf-8")
     edit = types.TextEdit(translate.whole(lines_of(document.text)), text)
     title = "devfix: make all safe fixes"
     return [types.CodeAction(title=title, kind=FIX_ALL, edit=types.WorkspaceEdit(changes={uri: [edit]}))]
 
 
-def _document(ls: LanguageServer, uri: str) -> Document | None:
-    """The document as the editor has it."""
-    path = to_fs_path(uri)
-    if path is None or not path.endswith(".py"):
+def _result(ls: LanguageServer, uri: str, *, repair: bool = False) -> tuple[Document, FileResult] | None:
+    """A document and what is found in it; None if it is not looked at."""
+    document = _document(ls, uri)
+    task = _task(ls, document.path, repair=repair) if document is not None else None
+    if document is None or task is None:
         return None
-    text = ls.workspace.get_text_document(uri).source
+    try:
+        with limited(_SECONDS):
+            return document, task.document(document)
+    except TookTooLong as error:
+        _say(ls, f"{document.path}: {error}")
+        return None
+
+
+def _document(ls: LanguageServer, uri: str) -> Document | None:
+    """The document as the editor has it; one that it has not opened is not read, whatever it names."""
+    opened = _opened(ls, uri)
+    try:
+        path = to_fs_path(uri) if opened is not None else None
+    except ValueError:
+        return None
+    if opened is None or path is None or not path.endswith(".py") or "\0" in path:
+        return None
+    text = opened.source
+    if len(text) > _MOST:
+        _say(ls, f"{path}: has more than {_MOST} characters; it is not looked at")
+        return None
     return Document(path, text.encode("utf-8", "surrogatepass"), text, "utf-8")
+
+
+def _opened(ls: LanguageServer, uri: str) -> TextDocument | None:
+    """What the editor has open; pygls keeps it under the name without `%20`."""
+    documents = ls.workspace.text_documents
+    found: TextDocument | None = documents.get(unquote(uri)) or documents.get(uri)
+    return found
+
+
+def _say(ls: LanguageServer, what: str) -> None:
+    """Something that could not be done, in the editor's log."""
+    message = f"devfix: {printable(what)}"
+    ls.window_log_message(types.LogMessageParams(types.MessageType.Error, message))
 
 
 def _task(ls: LanguageServer, path: str, *, repair: bool = False) -> Task | None:
@@ -168,8 +203,7 @@ def _task(ls: LanguageServer, path: str, *, repair: bool = False) -> Task | None
         settings = config.load(path)
         codemods = tuple(config.choose(settings))
     except config.ConfigError as error:
-        message = types.LogMessageParams(types.MessageType.Error, f"devfix: {error}")
-        ls.window_log_message(message)
+        _say(ls, str(error))
         return None
     around = Around(settings.project_root).anew() if settings.project else None
     return Task(codemods, Safety.SAFE, repair, around)
@@ -182,9 +216,9 @@ class _reader:
         self.ls = ls
 
     def __call__(self, path: str) -> list[str]:
-        uri = translate.path_uri(path)
-        if uri in self.ls.workspace.text_documents:
-            return lines_of(str(self.ls.workspace.text_documents[uri].source))
+        opened = _opened(self.ls, translate.path_uri(path))
+        if opened is not None:
+            return lines_of(opened.source)
         try:
             return lines_of(document_of(path, read_bytes(path)).text)
         except DocumentError:

@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from devfix.report import FileResult, Report
 
 NEW = "refs/devfix/new"
-_AUTHOR = re.compile(r"\s*([^<>\n]*?)\s*<([^<>\n]*)>\s*")
+_AUTHOR = re.compile(r"([^<>\n]*)<([^<>\n]*)>\s*")
 
 
 def check_author(author: str) -> tuple[str, str]:
     """Name and address; raises MigrateError."""
     found = _AUTHOR.fullmatch(author)
-    if found is None or not found[1] or not found[2]:
+    name = found[1].strip() if found is not None else ""
+    if found is None or not name or not found[2]:
         raise MigrateError(f"author {author!r} must be of the form 'Name <address>'")
-    return found[1], found[2]
+    return name, found[2]
 
 
 def contents(report: Report, tree: str) -> dict[bytes, FileResult]:

@@ -6,6 +6,7 @@ import csv
 import datetime
 import io
 import json
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -24,6 +25,7 @@ FIELDS = (
     "changed_at",
 )  # fmt: skip
 _MOST = 60_000  # characters of Markdown; issues take some more
+_FORMULA = tuple("=+-@|%")
 _TICKED: tuple[State, ...] = ("merged",)
 _TRACKED: tuple[State, ...] = ("failed", "changed", "verified", "pushed", "superseded", "merged")
 
@@ -43,9 +45,12 @@ def _record(store: Store, row: Row) -> dict[str, Any]:
 
 
 def as_csv(store: Store) -> bytes:
-    """A line for each repository. What a spreadsheet would take for a formula has a `'` in front."""
+    """A line for each repository. What a spreadsheet would take for a formula has a `'` in front.
+
+    Texts are quoted: some spreadsheets begin a new cell at a `;`, too.
+    """
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\r\n")
+    writer = csv.writer(out, lineterminator="\r\n", quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow(FIELDS)
     for row in store.rows():
         writer.writerow(map(_cell, _record(store, row).values()))
@@ -56,7 +61,8 @@ def _cell(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = printable(value)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r", "|", "%")) else text
+    begins = unicodedata.normalize("NFKC", value).lstrip()[:1]  # also a full-width one, and behind blanks
+    return f"'{text}" if begins in _FORMULA or value.startswith(("\t", "\r", "\n")) else text
 
 
 def as_json(store: Store, summary: Summary) -> bytes:

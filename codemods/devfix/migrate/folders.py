@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
@@ -16,17 +17,24 @@ DATABASE = "campaign.db"
 
 def scratch(campaign: str, id: str) -> str:
     """Where steps work on one repository; nothing in it is worth keeping."""
-    return os.path.join(campaign, "work", id)
+    return os.path.join(campaign, "work", _plain(id))
 
 
 def results(campaign: str, id: str) -> str:
     """What came of one repository."""
-    return os.path.join(campaign, "results", id)
+    return os.path.join(campaign, "results", _plain(id))
 
 
 def store(campaign: str, id: str) -> str:
     """What the shards of one monorepo share."""
-    return os.path.join(campaign, "stores", id)
+    return os.path.join(campaign, "stores", _plain(id))
+
+
+def _plain(id: str) -> str:
+    """A name that leads nowhere else: a campaign's file may be somebody else's. Raises MigrateError."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,200}", id):
+        raise MigrateError(f"{id[:99]!r} is no id of a repository; restore campaign.db from a copy")
+    return id
 
 
 def make_campaign(campaign: str) -> None:

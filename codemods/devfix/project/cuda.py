@@ -28,7 +28,7 @@ _CUDA = (
     rb"[\"']cuda:(?:\{0?\}[\"']\.format\([ \t]*\d+[ \t]*\)|%[ds][\"'][ \t]*%[ \t]*\d+))"
 )
 _GOES = re.compile(
-    rb"\.cuda\([ \t]*(?:non_blocking[ \t]*=[ \t]*\w+|async[ \t]*=[ \t]*\w+|(?:device[ \t]*=[ \t]*)?\d+)?[ \t]*\)|"
+    rb"\.cuda\([ \t]*(?:(?:non_blocking[ \t]*=[ \t]*\w+|async[ \t]*=[ \t]*\w+|(?:device[ \t]*=[ \t]*)?\d+)[ \t]*)?\)|"
     rb"\btorch\.cuda\.(?:Float|Long|Half|Double|Int|Byte|Bool)Tensor\(|"
     rb"\.to\([ \t]*(?:torch\.device\([ \t]*)?" + _CUDA + rb"[ \t]*\)|"
     rb"\btorch\.device\([ \t]*" + _CUDA + rb"[ \t]*\)|"
@@ -42,7 +42,7 @@ _OPENS = re.compile(rb"[ \t]*(?:if|elif|else|try|except|while|with)\b")
 # Where a tensor is says nothing of the machine: what is not on CUDA is moved there.
 _WHERE = re.compile(
     rb"[ \t]*if[ \t]+(?:not[ \t]+[\w.]+\.is_cuda|[\w.]+\.device\.type[ \t]*==[ \t]*[\"']cpu[\"']|"
-    rb"[\w.]+\.device(?:\.type)?[ \t]*!=[ \t]*(?:torch\.device\([ \t]*)?[\"']cuda(?::\d+)?[\"'][ \t]*\)?)[ \t]*:"
+    rb"[\w.]+\.device(?:\.type)?[ \t]*!=[ \t]*(?:torch\.device\([ \t]*)?[\"']cuda(?::\d+)?[\"'](?:[ \t]*\))?)[ \t]*:"
 )
 # Whether something is wanted at all: a profile, a part of the network.
 _WANTED = re.compile(
@@ -72,9 +72,9 @@ _TO_CURRENT = re.compile(
     rb"\.cuda\([ \t]*(?:\)|non_blocking|async)|\.to\([ \t]*[\"']cuda[\"']|\bcuda\.\w*Tensor\b|\bset_device\("
 )
 _MAY_ASK = re.compile(
-    rb"(?:if|while|with|elif|else|try|except|assert)\b.*(?:cuda|gpu|device|cpu|is_available|rank|distributed)"
+    rb"(?:if|while|with|elif|else|try|except|assert)\b.{0,400}(?:cuda|gpu|device|cpu|is_available|rank|distributed)"
     rb"|try[ \t]*:|except\b"
-    rb"|def[ \t]+\w*(?:cuda|gpu)\w*\(",
+    rb"|def[ \t]+\w{0,99}(?:cuda|gpu)\w{0,99}\(",
     re.IGNORECASE,
 )
 _FOLLOWS = re.compile(rb"\bis_cuda\b|device\.type\b")

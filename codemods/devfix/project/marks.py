@@ -48,8 +48,8 @@ _HANDED = re.compile(rb"device(?<![\w.]device)[ \t]*(?::[ \t]*\w|=[ \t]*(?:devic
 _OTHERS = re.compile(
     rb"[\"']cuda:(?:[1-9]|[{%\"'])|"  # "cuda:1", f"cuda:{rank}", "cuda:" + ..., "cuda:%d"
     rb"\.cuda\((?![ \t\r\n]*(?:\)|0[ \t]*\)|non_blocking|async))|"  # .cuda(rank)
-    rb"\.device\([ \t]*[\"']cuda[\"'][ \t]*,(?![ \t]*0[ \t]*\))|cuda\.device\((?![ \t]*0?[ \t]*\))|"
-    rb"\bdevice_ids[ \t]*=[ \t]*(?!None|\[[ \t]*0?[ \t]*\])|"
+    rb"\.device\([ \t]*[\"']cuda[\"'][ \t]*,(?![ \t]*0[ \t]*\))|cuda\.device\((?![ \t]*(?:0[ \t]*)?\))|"
+    rb"\bdevice_ids[ \t]*=[ \t]*(?!None|\[[ \t]*(?:0[ \t]*)?\])|"
     rb"--(?:device|gpu[-_]?id|device[-_]?id)s?\b",
 )
 # Without a GPU these raise wherever they stand ...

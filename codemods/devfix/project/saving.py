@@ -8,13 +8,13 @@ MATCHES = 500  # lines with the word that are looked at
 LINES = 80  # how far below a copy it may be saved
 
 _ITEM = rb"\w+(?:\.\w+)*(?:\[[\w.]+\])?"
-_CPU = rb"(?:\.cpu\(\)|\.to\([ \t]*(?:device[ \t]*=[ \t]*)?(?:torch\.device\()?[\"']cpu[\"']\)*)"
-_TO_CPU = rb"(?:\.data|\.detach\(\)|\.clone\(\))*" + _CPU
+_CPU = rb"(?:\.cpu\(\)|\.to\([ \t]*(?:device[ \t]*=[ \t]*)?(?:torch\.device\()?[\"']cpu[\"']\){0,9})"
+_TO_CPU = rb"(?:\.data|\.detach\(\)|\.clone\(\)){0,9}" + _CPU
 # Each entry on its own, or the module in the very expression.
 _AT_ONCE = re.compile(
-    _TO_CPU + rb"[ \t]*\)*\s*\.state_dict\(\)|"
+    _TO_CPU + rb"(?:[ \t]*\)){0,9}\s*\.state_dict\(\)|"
     rb"\w\[[\w.]+\][ \t]*=[ \t]*" + _ITEM + _TO_CPU + rb"|"
-    rb"[:,]\s*" + _ITEM + _TO_CPU + rb"[])]*\s+for\b"
+    rb"[:,]\s*" + _ITEM + _TO_CPU + rb"[])]{0,9}\s+for\b"
 )
 # The module itself, as a statement: `model.cpu()`, `model = model.cpu()`.
 _MODULE = re.compile(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
+from functools import lru_cache
 
 from devfix.bindings import function_around
 from devfix.findings import DeleteStatement, Edit, InsertStatement, Related
@@ -71,7 +73,15 @@ def _for_others(source: Source, statement: ast.stmt) -> bool:
         return True
     scope = function_around(source, statement)
     end = source.span(scope).end if scope is not None else len(source.text)
-    return bool(_CHILDREN.search(source.text, source.span(statement).end, end))
+    starts = _children(source.text)
+    at = bisect_left(starts, source.span(statement).end)
+    return at < len(starts) and starts[at] < end
+
+
+@lru_cache(maxsize=4)
+def _children(text: str) -> list[int]:
+    """Where processes are started, in order."""
+    return [match.start() for match in _CHILDREN.finditer(text)]
 
 
 def _started_before(source: Source, statement: ast.stmt, starting: list[ast.Call]) -> Iterator[ast.Call]:
@@ -81,7 +91,6 @@ def _started_before(source: Source, statement: ast.stmt, starting: list[ast.Call
     called later: below them, or from elsewhere.
     """
     scope = function_around(source, statement)
-    found: list[ast.Call] = []
     for call in starting:
         if not _is_above(source, call, statement):
             continue
@@ -90,17 +99,17 @@ def _started_before(source: Source, statement: ast.stmt, starting: list[ast.Call
             continue
         if where is scope:
             if _on_the_way(source, call, statement) and follows(source, call, statement):
-                found.append(call)
+                yield call
         elif where is None and scope is not None and len(around(source, call)) == 1:
             outer = source.span(scope)
             if source.span(call).end <= outer.start and isinstance(source.parents[scope], ast.Module):
-                found.append(call)
-    yield from sorted(found, key=lambda call: (call.lineno, call.col_offset))
+                yield call
 
 
 def _starting(flow: Flow) -> list[ast.Call]:
-    """The calls of a file that start CUDA."""
-    return [call for call in flow.source.calls if _starts(flow, call)]
+    """The calls of a file that start CUDA, in order of the text."""
+    found = [call for call in flow.source.calls if _starts(flow, call)]
+    return sorted(found, key=lambda call: (call.lineno, call.col_offset))
 
 
 def _starts(flow: Flow, call: ast.Call) -> bool:

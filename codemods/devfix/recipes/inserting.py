@@ -10,7 +10,7 @@ from devfix.recipes.recipe import Recipe
 
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _ENTRY = re.compile(r"[A-Za-z_][\w.-]*(?:\[[\w.-]+\])*")
-_REFERENCE = re.compile(r"<([^<>\[\]]+)[^<>]*>")
+_REFERENCE = re.compile(r"<([^<>\[\]]+)(?:[\[\]][^<>]*)?>")
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 

@@ -19,7 +19,7 @@ from devfix.recipes.work import Lines, unsuppressed
 from devfix.report import Place, PlacedEdit, PlacedFinding, PlacedFix
 from devfix.source import Source
 
-_FILE = re.compile(r"\s*%%(?:file|writefile)[ \t]+(-a[ \t]+)?(\S+)[^\n]*\n")
+_FILE = re.compile(r"\s*%%(?:file|writefile)[ \t]+(-a[ \t]+)?(\S+)(?:[^\S\n][^\n]*)?\n")
 _FENCE = re.compile(r"^```ya?ml[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _QUOTED = re.compile(r"[rR]?(\"{3}|'{3}|\"|')")
 _SHOWN = "the recipe is shown in a cell of text"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from devfix.joint import Begin
 
 _SKIP = re.compile(r"^[^\"'\n]*#\s*devfix:\s*skip-file\b", re.MULTILINE)
-_IGNORE = re.compile(r"#\s*devfix:\s*ignore\b(?!-)(?:\s*\[([^\]]*)\])?")
+_IGNORE = re.compile(r"#\s*devfix:\s*ignore\b(?!-)(?:\s*\[([^\]#]*)\])?")
 
 
 class Lines(Source):

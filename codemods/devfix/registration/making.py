@@ -26,8 +26,8 @@ from devfix.source import Source, walk
 
 # Imported functions that mostly return a tensor on the CPU.
 _HELPER = re.compile(
-    r"^(?:get|make|build|create|compute|precompute|generate|gen|init)_\w*(?:kernel|mask|freqs?|table|grid|anchors?|"
-    r"positions?|pos_emb\w*|pe|rope|filters?|window|indices|index|coords?|cis|sinusoid\w*|basis|bias)\w*$"
+    r"^(?:get|make|build|create|compute|precompute|generate|gen|init)_\w{0,99}(?:kernel|mask|freqs?|table|grid|anchors?|"
+    r"positions?|pos_emb\w{0,99}|pe|rope|filters?|window|indices|index|coords?|cis|sinusoid\w{0,99}|basis|bias)\w{0,99}$"
 )
 _HELPER_NOT = re.compile(r"device|cuda|np\.|numpy|param", re.IGNORECASE)
 _BUILTINS = frozenset({"int", "float", "len", "range", "list", "dict", "str", "bool", "tuple", "set"})

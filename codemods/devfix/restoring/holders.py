@@ -22,7 +22,9 @@ COPIES = {
     "ModelEmaV3": "timm.utils.ModelEmaV3", "ModelEMA": "", "ExponentialMovingAverage": "torch_ema",
     "EMAModel": "diffusers.training_utils.EMAModel", "EMA": "",
 }  # fmt: skip
-_OPTIMIZER = re.compile(r"^(?:\w*(?:Adam|SGD|RMSprop|Adagrad|Adadelta|LAMB|Lion|Adafactor|ASGD|Rprop)\w*)$")
+_OPTIMIZER = re.compile(
+    r"^\w{0,99}(?:Adam|SGD|RMSprop|Adagrad|Adadelta|LAMB|Lion|Adafactor|ASGD|Rprop)\w{0,99}$"
+)
 _OPTIMIZER_NAME = re.compile(r"(?:^|[._])opt(?:im|imizer)?s?(?:_|\d|$)|optimizer", re.IGNORECASE)
 _PATTERNS = (
     re.compile(r"\.load_state_dict\("),
@@ -175,7 +177,9 @@ def _stateless(made: ast.Call) -> bool:
 
 def _brought_along(text: str) -> bool:
     """Does the file move the state itself: `for s in optimizer.state.values(): ...`?"""
-    return bool(re.search(r"\.state(?:\.(?:values|items)\(|\[)|optimizers?_to\w*\(|move_optim\w*\(", text))
+    return bool(
+        re.search(r"\.state(?:\.(?:values|items)\(|\[)|optimizers?_to\w{0,99}\(|move_optim\w{0,99}\(", text)
+    )
 
 
 def _given(source: Source, scope: Scope, made: ast.Call, bindings: Bindings) -> Iterator[str]:
@@ -240,7 +244,9 @@ def _by_library(source: Source, func: ast.expr, last: str) -> bool:
 
 def _is_updated(text: str, path: str) -> bool:
     """Is the copy brought up to date parameter by parameter: `zip(ema.parameters(), model.parameters())`?"""
-    return bool(re.search(rf"zip\([^\n]*(?<![\w.]){re.escape(path)}\.(?:parameters|state_dict)\(", text))
+    return bool(
+        re.search(rf"zip\([^\n]{{0,300}}(?<![\w.]){re.escape(path)}\.(?:parameters|state_dict)\(", text)
+    )
 
 
 def _copies(source: Source, name: str) -> bool:

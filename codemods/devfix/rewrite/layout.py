@@ -233,7 +233,7 @@ class Layout:
         opening = len(before) - 1
         head = self.text[self.start(self.line_at(opening)) : opening].rstrip(" \t\f")
         if head and head[-1] not in _GROUPING:
-            word = re.search(r"\w+$", head)
+            word = re.search(r"(?<!\w)\w+$", head)
             if word is None or word.group() not in _KEYWORDS:
                 return None
         return Span(opening, after + 1)

@@ -20,7 +20,7 @@ from devfix.registration.meeting import Meetings
 from devfix.source import Source, remembered
 
 # What a method makes on the CPU is where the plain tensors are, so the buffer may come to be alone.
-_MADE = re.compile(r"\btorch\.(?:tensor|from_numpy|as_tensor)\((?![^\n]*device)")
+_MADE = re.compile(r"\btorch\.(?:tensor|from_numpy|as_tensor)\((?![^\n]{0,400}device)")
 
 
 @dataclass(frozen=True)

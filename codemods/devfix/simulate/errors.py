@@ -6,7 +6,8 @@ import re
 
 # torch 2.4, which takes no fallback. It says where kernels are registered; `lacks` does not.
 _NO_KERNEL = re.compile(
-    r"Could not run '\S+' with arguments from the '\w*CUDA' backend.* registered at ", re.DOTALL
+    r"Could not run '\S{1,200}' with arguments from the '\w{0,99}CUDA' backend.{0,4000} registered at ",
+    re.DOTALL,
 )
 
 

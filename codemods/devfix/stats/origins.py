@@ -23,7 +23,7 @@ _CONFIGS = re.compile(
     re.IGNORECASE,
 )
 _CHOOSERS = re.compile(
-    r"(?:get|init|setup|resolve|current|select|infer|choose|pick|find|default|best|auto|detect|try)\w*device",
+    r"(?:get|init|setup|resolve|current|select|infer|choose|pick|find|default|best|auto|detect|try)\w{0,99}device",
     re.IGNORECASE,
 )
 _TYPES = re.compile(r"(?:^|[._])(?:dtype|float\d*|half|bfloat16|double|long|u?int\d*|bool)$")

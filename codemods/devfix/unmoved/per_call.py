@@ -80,7 +80,8 @@ def _tensors(source: Source, function: FunctionNode) -> list[str]:
     found = []
     for one in (*function.args.posonlyargs, *function.args.args):
         told = annotated_kind(one.annotation) == "tensor" or re.search(
-            rf"(?m)^\s*{one.arg}\s*(?::|\()\s*:?\s*(?:torch\.)?Tensor\b|\btorch\.[a-z]\w+\({one.arg}\b", code
+            rf"(?m)^[ \t]*{one.arg}\s*(?::|\()\s*(?::\s*)?(?:torch\.)?Tensor\b|\btorch\.[a-z]\w+\({one.arg}\b",
+            code,
         )
         if told and one.arg != "self":
             found.append(one.arg)
