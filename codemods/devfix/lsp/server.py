@@ -115,9 +115,11 @@ async def _look_later(ls: LanguageServer, state: _State, uri: str) -> None:
 def _look(ls: LanguageServer, state: _State, uri: str) -> None:
     """Analyse a document and publish what was found; one that does not parse keeps what was known."""
     looked = _result(ls, uri)
-    if looked is None or looked[1].error is not None:
+    if looked is None:
         return
-    document, result = looked
+    document, task, result = looked
+    if result.error is not None:
+        return
     lines = lines_of(document.text)
     pages = {codemod.id: page(type(codemod)) for codemod in task.codemods}
     shown = [
@@ -145,24 +147,28 @@ def _quick_fixes(ls: LanguageServer, state: _State, uri: str, where: types.Range
 def _fix_all(ls: LanguageServer, uri: str) -> list[types.CodeAction]:
     """Every safe repair of the document at once."""
     looked = _result(ls, uri, repair=True)
-    if looked is None or not looked[1].changed:
+    if looked is None:
         return []
-    document, result = looked
+    document, _, result = looked
+    if not result.changed:
+        return []
     text = result.after.decode("utf-8")
     edit = types.TextEdit(translate.whole(lines_of(document.text)), text)
     title = "devfix: make all safe fixes"
     return [types.CodeAction(title=title, kind=FIX_ALL, edit=types.WorkspaceEdit(changes={uri: [edit]}))]
 
 
-def _result(ls: LanguageServer, uri: str, *, repair: bool = False) -> tuple[Document, FileResult] | None:
-    """A document and what is found in it; None if it is not looked at."""
+def _result(
+    ls: LanguageServer, uri: str, *, repair: bool = False
+) -> tuple[Document, Task, FileResult] | None:
+    """A document, what it is looked at for, and what is found in it; None if it is not looked at."""
     document = _document(ls, uri)
     task = _task(ls, document.path, repair=repair) if document is not None else None
     if document is None or task is None:
         return None
     try:
         with limited(_SECONDS):
-            return document, task.document(document)
+            return document, task, task.document(document)
     except TookTooLong as error:
         _say(ls, f"{document.path}: {error}")
         return None
