@@ -12,6 +12,7 @@ from devfix.codemod import Codemod
 from devfix.flow import analyse
 from devfix.rules.hand_on_device import HandOnDevice
 from devfix.rules.hard_coded_cuda import HardCodedCuda
+from devfix.rules.move_inputs import MoveInputs
 from devfix.rules.normalize_device_type import NormalizeDeviceType
 from devfix.source import Source
 from programs import marked
@@ -91,6 +92,16 @@ CHOICES = {
             if device == "gpu":
                 device = "cuda"
             return torch.device(device)
+    """,
+    "a keyword that `cuda` does not have": """
+        def prepare(net, gpu):
+            return net.cuda(cuda_device=gpu)  # <
+    """,
+    "a `cuda` of the program's own": """
+        class Net(nn.Module):
+            def cuda(self, cuda_device):
+                return super().cuda(cuda_device)
+        net = Net().cuda(cuda_device=0)
     """,
     "the second GPU alone": """
         device = torch.device("cuda:1" if torch.cuda.is_available() else "cpu")  # <
@@ -286,6 +297,7 @@ FIXED: dict[str, tuple[Codemod, str]] = {
         "device = ('cuda' if torch.cuda.is_available() else 'cpu') if device is None else device",
     ),
     "where = torch.device('gpu:%d' % 1)": (NormalizeDeviceType(), "where = torch.device('cuda:%d' % 1)"),
+    "net = net.cuda(gpu_id=3)": (MoveInputs(), "net = net.cuda(device=3)"),
     "where = torch.device('cuda:1')": (HardCodedCuda(), "where = torch.device('cuda')"),
 }
 

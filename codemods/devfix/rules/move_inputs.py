@@ -46,7 +46,7 @@ class MoveInputs(Codemod):
     (one of a batch, one entry of a dict, one arm of an `if`, one of two loops), and an index that was moved to where
     only what it picks is to go. A move to what does not exist is reported as well: a name that nothing
     binds, an attribute that no class in view assigns, `.device` of a plain `torch.nn.Module`, `device=` of
-    a function that has no such keyword; and `.to(x.device.type)`, which loses the index.
+    a function that has no such keyword, `.cuda(gpu_id=0)`; and `.to(x.device.type)`, which loses the index.
 
     The device is the one that the module was moved to, where that name can be used; else
     `next(model.parameters()).device`, or the `.device` of the tensor that the input meets.
