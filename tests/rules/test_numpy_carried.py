@@ -80,10 +80,6 @@ SILENT = {
         "class A:\n    def run(self, x):\n        x = x.to(self.device)\n"
         "        y, z = self.lookup(x)\n        return y.numpy()\n"
     ),
-    "a list of both": (
-        f"{MODEL}    found = []\n    found.append(model(x))\n    found.append(torch.ones(2))\n"
-        "    return [one.numpy() for one in found]\n"
-    ),
     "beside the list": (
         f"{MODEL}    found = []\n    found.append(model(x).detach())\n"
         "    return [b.numpy() for a, b in zip(found, model.labels)]\n"

@@ -40,6 +40,8 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
     elif read.place.kind != OF and (read.operation == "numpy" or read.value.kind == TENSOR):
         # It is a tensor, with what was moved; a name may say what was called, and nothing else.
         named = {one.subject for one in read.assumed if one.kind == NAME}
+        if any(one.kind == LIBRARY_CALL and one.subject.endswith("()") for one in read.assumed):
+            return "a function that is not in view may have brought it to the CPU"
         doubts -= {LIBRARY_CALL, USES} | ({NAME} if named <= _called(read) else set())
     if doubts or is_other_framework(source):
         return "it is not known whether this is a tensor of a device"

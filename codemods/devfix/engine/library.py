@@ -198,7 +198,7 @@ class Library(Modules):
         place = places.pop() if len(places) == 1 else NOWHERE
         if not place.on_device or place.kind == LITERAL:
             return self.unknown(node)
-        assumed = frozenset({Assumption(LIBRARY_CALL, name)}).union(*[one.assumed for one in given])
+        assumed = frozenset({Assumption(LIBRARY_CALL, f"{name}()")}).union(*[one.assumed for one in given])
         return Value(UNKNOWN, place, role="given", assumed=assumed)
 
     def unknown_object(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
