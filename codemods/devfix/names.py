@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from devfix.source import Source, children, walk
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
-Loop = ast.For | ast.AsyncFor
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -102,11 +101,6 @@ class Names:
                 # Bound again in a branch on the way: which one is read cannot be told.
                 seen = None
         return seen
-
-    def reads_between(self, name: str, start: int, end: int) -> list[ast.Name]:
-        """Reads of a name in a range of the text, in order."""
-        found = [node for node in self.reads.get(name, ()) if start <= self.source.span(node).start < end]
-        return sorted(found, key=lambda node: (node.lineno, node.col_offset))
 
     def first_binding(self, path: str) -> int | None:
         """Offset at which the root name of a path is first bound here; None if it comes from outside."""
