@@ -132,7 +132,7 @@ class DeviceForms:
                 found |= self._parameter(binding, depth)
             elif binding.value is None:
                 found |= OPEN
-            elif not self._inside(node, binding.value):
+            elif binding.value not in (node, *self.source.ancestors(node)):
                 found |= self.of(binding.value, depth + 1)
         if path.startswith("self."):
             found |= self._property(node, path, depth)
@@ -142,12 +142,6 @@ class DeviceForms:
             if flowing != OPEN:
                 return flowing if not found or found == OPEN else found | flowing
         return found or OPEN
-
-    def _inside(self, node: ast.AST, outer: ast.AST) -> bool:
-        up: ast.AST | None = node
-        while up is not None and up is not outer:
-            up = self.source.parents.get(up)
-        return up is outer
 
     def _property(self, node: ast.AST, path: str, depth: int) -> Forms:
         owner = self.source.enclosing(node, ast.ClassDef)

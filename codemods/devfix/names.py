@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from devfix.source import Source, children, walk
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
-Loop = ast.For | ast.AsyncFor
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -72,7 +71,7 @@ class Names:
         """The binding that a read surely sees; None where branches or loops leave a doubt."""
         source = self.source
         at = source.span(use).start
-        around = set(_ancestors(source, use))
+        around = set(source.ancestors(use))
         seen: Binding | None = None
         for binding in self.bindings.get(use.id, ()):
             statement = binding.statement
@@ -84,10 +83,10 @@ class Names:
             if statement in around and binding.form in ("single", "unpack"):
                 continue  # bound by the statement that reads it: only afterwards
             if binding.form == "other" and any(
-                isinstance(a, _COMPREHENSIONS) for a in _ancestors(source, binding.target)
+                isinstance(a, _COMPREHENSIONS) for a in source.ancestors(binding.target)
             ):
                 if not any(
-                    a in around for a in _ancestors(source, binding.target) if isinstance(a, _COMPREHENSIONS)
+                    a in around for a in source.ancestors(binding.target) if isinstance(a, _COMPREHENSIONS)
                 ):
                     continue
                 seen = binding
@@ -102,11 +101,6 @@ class Names:
                 # Bound again in a branch on the way: which one is read cannot be told.
                 seen = None
         return seen
-
-    def reads_between(self, name: str, start: int, end: int) -> list[ast.Name]:
-        """Reads of a name in a range of the text, in order."""
-        found = [node for node in self.reads.get(name, ()) if start <= self.source.span(node).start < end]
-        return sorted(found, key=lambda node: (node.lineno, node.col_offset))
 
     def first_binding(self, path: str) -> int | None:
         """Offset at which the root name of a path is first bound here; None if it comes from outside."""
@@ -156,10 +150,3 @@ def _stored(target: ast.AST) -> Iterator[ast.Name]:
     for node in walk(target):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node
-
-
-def _ancestors(source: Source, node: ast.AST) -> Iterator[ast.AST]:
-    up = source.parents.get(node)
-    while up is not None:
-        yield up
-        up = source.parents.get(up)

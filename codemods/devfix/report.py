@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 
 from devfix.findings import Safety, TextEdit
 
-STAGES = ("discover", "read", "parse", "check", "rewrite", "verify", "write")
-
 
 @dataclass(frozen=True)
 class FileError:

@@ -181,6 +181,13 @@ class Source:
             node = self.parents[node]
         return node
 
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes around a node, from the inside to the outside."""
+        up = self.parents.get(node)
+        while up is not None:
+            yield up
+            up = self.parents.get(up)
+
     def enclosing(self, node: ast.AST, *kinds: type[ast.AST]) -> ast.AST | None:
         """The nearest node around `node`, itself excluded, of one of the kinds."""
         up = self.parents.get(node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from devfix.names import Binding
 from devfix.source import Source
@@ -15,7 +15,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 def bound(source: Source, bindings: Mapping[str, Sequence[Binding]], use: ast.Name) -> Binding | None:
     """The binding that a read surely sees: as `Names.binding` has it, but what `with` holds always runs."""
     seen: Binding | None = None
-    at, around = source.span(use).start, {use, *_up(source, use)}
+    at, around = source.span(use).start, {use, *source.ancestors(use)}
     for binding in bindings.get(use.id, ()):
         statement: ast.AST | None = binding.statement
         if statement is None:
@@ -34,7 +34,7 @@ def bound(source: Source, bindings: Mapping[str, Sequence[Binding]], use: ast.Na
 
 def runs_over(source: Source, use: ast.Name, binding: Binding | None) -> ast.expr | None:
     """What a name is an element of: the `xs` of `for x in xs` and of `[x for x in xs]`, through enumerate and zip."""
-    for up in _up(source, use):
+    for up in source.ancestors(use):
         if isinstance(up, _COMPREHENSIONS):
             for part in up.generators:
                 found = _element(part.target, part.iter, use.id)
@@ -62,10 +62,3 @@ def _element(target: ast.expr, over: ast.expr, name: str) -> ast.expr | None:
             if found is not None:
                 return found
     return None
-
-
-def _up(source: Source, node: ast.AST) -> Iterator[ast.AST]:
-    up = source.parents.get(node)
-    while up is not None:
-        yield up
-        up = source.parents.get(up)

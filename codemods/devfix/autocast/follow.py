@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from devfix.autocast.calls import Api, AutocastCall, keyword_arguments
 from devfix.autocast.file import File
 from devfix.autocast.nearby import Nearby
-from devfix.bindings import function_around
 from devfix.device_forms import Form
 from devfix.findings import Edit, Finding, Related, ReplaceExpression, Safety, SetArgument
 from devfix.flow.frame import path_of
@@ -135,7 +134,7 @@ class Following:
         return any("is_available" in ast.unparse(one.test) for one in chain)
 
     def _availability(self, call: AutocastCall, argument: ast.expr) -> Iterator[Finding]:
-        near = self.file.nearby.at(call) or self._own(call)
+        near = self.file.nearby.at(call)
         if near is None or call.decorated is not None or self._chosen_by_availability(near, call.node):
             return
         edits = self._follow(call, near)
@@ -149,21 +148,6 @@ class Following:
                 safety=Safety.UNSAFE,
                 related=self._place(near),
             )
-
-    def _own(self, call: AutocastCall) -> Nearby | None:
-        """`self.device` of a class that has been given one, or tells it by a property."""
-        source = self.file.source
-        function = function_around(source, call.node)
-        owner = source.parents[function] if function is not None else None
-        if not isinstance(owner, ast.ClassDef) or self.file.nearby.cuda_only(call, function):
-            return None
-        for item in owner.body:
-            if isinstance(item, ast.FunctionDef) and item.name == "device" and item.decorator_list:
-                return Nearby("self.device", Form.OPEN, item) if item is not function else None
-        given = self.file.forms.bindings.of("self.device", call.node)
-        if not given or any(b.value is None or isinstance(b.value, ast.Constant) for b in given):
-            return None
-        return Nearby("self.device", Form.OPEN, given[0].node)
 
     def _enabled(self, call: AutocastCall, enabled: ast.expr) -> Iterator[Finding]:
         near = self.file.nearby.at(call)

@@ -15,7 +15,7 @@ from devfix.bindings import function_around
 from devfix.device_forms import DeviceForms, Form
 from devfix.flow import Flow, frameworks, torch_api
 from devfix.flow.events import Scope, What
-from devfix.flow.evidence import annotated_kind, looks_like_loss
+from devfix.flow.evidence import annotated_kind
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Named, Value, Where
 from devfix.placing import settled_binding
@@ -170,7 +170,6 @@ class NearbyDevices:
             yield from self._read(call, function)
             if not in_module:
                 yield from self._tensors(call, function)
-            yield from self._models(call, function)
 
     def _is_module(self, owner: ast.ClassDef) -> bool:
         return any(path_of(base).rpartition(".")[2].endswith("Module") for base in owner.bases) or any(
@@ -281,17 +280,6 @@ class NearbyDevices:
             found.append((-at, Nearby(f"{path}.device", form, node)))
         found.sort(key=lambda pair: pair[0])
         yield from (nearby for _, nearby in found)
-
-    def _models(self, call: AutocastCall, function: ast.AST) -> Iterator[Nearby]:
-        """A parameter that is a module: where its parameters are."""
-        assert isinstance(function, _FUNCTIONS)
-        arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-        for argument, value in zip(arguments, self._parameters(function), strict=False):
-            if looks_like_loss(argument.arg) or "crit" in argument.arg:
-                continue  # has no parameters, as a rule
-            if value.kind is Kind.MODULE and value.sure and argument.arg not in ("self", "cls"):
-                if not any(b.value for b in self._forms.bindings.within(function, argument.arg)):
-                    yield Nearby(f"next({argument.arg}.parameters()).device", Form.OBJECT, argument)
 
     # --- scopes --------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from devfix.commands.campaign import campaign_argument, code
-from devfix.commands.helping import SOME_FAILED, command
+from devfix.commands.helping import SOME_FAILED, command, need_html
 
 if TYPE_CHECKING:
     from devfix.review.html.campaign import Look
@@ -28,7 +28,7 @@ def report(campaign: str, html: str | None, csv_: str | None, json_: str | None,
     from devfix.migrate import campaigns, exports, summary
 
     if html is not None:
-        _need_html()
+        need_html()
     if not (html or csv_ or json_ or markdown):
         markdown = "-"
     with campaigns.opened(campaign) as store, store.unchanging():
@@ -45,15 +45,6 @@ def report(campaign: str, html: str | None, csv_: str | None, json_: str | None,
         if markdown is not None:
             _write(markdown, exports.as_markdown(store, found))
         return code(store)
-
-
-def _need_html() -> None:
-    from devfix.review.html import MissingLibraries, need_libraries
-
-    try:
-        need_libraries()
-    except MissingLibraries as error:
-        raise click.ClickException(str(error).replace("--format html", "--html")) from error
 
 
 def _way(campaign: str, here: str) -> str:

@@ -1,4 +1,4 @@
-"""What `--help` shows of a command: its examples, its options in groups, its exit codes."""
+"""What commands share: what `--help` shows of them (examples, options in groups, exit codes), and how they speak."""
 
 from __future__ import annotations
 
@@ -74,6 +74,23 @@ command = functools.partial(click.command, cls=Command)
 def option(group: str, *given: Any, **named: Any) -> Callable[[_Function], _Function]:
     """`click.option`, under a heading of its own."""
     return click.option(*given, cls=Option, group=group, **named)
+
+
+def say(text: str) -> None:
+    """Print a line to stderr."""
+    from devfix.review.text import printable
+
+    click.echo(f"devfix: {printable(text)}", err=True)
+
+
+def need_html() -> None:
+    """Raise the error of `--html` if a page cannot be made."""
+    from devfix.review.html import MissingLibraries, need_libraries
+
+    try:
+        need_libraries()
+    except MissingLibraries as error:
+        raise click.ClickException(str(error).replace("--format html", "--html")) from error
 
 
 def color_of_environment() -> bool | None:

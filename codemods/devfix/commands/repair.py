@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from devfix.commands.helping import command as command_
+from devfix.commands.helping import say
 from devfix.commands.running import complain, write_out
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def repair(write: bool, patch: str | None, devices: int, seconds: float, command
         with tempfile.TemporaryDirectory(prefix="devfix-repair-", ignore_cleanup_errors=True) as folder:
             copies = Copies(root, os.path.relpath(here, root), os.path.realpath(folder), seconds, seed="0")
             reference = outcome_of(copies.run(words, "cpu", {}, devices, cpu=True), copies.at("cpu"), root)
-            _say(f"on the CPU: {_ending(reference)}")
+            say(f"on the CPU: {_ending(reference)}")
 
             def run(changed: Mapping[str, bytes], keep_going: bool) -> Outcome:
                 ended = copies.run(words, "cuda", changed, devices, keep_going=keep_going)
@@ -67,7 +68,7 @@ def repair(write: bool, patch: str | None, devices: int, seconds: float, command
             def same(outcome: Outcome) -> str:
                 return _difference(reference, outcome)
 
-            done = rounds.repair(run, findings_in, same, _say)
+            done = rounds.repair(run, findings_in, same, say)
     except (OSError, TooLarge, ValueError) as error:
         raise click.ClickException(str(error)) from error
     return _end(done, write, patch)
@@ -140,12 +141,12 @@ def _end(done: Repaired, write: bool, patch: str | None) -> int:
 
     for one in done.fixes:
         kind = one.codemod or "from this run"
-        _say(f"{shown(one.path)}:{one.line}: {one.title} ({kind})")
+        say(f"{shown(one.path)}:{one.line}: {one.title} ({kind})")
     if done.why_not:
         complain(f"not repaired, and nothing is written: {done.why_not}")
         return 1
     if not done.fixes:
-        _say("there is nothing to repair")
+        say("there is nothing to repair")
         return 0
     report = _report(done)
     if write:
@@ -180,9 +181,3 @@ def _report(done: Repaired) -> Report:
         document = texts.before[path]
         results.append(FileResult(shown(path), before=document.data, after=data, digest=document.digest))
     return Report(tuple(results))
-
-
-def _say(text: str) -> None:
-    from devfix.review.text import printable
-
-    click.echo(f"devfix: {printable(text)}", err=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from devfix.commands.helping import command
+from devfix.commands.helping import command, say
 
 if TYPE_CHECKING:
     from devfix.simulate.supervise import Ended
@@ -84,12 +84,12 @@ def _report(ended: Ended, code: int, form: str) -> int:
         click.echo(device_errors.as_json_text(rows, code))
         return 1 if ended.seen else code
     if not ended.seen:
-        _say("no device errors")
+        say("no device errors")
         return code
     total = sum(seen.count for seen in ended.seen)
     errors = f"{len(ended.seen)} distinct device error{'s' * (len(ended.seen) > 1)} ({total} in all)"
     causes = sum(len(seen.each()) for seen in ended.seen)
-    _say(
+    say(
         f"{errors}, of {causes} stray{'s' * (causes > 1)}; the program went on and ended with exit code {code}"
     )
     for line in device_errors.text(ended.seen, rows):
@@ -103,27 +103,21 @@ def _tell(ended: Ended) -> int:
     assert ended.code is not None
     main, code = ended.main, ended.code
     if main.place.startswith("cuda") and "simulated" not in main.place:
-        _say(f"nothing was simulated: this was {main.place}")
+        say(f"nothing was simulated: this was {main.place}")
     if any(told.cannot for told in ended.told) and code == CANNOT:
         return CANNOT  # the process itself has said why
     unchecked = ended.unchecked
     if code and unchecked:
-        _say(f"not checked: {unchecked}")
+        say(f"not checked: {unchecked}")
         return CANNOT
     if unchecked:
-        _say(f"not everything was checked: {unchecked}")
+        say(f"not everything was checked: {unchecked}")
     raised = advice.device_error(tuple(ended.errors())) if code else None
     if raised is not None:
         for told in ended.told:
             if raised in told.errors:
                 main = told
-        _say(f"this is a device error, raised on {main.place or 'the CPU'}")
+        say(f"this is a device error, raised on {main.place or 'the CPU'}")
         for line in advice.advice(raised, main.files):
             click.echo(f"  {line}", err=True)
     return code if code >= 0 else 128 - code
-
-
-def _say(text: str) -> None:
-    from devfix.review.text import printable
-
-    click.echo(f"devfix: {printable(text)}", err=True)

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from devfix.commands.helping import command
+from devfix.commands.helping import command, need_html
 from devfix.commands.options import paths_argument
 
 
@@ -53,7 +53,7 @@ def stats(
     from devfix.stats.tables import tables
 
     if html is not None:
-        _need_html()
+        need_html()
     here = os.getcwd()
     found = discover(paths, Globs(here, include), Globs(here, exclude))
     repository = counting.repository(found, jobs=jobs)
@@ -80,15 +80,6 @@ def _base(paths: tuple[str, ...]) -> str:
         return ""
     shown = posix(os.path.relpath(os.path.realpath(paths[0])))
     return "" if shown == "." else shown
-
-
-def _need_html() -> None:
-    from devfix.review.html import MissingLibraries, need_libraries
-
-    try:
-        need_libraries()
-    except MissingLibraries as error:
-        raise click.ClickException(str(error).replace("--format html", "--html")) from error
 
 
 def _page(repository: object, tables: object, path: str, name: str) -> None:

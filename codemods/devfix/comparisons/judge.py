@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from devfix.bindings import function_around
 from devfix.comparisons.candidates import EQUAL, IN, IS
-from devfix.comparisons.kinds import INDEXED, TYPES, Kinds, Sure, is_options
-from devfix.device_forms import STRINGS, Form
+from devfix.comparisons.kinds import INDEXED, TYPES, Kinds, Sure
 from devfix.engine.forms import WRONG_TYPES
 from devfix.flow.frame import path_of
 
@@ -72,7 +71,7 @@ class Judge:
             return None
         if isinstance(op, IS):
             return self._identity(node, one, op, other)
-        return self._with_device(node, one, op, other) or self._with_variable(node, one, op, other)
+        return self._with_device(node, one, op, other)
 
     def _with_text(self, node: ast.Compare, one: ast.expr, op: ast.cmpop, text: str) -> Verdict | None:
         kind, _, index = text.partition(":")
@@ -87,7 +86,7 @@ class Judge:
         sure = self.kinds.device(one)
         path = path_of(one)
         if sure is Sure.NO:
-            return self._text_with_text(node, one, op, text) or self._no_such_type(node, one, op, text)
+            return self._no_such_type(node, one, op, text)
         if path and self.kinds.proof.told_apart(node, path):
             return None
         shown = self.source.code(one)
@@ -133,20 +132,6 @@ class Judge:
                 and "device" in path_of(device)
             )
         return "*" in spelled and not spelled & INDEXED
-
-    def _text_with_text(self, node: ast.Compare, one: ast.expr, op: ast.cmpop, text: str) -> Verdict | None:
-        """`device = "cuda:0" if ... else "cpu"`, and then `device == "cuda"`."""
-        if not isinstance(one, (ast.Name, ast.Attribute)) or text not in INDEXED or isinstance(op, IS):
-            return None
-        spelled = self.kinds.spellings(one)
-        if not spelled or "*" in spelled or text in spelled:
-            return None
-        if not any(each.startswith(f"{text}:") for each in spelled):
-            return None
-        example = min(each for each in spelled if each.startswith(f"{text}:")).replace("?", "0")
-        shown = self.source.code(one)
-        why = f'`{shown}` may be "{example}", which is not "{text}"'
-        return Verdict(node, why, f'{self.torch}.device({shown}).type {_sign(op)} "{text}"')
 
     def _no_such_type(self, node: ast.Compare, one: ast.expr, op: ast.cmpop, text: str) -> Verdict | None:
         """`device == "gpu"`, where the same device is given to torch, which knows no such type."""
@@ -223,7 +208,7 @@ class Judge:
         if isinstance(one, ast.Attribute) and one.attr == "type":
             return self._type_with_device(node, one, op, other)
         if self.kinds.spellings(one) != frozenset({"*"}) or self.kinds.device(other) is not Sure.YES:
-            return self._with_indexless(node, one, op, other)
+            return None
         spelled = self.kinds.spellings(other)
         if not spelled or not spelled & INDEXED or any(":" in text or text == "*" for text in spelled):
             return None
@@ -234,24 +219,6 @@ class Judge:
             return Verdict(node, why, f'{shown}.type {_sign(op)} "{kind}"')
         return Verdict(node, why, f"{shown}.type {_sign(op)} {self.source.code(other)}.type")
 
-    def _with_indexless(
-        self, node: ast.Compare, one: ast.expr, op: ast.cmpop, other: ast.expr
-    ) -> Verdict | None:
-        """`device = torch.device("cuda:0" if .. else "cpu")`, and then `device == torch.device("cuda")`."""
-        if not isinstance(other, ast.Call) or self.source.qualified(other.func) != "torch.device":
-            return None
-        against, spelled = self.kinds.spellings(other), self.kinds.spellings(one)
-        if not spelled or not against or len(against) != 1 or self.kinds.device(one) is not Sure.YES:
-            return None
-        text = min(against)
-        if text not in INDEXED or "*" in spelled or text in spelled:
-            return None
-        if not any(each.startswith(f"{text}:") for each in spelled):
-            return None
-        shown = self.source.code(one)
-        why = f'`{shown}` has an index, as in "{text}:0", and `{self.source.code(other)}` has none'
-        return Verdict(node, why, f'{shown}.type {_sign(op)} "{text}"')
-
     def _type_with_device(
         self, node: ast.Compare, one: ast.Attribute, op: ast.cmpop, other: ast.expr
     ) -> Verdict | None:
@@ -260,28 +227,6 @@ class Judge:
             return None
         why = f"`{self.source.code(one)}` is a string, which never equals a torch.device"
         return Verdict(node, why, f"{self.source.code(one)} {_sign(op)} {self.source.code(other)}.type")
-
-    def _with_variable(
-        self, node: ast.Compare, one: ast.expr, op: ast.cmpop, other: ast.expr
-    ) -> Verdict | None:
-        """`x.device == device_type`, `x.device == args.device`: a torch.device with a string."""
-        if self.kinds.device(one) is not Sure.YES or isinstance(other, ast.Call):
-            return None
-        forms = self.kinds.forms.of(other)
-        if not forms or not forms <= STRINGS - {Form.DECLARED} or self._may_differ(other):
-            return None
-        shown, text = self.source.code(one), self.source.code(other)
-        why = f"`{shown}` is a torch.device, which never equals the string `{text}`"
-        if forms == frozenset({Form.TYPE}) and path_of(other).endswith(("type", "kind")):
-            return Verdict(node, why, f"{shown}.type {_sign(op)} {text}")
-        return Verdict(node, why, f"{shown} {_sign(op)} {self.torch}.device({text})")
-
-    def _may_differ(self, node: ast.expr) -> bool:
-        """Is it a parameter, which other callers may give something else?"""
-        path = path_of(node)
-        if not path.isidentifier() and not is_options(path.rpartition(".")[0]):
-            return True  # a property may give anything
-        return not path or any(binding.parameter for binding in self.kinds.bindings.of(path, node))
 
     # --- membership ------------------------------------------------------------------------
 

@@ -244,14 +244,6 @@ class Kinds:
         return found
 
     @cached_property
-    def _file_has_string_devices(self) -> bool:
-        """Does any class of the file keep its device in an attribute of its own?"""
-        return any(
-            isinstance(node, ast.Attribute) and node.attr == "device" and isinstance(node.ctx, ast.Store)
-            for node in self.source.walk()
-        )
-
-    @cached_property
     def _owners_of_strings(self) -> frozenset[str]:
         """Names of objects made by classes of this file that set a `device` themselves."""
         classes: set[str] = set()

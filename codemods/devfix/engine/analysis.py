@@ -124,7 +124,6 @@ class Analysis(Context):
         state: State,
         *,
         quiet: bool = False,
-        at_home: bool = False,
     ) -> State:
         """Run a function with nothing known of its parameters; the heap that it leaves."""
         if function in self._active:

@@ -29,7 +29,6 @@ from devfix.engine.values import (
 )
 
 MAX_DEPTH = 6
-MAX_CONTEXTS = 10  # of one function, beside the one in which nothing is known of its parameters
 
 
 class Calls(Builtins):

@@ -108,7 +108,7 @@ class Classes:
         if init is not None:
             if self.kind(owner) == "module":
                 state.set_place(cell, Place("default"))
-            state = self.analysis.run_method(init, me, state, at_home=True)
+            state = self.analysis.run_method(init, me, state)
         if self.kind(owner) in ("module", "owned"):
             self._settle(state, cell, self.place(owner))
             if init is not None:
@@ -172,7 +172,7 @@ class Classes:
         for name in order[:MAX_BUILDERS]:
             method = owner.method(name)
             if method is not None and not method.static:
-                end = self.analysis.run_method(method, me, state.copy(), quiet=True, at_home=True)
+                end = self.analysis.run_method(method, me, state.copy(), quiet=True)
                 ends.append((name, end))
         for name in builders:
             before = first[name]

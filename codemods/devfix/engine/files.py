@@ -75,10 +75,6 @@ class Function:
             if isinstance(given, ast.Name)
         )
 
-    @cached_property
-    def is_generator(self) -> bool:
-        return any(one.__class__ in (ast.Yield, ast.YieldFrom) for one in self.nodes)
-
 
 def _registers(node: ast.AST, file: File) -> bool:
     """Does a node store a parameter in an attribute, or register something with an object?"""

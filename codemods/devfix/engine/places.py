@@ -115,14 +115,6 @@ def project(place: Place, condition: object, holds: bool) -> Place:
     return then if then == other else Place(CHOICE, place.key, then, other)
 
 
-def on_path(place: Place, path: Path) -> Place:
-    """The place, as far as the conditions that hold on a path decide it."""
-    if place.kind == CHOICE:
-        for condition, holds in path:
-            place = project(place, condition, holds)
-    return place
-
-
 def alternatives(place: Place, path: Path = NO_PATH) -> list[tuple[Place, Path]]:
     """Each place without choices that this may be, with the conditions that lead there."""
     if place.kind != CHOICE or place.then is None or place.other is None:

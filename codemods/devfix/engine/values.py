@@ -33,7 +33,7 @@ LOCAL, GLOBAL, DEVICES = "local", "global", "devices"
 RANKS = frozenset({LOCAL, GLOBAL})
 
 # links of a history
-MAKE, LOAD, MOVE, STORE, ELEMENT, PASS, RETURN, DERIVE = (
+MAKE, LOAD, MOVE, STORE, ELEMENT, PASS, RETURN = (
     "make",
     "load",
     "move",
@@ -41,7 +41,6 @@ MAKE, LOAD, MOVE, STORE, ELEMENT, PASS, RETURN, DERIVE = (
     "element",
     "pass",
     "return",
-    "derive",
 )
 
 # assumptions

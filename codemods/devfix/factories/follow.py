@@ -65,7 +65,7 @@ class Follow(Branches):
     def run(self) -> None:
         assert isinstance(self.scope, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef))
         self.block(self.scope.body)
-        given = returned(self.source, self.scope, self.names, self.returns)
+        given = returned(self.source, self.returns)
         self.meetings += (meeting for meeting in given if not meeting.origins <= self.settled)
         for origin, anchor, node, how in self.kept:
             if origin not in self.settled:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from devfix.factories.meetings import Meeting
-from devfix.factories.values import Anchor, Fact, Form, Origin
+from devfix.factories.values import Fact, Form, Origin
 from devfix.source import Source
 
 Returns = list[tuple[ast.Return, Fact]]
@@ -15,7 +15,7 @@ Rows = list[tuple[ast.expr, tuple[Fact, ...]]]
 _COUNT = re.compile(r"^\w+(?:\.shape\[0\]|\.numel\(\)|\.size\(0\))$|^len\(\w+\)$")
 
 
-def returned(source: Source, scope: ast.AST, names: dict[str, Fact], returns: Returns) -> Iterator[Meeting]:
+def returned(source: Source, returns: Returns) -> Iterator[Meeting]:
     """New tensors that are returned where other ways give one of the input's device. Never certain."""
     rows: Rows = []
     for node, fact in returns:
@@ -27,7 +27,6 @@ def returned(source: Source, scope: ast.AST, names: dict[str, Fact], returns: Re
                 yield from _mixed(source, value, fact)
             elif fact.stray and (fact.flat is False or _count(fact)):
                 yield from _fallback(source, rows, value, at)
-    yield from _of_autograd(scope, names, rows)
 
 
 def _mixed(source: Source, value: ast.expr, fact: Fact) -> Iterator[Meeting]:
@@ -58,21 +57,6 @@ def _fallback(source: Source, rows: Rows, value: ast.expr, at: int) -> Iterator[
     told = frozenset(origin for origin in fact.origins if _constant(origin))
     if anchor is not None and told and anchor.text.endswith(".device"):
         yield Meeting(told, value, anchor, source.code(other), how, False)
-
-
-def _of_autograd(scope: ast.AST, names: dict[str, Fact], rows: Rows) -> Iterator[Meeting]:
-    """`forward(ctx, x, ...)` that returns a new tensor: what comes after has x's device."""
-    if not isinstance(scope, ast.FunctionDef) or scope.name != "forward" or len(scope.args.args) < 2:
-        return
-    if scope.args.args[0].arg != "ctx":
-        return
-    first = scope.args.args[1].arg
-    known = names.get(first)
-    anchor = Anchor(f"{first}.device", known is not None and known.form is Form.TENSOR)
-    for value, row in rows:
-        for fact in row:
-            if fact.stray and fact.flat is False:
-                yield Meeting(fact.origins, value, anchor, first, "is what comes out for", False)
 
 
 def _count(fact: Fact) -> bool:

@@ -96,7 +96,7 @@ def _bindings(source: Source, scope: ast.Module | Function, index: ast.Name) -> 
             return []
         found.append((source.span(statement).start, statement, statement.value))
     found.sort(key=lambda one: one[0])
-    around = {id(one) for one in _ancestors(source, index)}
+    around = {id(one) for one in source.ancestors(index)}
     while len(found) > 1 and id(source.parents[found[-1][1]]) not in around:
         up = source.parents[found[-1][1]]
         arms = [one for one in found if source.parents[one[1]] is up]
@@ -106,13 +106,6 @@ def _bindings(source: Source, scope: ast.Module | Function, index: ast.Name) -> 
     if not found or id(source.parents[found[-1][1]]) not in around:
         return []
     return [found[-1][2]]
-
-
-def _ancestors(source: Source, node: ast.AST) -> Iterator[ast.AST]:
-    up = source.parents.get(node)
-    while up is not None:
-        yield up
-        up = source.parents.get(up)
 
 
 def _placed(source: Source, scope: ast.Module | Function, node: ast.expr) -> bool:

@@ -34,9 +34,9 @@ def result_of(path: str, data: object) -> FileResult:
     """The result of the file `path`; raises Damaged."""
     if data is None:
         return FileResult(path)
-    findings, skipped, unused = _list(data, 3)
-    found = tuple(_found(one) for one in _list(findings))
-    silent = tuple((_int(line), _str(id)) for line, id in (_list(one, 2) for one in _list(unused)))
+    findings, skipped, unused = list_(data, 3)
+    found = tuple(_found(one) for one in list_(findings))
+    silent = tuple((_int(line), _str(id)) for line, id in (list_(one, 2) for one in list_(unused)))
     return FileResult(path, found, found, skipped=_str(skipped), unused=silent)
 
 
@@ -58,30 +58,30 @@ def _place(place: Place) -> list[int]:
 
 
 def _found(data: object) -> PlacedFinding:
-    codemod, message, place, related, fix, refusal, code, scope = _list(data, 8)
+    codemod, message, place, related, fix, refusal, code, scope = list_(data, 8)
     made = None
     if fix is not None:
-        title, safety, edits = _list(fix, 3)
+        title, safety, edits = list_(fix, 3)
         if _int(safety) not in tuple(Safety):
             raise Damaged
         placed = tuple(
             PlacedEdit(_placed(place), _str(text), _str(path))
-            for place, text, path in (_list(edit, 3) for edit in _list(edits))
+            for place, text, path in (list_(edit, 3) for edit in list_(edits))
         )
         made = PlacedFix(_str(title), Safety(safety), placed)
     others = tuple(
         PlacedRelated(_str(path), _int(line), _int(column), _str(text), _int(cell), _int(inside))
-        for path, line, column, text, cell, inside in (_list(one, 6) for one in _list(related))
+        for path, line, column, text, cell, inside in (list_(one, 6) for one in list_(related))
     )
     texts = (_str(refusal), _str(code), _str(scope))
     return PlacedFinding(_str(codemod), _str(message), _placed(place), others, made, *texts)
 
 
 def _placed(data: object) -> Place:
-    return Place(*(_int(number) for number in _list(data, 6)))
+    return Place(*(_int(number) for number in list_(data, 6)))
 
 
-def _list(data: object, length: int = -1) -> list[Any]:
+def list_(data: object, length: int = -1) -> list[Any]:
     if not isinstance(data, list) or (length >= 0 and len(data) != length):
         raise Damaged
     return data

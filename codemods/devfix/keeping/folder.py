@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 from devfix import depends
-from devfix.keeping.data import Damaged
+from devfix.keeping.data import Damaged, list_
 from devfix.keeping.valid import Present
 
 Need = tuple[str, str]  # as in `devfix.depends`: key and state
@@ -43,7 +43,7 @@ class Folder:
                 self.heads, self.sizes, self.states, self.names, self.files = [], [], [], [], {}
 
     def _read(self, data: object) -> None:
-        heads, sizes, states, names, files = _list(data, 5)
+        heads, sizes, states, names, files = list_(data, 5)
         self.heads, self.states, self.names = _of(str, heads), _of(str, states, len(heads)), _of(str, names)
         self.sizes = _of(int, sizes, len(heads))
         if min(self.sizes, default=0) < 0 or sum(self.sizes) != len(names) or not isinstance(files, dict):
@@ -52,7 +52,7 @@ class Folder:
             if head[:1] in _EACH and state.count("\n") != size - 1:
                 raise Damaged
         for name, entry in files.items():
-            numbers, result = _list(entry, 2)
+            numbers, result = list_(entry, 2)
             if _of(int, numbers) and not 0 <= min(numbers) <= max(numbers) < len(names):
                 raise Damaged
             self.files[name] = numbers, result
@@ -169,14 +169,8 @@ def _grouped(needs: set[Need]) -> list[tuple[str, list[str], str]]:
     ]
 
 
-def _list(data: object, length: int = -1) -> list[Any]:
-    if not isinstance(data, list) or (length >= 0 and len(data) != length):
-        raise Damaged
-    return data
-
-
 def _of(kind: type, data: object, length: int = -1) -> list[Any]:
-    found = _list(data, length)
+    found = list_(data, length)
     if not set(map(type, found)) <= {kind}:
         raise Damaged
     return found

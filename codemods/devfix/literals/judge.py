@@ -139,7 +139,7 @@ class _Judge:
                 if found is not None:
                     yield found
                 continue
-            found = self._again(site) or self._back(site)
+            found = self._again(site)
             if found is None and guard.told is Told.AVAILABLE:
                 if guard.node is not None and guard.node not in done:
                     done.add(guard.node)
@@ -271,24 +271,6 @@ class _Judge:
         text = whole[: whole.rindex(".cuda")].rstrip()
         why = f"is moved again at once, to `{self.source.code(target)}`"
         return Verdict(span, whole, "", why, (ReplaceExpression(span, text),), Safety.SAFE)
-
-    def _back(self, site: Site) -> Verdict | None:
-        """`x.cpu().op().cuda()`: a round trip that ends where x has been."""
-        node: ast.expr | None = site.receiver
-        while node is not None and site.form in ("cuda", "to"):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                if node.func.attr == "cpu" and not node.args:
-                    path = path_of(node.func.value)
-                    if not path or not self.agnostic:
-                        return None
-                    why = f"is meant to go back to where `{path}` was"
-                    return self._verdict(site, f"{path}.device", why, Safety.UNSAFE)
-                node = node.func.value
-            elif isinstance(node, (ast.Subscript, ast.Attribute)):
-                node = node.value
-            else:
-                return None
-        return None
 
     def _plain(self, site: Site) -> Verdict | None:
         if isinstance(self.function, ast.Module) or not (

@@ -185,7 +185,7 @@ class Devices:
         if not isinstance(owner, ast.ClassDef) or not arguments or arguments[0].arg != "self":
             return None
         if function.name in ("__init__", "__new__"):
-            return self._before_in_init(site, function, owner)
+            return None
         bases = [(dotted(base).rpartition(".")[2]) for base in owner.bases]
         if any(base.endswith("DiffusionPipeline") for base in bases):
             # Offloaded pipelines are on the CPU, and run elsewhere.
@@ -212,20 +212,6 @@ class Devices:
                 return Device(name, f"`{name}`", self._declared(found), found[0].node)
         number = self._index(owner, self.source.statement(site.node))
         return Device(number, f"`{number}`") if number.startswith("self.") else None
-
-    def _before_in_init(
-        self, site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, owner: ast.ClassDef
-    ) -> Device | None:
-        at = self.source.span(site.node).start
-        found = self.bindings.within(owner, "self.device")
-        early = [
-            binding
-            for binding in found
-            if self.source.span(binding.node).start < at and self.source.parents.get(binding.node) is function
-        ]
-        if early and not all(b.value is None or names_cuda(self.source, b.value) for b in early):
-            return Device("self.device", "`self.device`", self._declared(found), early[0].node)
-        return None
 
     def _of_module(self, site: Site) -> Device | None:
         tree = self.source.tree

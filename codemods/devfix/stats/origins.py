@@ -183,17 +183,11 @@ class Origins:
         for binding in self.bindings.of(path, node):
             if binding.parameter:
                 origins.append(Origin.ARGUMENT)
-            elif binding.value is not None and not self._inside(node, binding.value):
+            elif binding.value is not None and binding.value not in (node, *self.source.ancestors(node)):
                 origins.append(self.of(binding.value, index=True, depth=depth + 1))
             elif isinstance(binding.node, _FUNCTIONS):  # a property
                 origins.append(Origin.VALUE)
         return _joined(origins)
-
-    def _inside(self, node: ast.AST, outer: ast.AST) -> bool:
-        up: ast.AST | None = node
-        while up is not None and up is not outer:
-            up = self.source.parents.get(up)
-        return up is outer
 
     def _parsed(self, holder: str, node: ast.expr) -> bool:
         """`parsed.device`, where `parsed = parser.parse_args()`."""

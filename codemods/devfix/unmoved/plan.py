@@ -156,10 +156,6 @@ def move_for(flow: Flow, event: Event, stray: Meeting, made: Made) -> Move | Non
     for text in texts:
         if all(_writable(flow.source, text, value, event, made) for value in made.values):
             return Move(text, tuple(AppendCall(flow.source.span(v), f".to({text})") for v in made.values))
-    for text in texts:
-        later = _after_device(flow.source, text, event, made)
-        if later is not None:
-            return later
     return _own_move(flow, event, made, texts) if own else None
 
 
@@ -250,28 +246,6 @@ def set_before(source: Source, expression: ast.expr, at: ast.stmt) -> bool:
             if not any(source.statement(node) in blocks for node in sets):
                 return False
     return True
-
-
-def _after_device(source: Source, text: str, event: Event, made: Made) -> Move | None:
-    """`model.to(device)` below the statement that makes the device, where the module comes first."""
-    if len(made.values) != 1 or not made.path:
-        return None
-    value = made.values[0]
-    statement = source.statement(value)
-    block = source.block(statement)
-    wanted: list[ast.AST] = []
-    for node in source.walk(made.scope):
-        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
-            if ast.unparse(node) == text:
-                wanted.append(node)
-    if len(wanted) != 1:
-        return None
-    anchor = source.statement(wanted[0])
-    if anchor not in block or anchor.lineno <= statement.lineno:
-        return None
-    if made.scope is event.scope.node and source.statement(event.node).lineno <= anchor.lineno:
-        return None
-    return Move(text, (InsertStatement(source.span(anchor), f"{made.path}.to({text})"),))
 
 
 def received(flow: Flow, bindings: Bindings, event: Event, stray: Meeting) -> Move | None:
