@@ -82,6 +82,10 @@ CHOICES = {
         import other
         x = other.zeros(3, device="gpu")
     """,
+    "tensors of another package": """
+        import paddle
+        x = paddle.ones([3]).to("gpu")
+    """,
     "it is never that": """
         device = "cuda" if torch.cuda.is_available() else "cpu"
         if fast and device == "gpu":  # <

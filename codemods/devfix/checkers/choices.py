@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Sequence
 
+from devfix.checkers.signs import is_other_framework
 from devfix.engine import Analysis
 from devfix.engine.evidence import about_devices
 from devfix.engine.files import File, Function
@@ -29,6 +30,9 @@ _CHOOSING = (ast.IfExp, ast.Attribute, ast.Subscript, ast.JoinedStr)
 def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding, set[int]]]:
     """Findings, each with the lines of the file that it is about."""
     file = analysis.file
+    packages = {one.partition(".")[0] for one in file.source.imports.values()}
+    if "torch" not in packages or is_other_framework(file.source):
+        return  # `.to("gpu")` and `.cuda()` are of something else
     for codemod, node, message, fix in (*_lost(file), *_names(file), *_numbers(file), *_keywords(file)):
         if codemod in wanted:
             span = file.source.span(node)

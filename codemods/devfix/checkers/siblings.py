@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
+from devfix.checkers.signs import is_other_framework
 from devfix.engine import Analysis
 from devfix.engine.files import Class, Function
 from devfix.findings import AppendCall, AssignResult, Finding, Fix, InsertStatement, Related, Safety
@@ -19,6 +20,8 @@ _MOVES = frozenset({"to", "cuda"})
 def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding, set[int]]]:
     """Findings, each with the lines of the file that it is about."""
     source = analysis.file.source
+    if is_other_framework(source):
+        return
     told = [*_loops(source), *_carried(analysis), *_dropped(source)]
     for owner in analysis.file.all_classes:
         told += _methods(source, owner)
