@@ -167,6 +167,17 @@ SIBLINGS = {
                 model = self.model  # <
                 return [model(row.to(self.device)) for row in rows]
     """,
+    "the methods choose different devices": """
+        class Runner:
+            def __init__(self, model, device, other):
+                self.model, self.device, self.other = model, device, other
+            def train(self, rows):
+                self.model.to(self.device)
+            def tune(self, rows):
+                self.model.to(self.other)
+            def predict(self, rows):
+                return [self.model(row.to(self.device)) for row in rows]
+    """,
     "a method makes the model": """
         class Runner:
             def __init__(self, device):
@@ -202,6 +213,15 @@ SIBLINGS = {
             while True:
                 masks = torch.FloatTensor(env.step())
                 env.log(masks)
+    """,
+    "a name of another function": """
+        def first(n, device):
+            masks = torch.zeros(n, device=device)
+            return masks
+        def second(n, env):
+            masks = None
+            while env.step(masks):
+                masks = torch.zeros(n)
     """,
     "it is moved where it is used": """
         def play(policy, env, device):

@@ -35,14 +35,15 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
 
 def _loops(source: Source) -> Iterator[Finding]:
     """`for g, x in test: x = x.to(device); model(g, x)`, where the loop over `train` moves `g`, too."""
-    loops = [(loop, _moves(source, loop)) for loop in source.of_kind(ast.For)]
+    loops = [(loop, moved) for loop in source.of_kind(ast.For) if (moved := _moves(source, loop))]
+    likes: dict[frozenset[str], tuple[ast.For, dict[str, ast.Assign]]] = {}  # one for each set that is moved
+    for one in loops:
+        likes.setdefault(frozenset(one[1]), one)
     for loop, moved in loops:
         names = _names(loop.target)
-        for other, others in loops:
-            left = set(others) - set(moved)
-            if other is loop or not moved or not left or not names >= left | set(moved):
-                continue
-            if not _names(other.target) >= left | set(moved):
+        for all_moved, (other, others) in likes.items():
+            left = set(all_moved - moved.keys())
+            if not left or not names & _names(other.target) >= left | moved.keys():
                 continue
             call = _together(source, loop, other, left, set(moved))
             if call is not None:
@@ -98,20 +99,23 @@ def _left_out(source: Source, loop: ast.For, call: ast.Call, move: ast.Assign, n
 def _carried(analysis: Analysis) -> Iterator[Finding]:
     """`mask = torch.ones(n, device=d)`, and in the loop that uses it `mask = torch.tensor(done)`."""
     source = analysis.file.source
-    for function in (source.tree, *(one.node for one in analysis.file.all_functions)):
-        placed: dict[str, tuple[ast.Assign, str]] = {}
-        for one in source.of_kind(ast.Assign, function):
-            name = one.targets[0].id if isinstance(one.targets[0], ast.Name) else ""
-            made = _factory(analysis, one.value)
-            if not name or made is None or len(one.targets) > 1:
-                continue
-            told = next((source.code(key.value) for key in made.keywords if key.arg == "device"), "")
-            if told:
-                placed.setdefault(name, (one, told))
-            elif name in placed and one.value is made and not any(key.arg is None for key in made.keywords):
-                finding = _next_round(source, function, one, made, *placed[name])
-                if finding is not None:
-                    yield finding
+    placed: dict[tuple[ast.AST, str], tuple[ast.Assign, str]] = {}
+    plain: list[tuple[ast.AST, str, ast.Assign, ast.Call]] = []
+    for one in source.of_kind(ast.Assign):
+        name = one.targets[0].id if isinstance(one.targets[0], ast.Name) else ""
+        made = _factory(analysis, one.value)
+        if not name or made is None or len(one.targets) > 1:
+            continue
+        scope = source.enclosing(one, ast.FunctionDef, ast.AsyncFunctionDef) or source.tree
+        told = next((source.code(key.value) for key in made.keywords if key.arg == "device"), "")
+        if told:
+            placed.setdefault((scope, name), (one, told))
+        elif not any(key.arg is None for key in made.keywords):
+            plain.append((scope, name, one, made))
+    for scope, name, one, made in plain:
+        finding = _next_round(source, one, made, *placed[scope, name]) if (scope, name) in placed else None
+        if finding is not None:
+            yield finding
 
 
 def _factory(analysis: Analysis, value: ast.expr) -> ast.Call | None:
@@ -122,13 +126,11 @@ def _factory(analysis: Analysis, value: ast.expr) -> ast.Call | None:
 
 
 def _next_round(
-    source: Source, function: ast.AST, again: ast.Assign, made: ast.Call, first: ast.Assign, device: str
+    source: Source, again: ast.Assign, made: ast.Call, first: ast.Assign, device: str
 ) -> Finding | None:
     """The finding, if what a loop makes without a device is what the next round uses."""
-    loop: ast.AST | None = source.parents.get(again)
-    while loop is not None and loop is not function and not isinstance(loop, (ast.For, ast.While)):
-        loop = source.parents.get(loop)
-    if not isinstance(loop, (ast.For, ast.While)) or _within(source, first, loop):
+    loop = source.enclosing(again, ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)
+    if not isinstance(loop, (ast.For, ast.While)) or source.span(first).start > source.span(loop).start:
         return None
     assert isinstance(again.targets[0], ast.Name)
     name, start = again.targets[0].id, source.span(again).start
@@ -146,13 +148,6 @@ def _next_round(
     fix = Fix(f"move it to `{device}`", (AppendCall(source.span(made), f".to({device})"),), Safety.UNSAFE)
     related = (Related(source.span(first), "here it is told the device"),)
     return Finding(FACTORIES, source.span(made), message, fix, related)
-
-
-def _within(source: Source, node: ast.AST, outer: ast.AST) -> bool:
-    up: ast.AST | None = node
-    while up is not None and up is not outer:
-        up = source.parents.get(up)
-    return up is outer
 
 
 # --- results that are dropped ------------------------------------------------------------------
@@ -188,7 +183,7 @@ def _methods(source: Source, owner: Class) -> Iterator[Finding]:
             moving.setdefault((attribute, device), []).append((method.name, call))
     for (attribute, device), movers in moving.items():
         names = {name for name, _ in movers}
-        if "__init__" in names or len({one for one, _ in moving if one == attribute}) > 1 or not device:
+        if "__init__" in names or not device or sum(one == attribute for one, _ in moving) > 1:
             continue
         if owner.stores.get(attribute[5:], set()) & names:
             continue  # a method that makes it, and is called first
