@@ -342,17 +342,7 @@ SILENT = {
         "        self.a = a.cuda(0)\n        self.b = b.cuda(1)\n\n"
         "    def forward(self, x):\n        return self.b(self.a(x.cuda(0)).cuda(1))\n"
     ),
-    "a name of another function": (
-        "def build(net, device):\n    return net.to(device)\n\n\nclass T:\n    def __init__(self, net, device):\n"
-        "        self.net = net.to(device)\n\n    def step(self, rows):\n        return rows.cuda() * 2\n"
-    ),
-    "a program for CUDA alone": (
-        'def step(model, rows, local_rank):\n    device = torch.device("cuda", local_rank)\n'
-        "    model.to(device)\n\n\ndef train(model, loader):\n    for x in loader:\n"
-        "        model(x.cuda())\n"
-    ),
     "a script for CUDA": "model = nn.Linear(2, 2).cuda()\nx = torch.ones(3, 2).cuda()\nmodel(x)\n",
-    "a function of such a script": "def f(x):\n    m = nn.Linear(2, 2).cuda()\n    return m(x.cuda())\n",
     "the choice of the user, of what meets nothing": (
         "def f(x: torch.Tensor, use_cuda):\n    y = torch.zeros(x.size(0))\n    if use_cuda:\n"
         "        y = y.cuda()\n"
@@ -381,9 +371,6 @@ SILENT = {
         "def f(x: torch.Tensor):\n    if not torch.cuda.is_available():\n        return None\n"
         "    return x + torch.zeros(x.size(0)).cuda()\n"
     ),
-    "the number that it meets has no device": (
-        "def f(scale, n, x):\n    y = torch.zeros(n).cuda()\n    return y * scale, x.is_cuda\n"
-    ),
     "a method for it": (
         "class A:\n    def cuda(self):\n        self.x = self.x.cuda()\n        return self.x.device\n"
     ),
@@ -405,13 +392,6 @@ SILENT = {
         "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
         "def f(net):\n    if device.type == 'cuda':\n        net = nn.DataParallel(net).cuda()\n    return net\n"
     ),
-    "a parameter that may be None": (
-        "def f(n, base=None):\n    y = torch.zeros(n).cuda()\n    if base is not None:\n"
-        "        y = base.mean() + y * base.size(0)\n    return y\n"
-    ),
-    "a model that goes to CUDA in the same function": (
-        "def f(model, rows):\n    x = torch.tensor(rows).cuda()\n    model = model.cuda()\n    return model(x)\n"
-    ),
     "a model that the program puts on CUDA": (
         "import argparse\n\n\ndef f(model, rows):\n    return model(torch.tensor(rows).cuda())\n\n\n"
         "def main(path):\n    f(Net(path).cuda(), [1])\n"
@@ -429,6 +409,35 @@ SILENT = {
     "a GPU by number that the program has made the current one": (
         "def f(x, y, gpu):\n    torch.cuda.set_device(gpu)\n    x.cuda(gpu)\n    return y.cuda()\n"
     ),
+    "the declared device, asked another way": (
+        "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        "x = torch.ones(3)\nif torch.cuda.is_available():\n    x = x.cuda()\n"
+    ),
+}
+
+
+# Nothing tells another device, and nothing in view says that all who call it have CUDA.
+SHOWN = {
+    "a name of another function": (
+        "def build(net, device):\n    return net.to(device)\n\n\nclass T:\n    def __init__(self, net, device):\n"
+        "        self.net = net.to(device)\n\n    def step(self, rows):\n        return rows.cuda() * 2\n"
+    ),
+    "a program for CUDA alone": (
+        'def step(model, rows, local_rank):\n    device = torch.device("cuda", local_rank)\n'
+        "    model.to(device)\n\n\ndef train(model, loader):\n    for x in loader:\n"
+        "        model(x.cuda())\n"
+    ),
+    "a function of such a script": "def f(x):\n    m = nn.Linear(2, 2).cuda()\n    return m(x.cuda())\n",
+    "the number that it meets has no device": (
+        "def f(scale, n, x):\n    y = torch.zeros(n).cuda()\n    return y * scale, x.is_cuda\n"
+    ),
+    "a parameter that may be None": (
+        "def f(n, base=None):\n    y = torch.zeros(n).cuda()\n    if base is not None:\n"
+        "        y = base.mean() + y * base.size(0)\n    return y\n"
+    ),
+    "a model that goes to CUDA in the same function": (
+        "def f(model, rows):\n    x = torch.tensor(rows).cuda()\n    model = model.cuda()\n    return model(x)\n"
+    ),
     "the options of another function": (
         "def main():\n    args = parse()\n    return net(args).to(args.device)\n\n\ndef f(n):\n    return torch.zeros(n).cuda()\n"
     ),
@@ -442,10 +451,13 @@ SILENT = {
         "def f(n):\n    a = torch.zeros(n)\n    b = torch.ones(n).cuda()\n"
         "    return torch.cat([a.view(-1), b]), b.device\n"
     ),
-    "the declared device, asked another way": (
-        "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
-        "x = torch.ones(3)\nif torch.cuda.is_available():\n    x = x.cuda()\n"
+    "the current GPU as the device": "def f(x):\n    return x.to(torch.cuda.current_device())\n",
+}
+NOT_SHOWN = {
+    "the current GPU, where a package needs it": (
+        "def f(x, fast=None):\n    return x if fast is None else fast(x, device=torch.cuda.current_device())\n"
     ),
+    "a program for CUDA": ("import argparse\n\n\ndef f(x):\n    return nn.Linear(2, 2).cuda()(x.cuda())\n"),
 }
 
 
@@ -462,14 +474,21 @@ def test_unsafe(name: str) -> None:
     assert fixed(RULE, HEAD + before) == HEAD + after
 
 
-@pytest.mark.parametrize("name", SILENT)
-def test_silent(name: str) -> None:
-    assert [finding.message for finding in findings(RULE, HEAD + SILENT[name])] == []
+@pytest.mark.parametrize("text", [*SILENT.values(), *NOT_SHOWN.values()], ids=[*SILENT, *NOT_SHOWN])
+def test_silent(text: str) -> None:
+    assert [finding.message for finding in findings(RULE, HEAD + text)] == []
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_callers_may_not_have_is_shown(name: str) -> None:
+    found = findings(RULE, HEAD + SHOWN[name])
+    assert found and not any(one.fix and one.fix.edits for one in found)
+    assert all("goes to the current GPU" in one.message for one in found)
 
 
 def test_what_is_fixed_is_silent() -> None:
     for _, after in (*SAFE.values(), *UNSAFE.values()):
-        assert findings(RULE, HEAD + after) == []
+        assert [one for one in findings(RULE, HEAD + after) if one.fix] == []
 
 
 def test_a_default_is_shown() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from applying import findings
-from devfix.findings import Safety
+from devfix.findings import Finding, Safety
 from devfix.flow import analyse
 from devfix.project.project import Projects
 from devfix.rules.hard_coded_cuda import HardCodedCuda
@@ -46,15 +46,20 @@ def program(body: str, name: str = "pads") -> str:
 MAIN = program(CHOICE).replace("pad\n", "mean\n").replace("pad(x, 2)", "mean(x)")
 
 
-def levels(folder: Path, files: dict[str, str]) -> list[Safety]:
-    """How safe the fixes in `pads.py` are, among these files."""
+def checked(folder: Path, files: dict[str, str]) -> list[Finding]:
+    """What is found in `pads.py` among these files."""
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     path = folder / "pads.py"
     source = Source(path.read_text())
     flow = analyse(source, Projects(str(folder)).outside(str(path), source))
-    return [found.fix.safety for found in RULE.check(flow) if found.fix is not None]
+    return list(RULE.check(flow))
+
+
+def levels(folder: Path, files: dict[str, str]) -> list[Safety]:
+    """How safe the fixes are."""
+    return [found.fix.safety for found in checked(folder, files) if found.fix is not None]
 
 
 @pytest.mark.parametrize(
@@ -208,3 +213,22 @@ FUNCTION = (
 def test_autograd_makes_the_gpu_of_a_gradient_the_current_one(base: str, name: str, safety: Safety) -> None:
     text = HEAD + ANY + FUNCTION.format(base=base, name=name)
     assert [one.fix.safety for one in findings(RULE, text) if one.fix is not None] == [safety]
+
+
+@pytest.mark.parametrize(
+    ("files", "shown"),
+    [
+        ({"train.py": program(CHOICE)}, True),
+        ({"train.py": program(ONE.lstrip())}, False),  # a program that is CUDA throughout
+        ({}, True),  # nobody in view calls it
+        ({"tests/test_pads.py": program(CHOICE)}, True),
+        ({"setup.py": "from setuptools import setup\nsetup(name='pads', packages=['.'])\n", "__init__.py": ""}, True),
+        ({"train.py": program(ONE.lstrip()), "setup.py": "from setuptools import setup\nsetup(name='pads', packages=['.'])\n", "__init__.py": ""}, True),
+    ],
+)  # fmt: skip
+def test_what_has_no_device_is_shown_for_callers_that_may_lack_cuda(
+    tmp_path: Path, files: dict[str, str], shown: bool
+) -> None:
+    library = HEAD + "def pad(n, m):\n    return torch.zeros(n, m).cuda()\n"
+    found = checked(tmp_path, {"pads.py": library, **files})
+    assert [one.fix for one in found] == [None] * shown

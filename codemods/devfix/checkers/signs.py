@@ -224,10 +224,20 @@ def _is_hidden(source: Source, link: Link) -> bool:
 
 def _is_set_elsewhere(source: Source, owner: Class, name: str) -> bool:
     """Does code outside of the class, or a subclass, give the attribute another value, or delete it?"""
-    return any(
-        isinstance(node.ctx, ast.Del) or source.enclosing(node, ast.ClassDef) is not owner.node
-        for node in _stored(source).get(name, ())
-    )
+    return any(_reaches(source, node, owner) for node in _stored(source).get(name, ()))
+
+
+def _reaches(source: Source, node: ast.Attribute, owner: Class) -> bool:
+    """May a store be one of a class's attributes from elsewhere? `self` of a class without kinship is not."""
+    around = source.enclosing(node, ast.ClassDef)
+    if isinstance(node.ctx, ast.Del) or around is None:
+        return True
+    if around is owner.node:
+        return False
+    other = owner.file.of_node.get(around)
+    if not isinstance(other, Class) or not (isinstance(node.value, ast.Name) and node.value.id == "self"):
+        return True
+    return owner in other.lineage or other in owner.lineage
 
 
 @remembered

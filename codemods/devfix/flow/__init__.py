@@ -121,6 +121,11 @@ class Flow:
         outside = self._program.outside
         return outside.runs_without_cuda(name, itself) if outside is not None else None
 
+    def runs_chosen(self, name: str) -> bool | None:
+        """See `Outside.runs_chosen`; None without a project."""
+        outside = self._program.outside
+        return outside.runs_chosen(name) if outside is not None else None
+
     def runs_elsewhere(self, name: str) -> bool | None:
         """See `Outside.runs_elsewhere`; None without a project."""
         outside = self._program.outside

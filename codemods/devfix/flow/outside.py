@@ -160,6 +160,13 @@ class Outside(ABC):
         """
         return None
 
+    def runs_chosen(self, name: str) -> bool | None:
+        """Does a program that chooses its device, or whoever installs the project, get to a function or class?
+
+        None: no program gets to it, or it is not known.
+        """
+        return None
+
     def runs_elsewhere(self, name: str) -> bool | None:
         """Does a program whose tensors are on another GPU than the current one get to a function or class?"""
         return None

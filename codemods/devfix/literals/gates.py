@@ -18,7 +18,7 @@ AGNOSTIC = re.compile(
     r"|\[[\"']device[\"']\]|\bdevice\s*=\s*(?!=|[\"'\s]|f[\"']cuda:|torch\.device\(\s*f?[\"']cuda[^\"']*[\"']\s*[,)])"
 )
 # A program rather than a library.
-_SCRIPT = re.compile(
+SCRIPT = re.compile(
     r"__main__|\bargparse\b|\bimport fire\b|\bhydra\b|\bimport click\b|\bgradio\b|\bstreamlit\b"
 )
 # GPUs by number, and processes with one each: the program has decided where things are.
@@ -38,7 +38,7 @@ class Gate:
     @cached_property
     def library(self) -> bool:
         """Does the file leave it to others where models are? Then tensors belong where they meet."""
-        return self.unplaced and not _SCRIPT.search(self.source.text)
+        return self.unplaced and not SCRIPT.search(self.source.text)
 
     @cached_property
     def unplaced(self) -> bool:

@@ -11,6 +11,7 @@ from devfix.findings import DeleteStatement, Edit, InsertStatement, ReplaceExpre
 from devfix.flow import Flow, torch_api
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
+from devfix.literals.callers import of_callers
 from devfix.literals.chosen import chosen
 from devfix.literals.extras import buffer, declared, defaults, named_constants
 from devfix.literals.flags import aliases
@@ -26,7 +27,7 @@ from devfix.literals.verdict import Cure, Verdict
 from devfix.literals.worth import Worth
 
 # Without one of these there is nothing to find.
-_SOMETHING = re.compile(r"\.cuda\(|cuda\.\w*Tensor\b|[\"']cuda(?::0)?[\"'](?!\s+if\b)")
+_SOMETHING = re.compile(r"\.cuda\(|cuda\.current_device\(|cuda\.\w*Tensor\b|[\"']cuda(?::0)?[\"'](?!\s+if\b)")
 _DEFAULT = re.compile(r"=\s*(?:torch\.device\()?[\"']cuda(?::0)?[\"']\)?\s*[,)]")
 # A constructor of CUDA tensors, under another name.
 _LEGACY = re.compile(r"\btorch\.cuda\.\w*Tensor\b(?!\s+if\b)")
@@ -98,6 +99,8 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
         for node in (*(site.node for site in left), *named_constants(flow.source)):
             span, code = flow.source.span(node), flow.source.code(node)
             yield Verdict(span, code, "", "is hard-coded, and no device is in scope", (), Safety.MANUAL)
+    else:
+        yield from of_callers(flow, left)
 
 
 def _around(flow: Flow, function: FunctionNode | ast.Module) -> tuple[ast.AST, ...]:

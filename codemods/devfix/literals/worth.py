@@ -84,7 +84,7 @@ class Worth:
         """May values be on another GPU than the current one?"""
         if self._only_current or self._backward(function):
             return False
-        known = self.flow.runs_elsewhere(self._top(function))
+        known = self.flow.runs_elsewhere(top_of(self.source, function))
         return OTHER in self._marks if known is None else known
 
     def _backward(self, function: FunctionNode | ast.Module) -> bool:
@@ -105,18 +105,9 @@ class Worth:
         if self._needing(verdict, function):
             return False
         # A program that goes to CUDA in another place needs it all the same.
-        known = self.flow.runs_without_cuda(self._top(function), itself=not self._bound)
+        known = self.flow.runs_without_cuda(top_of(self.source, function), itself=not self._bound)
         shown = CHOOSES in self._marks if known is None else known
         return shown and self.flow.needs_cuda() is not True
-
-    def _top(self, function: FunctionNode | ast.Module) -> str:
-        """The name of the function or class at the top of the file that a function is a part of."""
-        name = ""
-        up: ast.AST | None = function
-        while up is not None and not isinstance(up, ast.Module):
-            name = getattr(up, "name", "") or name
-            up = self.source.parents.get(up)
-        return name
 
     def _needing(self, verdict: Verdict, function: FunctionNode | ast.Module) -> bool:
         """Do all functions of the file that call a function go to CUDA whatever happens, or itself does?"""
@@ -156,6 +147,17 @@ class Worth:
                 numbered = node.func.attr == "cuda" and not name and (node.args or node.keywords)
                 if numbered or name in _RAISING:
                     yield Site(node, node, "cuda", node.func.value)
+
+
+def top_of(source: Source, node: ast.AST) -> str:
+    """The name of the function or class at the top of the file that a node is a part of; empty for none."""
+    name = ""
+    up: ast.AST | None = node
+    while up is not None and not isinstance(up, ast.Module):
+        if isinstance(up, (*_FUNCTIONS, ast.ClassDef)):
+            name = up.name
+        up = source.parents.get(up)
+    return name
 
 
 @remembered

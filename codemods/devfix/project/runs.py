@@ -97,6 +97,20 @@ class Runs:
             for _, code in self._ways(path, text, name, goes_to_current)
         )
 
+    def chosen(self, path: str, text: str, name: str) -> bool | None:
+        """Does a program that chooses its device, or whoever installs the project, get to something of a file?
+
+        None: no program gets to it, or it is not known.
+        """
+        facts = self.project.facts
+        if facts.chooses() is None:
+            return None
+        if facts.is_library(path):
+            return True
+        choosing = set(self.project.callers.importing(CHOOSES))
+        programs = [one for one, code in self._ways(path, text, name, lambda _: False) if _is_program(code)]
+        return any(one in choosing for one in programs) if programs else None
+
     def moved(self, path: str, text: str, name: str) -> bool | None:
         """Does a file that gets to something of a file move anything at all? None: not known."""
         facts = self.project.facts

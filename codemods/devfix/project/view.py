@@ -164,6 +164,9 @@ class View(Outside):
     def runs_without_cuda(self, name: str, itself: bool) -> bool | None:
         return self.project.runs.without_cuda(self.path, self.source.text, name, itself)
 
+    def runs_chosen(self, name: str) -> bool | None:
+        return self.project.runs.chosen(self.path, self.source.text, name)
+
     def runs_elsewhere(self, name: str) -> bool | None:
         return self.project.runs.elsewhere(self.path, self.source.text, name)
 

@@ -42,9 +42,13 @@ class HardCodedCuda(Codemod):
     In a HyperPyYAML recipe with its script, `device: cuda:0` and `run_opts: {device: cuda}` are shown, which decide
     over the command line's default; they have no fix.
 
-    Nothing is said where there is no such device: scripts that are CUDA throughout, other branches that
-    the user chooses (`if use_cuda:`), tests, kernels, benchmarks. Autocast and GradScaler belong to
-    `normalize-device-type`.
+    Where there is no such device, a function that goes to CUDA by name, or asks for
+    `torch.cuda.current_device()` whatever happens, is shown without a fix if others may call it without CUDA:
+    a program of the project that chooses its device, whoever installs the project, or, where no program is
+    in view, whoever imports the file.
+
+    Nothing is said in scripts that are CUDA throughout, in branches that the user chooses (`if use_cuda:`), in
+    tests, kernels and benchmarks. Autocast and GradScaler belong to `normalize-device-type`.
 
     ## Why is this bad?
     `.cuda()` raises on a machine without CUDA, and where there are several GPUs it goes to the
@@ -63,7 +67,7 @@ class HardCodedCuda(Codemod):
     Changed defaults are shown, never applied.
 
     ## Options
-    - `all` (default false): report also what has no device to go to.
+    - `all` (default false): report also what has no device to go to in programs that are CUDA throughout.
     - `declare` (`no`, `cuda` or `accelerator`, default `no`): fix those by declaring one `device`
       below the imports, CUDA or any accelerator where there is one, else the CPU.
     - `module` (a path such as `pkg/device.py`, default none): one module of the program owns the device.
