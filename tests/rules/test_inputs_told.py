@@ -187,6 +187,33 @@ def solve(b):
 """,
         {"        x.to(": "        x = x.to("},
     ),
+    "dropped, of a batch that is unpacked": (
+        """\
+def step(model, batch, device):
+    x, y = batch
+    x.to(device)
+    return model(x, y)
+""",
+        {"    x.to(": "    x = x.to("},
+    ),
+    "dropped, of an entry": (
+        """\
+def move(batch, device):
+    for k in batch:
+        batch[k].to(device)
+    return batch
+""",
+        {"        batch[k].to(": "        batch[k] = batch[k].to("},
+    ),
+    "dropped, of the entries of a batch": (
+        """\
+def move(batch, device):
+    for k, v in batch.items():
+        v.to(device)
+    return batch
+""",
+        {"        v.to(": "        batch[k] = v.to("},
+    ),
     "one arm": (
         """\
 def sigmas(self, karras, device, n):

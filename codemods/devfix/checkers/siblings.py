@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from devfix.checkers.signs import is_other_framework
 from devfix.engine import Analysis
 from devfix.engine.files import Class, Function
-from devfix.findings import AppendCall, AssignResult, Finding, Fix, InsertStatement, Related, Safety
+from devfix.findings import AppendCall, Finding, Fix, InsertStatement, Related, Safety
 from devfix.models.loader import models
 from devfix.source import Source
 
@@ -22,7 +22,7 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
     source = analysis.file.source
     if is_other_framework(source):
         return
-    told = [*_loops(source), *_carried(analysis), *_dropped(source)]
+    told = [*_loops(source), *_carried(analysis)]
     for owner in analysis.file.all_classes:
         told += _methods(source, owner)
     for finding in told:
@@ -148,28 +148,6 @@ def _next_round(
     fix = Fix(f"move it to `{device}`", (AppendCall(source.span(made), f".to({device})"),), Safety.UNSAFE)
     related = (Related(source.span(first), "here it is told the device"),)
     return Finding(FACTORIES, source.span(made), message, fix, related)
-
-
-# --- results that are dropped ------------------------------------------------------------------
-
-
-def _dropped(source: Source) -> Iterator[Finding]:
-    """`if batch[k].device != device: batch[k].to(device)`: a tensor is not moved in place."""
-    for statement in source.of_kind(ast.Expr):
-        call = statement.value
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-            continue
-        base = call.func.value
-        if call.func.attr not in _MOVES or not isinstance(base, ast.Subscript):
-            continue
-        around, code = source.parents.get(statement), source.code(base)
-        if isinstance(around, ast.If) and statement in around.body and "\n" not in code:
-            if f"{code}.device" in source.code(around.test):
-                message = f"the moved copy is dropped: `{code}` stays where it is"
-                edit = AssignResult(source.span(call), code)
-                yield Finding(
-                    INPUTS, source.span(call), message, Fix("keep the copy", (edit,), Safety.UNSAFE)
-                )
 
 
 # --- methods -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Moves whose result is dropped, of what only its uses show to be a tensor.
+"""Moves whose result is dropped, of what only its uses, or the batch that it is a part of, show to be a tensor.
 
 `x.to(device)` as a statement moves a module, and nothing else that is counted with, sliced or has a shape.
 """
@@ -11,7 +11,13 @@ from collections.abc import Iterator
 from devfix.findings import AssignResult
 from devfix.flow import Flow, torch_api
 from devfix.flow.events import What
-from devfix.flow.evidence import annotated_kind, annotation_text, looks_like_module, looks_like_pipeline
+from devfix.flow.evidence import (
+    annotated_kind,
+    annotation_text,
+    looks_like_loader,
+    looks_like_module,
+    looks_like_pipeline,
+)
 from devfix.inputs.displayed import is_displayed
 from devfix.inputs.hints import Hint, device_text, function_of, moved_to
 from devfix.placing import dotted
@@ -24,6 +30,7 @@ _HAS = _SHOWS | torch_api.NOT_TENSOR | {
     "requires_grad", "reshape", "repeat", "max", "min", "exp", "log", "pow", "std", "var", "norm", "t", "mm", "dot",
     "eq", "any", "all", "nonzero", "add", "mul", "div", "sub", "cumsum", "argsort", "sort", "split", "type", "is_cuda",
 }  # fmt: skip
+_BATCHES = ("batch", "data", "inputs", "sample", "samples", "example", "examples", "encodings", "features")
 # Functions of torch that take modules as well.
 _OF_MODULES = ("torch.nn.Module", "torch.nn.Data", "torch.nn.parallel", "torch.save", "torch.compile", "torch.jit",
                "torch.optim", "torch.onnx", "torch.quantization", "torch.fx", "torch.distributed", "torch.ao",
@@ -39,24 +46,101 @@ def unassigned(flow: Flow) -> Iterator[Hint]:
         func = call.func
         if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda") or call in known:
             continue
-        statement = source.parents.get(call)
-        if not isinstance(statement, ast.Expr) or not isinstance(func.value, ast.Name):
+        if not isinstance(source.parents.get(call), ast.Expr) or is_displayed(source, call):
             continue
         device = device_text(moved_to(call))
-        name = func.value.id
-        if not device or device.strip('"') == "cpu" or looks_like_module(name) or looks_like_pipeline(name):
+        if not device or device.strip('"') == "cpu":
             continue
-        shown = _shown(source, call, name)
-        if shown is None or is_displayed(source, call):
+        target, shown = _told(source, call, func.value)
+        if shown is None:
             continue
+        code = source.code(func.value)
         yield Hint(
             call,
-            f"the moved tensor is dropped: `{name}` stays where it is, since `Tensor.to` returns a copy",
-            f"assign the moved tensor to `{name}`",
-            (AssignResult(source.span(call), name),),
+            f"the moved tensor is dropped: `{code}` stays where it is, since `Tensor.to` returns a copy",
+            f"assign the moved tensor to `{target}`",
+            (AssignResult(source.span(call), target),),
             shown,
-            f"`{name}` is used as a tensor here",
+            f"`{code}` is used as a tensor here",
         )
+
+
+def _told(source: Source, call: ast.Call, moved: ast.expr) -> tuple[str, ast.AST | None]:
+    """What the copy has to be assigned to, and the node that says that it is one of a tensor, if any does."""
+    if isinstance(moved, ast.Subscript):
+        return source.code(moved), _entry(source, call, moved)
+    if not isinstance(moved, ast.Name) or looks_like_module(moved.id) or looks_like_pipeline(moved.id):
+        return "", None
+    shown = _shown(source, call, moved.id)
+    return (moved.id, shown) if shown is not None else _of_batch(source, call, moved.id)
+
+
+def _entry(source: Source, call: ast.Call, moved: ast.Subscript) -> ast.AST | None:
+    """What says that `batch[k]` is a tensor: a condition on its device, or that it is an entry of a batch."""
+    code, up = source.code(moved), source.parents.get(source.parents[call])
+    if "\n" in code:
+        return None
+    if (
+        isinstance(up, ast.If)
+        and source.parents[call] in up.body
+        and f"{code}.device" in source.code(up.test)
+    ):
+        return up
+    if not _is_batch(dotted(moved.value)):
+        return None
+    uses = (
+        one for one in source.of_kind(ast.Call, function_of(source, call)) if source.code(one.func) == code
+    )
+    return None if any(uses) else moved.value
+
+
+def _of_batch(source: Source, call: ast.Call, name: str) -> tuple[str, ast.AST | None]:
+    """Where a name is bound as one of the parts of a batch, and by nothing else, and is used as no module is."""
+    scope, bound, target = function_of(source, call), list[ast.AST](), name
+    for node in source.names(scope).get(name, ()):
+        up = source.parents.get(node)
+        if not isinstance(node.ctx, ast.Load):
+            whole = source.parents.get(up) if isinstance(up, ast.Tuple) else None
+            if isinstance(whole, ast.Assign) and _is_batch(dotted(whole.value)):
+                bound.append(whole.value)
+            elif isinstance(whole, (ast.For, ast.AsyncFor)) and isinstance(up, ast.Tuple) and _in_loop(whole):
+                bound.append(whole.iter)
+                if _of_items(whole.iter, "items") and isinstance(up.elts[0], ast.Name):
+                    target = f"{_of_items(whole.iter, 'items')}[{up.elts[0].id}]"
+            else:
+                return "", None
+        elif _is_of_module(node, up):
+            return "", None
+    return target, bound[0] if bound else None
+
+
+def _is_of_module(node: ast.expr, up: ast.AST | None) -> bool:
+    """Is a name called, unpacked with `**`, or read for something that tensors lack?"""
+    if isinstance(up, ast.Attribute):
+        return up.attr not in _HAS
+    return (isinstance(up, ast.Call) and up.func is node) or (isinstance(up, ast.keyword) and up.arg is None)
+
+
+def _in_loop(loop: ast.For | ast.AsyncFor) -> bool:
+    """Does a loop go over batches, or over the entries of one?"""
+    if path := _of_items(loop.iter, "items", "values"):
+        return _is_batch(path)
+    inner = loop.iter
+    while isinstance(inner, ast.Call) and inner.args:
+        inner = inner.args[0]  # enumerate, tqdm
+    return looks_like_loader(dotted(inner)) or _is_batch(dotted(inner))
+
+
+def _of_items(node: ast.expr, *methods: str) -> str:
+    """`batch` of `batch.items()`; empty for anything else."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
+        return dotted(node.func.value)
+    return ""
+
+
+def _is_batch(path: str) -> bool:
+    """Is a name one that people give what a loader or a tokenizer yields?"""
+    return path.rpartition(".")[2].lower().endswith(_BATCHES)
 
 
 def _shown(source: Source, call: ast.Call, name: str) -> ast.AST | None:
