@@ -49,7 +49,8 @@ class Suite:
         from devfix.review import device_errors
 
         terminalreporter.section("device errors")
-        for seen, row in zip(found, device_errors.rows(found, ()), strict=True):
+        report = device_errors.analysed(device_errors.files_of(found, ()))
+        for seen, row in zip(found, device_errors.rows(found, report), strict=True):
             for line in device_errors.text([seen], [row]):
                 terminalreporter.write_line(line)
             tests = self.tests.get(seen.key, ())
