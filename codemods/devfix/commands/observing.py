@@ -14,28 +14,23 @@ if TYPE_CHECKING:
 
 
 def observed(run: Run, path: str, repair: bool) -> Report:
-    """The report of a run of devfix with what the run of a program has seen.
-
-    To repair, the findings whose fix is allowed with that are chosen first.
-    """
-    from devfix.report import SEEN
+    """The report of a run of devfix with what the run of a program has seen, which may make a fix safe."""
+    from devfix.findings import Safety
     from devfix.review.seen import with_seen
     from devfix.selection import Selection, fingerprints
 
     if run.from_stdin:
         raise click.UsageError("--observed is for files: a run has seen nothing of what comes from stdin")
     seen = _seen(run, path)
-    report = with_seen(run.analysed(False, None, None), seen, wanted=lambda name: _covers(run, name))
+    before = run.analysed(False, None, None)
+    report = with_seen(before, seen, wanted=lambda name: _covers(run, name))
     if not repair:
         return report
-    accepted = frozenset(
-        print_
-        for _, finding, print_ in fingerprints(report)
-        if finding.fix is not None and finding.codemod != SEEN
-        if finding.fix.safety >= report.level_of(finding.codemod)
+    safe, known = (
+        {print_ for _, one, print_ in fingerprints(some) if one.fix and one.fix.safety is Safety.SAFE}
+        for some in (report, before)
     )
-    run.options["safe"] = False  # what is accepted is made, as with decisions
-    return run.analysed(True, Selection(only=accepted), None)
+    return run.analysed(True, Selection(only=frozenset(safe - known), raises=True), None)
 
 
 def _covers(run: Run, path: str) -> bool:
