@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -80,6 +81,13 @@ def test_built():
     assert package.build(3)(torch.ones(2, 3)).shape == (2, 3)
 
 
+def test_parts():
+    part = package.Scale(2)
+    assert part(torch.ones(1, 2)).is_cuda
+    whole = torch.nn.Sequential(part, package.build(2))
+    assert whole[1].linear(torch.ones(1, 2)).is_cuda
+
+
 def test_heads():
     assert package.Heads()(torch.ones(1, 2)).shape == (1, 2)
 
@@ -141,10 +149,10 @@ def test_the_errors_of_a_package_whose_tests_name_no_device(tmp_path: Path) -> N
     (tmp_path / "package.py").write_text(PACKAGE)
     (tmp_path / "test_package.py").write_text(TESTS)
     code, said = run(tmp_path, "--simulate-cuda=1", "--keep-going")
-    assert code == 1 and "3 failed, 5 passed" in said  # those that say `is_cuda`
+    assert code == 1 and "4 failed, 5 passed" in said  # those that say `is_cuda`
     assert "= device errors =" not in said
     code, said = run(tmp_path, "--simulate-cuda=1", "--keep-going", "--place", "all", "--junitxml=junit.xml")
-    assert code == 1 and "8 passed" in said, said
+    assert code == 1 and "9 passed" in said, said
     report = said.partition("= device errors =")[2]
     told = re.findall(r"^(\w+\.py:\d+): (\w+): ", report, re.MULTILINE)
     assert told == [
@@ -153,16 +161,15 @@ def test_the_errors_of_a_package_whose_tests_name_no_device(tmp_path: Path) -> N
         (f"package.py:{line('masked_fill')}", "masked_fill"),
         (f"package.py:{line('numpy()')}", "numpy"),
     ]
-    tests = "in test_package.py::test_fixture, test_package.py::test_built, test_package.py::Unit::test_it"
+    tests = "in test_package.py::test_fixture, test_package.py::test_built, test_package.py::test_parts and 1 more"
     assert tests in report and "in test_package.py::test_spread" in report
-    cases = re.findall(
-        r'<testcase [^>]*name="(\w+)".*?(?:/>|</testcase>)', (tmp_path / "junit.xml").read_text()
-    )
-    assert len(cases) == 8
-    with_errors = re.findall(
-        r'name="(\w+)"[^>]*><properties><property name="device_error"', (tmp_path / "junit.xml").read_text()
-    )
-    assert with_errors == ["test_fixture", "test_built", "test_heads", "test_mask", "test_spread", "test_it"]
+    cases = ElementTree.parse(tmp_path / "junit.xml").iter("testcase")
+    with_errors = {
+        str(case.get("name")): [one.get("name") for one in case.iter("property")] for case in cases
+    }
+    clean = ("test_right", "test_not_placed")
+    wrong = ("test_fixture", "test_built", "test_heads", "test_mask", "test_spread", "test_it", "test_parts")
+    assert with_errors == {name: ["device_error"] * (name in wrong) for name in (*wrong, *clean)}
 
 
 def test_place_needs_keep_going(tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ A test file is one whose name pytest collects (`python_files`), or a conftest.py
   `device=`, `out=` and `generator=`;
 - modules that a line of a test file makes, once they are made; those from elsewhere when it first calls them.
 
-Modules that somebody has moved, or made elsewhere than on the CPU, are left alone; so is all that the package makes.
+Modules that somebody has moved, or made on another device, are left alone; so is all that the package makes.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 import weakref
 from contextlib import AbstractContextManager, nullcontext
 from fnmatch import fnmatch
@@ -31,7 +32,9 @@ _OTHERWISE = ("device", "out", "generator")
 _pending: list[
     tuple[weakref.ref[Any], FrameType]
 ] = []  # modules in the making, and the frame of their `__init__`
-_settled: weakref.WeakSet[Any] = weakref.WeakSet()
+_settled: weakref.WeakSet[Any] = weakref.WeakSet()  # those that were placed, or left alone
+_moved: weakref.WeakSet[Any] = weakref.WeakSet()  # those that somebody else has moved
+_placing = threading.local()
 
 
 def install() -> None:
@@ -69,7 +72,8 @@ def _noting(module: Any, name: str) -> None:
     @wraps(original)
     def moved(self: Any, *arguments: Any, **named: Any) -> Any:
         if name != "to" or torch._C._nn._parse_to(*arguments, **named)[0] is not None:
-            _settled.add(self)
+            if not getattr(_placing, "now", False):
+                _moved.add(self)
         return original(self, *arguments, **named)
 
     setattr(module, name, moved)
@@ -118,8 +122,13 @@ def settle(mode: AbstractContextManager[Any] | None = None) -> None:
 
 def _place(module: Any) -> None:
     _settled.add(module)
-    if all(one.is_cpu for one in (*module.parameters(), *module.buffers())):
-        try:
-            module.to(_DEVICE)
-        except (RuntimeError, NotImplementedError):  # quantized ones, and others that cannot be moved
-            return
+    places = {one.device for one in (*module.parameters(), *module.buffers())}
+    if not places <= {torch.device("cpu"), _DEVICE} or any(one in _moved for one in module.modules()):
+        return
+    _placing.now = True
+    try:
+        module.to(_DEVICE)
+    except (RuntimeError, NotImplementedError):  # quantized ones, and others that cannot be moved
+        return
+    finally:
+        _placing.now = False
