@@ -163,6 +163,15 @@ def _check(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
     return devfix(folder, "check", "--format", "json", "train.py")
 
 
+def test_a_comment_silences_what_only_the_run_knew(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text(HELPER)
+    program = "import torch\nfrom helper import made\n\nx = made('cuda')\nprint(x.numpy())\n"
+    for comment, count in (("", 1), ("  # devfix: ignore[seen-in-run]", 0)):
+        seen(tmp_path, program.replace("numpy())", f"numpy()){comment}"))
+        found = findings(tmp_path, "train.py", "--exclude-codemod", "numpy-of-device")
+        assert len(of(found, "seen-in-run")) == count
+
+
 def test_apply_leaves_what_only_may_be_right(seven: Path) -> None:
     safe = devfix(seven, "diff", "train.py").stdout
     assert safe and devfix(seven, "diff", "--observed", "run.json", "train.py").stdout == safe

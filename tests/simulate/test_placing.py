@@ -57,14 +57,18 @@ class Runner:
 def right(x):
     return x + torch.ones(x.shape, device=x.device)
 """
+# A test file by its folder.
+HELPER = """import torch
+
+TABLE = torch.arange(4.0)
+"""
 TESTS = """import unittest
 
 import numpy as np
 import package
 import pytest
 import torch
-
-TABLE = torch.arange(4.0)
+from tests.tables import TABLE
 
 
 @pytest.fixture
@@ -148,6 +152,8 @@ def line(text: str) -> int:
 def test_the_errors_of_a_package_whose_tests_name_no_device(tmp_path: Path) -> None:
     (tmp_path / "package.py").write_text(PACKAGE)
     (tmp_path / "test_package.py").write_text(TESTS)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "tables.py").write_text(HELPER)
     code, said = run(tmp_path, "--simulate-cuda=1", "--keep-going")
     assert code == 1 and "4 failed, 5 passed" in said  # those that say `is_cuda`
     assert "= device errors =" not in said

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from devfix.errors.messages import kind_of
-from devfix.findings import Safety
+from devfix.findings import Finding, Safety, Span
 from devfix.observed import At, Operand, Seen
 from devfix.parsed import parsed
 from devfix.place import code_line, place_by, scope_at
@@ -16,6 +16,7 @@ from devfix.repair.from_run import Candidate
 from devfix.report import SEEN, FileResult, Place, PlacedEdit, PlacedFinding, PlacedFix, PlacedRelated, Report
 from devfix.review.device_errors import findings_of, reader, remedy, shown
 from devfix.source import line_starts
+from devfix.suppress import unsuppressed
 
 _ASSUMES = "The fix assumes that other runs do what this one has done"
 
@@ -119,8 +120,10 @@ def _finding(one: Seen, at: At, fix: Candidate | None, read: Read) -> PlacedFind
     message = f"`{one.operation}` raised this in a run{times}: {one.error}".rstrip(".")
     message += f"; {strays}" if strays else ""
     made = _fix(fix, at.path, read) if fix is not None else None
-    starts = line_starts(document.text)
+    starts, source = line_starts(document.text), parsed(document.text)
     start = starts[place.line - 1] + place.column - 1
+    if not unsuppressed(source, (Finding(SEEN, Span(start, start), ""),)):
+        return None
     past = [
         _related(at.path, line, f"the stray was {word} here", read)
         for stray in one.strays
@@ -135,7 +138,7 @@ def _finding(one: Seen, at: At, fix: Candidate | None, read: Read) -> PlacedFind
         made,
         "",
         code_line(document.text, starts, start),
-        scope_at(parsed(document.text), start),
+        scope_at(source, start),
     )
 
 

@@ -1,6 +1,7 @@
 """`--place all`: what tests make is put on the first device, so that suites that never ask for CUDA run on it.
 
-A test file is one whose name pytest collects (`python_files`), or a conftest.py. Placed are
+A test file is one whose name pytest collects (`python_files`), a conftest.py, or one in a folder `test` or `tests`.
+Placed are
 
 - tensors of a factory (one that `torch.set_default_device` is for) that a line of a test file calls itself, without
   `device=`, `out=` and `generator=`;
@@ -28,6 +29,7 @@ from devfix.simulate.processes import PLACE
 
 _DEVICE = torch.device("cuda", 0)
 _SIMULATE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_HERE = os.getcwd()
 _OTHERWISE = ("device", "out", "generator")
 _pending: list[
     tuple[weakref.ref[Any], FrameType]
@@ -86,7 +88,12 @@ def _first(frame: FrameType) -> Any:
 
 @cache
 def of_tests(path: str) -> bool:
-    """Is a file one of tests, by its name?"""
+    """Is a file one of tests, by its name, or by a folder `test` or `tests` below the working directory?"""
+    if not os.environ.get(PLACE):
+        return False
+    folders = os.path.relpath(path, _HERE).split(os.sep)[:-1]
+    if os.pardir not in folders and not {"test", "tests"}.isdisjoint(folders):
+        return True
     patterns = os.environ.get(PLACE, "").split(os.pathsep)
     return any(fnmatch(os.path.basename(path), pattern) for pattern in patterns if pattern)
 
