@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ast
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+REPORT = '{\n  "exit_code"'  # how the report of a run begins
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,13 @@ class Seen:
                 made.setdefault(lines, replace(self, operands=operands, passed=passed))
         return tuple(made.values()) or (self,)
 
+    def places(self) -> Iterator[At]:
+        """All lines that it names."""
+        for one in self.operands:
+            yield from (at for at in (one.made, one.moved, one.stored) if at is not None)
+        for frame in self.passed:
+            yield from (frame.at, *(found.at for found in frame.found))
+
     @property
     def key(self) -> tuple[object, ...]:
         """What makes an error distinct: operation, line, and the strays by where they come from."""
@@ -132,6 +143,49 @@ def of_json(item: Mapping[str, Any]) -> Seen:
     return Seen(item["operation"], item["error"], item["device"], operands, passed, item["count"])
 
 
+class ObservedError(ValueError):
+    """A text that is no report of a run; the message is for the user."""
+
+
+def read(text: str) -> tuple[tuple[Seen, ...], dict[str, str]]:
+    """The errors of a run, and the digests of the files that they name, as `devfix run --format json` prints them.
+
+    The program's own output may come first. Raises ObservedError.
+    """
+    try:
+        found = json.loads(text[max(text.rfind(REPORT), 0) :])
+        seen = tuple(of_json(item) for item in found["errors"])
+        files = {str(path): str(digest) for path, digest in found["files"].items()}
+        for one in seen:
+            _check(one)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SyntaxError) as error:
+        raise ObservedError(
+            f"has no device errors of a run ({type(error).__name__}: {error}); "
+            "`devfix run --keep-going --format json -o FILE` writes them"
+        ) from error
+    return seen, files
+
+
+def _check(seen: Seen) -> None:
+    """Raise ValueError, TypeError or SyntaxError for what no run tells."""
+    texts = [seen.operation, seen.error, seen.device]
+    numbers = [seen.count]
+    for one in seen.operands:
+        texts += [one.device, one.kind, one.name, one.owner]
+    for at in seen.places():
+        texts += [at.path, at.function]
+        numbers += [at.line, at.end_line, at.column, at.end_column]
+    for frame in seen.passed:
+        numbers += [found.operand for found in frame.found]
+        for device in frame.devices:
+            ast.parse(device, mode="eval")
+    operands = range(len(seen.operands))
+    if not all(type(text) is str for text in texts) or not all(type(one) is int for one in numbers):
+        raise TypeError("a text or a number is of another type")
+    if any(found.operand not in operands for frame in seen.passed for found in frame.found):
+        raise ValueError("an operand that is not there")
+
+
 def together(found: Sequence[Seen]) -> tuple[Seen, ...]:
     """Errors of several processes: equal ones once, with the sum of their counts."""
     made: dict[tuple[object, ...], Seen] = {}
@@ -139,3 +193,8 @@ def together(found: Sequence[Seen]) -> tuple[Seen, ...]:
         before = made.get(seen.key)
         made[seen.key] = seen if before is None else replace(before, count=before.count + seen.count)
     return tuple(made.values())
+
+
+def files_of(found: Sequence[Seen]) -> list[str]:
+    """The files that errors name."""
+    return sorted({at.path for seen in found for at in seen.places()})

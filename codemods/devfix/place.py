@@ -25,6 +25,7 @@ from devfix.report import (
 from devfix.source import Source, remembered
 
 if TYPE_CHECKING:
+    from devfix.documents import Document
     from devfix.documents.notebook import Notebook
 
 
@@ -149,6 +150,19 @@ def _back(offset: int, edits: tuple[TextEdit, ...], is_end: bool) -> int:
 
 
 # --- notebooks -------------------------------------------------------------------------------
+
+
+def placed_in(
+    document: Document, source: Source, found: Sequence[Finding], edits: Sequence[tuple[TextEdit, ...] | str]
+) -> tuple[PlacedFinding, ...]:
+    """Findings as they are reported of a document: in a notebook, by its lines and cells."""
+    placed = tuple(place_finding(source, *pair) for pair in zip(found, edits, strict=True))
+    if not document.path.endswith(".ipynb"):
+        return placed
+    from devfix.documents.notebook import Notebook
+
+    assert isinstance(document, Notebook)
+    return tuple(finding_in_notebook(finding, document) for finding in placed)
 
 
 _LINE = re.compile(r"\b(on )?line (\d+)")

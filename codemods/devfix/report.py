@@ -21,6 +21,8 @@ class FileError:
     message: str
 
 
+# Stands for the codemod in findings that only a run knew: `devfix repair` makes their fixes, `devfix apply` none.
+SEEN = "seen-in-run"
 UNREAD = "cells that do not parse: "  # how the reason begins where a notebook was read in part
 
 
@@ -243,6 +245,7 @@ class Report:
             for result in self.results
             for finding in result.findings
             if finding.fix is not None and finding.fix.safety >= self.level_of(finding.codemod)
+            if finding.codemod != SEEN
         )
 
     @property

@@ -21,11 +21,14 @@ class Selection:
 
     - `only`: its fingerprint is one of these. `but`: it is none of these.
     - `lines`: by path, the line ranges of which it touches one; files that are not named have none.
+
+    With `raises`, other findings are repaired as usual, and those that are selected even where their fix is unsafe.
     """
 
     only: frozenset[str] | None = None
     but: frozenset[str] = frozenset()
     lines: Mapping[str, tuple[tuple[int, int], ...]] | None = None
+    raises: bool = False
 
     @property
     def of_baseline(self) -> Selection:

@@ -13,9 +13,9 @@ from devfix.budget import CUT
 from devfix.codemod import Codemod, Together, wanting
 from devfix.documents import RECIPES, Document, digest_of, document_of, read_bytes
 from devfix.doubt import impossible, together
-from devfix.findings import Finding, Safety, TextEdit
+from devfix.findings import Finding, Fix, Safety, TextEdit
 from devfix.parsed import parsed
-from devfix.place import back, git_lines, git_scopes, line_feeds, place_finding
+from devfix.place import back, git_lines, git_scopes, line_feeds, place_finding, placed_in
 from devfix.report import Change, FileError, FileResult, Joint, PlacedFinding, Scope
 from devfix.selection import Selection
 from devfix.source import Source
@@ -132,8 +132,7 @@ class Work:
 
     def may_want(self, data: bytes) -> bool:
         """Has a notebook the words of a codemod at all? JSON writes them as Python does."""
-        text = data.decode("utf-8", "replace")
-        return bool(self.wanting(text))
+        return bool(self.wanting(data.decode("utf-8", "replace")))
 
     def wanting(self, text: str) -> tuple[Codemod, ...]:
         return wanting(self.task.codemods, text)
@@ -249,20 +248,22 @@ class Work:
         """Note which findings of a document are to be repaired; later ones stem from those places."""
         if self.task.selection is None or self.selected is not None:
             return
-        placed = tuple(place_finding(source, *pair) for pair in zip(found, edits, strict=True))
-        if document.path.endswith(".ipynb"):
-            from devfix.documents.notebook import Notebook
-            from devfix.place import finding_in_notebook
-
-            assert isinstance(document, Notebook)
-            placed = tuple(finding_in_notebook(finding, document) for finding in placed)
-        keep = self.task.selection.keep(document.path, placed)
+        keep = self.task.selection.keep(document.path, placed_in(document, source, found, edits))
         self.selected = {
             (finding.codemod, finding.span.start) for finding, kept in zip(found, keep, strict=True) if kept
         }
 
     def is_selected(self, finding: Finding) -> bool:
-        return self.selected is None or self.where(finding) in self.selected
+        return self.selected is None or self.raises or self.where(finding) in self.selected
+
+    @property
+    def raises(self) -> bool:
+        return self.task.selection is not None and self.task.selection.raises
+
+    def is_wanted(self, finding: Finding, fix: Fix) -> bool:
+        if self.raises and self.selected is not None and self.where(finding) in self.selected:
+            return True
+        return self.is_selected(finding) and self.task.applies(finding.codemod, fix.safety)
 
     def parse(self, text: str) -> Source:
         self.stage = "parse"
@@ -348,8 +349,7 @@ class Work:
             for finding, edit in zip(found, edits, strict=True)
             if finding.fix is not None
             and not finding.fix.elsewhere
-            and self.is_selected(finding)
-            and self.task.applies(finding.codemod, finding.fix.safety)
+            and self.is_wanted(finding, finding.fix)
             and not isinstance(edit, str)
             and edit
         ]

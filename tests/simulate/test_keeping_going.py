@@ -174,6 +174,22 @@ PROGRAMS: dict[str, tuple[str, list[tuple[str, int]], list[str]]] = {
         [("to", 12), ("sub", 13)],
         [],
     ),
+    "collectives of NCCL": (
+        "import os\n"
+        "import torch.distributed as dist\n"
+        "os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT='0', RANK='0', WORLD_SIZE='1')\n"
+        "dist.init_process_group('nccl', store=dist.HashStore(), rank=0, world_size=1)\n"
+        "loss, there = torch.ones(2), torch.ones(2, device=device)\n"
+        "dist.all_reduce(there)\n"
+        "work = dist.all_reduce(loss, async_op=True)\n"
+        "work.wait()\n"
+        "parts = [torch.zeros(2)]\n"
+        "dist.all_gather(parts, loss * 3)\n"
+        "assert parts[0].is_cpu and parts[0].tolist() == [3, 3] and loss.tolist() == [1, 1]\n"
+        "dist.destroy_process_group()\n",
+        [("all_reduce", 11), ("all_gather", 14)],
+        [],
+    ),
     "threads": (
         "import threading\n"
         "def work():\n"
@@ -361,7 +377,7 @@ def test_the_user_s_own_line_is_told_through_a_generator_of_torch(tmp_path: Path
 
 
 def test_options_that_need_keep_going(tmp_path: Path) -> None:
-    for option in (("--devices", "0"), ("--format", "json")):
+    for option in (("--devices", "0"), ("--format", "json"), ("--html", "errors.html")):
         done = subprocess.run(
             [sys.executable, "-m", "devfix", "run", *option, "none.py"],
             capture_output=True,
@@ -370,5 +386,5 @@ def test_options_that_need_keep_going(tmp_path: Path) -> None:
         )
         assert (done.returncode, done.stderr) == (
             2,
-            "devfix: --format and --devices 0 are for --keep-going\n",
+            "devfix: --format, --html and --devices 0 are for --keep-going\n",
         )

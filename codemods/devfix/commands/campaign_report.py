@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from devfix.commands.campaign import campaign_argument, code
-from devfix.commands.helping import SOME_FAILED, command, need_html
+from devfix.commands.helping import SOME_FAILED, command, need_html, write_into
 
 if TYPE_CHECKING:
     from devfix.review.html.campaign import Look
@@ -73,12 +73,8 @@ def _looker(campaign: str) -> Look:
 
 def _write(path: str, data: bytes) -> None:
     from devfix.commands.running import write_out
-    from devfix.documents import DocumentError, write_new
 
     if path == "-":
         write_out(data)
-        return
-    try:
-        write_new(path, data)
-    except DocumentError as error:
-        raise click.ClickException(f"{path}: {error}") from error
+    else:
+        write_into(path, data)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devfix.commands.helping import CANNOT, OUTPUT, command, option
+from devfix.commands.helping import CANNOT, OUTPUT, command, option, write_into
 from devfix.commands.options import arguments
 from devfix.commands.recovering import recovered
 from devfix.commands.running import Run, code
@@ -80,7 +80,13 @@ def check(
             run.lines(text.findings(result.path, result.findings, level=run.level_of, width=run.width))
         shown += 1
 
-    early = listed and selection is None and write_baseline is None and not add_ignores
+    early = (
+        listed
+        and selection is None
+        and options["observed"] is None
+        and write_baseline is None
+        and not add_ignores
+    )
     report = run.analyse(repair=False, each=show if early else None)
     run.errors(report)
     if write_baseline is not None:
@@ -122,13 +128,9 @@ def check(
 
 def _write_baseline(run: Run, report: Report, path: str) -> int:
     from devfix.baseline import text_of
-    from devfix.documents import DocumentError, write_new
     from devfix.review.text import plural
 
-    try:
-        write_new(path, text_of(report).encode("utf-8", "surrogatepass"))
-    except DocumentError as error:
-        raise click.ClickException(f"{path}: {error}") from error
+    write_into(path, text_of(report).encode("utf-8", "surrogatepass"))
     run.note(
         f"{plural(report.findings, 'finding')} written into {path}; commit it, and check with --baseline"
     )

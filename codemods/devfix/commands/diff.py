@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from devfix.commands import page
-from devfix.commands.helping import CANNOT, OUTPUT, command, option
+from devfix.commands.helping import CANNOT, OUTPUT, command, option, write_into
 from devfix.commands.options import arguments
 from devfix.commands.recovering import recovered
 from devfix.commands.running import Run, code
@@ -104,7 +104,6 @@ def diff(
 
 
 def _split(run: Run, steps: Sequence[Step], folder: str, form: str, explain: bool) -> None:
-    from devfix.documents import DocumentError, write_new
     from devfix.review import patch
     from devfix.review.mbox import render
 
@@ -112,8 +111,5 @@ def _split(run: Run, steps: Sequence[Step], folder: str, form: str, explain: boo
         data = render([step]) if form == "mbox" else patch.patch(step.report, explain=explain)
         name = re.sub(r"[^\w.-]+", "-", step.name).strip("-")[:60] or "repair"
         path = os.path.join(folder, f"{number:04}-{name}.patch")
-        try:
-            write_new(path, data, folder=True)
-        except DocumentError as error:
-            raise click.ClickException(f"{path}: {error}") from error
+        write_into(path, data, folder=True)
         run.note(path)

@@ -83,6 +83,16 @@ def say(text: str) -> None:
     click.echo(f"devfix: {printable(text)}", err=True)
 
 
+def write_into(path: str, data: bytes, *, folder: bool = False) -> None:
+    """Write a file that the user has named; with `folder` its folder, too. Raises click.ClickException."""
+    from devfix.documents import DocumentError, write_new
+
+    try:
+        write_new(path, data, folder=folder)
+    except DocumentError as error:
+        raise click.ClickException(f"{path}: {error}") from error
+
+
 def need_html() -> None:
     """Raise the error of `--html` if a page cannot be made."""
     from devfix.review.html import MissingLibraries, need_libraries

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from devfix.commands.helping import command
+from devfix.commands.helping import command, write_into
 
 
 @command(examples={"devfix new no-device-in-device": "no_device_in_device.py and its tests"})
@@ -19,7 +19,6 @@ def new(id: str, folder: str, package: bool) -> None:
     ID is words with - between them, such as no-device-in-device. Nothing is overwritten.
     """
     from devfix.config import ConfigError
-    from devfix.documents import DocumentError, write_new
     from devfix.own.skeleton import files
 
     try:
@@ -31,10 +30,7 @@ def new(id: str, folder: str, package: bool) -> None:
         if os.path.lexists(path):
             raise click.ClickException(f"{path}: is there already; nothing was written")
     for path, text in paths.items():
-        try:
-            write_new(path, text.encode(), folder=True)
-        except DocumentError as error:
-            raise click.ClickException(f"{path}: {error}") from error
+        write_into(path, text.encode(), folder=True)
         click.echo(os.path.normpath(path))
     rule, tests = list(paths)[:2]
     click.echo(f"test it:  python -m pytest {os.path.normpath(tests)}", err=True)

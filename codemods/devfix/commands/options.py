@@ -93,6 +93,13 @@ def arguments(command: _Command) -> _Command:
             default=None,
             help="Reuse the results of files that have not changed (default), or not.",
         ),
+        option(
+            _RUN,
+            "--observed",
+            type=click.Path(),
+            metavar="FILE",
+            help="What `devfix run --keep-going --format json -o FILE` has seen.",
+        ),
         option(OUTPUT, "--quiet", "-q", is_flag=True, help="No summary."),
         option(OUTPUT, "--verbose", "-v", is_flag=True, help="Also what was skipped and why, and the time."),
         option(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING
 
 import click
 
-from devfix.commands.helping import command, say
+from devfix.commands.helping import command, need_html, say, write_into
+from devfix.observed import files_of
 
 if TYPE_CHECKING:
     from devfix.simulate.supervise import Ended
@@ -19,6 +21,8 @@ CANNOT = 2
     examples={
         "devfix run train.py --epochs 1": "does it run on a GPU?",
         "devfix run --keep-going train.py": "all device errors of one run",
+        "devfix run --keep-going --html errors.html train.py": "on the source, in a browser",
+        "devfix run --keep-going --format json -o run.json train.py": "for `devfix check --observed`",
         "devfix run --devices 2 -m package.train": "two devices; a module",
     },
     codes={
@@ -42,15 +46,32 @@ CANNOT = 2
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "json"]),
+    type=click.Choice(["text", "json", "sarif"]),
     default="text",
     help="Of the report of --keep-going.",
+)
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(),
+    metavar="FILE",
+    help="Write the JSON or SARIF into FILE, not on stdout.",
+)
+@click.option(
+    "--html", type=click.Path(), metavar="FILE", help="Also make a page of the errors on the source."
 )
 @click.option("-m", "module", is_flag=True, help="PROGRAM is a module, as in python -m.")
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
 def run(
-    devices: int, keep_going: bool, form: str, module: bool, program: str, arguments: tuple[str, ...]
+    devices: int,
+    keep_going: bool,
+    form: str,
+    output: str | None,
+    html: str | None,
+    module: bool,
+    program: str,
+    arguments: tuple[str, ...],
 ) -> int:
     """Run a program with CUDA simulated on the CPU.
 
@@ -60,8 +81,12 @@ def run(
 
     With --keep-going, the program goes on after each device error as if the stray tensor had been moved.
     """
-    if not keep_going and (form != "text" or not devices):
-        raise click.UsageError("--format and --devices 0 are for --keep-going")
+    if not keep_going and (form != "text" or html or not devices):
+        raise click.UsageError("--format, --html and --devices 0 are for --keep-going")
+    if output is not None and form == "text":
+        raise click.UsageError("--output is for --format json and sarif; the text goes to stderr")
+    if html is not None:
+        need_html()
     if not module and not os.path.exists(program):
         raise click.ClickException(f"{program}: no such file")
     from devfix.simulate import supervise
@@ -72,16 +97,31 @@ def run(
     except OSError as error:
         raise click.ClickException(f"{program} could not be started: {error}") from error
     code = _tell(ended)
-    return _report(ended, code, form) if keep_going and code != CANNOT else code
+    return _report(ended, code, form, output, html) if keep_going and code != CANNOT else code
 
 
-def _report(ended: Ended, code: int, form: str) -> int:
-    """What the run has gone on after; on stderr, or as JSON on stdout, where the program's output is, too."""
+def _report(ended: Ended, code: int, form: str, output: str | None, html: str | None) -> int:
+    """What the run has gone on after: text on stderr, JSON or SARIF on stdout, where the program's output is, too."""
     from devfix.review import device_errors
+    from devfix.review.seen import with_seen
 
-    rows = list(device_errors.rows(ended.seen, ended.main.files))
+    report = device_errors.analysed(
+        device_errors.files_of(ended.seen, ended.main.files) if ended.seen else ()
+    )
     if form == "json":
-        click.echo(device_errors.as_json_text(rows, code))
+        rows = list(device_errors.rows(ended.seen, report))
+        _write(device_errors.as_json_text(rows, code, files_of(ended.seen)), output)
+    elif form == "sarif":
+        from devfix.review.sarif import render
+
+        _write(render(with_seen(report, ended.seen, only=True)), output)
+    if html is not None:
+        from devfix.review.html import render as page
+
+        seen = with_seen(report, ended.seen, only=True)
+        files = shlex.join(result.path for result in seen.results)
+        write_into(html, page(seen, paths=files, name=os.path.basename(os.getcwd())))
+    if form != "text":
         return 1 if ended.seen else code
     if not ended.seen:
         say("no device errors")
@@ -92,9 +132,16 @@ def _report(ended: Ended, code: int, form: str) -> int:
     say(
         f"{errors}, of {causes} stray{'s' * (causes > 1)}; the program went on and ended with exit code {code}"
     )
-    for line in device_errors.text(ended.seen, rows):
+    for line in device_errors.text(ended.seen, list(device_errors.rows(ended.seen, report))):
         click.echo(f"  {line}", err=True)
     return 1
+
+
+def _write(text: str, path: str | None) -> None:
+    if path is None:
+        click.echo(text)
+    else:
+        write_into(path, f"{text}\n".encode())
 
 
 def _tell(ended: Ended) -> int:

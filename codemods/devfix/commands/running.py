@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devfix.commands.helping import color_of
+from devfix.commands.helping import color_of, write_into
 
 if TYPE_CHECKING:
     from devfix.around import Around
@@ -53,7 +53,7 @@ class Run:
     @classmethod
     def plain(cls, paths: tuple[str, ...], **given: Any) -> Run:
         """A run with the defaults of `options.arguments`, but for what is given."""
-        none = ("jobs", "project_root", "project", "cache", "safe", "recipe", "config")
+        none = ("observed", "jobs", "project_root", "project", "cache", "safe", "recipe", "config")
         empty = ("codemods", "exclude_codemods", "include", "exclude", "options", "arguments")
         options = {"stdin_filename": "stdin.py", "quiet": False, "verbose": False, "color": "auto"}
         return cls(paths, **{**options, **dict.fromkeys(none), **dict.fromkeys(empty, ()), **given})
@@ -111,9 +111,13 @@ class Run:
         """
         from devfix.own.command_line import with_broken
 
-        return with_broken(self._analysed(repair, selection, each), self.broken)
+        if self.options["observed"] is not None and selection is None:
+            from devfix.commands.observing import observed
 
-    def _analysed(
+            return with_broken(observed(self, self.options["observed"], repair), self.broken)
+        return with_broken(self.analysed(repair, selection, each), self.broken)
+
+    def analysed(
         self, repair: bool, selection: Selection | None, each: Callable[[FileResult], None] | None
     ) -> Report:
         from devfix import config
@@ -298,12 +302,7 @@ class Run:
     def patch(self, data: bytes, path: str | None = None) -> None:
         """A patch on stdout, in colour for a terminal, or as it is into a file."""
         if path is not None:
-            from devfix.documents import DocumentError, write_new
-
-            try:
-                write_new(path, data)
-            except DocumentError as error:
-                raise click.ClickException(f"{path}: {error}") from error
+            write_into(path, data)
             return
         if self.color or (self.color is None and sys.stdout is not None and sys.stdout.isatty()):
             from devfix.review.text import coloured_patch

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from devfix.commands.helping import command, need_html
+from devfix.commands.helping import command, need_html, write_into
 from devfix.commands.options import paths_argument
 
 
@@ -83,13 +83,9 @@ def _base(paths: tuple[str, ...]) -> str:
 
 
 def _page(repository: object, tables: object, path: str, name: str) -> None:
-    from devfix.documents import DocumentError, write_new
     from devfix.review.html.devices import render
     from devfix.stats import Repository
     from devfix.stats.tables import Tables
 
     assert isinstance(repository, Repository) and isinstance(tables, Tables)
-    try:
-        write_new(path, render(repository, tables, name))
-    except DocumentError as error:
-        raise click.ClickException(f"{path}: {error}") from error
+    write_into(path, render(repository, tables, name))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from devfix.codemod import registry
 from devfix.discover import Discovered
-from devfix.documents import Document, DocumentError
+from devfix.documents import Document, DocumentError, digest_of, read_bytes
 from devfix.findings import Safety
 from devfix.observed import At, Operand, Seen, as_json
-from devfix.repair.explained import explained
-from devfix.repair.from_run import fixes
-from devfix.report import PlacedFinding
+from devfix.repair.explained import Findings, Read, explained
+from devfix.repair.from_run import Candidate, fixes
+from devfix.report import PlacedFinding, Report
 from devfix.review.text import printable
 
 _FILES = 200
@@ -41,7 +42,7 @@ def reader() -> Callable[[str], Document | None]:
     return read
 
 
-def findings_in(files: Sequence[str]) -> tuple[tuple[str, PlacedFinding], ...]:
+def analysed(files: Sequence[str]) -> Report:
     """What the static analysis says of the files of a program."""
     from devfix import runner
     from devfix.around import Around
@@ -50,7 +51,18 @@ def findings_in(files: Sequence[str]) -> tuple[tuple[str, PlacedFinding], ...]:
     report = runner.run(
         Discovered(tuple(files[:_FILES])), codemods, Safety.UNSAFE, repair=False, jobs=1, around=Around()
     )
-    return tuple((result.path, finding) for result in report.results for finding in result.findings)
+    return replace(report, results=tuple(replace(one, path=shown(one.path)) for one in report.results))
+
+
+def findings_of(report: Report) -> tuple[tuple[str, PlacedFinding], ...]:
+    """The findings of a report, with the paths as a run tells them."""
+    return tuple(
+        (os.path.realpath(result.path), finding) for result in report.results for finding in result.findings
+    )
+
+
+def findings_in(files: Sequence[str]) -> tuple[tuple[str, PlacedFinding], ...]:
+    return findings_of(analysed(files))
 
 
 def files_of(seen: Sequence[Seen], loaded: Sequence[str]) -> tuple[str, ...]:
@@ -60,23 +72,28 @@ def files_of(seen: Sequence[Seen], loaded: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*map(os.path.realpath, passed), *near]))
 
 
-def rows(seen: Sequence[Seen], loaded: Sequence[str]) -> Iterator[dict[str, Any]]:
+def remedy(
+    one: Seen, findings: Findings, read: Read
+) -> tuple[tuple[str, PlacedFinding] | None, Candidate | None]:
+    """The finding that explains an error of one stray; where that has no fix, or there is none, a fix of the run."""
+    cause = next(iter(explained(one, findings, read)), None)
+    has_fix = cause is not None and cause[1].fix is not None
+    return cause, None if has_fix else next(fixes(one, read), None)
+
+
+def rows(seen: Sequence[Seen], report: Report) -> Iterator[dict[str, Any]]:
     """Each error as plain data for `--format json`; for each stray what explains it, or else a fix."""
     read = reader()
-    findings = findings_in(files_of(seen, loaded)) if seen else ()
+    findings = findings_of(report)
     for error in seen:
         row = as_json(error)
         row["findings"], row["fixes"] = [], []
         for one in error.each():
-            causes = explained(one, findings, read)[:1]
-            told = [_finding(path, finding) for path, finding in causes]
-            row["findings"] += [finding for finding in told if finding not in row["findings"]]
-            if not any(finding["fix"] for finding in told):
-                made = next(fixes(one, read), None)
-                fix = (
-                    {"path": made.path, "line": made.line, "title": made.title} if made is not None else None
-                )
-                row["fixes"] += [fix] if fix is not None and fix not in row["fixes"] else []
+            cause, fix = remedy(one, findings, read)
+            found = _finding(*cause) if cause is not None else None
+            row["findings"] += [found] if found is not None and found not in row["findings"] else []
+            made = {"path": fix.path, "line": fix.line, "title": fix.title} if fix is not None else None
+            row["fixes"] += [made] if made is not None and made not in row["fixes"] else []
         yield row
 
 
@@ -132,6 +149,15 @@ def _line(at: At) -> str:
     return f"{shown(at.path)}:{at.line}"
 
 
-def as_json_text(rows: Sequence[dict[str, Any]], code: int) -> str:
-    """The report for machines."""
-    return json.dumps({"exit_code": code, "errors": list(rows)}, indent=2)
+def digest(path: str) -> str:
+    """The SHA-256 of a file; empty where it cannot be read."""
+    try:
+        return digest_of(read_bytes(path))
+    except DocumentError:
+        return ""
+
+
+def as_json_text(rows: Sequence[dict[str, Any]], code: int, files: Sequence[str]) -> str:
+    """The report for machines, with the digests of the files that the errors name."""
+    digests = {path: digest(path) for path in files}
+    return json.dumps({"exit_code": code, "errors": list(rows), "files": digests}, indent=2)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import click
 
 from devfix.findings import Safety
-from devfix.report import UNREAD, FileError, FileResult, Place, PlacedFinding, PlacedRelated, Report
+from devfix.report import SEEN, UNREAD, FileError, FileResult, Place, PlacedFinding, PlacedRelated, Report
 
 _COLOURS = {Safety.SAFE: "green", Safety.UNSAFE: "yellow", Safety.MANUAL: "red"}
 
@@ -49,6 +49,7 @@ def findings(
             safety = finding.fix.safety
             wanted = level if isinstance(level, Safety) else level(finding.codemod)
             hint = " [needs --unsafe]" if wanted > safety >= Safety.UNSAFE else ""
+            hint = " [`devfix repair` makes it]" if finding.codemod == SEEN else hint
             others = dict.fromkeys(edit.path for edit in finding.fix.edits if edit.path)
             also = f", together with {', '.join(map(printable, others))}" if others else ""
             head = f"    fix ({safety.label}): "
@@ -188,6 +189,7 @@ def _more(report: Report, *, remaining: bool) -> int:
         finding.fix is not None and finding.fix.safety is Safety.UNSAFE < report.level_of(finding.codemod)
         for result in report.results
         for finding in (result.remaining if remaining else result.findings)
+        if finding.codemod != SEEN
     )
 
 

@@ -26,6 +26,7 @@ CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child")
 CANNOT = 2  # exit code
 
 KEEP_GOING = "DEVFIX_SIMULATE_KEEP_GOING"  # "1": device errors are noted, and carried out
+PLACE = "DEVFIX_SIMULATE_PLACE"  # patterns of names of test files: what they make is put on a device
 SEED = "DEVFIX_SIMULATE_SEED"  # what random numbers begin with, where runs are to be compared
 
 MACHINE = {"place": ""}  # what `torch.cuda` is in this process, once torch has been imported
@@ -38,8 +39,11 @@ def environment(
     cpu: bool = False,
     base: Mapping[str, str] | None = None,
     keep_going: bool = False,
+    place: Sequence[str] = (),
 ) -> dict[str, str]:
     """The environment of a process with simulated devices; `base` is that of this process by default.
+
+    `place`: how the files are called whose tensors and modules are put on a device, with `keep_going`.
 
     With `cpu` the process sees no CUDA, real or simulated, and only its reports are written.
     """
@@ -50,6 +54,7 @@ def environment(
     made[DEVICE] = "cpu" if cpu else "cuda"
     made[REPORTS] = reports
     made[KEEP_GOING] = "1" if keep_going else ""
+    made[PLACE] = os.pathsep.join(place)
     if cpu:
         made["CUDA_VISIBLE_DEVICES"] = ""
     return made

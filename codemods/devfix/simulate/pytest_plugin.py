@@ -15,6 +15,7 @@ import pytest  # which has loaded this module
 
 OPTION = "simulate_cuda"
 KEEP_GOING = "devfix_keep_going"
+PLACE = "devfix_place"
 
 
 def pytest_addoption(parser: Any) -> None:
@@ -24,6 +25,12 @@ def pytest_addoption(parser: Any) -> None:
         dest=KEEP_GOING,
         action="store_true",
         help="with --simulate-cuda: note every device error, carry it out, and report all of them at the end",
+    )
+    group.addoption(
+        "--place",
+        dest=PLACE,
+        choices=["all"],
+        help="with --keep-going: put the tensors and modules that tests make on cuda:0",
     )
     group.addoption(
         "--simulate-cuda",
@@ -49,9 +56,12 @@ def pytest_load_initial_conftests(early_config: Any) -> None:
     """The first of all hooks: before a conftest.py can import torch."""
     devices = getattr(early_config.known_args_namespace, OPTION, None)
     keep_going = getattr(early_config.known_args_namespace, KEEP_GOING, False)
+    place = getattr(early_config.known_args_namespace, PLACE, None)
+    if devices is None and keep_going:
+        raise pytest.UsageError("--keep-going is for --simulate-cuda")
+    if place and not keep_going:
+        raise pytest.UsageError("--place is for --keep-going")
     if devices is None:
-        if keep_going:
-            raise pytest.UsageError("--keep-going is for --simulate-cuda")
         return
     import os
 
@@ -61,7 +71,8 @@ def pytest_load_initial_conftests(early_config: Any) -> None:
         pytest.exit(f"devfix cannot simulate CUDA devices: {error}", returncode=4)
 
     reports = os.environ.get(processes.REPORTS, "")
-    os.environ.update(processes.environment(devices, reports, keep_going=keep_going))
+    tests = (*early_config.getini("python_files"), "conftest.py") if place else ()
+    os.environ.update(processes.environment(devices, reports, keep_going=keep_going, place=tests))
     processes.arm(fail)
     early_config.pluginmanager.register(_Simulation(devices), "devfix-simulation")
     if keep_going:

@@ -12,7 +12,7 @@ from typing import Any
 
 from devfix.documents import DocumentError
 from devfix.findings import Safety, TextEdit
-from devfix.report import FileResult, PlacedFinding, PlacedRelated, Report
+from devfix.report import SEEN, FileResult, PlacedFinding, PlacedRelated, Report
 from devfix.review.html.colours import Colours
 from devfix.review.html.hunks import Mark, Wanted, blocks, composed, conflicts, hunks, made
 from devfix.review.html.texts import Read, Text, shown
@@ -254,6 +254,8 @@ def _undecidable(finding: PlacedFinding, result: FileResult) -> str:
         return f"devfix has a repair, but cannot write it here: {printable(finding.refusal)}"
     if finding.fix is None:
         return "No repair: devfix knows no edit that is certain to be right here."
+    if finding.codemod == SEEN:
+        return "Only the run knew of this: `devfix repair` makes such fixes, and tries them."
     if finding.fix.safety is Safety.MANUAL:
         return "Only a proposal: devfix never makes this edit by itself, since it needs your judgement."
     return ""

@@ -3,7 +3,8 @@
 `carrying_out` sees torch's functions from above and tries again with the operands together. What no function
 sees (autograd's own threads, kernels of optimizers) comes to the kernels' device checks, which go on by themselves
 (`carry_on`): on simulated devices all memory is the CPU's. `elsewhere` has the errors of torch's Python: autocast,
-checkpoints, optimizers. `histories` knows where tensors come from, `recording` what has been seen.
+checkpoints, optimizers. `histories` knows where tensors come from, `recording` what has been seen; `placing` is for
+suites that never ask for CUDA.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ def install(folder: str) -> None:
 
     For a process that has its devices already, or none at all.
     """
-    from devfix.simulate.keeping_going import carrying_out, elsewhere, histories, recording
+    from devfix.simulate.keeping_going import carrying_out, elsewhere, histories, placing, recording
 
     recording.install(folder)
     histories.install()
     elsewhere.install()
     machine.carry_on = carrying_out.carry_on
     machine.other_generator = carrying_out.other_generator
+    placing.install()
     carrying_out.KeepGoing().__enter__()  # never left: the process is the program's

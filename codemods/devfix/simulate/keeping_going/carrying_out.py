@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from devfix.errors.messages import kind_of
-from devfix.simulate.keeping_going import histories, recording
+from devfix.simulate.keeping_going import histories, placing, recording
 from devfix.simulate.machine import current_device, machine
 
 Tensor = torch.Tensor
@@ -32,7 +32,8 @@ class KeepGoing(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to myp
     """Every function of torch goes through here, but for those that other functions of torch call."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        named = kwargs or {}
+        placing.settle(self)
+        named = placing.placed(func, kwargs or {})
         if func is Tensor.backward:
             with self:  # hooks and checkpoints run the program's own operations
                 gradient = {"grad_tensors": named["gradient"]} if "gradient" in named else {}

@@ -9,11 +9,17 @@ from typing import Any
 
 import torch
 import torch.optim.optimizer as optimizer
+from torch.utils._pytree import tree_map
 
 from devfix.errors.messages import kind_of
-from devfix.simulate.keeping_going import recording
+from devfix.simulate.keeping_going import histories, recording
 from devfix.simulate.keeping_going.carrying_out import CPU, KeepGoing, is_of_devices
+from devfix.simulate.machine import current_device
 
+_COLLECTIVES = (
+    *("all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor", "gather", "scatter"),
+    *("reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "send", "recv"),
+)
 _Again = Callable[[Any, tuple[Any, ...], dict[str, Any], Exception], Any]
 
 
@@ -22,6 +28,8 @@ def install() -> None:
     _instead(torch.amp.GradScaler, "__init__", "autocast", _with_a_type)
     _instead(torch, "load", "loading", _to_the_cpu)
     torch.serialization.load = torch.load
+    for name in _COLLECTIVES if torch.distributed.is_available() else ():
+        _instead(torch.distributed, name, "collective", _over_the_device)
     group = optimizer._group_tensors_by_device_and_dtype
 
     def grouped(lists: Any, *arguments: Any, **named: Any) -> Any:
@@ -76,6 +84,25 @@ def _to_the_cpu(original: Any, arguments: tuple[Any, ...], named: dict[str, Any]
 
 def _mapped(named: dict[str, Any], arguments: tuple[Any, ...]) -> dict[str, Any]:
     return named if len(arguments) > 1 else {**named, "map_location": CPU}
+
+
+def _over_the_device(
+    original: Any, arguments: tuple[Any, ...], named: dict[str, Any], error: Exception
+) -> Any:
+    """A collective of NCCL is done with copies on the device; what it has written comes back."""
+    found = list(histories.tensors((arguments, named)))
+    device = torch.device("cuda", current_device())
+    recording.note(original.__name__, error, found, device)
+    copies = {id(one): one.detach().to(device) for one in found}
+    arguments, named = tree_map(lambda one: copies.get(id(one), one), (arguments, named))
+    result = original(*arguments, **named)
+    if named.get("async_op"):
+        result.wait()
+    with torch.no_grad():
+        for one in found:
+            if one.is_cpu:
+                one.copy_(copies[id(one)])
+    return result
 
 
 def _beside_the_parameters(lists: Any, error: Exception) -> None:

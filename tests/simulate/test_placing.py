@@ -1,0 +1,183 @@
+"""`pytest --simulate-cuda --keep-going --place all`: a suite that never asks for CUDA, run on it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+PACKAGE = """import torch
+from torch import nn
+
+
+class Scale(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.linear = nn.Linear(n, n)
+        self.factor = torch.ones(n)
+
+    def forward(self, x):
+        return self.linear(x) * self.factor
+
+
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = {"a": nn.Linear(2, 2)}
+
+    def forward(self, x):
+        return self.heads["a"](x)
+
+
+def mask(x):
+    return x.masked_fill(torch.arange(x.shape[-1]) > 1, 0)
+
+
+def spread(x):
+    return x.numpy().std()
+
+
+def build(n):
+    return Scale(n)
+
+
+class Runner:
+    def __init__(self):
+        self.net = nn.Linear(2, 2)
+
+    def run(self, x):
+        return self.net(x)
+
+
+def right(x):
+    return x + torch.ones(x.shape, device=x.device)
+"""
+# A test file by its folder.
+HELPER = """import torch
+
+TABLE = torch.arange(4.0)
+"""
+TESTS = """import unittest
+
+import numpy as np
+import package
+import pytest
+import torch
+from tests.tables import TABLE
+
+
+@pytest.fixture
+def net():
+    return package.Scale(3)
+
+
+def test_fixture(net):
+    assert net(torch.ones(2, 3)).shape == (2, 3)
+    assert net.linear.weight.is_cuda
+
+
+def test_built():
+    assert package.build(3)(torch.ones(2, 3)).shape == (2, 3)
+
+
+def test_parts():
+    part = package.Scale(2)
+    assert part(torch.ones(1, 2)).is_cuda
+    whole = torch.nn.Sequential(part, package.build(2))
+    assert whole[1].linear(torch.ones(1, 2)).is_cuda
+
+
+def test_heads():
+    assert package.Heads()(torch.ones(1, 2)).shape == (1, 2)
+
+
+def test_mask():
+    assert package.mask(TABLE).sum() == 1
+
+
+def test_spread():
+    assert package.spread(TABLE) > 1
+
+
+def test_right():
+    assert package.right(TABLE).is_cuda
+    array = torch.from_numpy(np.ones(4, "f"))
+    assert package.right(array).is_cpu and package.right(torch.Tensor([1, 2])).is_cpu
+    assert (TABLE * array * torch.Tensor([1, 2, 3, 4])).numpy().sum() == 20
+
+
+def test_not_placed():
+    net = torch.nn.Linear(2, 2).cpu()
+    assert net(torch.ones(2, device="cpu")).is_cpu
+    assert torch.rand(2, generator=torch.Generator().manual_seed(0)).is_cpu
+    assert package.Runner().run(torch.ones(2)).shape == (2,)
+
+
+class Unit(unittest.TestCase):
+    def setUp(self):
+        self.net = torch.nn.Sequential(torch.nn.Linear(2, 2), package.Scale(2))
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def test_it(self):
+        self.net(torch.ones(1, 2)).sum().backward()
+        self.opt.step()
+        assert self.net[0].weight.grad.is_cuda
+"""
+
+
+def run(folder: Path, *arguments: str) -> tuple[int, str]:
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTEST_ADDOPTS": ""},
+        timeout=300,
+    )
+    if "cannot simulate CUDA devices" in done.stdout + done.stderr:
+        pytest.skip(done.stdout + done.stderr)
+    return done.returncode, done.stdout + done.stderr
+
+
+def line(text: str) -> int:
+    return next(number for number, one in enumerate(PACKAGE.splitlines(), 1) if text in one)
+
+
+def test_the_errors_of_a_package_whose_tests_name_no_device(tmp_path: Path) -> None:
+    (tmp_path / "package.py").write_text(PACKAGE)
+    (tmp_path / "test_package.py").write_text(TESTS)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "tables.py").write_text(HELPER)
+    code, said = run(tmp_path, "--simulate-cuda=1", "--keep-going")
+    assert code == 1 and "4 failed, 5 passed" in said  # those that say `is_cuda`
+    assert "= device errors =" not in said
+    code, said = run(tmp_path, "--simulate-cuda=1", "--keep-going", "--place", "all", "--junitxml=junit.xml")
+    assert code == 1 and "9 passed" in said, said
+    report = said.partition("= device errors =")[2]
+    told = re.findall(r"^(\w+\.py:\d+): (\w+): ", report, re.MULTILINE)
+    assert told == [
+        (f"package.py:{line('* self.factor')}", "mul"),
+        (f"package.py:{line('heads[')}", "linear"),
+        (f"package.py:{line('masked_fill')}", "masked_fill"),
+        (f"package.py:{line('numpy()')}", "numpy"),
+    ]
+    tests = "in test_package.py::test_fixture, test_package.py::test_built, test_package.py::test_parts and 1 more"
+    assert tests in report and "in test_package.py::test_spread" in report
+    cases = ElementTree.parse(tmp_path / "junit.xml").iter("testcase")
+    with_errors = {
+        str(case.get("name")): [one.get("name") for one in case.iter("property")] for case in cases
+    }
+    clean = ("test_right", "test_not_placed")
+    wrong = ("test_fixture", "test_built", "test_heads", "test_mask", "test_spread", "test_it", "test_parts")
+    assert with_errors == {name: ["device_error"] * (name in wrong) for name in (*wrong, *clean)}
+
+
+def test_place_needs_keep_going(tmp_path: Path) -> None:
+    code, said = run(tmp_path, "--simulate-cuda=1", "--place", "all")
+    assert code == 4 and "--place is for --keep-going" in said
