@@ -1,5 +1,6 @@
 # devfix repair -- python train.py
 """Fits a sum of sines with L-BFGS, whose closure evaluates the model again and again."""
+
 import torch
 from torch import nn
 

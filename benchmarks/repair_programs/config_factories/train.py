@@ -1,6 +1,5 @@
 # devfix repair -- python train.py
 import torch
-
 from config import Config
 from parts import LogitAdjusted, make_model, make_prior
 

@@ -9,7 +9,9 @@ class Confusion:
 
     def update(self, predicted, wanted):
         index = wanted * self.classes + predicted  # wanted comes from the loader
-        self.counts += torch.bincount(index, minlength=self.classes**2).view_as(self.counts)  # planted: accumulator
+        self.counts += torch.bincount(index, minlength=self.classes**2).view_as(
+            self.counts
+        )  # planted: accumulator
 
     def iou(self):
         hits = self.counts.diagonal()

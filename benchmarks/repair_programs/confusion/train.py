@@ -1,8 +1,7 @@
 # devfix repair -- python train.py
 import torch
-from torch import nn
-
 from metrics import Confusion, mean_ap
+from torch import nn
 
 CLASSES = 4
 

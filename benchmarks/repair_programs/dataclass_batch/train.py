@@ -1,9 +1,8 @@
 # devfix repair -- python train.py
 import torch
 import torch.nn.functional as F
-from torch import nn
-
 from batches import make_batches
+from torch import nn
 
 
 class MeanPool(nn.Module):

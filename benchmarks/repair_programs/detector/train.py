@@ -1,6 +1,5 @@
 # devfix repair -- python train.py
 import torch
-
 from model import Detector
 
 

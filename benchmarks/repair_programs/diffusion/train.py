@@ -1,8 +1,7 @@
 # devfix repair -- python train.py
 import torch
-from torch import nn
-
 from schedule import Schedule
+from torch import nn
 
 
 class Denoiser(nn.Module):

@@ -11,7 +11,7 @@ Transition = namedtuple("Transition", "state action reward following done")
 
 class ReplayMemory:
     def __init__(self, capacity):
-        self.memory = deque([], maxlen=capacity)
+        self.memory = deque(maxlen=capacity)
 
     def push(self, *values):
         self.memory.append(Transition(*values))

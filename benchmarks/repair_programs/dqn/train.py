@@ -3,7 +3,6 @@ import random
 
 import numpy as np
 import torch
-
 from agent import Agent
 
 

@@ -1,5 +1,6 @@
 # devfix repair -- python train.py
 """Style transfer in small: features are taken by hooks, an image is optimized."""
+
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -1,6 +1,5 @@
 # devfix repair -- python main.py
 import torch
-
 from model import Decoder
 
 

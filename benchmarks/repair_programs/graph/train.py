@@ -1,5 +1,6 @@
 # devfix repair -- python train.py
 """A graph network on one graph, whose nodes are masked into train and test."""
+
 import torch
 import torch.nn.functional as F
 from torch import nn

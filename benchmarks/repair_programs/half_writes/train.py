@@ -1,5 +1,6 @@
 # devfix repair -- python train.py
 """Mixed precision; on the CPU autocast is off."""
+
 import torch
 from torch import nn
 

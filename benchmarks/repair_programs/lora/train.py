@@ -1,5 +1,6 @@
 # devfix repair -- python train.py
 """Adapters are put into a model that is on its device already."""
+
 import math
 
 import torch

@@ -1,5 +1,6 @@
 # devfix repair -- python train.py
 """One trunk, a head for each task, batches that are dicts."""
+
 import torch
 import torch.nn.functional as F
 from torch import nn

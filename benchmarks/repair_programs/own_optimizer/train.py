@@ -1,8 +1,7 @@
 # devfix repair -- python train.py
 import torch
-from torch import nn
-
 from lion import Lion
+from torch import nn
 
 
 class Normalize:

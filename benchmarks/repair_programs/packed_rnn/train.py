@@ -17,7 +17,10 @@ class Tagger(nn.Module):
 
     def forward(self, ids, lengths):
         packed = pack_padded_sequence(
-            self.embedding(ids), lengths, batch_first=True, enforce_sorted=False  # planted: lengths
+            self.embedding(ids),
+            lengths,
+            batch_first=True,
+            enforce_sorted=False,  # planted: lengths
         )
         out, _ = self.rnn(packed, self.init_hidden(len(ids)))
         out, _ = pad_packed_sequence(out, batch_first=True)

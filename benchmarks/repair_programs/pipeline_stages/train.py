@@ -1,5 +1,6 @@
 # devfix repair --devices 2 -- python train.py
 """Two halves of a model on two GPUs."""
+
 import torch
 from torch import nn
 

@@ -17,4 +17,6 @@ class Ratings:
 
     @property
     def popularity(self):
-        return torch.from_numpy(np.bincount(self.table[:, 1], minlength=self.items)).float()  # planted: property
+        return torch.from_numpy(
+            np.bincount(self.table[:, 1], minlength=self.items)
+        ).float()  # planted: property

@@ -1,9 +1,8 @@
 # devfix repair -- python train.py
 import numpy as np
 import torch
-from torch import nn
-
 from data import Ratings
+from torch import nn
 
 
 class Factors(nn.Module):

@@ -11,9 +11,9 @@ class UNet(nn.Module):
     def __init__(self, widths=(8, 12, 16)):
         super().__init__()
         self.down = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:])).to(PAIR[0])
-        self.up = nn.ModuleList(
-            nn.Linear(2 * b, a) for a, b in reversed(list(zip(widths, widths[1:])))
-        ).to(PAIR[1])
+        self.up = nn.ModuleList(nn.Linear(2 * b, a) for a, b in reversed(list(zip(widths, widths[1:])))).to(
+            PAIR[1]
+        )
         self.gates = [torch.full((1,), 0.5 + i) for i in range(len(self.up))]  # planted: list of tensors
 
     def forward(self, x):

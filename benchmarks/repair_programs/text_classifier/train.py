@@ -1,10 +1,9 @@
 # devfix repair -- python train.py
 import numpy as np
 import torch
-from torch import nn
-
 from data import VOCABULARY, loaders
 from model import Classifier
+from torch import nn
 
 
 def train_epoch(model, loader, criterion, optimizer, device):

@@ -22,7 +22,9 @@ def fisher(model, x, y):
     """How much each weight matters, for elastic weight consolidation."""
     model.zero_grad()
     nn.functional.cross_entropy(model(x), y).backward()
-    return {name: p.grad.detach().cpu() ** 2 for name, p in model.named_parameters()}  # planted: copy on the CPU
+    return {
+        name: p.grad.detach().cpu() ** 2 for name, p in model.named_parameters()
+    }  # planted: copy on the CPU
 
 
 def consolidation(model, old, matters):
@@ -55,7 +57,9 @@ def main():
         penalty = partial(consolidation, old=old, matters=fisher(model, x, y))
     x, y = tasks[0]
     with torch.no_grad():
-        print(f"{nn.functional.cross_entropy(averaged.model(x.to(device)), y).item():.4f}")  # planted: targets
+        print(
+            f"{nn.functional.cross_entropy(averaged.model(x.to(device)), y).item():.4f}"
+        )  # planted: targets
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from devfix.findings import (
     WrapExpression,
 )
 from devfix.models.loader import models
-from devfix.observed import At, Operand, Passed, Seen
+from devfix.observed import At, Found, Operand, Passed, Seen
 from devfix.placing import bound_before
 from devfix.rewrite import CannotRewrite, text_edits
 from devfix.source import Source
@@ -45,9 +45,13 @@ class Candidate:
     codemod: str = ""
 
 
-def fixes(seen: Seen, read: Read) -> Iterator[Candidate]:
-    """The fixes for one error, the one that repairs most first; `read` gives a file, or None."""
-    for path, node, title, edits in _Fixing(seen, read).all():
+def fixes(seen: Seen, read: Read, drawn: bool = False) -> Iterator[Candidate]:
+    """The fixes for one error, the one that repairs most first; `read` gives a file, or None.
+
+    With `drawn`, only those of random tensors where they are made, which keep their numbers.
+    """
+    fixing = _Fixing(seen, read)
+    for path, node, title, edits in fixing.drawn() if drawn else fixing.all():
         source = _source(read(path))
         if source is None:
             continue
@@ -117,6 +121,13 @@ class _Fixing:
                     yield from self.as_buffer(operand)
                     yield from self.at_the_making(operand)
                     yield from self.at_the_meeting(number)
+                    yield from self.to_what_is_written(number)
+
+    def drawn(self) -> _Fixes:
+        for operand in self.seen.strays:
+            node = self.node(operand.made, ast.Call)
+            if isinstance(node, ast.Call) and _draws(ast.unparse(node.func)):
+                yield from self.at_the_making(operand)
 
     # --- fixes of strays ---------------------------------------------------------------------
 
@@ -159,7 +170,7 @@ class _Fixing:
             return
         for passed in self.seen.passed:
             device = self.device_at(source, passed, node)
-            if device and factory:
+            if device and factory and not _draws(name):
                 title = f"make the result of `{name}` on `{device}`"
                 yield stray.made.path, node, title, (SetArgument(source.span(node), "device", device),)
                 return
@@ -176,11 +187,12 @@ class _Fixing:
                 source = self.source(found.at.path)
                 if found.operand != number or node is None or source is None:
                     continue
+                if _written(source, node):
+                    continue
                 device = self.device_at(source, passed, node)
                 if device:
-                    code = source.code(node)
-                    title = f"move `{code}` to `{device}`"
-                    yield found.at.path, node, title, (AppendCall(source.span(node), f".to({device})"),)
+                    title = f"move `{_short(source.code(node))}` to `{device}`"
+                    yield found.at.path, node, title, (_called(source, node, found, f".to({device})"),)
         operand = self.seen.operands[number]
         innermost = self.seen.passed[0] if self.seen.passed else None
         node = self.node(operand.made)
@@ -189,14 +201,28 @@ class _Fixing:
         source = self.source(operand.made.path)
         for passed in self.seen.passed:
             device = self.device_at(source, passed, node) if source is not None else ""
-            thrown_away = source is not None and isinstance(
-                source.parents.get(node), ast.Expr
+            thrown_away = source is not None and (
+                isinstance(source.parents.get(node), ast.Expr) or _written(source, node)
             )  # `opt.step()`
             valued = isinstance(node, (ast.Call, ast.BinOp, ast.Subscript)) and not thrown_away
             if source is not None and device and valued:
                 title = f"move `{_short(source.code(node))}` to `{device}`"
                 yield operand.made.path, node, title, (AppendCall(source.span(node), f".to({device})"),)
                 return
+
+    def to_what_is_written(self, number: int) -> _Fixes:
+        """What is added to a stray in place goes to where that is: nothing else may know a device there."""
+        for found in self.seen.passed[0].found if self.seen.passed else ():
+            node, source = self.node(found.at), self.source(found.at.path)
+            if found.operand != number or node is None or source is None:
+                continue
+            around = source.parents.get(node)
+            if not isinstance(around, ast.AugAssign) or around.target is not node:
+                continue
+            value = around.value
+            device = f"{source.code(node)}.device"
+            title = f"move `{_short(source.code(value))}` to `{device}`"
+            yield found.at.path, value, title, (AppendCall(source.span(value), f".to({device})"),)
 
     def device_at(self, source: Source, passed: Passed, node: ast.expr) -> str:
         """How the device can be written at a node, in the words of a frame of the same function."""
@@ -232,6 +258,11 @@ class _Fixing:
         if called is None or at is None:
             return
         source, call = called
+        for one in self.seen.passed[0].found:
+            if one.items and (held := self.node(one.at)) is not None:
+                title = f"copy the tensors of `{_short(source.code(held))}` to the CPU first"
+                yield at.path, held, title, (_called(source, held, one, ".cpu()"),)
+                return
         value: ast.expr | None = next((self.node(one.at) for one in self.seen.passed[0].found), None)
         if (
             value is None
@@ -303,6 +334,33 @@ class _Fixing:
             yield path, made, title, (ReplaceExpression(source.span(made.args[0]), device),)
         else:
             yield path, made, title, (SetArgument(source.span(made), "device", device),)
+
+
+def _called(source: Source, node: ast.expr, found: Found, call: str) -> Edit:
+    """A call behind an expression, or behind each item where it is a list of tensors."""
+    if found.items:
+        return WrapExpression(source.span(node), f"[one{call} for one in ", "]")
+    return AppendCall(source.span(node), call)
+
+
+def _written(source: Source, node: ast.expr) -> bool:
+    """Is an expression written to in place, so that a copy of it would not do: `node += 1`, `node[0].add_(x)`?"""
+    if isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)):
+        return True
+    around = source.parents.get(node)
+    if isinstance(around, ast.Subscript) and around.value is node:
+        return _written(source, around)
+    if not isinstance(around, ast.Attribute):
+        return False
+    called = source.parents.get(around)
+    if not isinstance(called, ast.Call) or called.func is not around:
+        return _written(source, around)
+    return around.attr.endswith("_") and not around.attr.endswith("__")
+
+
+def _draws(name: str) -> bool:
+    """Does a factory draw random numbers? On another device they would be others."""
+    return name.rpartition(".")[2] in ("rand", "randn", "randint", "randperm", "normal")
 
 
 def _dotted(source: Source, function: ast.expr) -> str:

@@ -165,6 +165,7 @@ def _next(
             return None
 
     def all_fixes() -> Iterator[Candidate]:
+        yield from fixes(seen, read, drawn=True)
         yield from candidates(explained(seen, findings, read), read)
         yield from fixes(seen, read)
 

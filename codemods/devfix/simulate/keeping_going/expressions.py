@@ -9,7 +9,7 @@ import ast
 import linecache
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -22,13 +22,50 @@ _MOST = 8  # devices
 _BUILTINS = (dict, list, tuple)
 
 
-def passed(frame: FrameType, strays: Mapping[int, Any], device: Any) -> Passed:
-    """A frame of the program, with what its running line has of the strays."""
+Call = tuple[str, Sequence[Any]]  # a function's name, and what it was called with by position
+
+
+def passed(frame: FrameType, strays: Mapping[int, Any], device: Any, call: Call = ("", ())) -> Passed:
+    """A frame of the program, with what its running line has of the strays; in the innermost, of `call`."""
     line = at(mark(frame))
     assert line is not None
     variables = {**frame.f_globals, **frame.f_locals}
-    found = tuple(_found(line, variables, strays))
-    return Passed(line, found, tuple(_devices(frame, device)))
+    found = list(_found(line, variables, strays))
+    known = {one.operand for one in found}
+    for node, value in _given(line, variables, call):
+        for number, tensor in strays.items():
+            if number not in known and _holds(value, tensor) == "tensor":
+                found.append(Found(number, _place(line, node)))
+    return Passed(line, tuple(found), tuple(_devices(frame, device)))
+
+
+def _place(line: At, node: Any) -> At:
+    return At(line.path, node.lineno, node.end_lineno, node.col_offset, node.end_col_offset, line.function)
+
+
+def _given(line: At, variables: Mapping[str, Any], call: Call) -> Iterator[tuple[ast.expr, Any]]:
+    """What is written for each argument of a call by position, where the running expression is that call."""
+    name, values = call
+    node = next(_running(line), None) if line.column >= 0 else None
+    written: Sequence[ast.expr] = ()
+    if isinstance(node, (ast.BinOp, ast.Compare)):
+        written = (node.left, node.right if isinstance(node, ast.BinOp) else node.comparators[0])
+    elif isinstance(node, ast.AugAssign):
+        written = (node.target, node.value)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
+        written = node.args
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name:
+        function = isinstance(evaluated(node.func.value, variables), ModuleType)
+        written = node.args if function else [node.func.value, *node.args]
+    pending = list(zip(written, values, strict=False))
+    while pending:
+        one, value = pending.pop(0)
+        if isinstance(one, ast.Starred):
+            return
+        if isinstance(one, (ast.List, ast.Tuple)) and isinstance(value, (list, tuple)):
+            pending = [*zip(one.elts, value, strict=False), *pending]
+        else:
+            yield one, value
 
 
 def _found(line: At, variables: Mapping[str, Any], strays: Mapping[int, Any]) -> Iterator[Found]:
@@ -39,15 +76,7 @@ def _found(line: At, variables: Mapping[str, Any], strays: Mapping[int, Any]) ->
         hit = [(number, _holds(value, tensor)) for number, tensor in strays.items()]
         for number, held in hit:
             if held:
-                place = At(
-                    line.path,
-                    node.lineno,
-                    node.end_lineno,
-                    node.col_offset,
-                    node.end_col_offset,
-                    line.function,
-                )
-                yield Found(number, place, held == "module")
+                yield Found(number, _place(line, node), held == "module", held == "items")
         if not any(held for _, held in hit):
             pending += ast.iter_child_nodes(node)
 
@@ -70,7 +99,7 @@ def _nodes(path: str) -> tuple[Any, ...]:
         tree = ast.parse("".join(linecache.getlines(path)))
     except (SyntaxError, ValueError):
         return ()
-    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.expr))
+    return tuple(node for node in ast.walk(tree) if isinstance(node, (ast.expr, ast.AugAssign)))
 
 
 def evaluated(node: ast.expr, variables: Mapping[str, Any]) -> Any:
@@ -95,6 +124,8 @@ def _holds(value: Any, tensor: Any) -> str:
         return "tensor" if value is tensor or (tensor._base is not None and tensor._base is value) else ""
     if isinstance(value, torch.nn.Module):
         return "module" if any(one is tensor for one in (*value.parameters(), *value.buffers())) else ""
+    if type(value) in (list, tuple) and all(isinstance(one, torch.Tensor) for one in value):
+        return "items" if any(_holds(one, tensor) for one in value) else ""
     return ""
 
 
