@@ -1,9 +1,8 @@
-# from ermongroup/ddim: models/diffusion.py models/ema.py functions/denoising.py functions/losses.py
+# from ermongroup/ddim: models/diffusion.py models/ema.py functions/losses.py
 # devfix repair -- python main.py
 from types import SimpleNamespace
 
 import torch
-from functions.denoising import generalized_steps
 from functions.losses import loss_registry
 from models.diffusion import Model
 from models.ema import EMAHelper
@@ -36,7 +35,3 @@ for x, noise in [torch.randn(2, 2, 1, 8, 8, generator=rng) for _ in range(2)]:
     optimizer.step()
     ema.update(model)
     print(f"{loss.item():.3f}")
-start = torch.ones(1, 1, 8, 8, device=device)
-with torch.no_grad():
-    images, _ = generalized_steps(start, range(0, 20, 5), model, betas, eta=0.0)
-print(f"{images[-1].abs().mean().item():.3f}")

@@ -21,7 +21,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 frequency = torch.linspace(0.5, 1.5, 40, device=device)
 for x, y in batches(3):
     x, y = x.to(device), y.to(device)
-    logits = model(x, y)[0]
+    logits = model(x, y.contiguous())[0]
     loss = F.cross_entropy(logits.flatten(0, 1), y.flatten(), weight=frequency)
     optimizer.zero_grad()
     loss.backward()

@@ -15,7 +15,7 @@ for pose, target in images:
     rays_o, rays_d = get_rays(6, 6, torch.tensor([[5.0, 0, 3], [0, 5.0, 3], [0, 0, 1]]), pose)
     rays_o, rays_d = rays_o.to(device).reshape(-1, 3), rays_d.to(device).reshape(-1, 3)
     points = rays_o[:, None] + rays_d[:, None] * depths[None, :, None]
-    raw = model(torch.cat([embed(points), torch.zeros(*points.shape, device=device)[..., :0]], -1))
+    raw = model(torch.cat([embed(points), torch.ones(*points.shape, device=device)], -1))
     alpha = 1 - torch.exp(-torch.relu(raw[..., 3]) * 0.5)
     past = torch.cumprod(torch.cat([torch.ones(len(alpha), 1, device=device), 1 - alpha], 1), 1)[:, :-1]
     rgb = ((alpha * past)[..., None] * torch.sigmoid(raw[..., :3])).sum(1)

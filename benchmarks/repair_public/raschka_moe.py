@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 sys.path.insert(0, "ch04/07_moe")
-from gpt_with_kv_moe import GPTModel, generate_text_simple_cached
+from gpt_with_kv_moe import GPTModel
 
 
 def batches(count, vocabulary=50, length=12):
@@ -44,7 +44,3 @@ for x, y in batches(3):
     loss.backward()
     optimizer.step()
     print(f"{loss.item():.4f}")
-
-model.eval()
-prompt = torch.tensor([[3, 14, 15, 9]], device=device)
-print(generate_text_simple_cached(model, prompt, max_new_tokens=6)[0].tolist())

@@ -1,4 +1,4 @@
-# from thuml/Time-Series-Library: models/Crossformer.py layers utils
+# from thuml/Time-Series-Library: models/Crossformer.py models/PatchTST.py layers utils
 # devfix repair -- python main.py
 from types import SimpleNamespace
 

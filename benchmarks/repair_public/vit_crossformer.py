@@ -11,7 +11,7 @@ images, labels = torch.rand(12, 3, 64, 64), torch.arange(12) % 4
 loader = DataLoader(TensorDataset(images, labels), batch_size=4)
 model = CrossFormer(
     num_classes=4,
-    dim=(8, 16, 16, 24),
+    dim=(32, 32, 32, 32),
     depth=(1, 1, 1, 1),
     global_window_size=(4, 2, 2, 1),
     local_window_size=2,

@@ -47,12 +47,14 @@ class Operand:
 
 @dataclass(frozen=True)
 class Found:
-    """An expression of a line that is a stray (`operand` is its number), or a module or a list that has it."""
+    """An expression of a line that is a stray (`operand` is its number), or that has it.
+
+    `within`: "module", or "items" and "values" for lists and dicts of nothing but tensors.
+    """
 
     operand: int
     at: At
-    module: bool = False
-    items: bool = False
+    within: str = ""
 
 
 @dataclass(frozen=True)

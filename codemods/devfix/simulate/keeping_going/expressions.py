@@ -20,6 +20,7 @@ from devfix.simulate.whereabouts import MISSING, stored_attribute
 
 _MOST = 8  # devices
 _BUILTINS = (dict, list, tuple)
+_WITHIN = ("module", "items", "values")
 
 
 Call = tuple[str, Sequence[Any]]  # a function's name, and what it was called with by position
@@ -36,7 +37,8 @@ def passed(frame: FrameType, strays: Mapping[int, Any], device: Any, call: Call 
         for number, tensor in strays.items():
             if number not in known and _holds(value, tensor) == "tensor":
                 found.append(Found(number, _place(line, node)))
-    return Passed(line, tuple(found), tuple(_devices(frame, device)))
+    devices = [*_devices(frame, device), *_on_the_line(line, variables, device)]
+    return Passed(line, tuple(found), tuple(dict.fromkeys(devices)))
 
 
 def _place(line: At, node: Any) -> At:
@@ -76,7 +78,7 @@ def _found(line: At, variables: Mapping[str, Any], strays: Mapping[int, Any]) ->
         hit = [(number, _holds(value, tensor)) for number, tensor in strays.items()]
         for number, held in hit:
             if held:
-                yield Found(number, _place(line, node), held == "module", held == "items")
+                yield Found(number, _place(line, node), held if held in _WITHIN else "")
         if not any(held for _, held in hit):
             pending += ast.iter_child_nodes(node)
 
@@ -124,8 +126,10 @@ def _holds(value: Any, tensor: Any) -> str:
         return "tensor" if value is tensor or (tensor._base is not None and tensor._base is value) else ""
     if isinstance(value, torch.nn.Module):
         return "module" if any(one is tensor for one in (*value.parameters(), *value.buffers())) else ""
-    if type(value) in (list, tuple) and all(isinstance(one, torch.Tensor) for one in value):
-        return "items" if any(_holds(one, tensor) for one in value) else ""
+    items = value.values() if type(value) is dict else value if type(value) in (list, tuple) else ()
+    if items and all(isinstance(one, torch.Tensor) for one in items):
+        kind = "values" if type(value) is dict else "items"
+        return kind if any(_holds(one, tensor) for one in items) else ""
     return ""
 
 
@@ -146,6 +150,16 @@ def _devices(frame: FrameType, device: Any) -> list[str]:
         others = [(name, value) for name, value in frame.f_globals.items() if isinstance(value, torch.device)]
         ranked += [(3, text) for name, value in others for _, text in _as_device(name, value, device)]
     return [text for _, text in sorted(set(ranked))][:_MOST]
+
+
+def _on_the_line(line: At, variables: Mapping[str, Any], device: Any) -> Iterator[str]:
+    """Items of containers that the running line has, and which are on that device."""
+    for running in _running(line):
+        for node in ast.walk(running):
+            if isinstance(node, ast.Subscript):
+                value = evaluated(node, variables)
+                if isinstance(value, torch.Tensor) and value.device == device:
+                    yield f"{ast.unparse(node)}.device"
 
 
 def _plain(value: Any) -> bool:
