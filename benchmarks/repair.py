@@ -24,6 +24,7 @@ import argparse
 import ast
 import difflib
 import io
+import itertools
 import json
 import os
 import random
@@ -159,17 +160,23 @@ def edits(before: Files, after: Files) -> Iterator[tuple[str, Files]]:
     """Each piece of a patch that can be left out for itself: what it is, and the text without it."""
     for path, text in after.items():
         old, new = _tokens(before[path]), _tokens(text)
-        found = [one for one in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()]
-        changes = [one for one in found if one[0] != "equal"]
+        changes = _changes(old, new)
         start = 0
         for end in range(1, len(changes) + 1):
             without = list(new)
             for _, i1, i2, j1, j2 in reversed(changes[start:end]):
                 without[j1:j2] = old[i1:i2]
-            if _is_code("".join(without)):
+            left = "".join(without)
+            if _code(left):
                 pieces = ("".join(new[j1:j2]).strip() for *_, j1, j2 in changes[start:end])
-                yield f"{path}: {' ... '.join(pieces)}", {path: "".join(without)}
+                if _code(left) != _code(text):  # a comment that has been moved is no edit
+                    yield f"{path}: {' ... '.join(pieces)}", {path: left}
                 start = end
+
+
+def _changes(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
+    found = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return [one for one in found if one[0] != "equal"]
 
 
 def _tokens(text: str) -> list[str]:
@@ -181,15 +188,15 @@ def _tokens(text: str) -> list[str]:
     ends = [starts[one.end[0] - 1] + one.end[1] for one in tokenize.generate_tokens(io.StringIO(text).readline)
             if one.end[0] <= len(lines)]  # fmt: skip
     cuts = sorted({0, *ends, len(text)})
-    return [text[first:last] for first, last in zip(cuts, cuts[1:])]
+    return [text[first:last] for first, last in itertools.pairwise(cuts)]
 
 
-def _is_code(text: str) -> bool:
+def _code(text: str) -> str:
+    """The code of a text without its comments; empty if it is none."""
     try:
-        ast.parse(text)
+        return ast.dump(ast.parse(text))
     except SyntaxError:
-        return False
-    return True
+        return ""
 
 
 # --- programs --------------------------------------------------------------------------------
@@ -282,11 +289,7 @@ def harmful(program: Program, seed: int) -> list[Planted]:
 def _lines(path: str, right: str, wrong: str) -> Planted | None:
     """A change as one replacement of lines."""
     old, new = right.splitlines(keepends=True), wrong.splitlines(keepends=True)
-    changes = [
-        one
-        for one in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-        if one[0] != "equal"
-    ]
+    changes = _changes(old, new)
     (_, i1, _, j1, _), (_, _, i2, _, j2) = changes[0], changes[-1]
     return path, i1 + 1, max(i2, i1 + 1), "".join(new[j1:j2])
 

@@ -8,7 +8,16 @@ from meta import Meta
 torch.manual_seed(0)
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 settings = SimpleNamespace(
-    update_lr=0.1, meta_lr=1e-3, n_way=3, k_spt=1, k_qry=2, task_num=2, update_step=2, update_step_test=2, imgc=1, imgsz=8
+    update_lr=0.1,
+    meta_lr=1e-3,
+    n_way=3,
+    k_spt=1,
+    k_qry=2,
+    task_num=2,
+    update_step=2,
+    update_step_test=2,
+    imgc=1,
+    imgsz=8,
 )
 config = [("linear", [16, 8]), ("relu", [True]), ("bn", [16]), ("linear", [3, 16])]
 maml = Meta(settings, config).to(device)
