@@ -33,6 +33,7 @@ model = Transformer(
     dropout=0.0,
     n_position=20,
 ).to(device)
+model.eval()
 optimizer = ScheduledOptim(torch.optim.Adam(model.parameters(), betas=(0.9, 0.98)), 0.5, 16, 10)
 right = torch.zeros(1, device=device)
 for source, target in sentences(3):

@@ -140,7 +140,7 @@ def test_other_numbers_are_not_written(folder: Path) -> None:
 
 
 def test_what_only_the_run_knows_of_expressions(folder: Path) -> None:
-    """Strays without a name, in lists and dicts, in f-strings, made by another method, and what is written in place."""
+    """Strays without a name, in lists and dicts, in f-strings, and what is written in place."""
     program = HEAD + (
         "import numpy as np\n"
         "class Mean(nn.Module):\n"
@@ -167,7 +167,7 @@ def test_what_only_the_run_knows_of_expressions(folder: Path) -> None:
     text = (folder / "train.py").read_text()
     assert "total.to(" not in text and "[one.cpu() for one in kept]" in text
     assert 'print(f"{kept[0].cpu().numpy():.2f}")' in text
-    assert "device=self.weight.device)" in text
+    assert "self.start().to(self.weight.device)" in text
 
 
 @pytest.mark.parametrize("name", ["own_optimizer", "generate", "weight_averaging"])
@@ -260,5 +260,8 @@ def test_a_fix_that_makes_it_worse_is_taken_back(folder: Path) -> None:
     done = rounds.repair(run, lambda files: [(os.path.join(root, "train.py"), wrong)], same, told.append)
     if "build for GPUs" in done.why_not:
         pytest.skip(done.why_not)
-    assert (done.why_not, [one.title for one in done.fixes]) == ("", ["make the result of `torch.ones` on `device`"])
+    assert (done.why_not, [one.title for one in done.fixes]) == (
+        "",
+        ["make the result of `torch.ones` on `device`"],
+    )
     assert told[1] == "the fixes of round 1 are not all right: other numbers"

@@ -133,6 +133,7 @@ class _Fixing:
                     yield from self.at_the_making(operand)
                     yield from self.at_the_meeting(number)
                     yield from self.to_what_is_written(number)
+                    yield from self.at_the_making(operand, elsewhere=True)
 
     def drawn(self) -> _Fixes:
         for operand in self.seen.strays:
@@ -172,8 +173,8 @@ class _Fixing:
                 (InsertStatement(span, line), DeleteStatement(span)),
             )
 
-    def at_the_making(self, stray: Operand) -> _Fixes:
-        """`device=` where the stray was made, in a function that the error has passed."""
+    def at_the_making(self, stray: Operand, *, elsewhere: bool = False) -> _Fixes:
+        """`device=` where the stray was made: in a function that the error has passed, or else in its object."""
         node = self.node(stray.made, ast.Call)
         source = self.source(stray.made.path) if stray.made is not None else None
         if stray.made is None or source is None or not isinstance(node, ast.Call):
@@ -184,7 +185,7 @@ class _Fixing:
         if not factory and stray.kind != "parameter":
             return
         for passed in self.seen.passed:
-            device = self.device_at(source, passed, node, made=True)
+            device = self.device_at(source, passed, node, made=True, elsewhere=elsewhere)
             if device and factory and not draws_numbers(name):
                 title = f"make the result of `{name}` on `{device}`"
                 yield stray.made.path, node, title, (SetArgument(source.span(node), "device", device),)
@@ -238,9 +239,12 @@ class _Fixing:
             title = f"move `{short(source.code(value))}` to `{device}`"
             yield found.at.path, value, title, (appended(source, value, f".to({device})"),)
 
-    def device_at(self, source: Source, passed: Passed, node: ast.expr, *, made: bool = False) -> str:
+    def device_at(
+        self, source: Source, passed: Passed, node: ast.expr, *, made: bool = False, elsewhere: bool = False
+    ) -> str:
         """How the device can be written at a node, in the words of a frame of the same function.
 
+        With `elsewhere`, in those of another method's frame that both methods know.
         What the node names says nothing of where it should be, unless it is `made`: `torch.zeros(x.shape)`.
         """
         function: Any = source.enclosing(node, *_FUNCTIONS)
@@ -251,7 +255,7 @@ class _Fixing:
         inside = passed.at.function == name or comprehension
         if function is not None and not function.lineno <= passed.at.line <= (function.end_lineno or 0):
             inside = False
-        if not inside and not self.of_the_same_object(source, passed, function):
+        if not inside and not (elsewhere and self.of_the_same_object(source, passed, function)):
             return ""
         statement = source.statement(node)
         for text in passed.devices:

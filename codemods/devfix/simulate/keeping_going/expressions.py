@@ -20,7 +20,8 @@ from devfix.simulate.whereabouts import MISSING, stored_attribute
 
 _MOST = 8  # devices
 _BUILTINS = (dict, list, tuple)
-_WITHIN = ("module", "items", "values")
+_ITEMS = ("items", "values")
+_WITHIN = ("module", *_ITEMS)
 
 
 Call = tuple[str, Sequence[Any]]  # a function's name, and what it was called with by position
@@ -71,16 +72,18 @@ def _given(line: At, variables: Mapping[str, Any], call: Call) -> Iterator[tuple
 
 
 def _found(line: At, variables: Mapping[str, Any], strays: Mapping[int, Any]) -> Iterator[Found]:
-    pending = list(_running(line))
+    pending = [(node, True) for node in _running(line)]
     while pending:
-        node = pending.pop(0)
+        node, whole = pending.pop(0)
         value = evaluated(node, variables) if isinstance(node, ast.expr) else MISSING
         hit = [(number, _holds(value, tensor)) for number, tensor in strays.items()]
         for number, held in hit:
-            if held:
+            if held and (whole or held not in _ITEMS):
                 yield Found(number, _place(line, node), held if held in _WITHIN else "")
         if not any(held for _, held in hit):
-            pending += ast.iter_child_nodes(node)
+            # Of `batch["x"]`, the batch is not handed on.
+            part = node.value if isinstance(node, (ast.Subscript, ast.Attribute)) else None
+            pending += [(child, child is not part) for child in ast.iter_child_nodes(node)]
 
 
 def _running(line: At) -> Iterator[Any]:
