@@ -38,8 +38,25 @@ def passed(frame: FrameType, strays: Mapping[int, Any], device: Any, call: Call 
         for number, tensor in strays.items():
             if number not in known and _holds(value, tensor) == "tensor":
                 found.append(Found(number, _place(line, node)))
+    known = {one.operand for one in found}
+    node = _input(line, variables)
+    if node is not None:
+        found += [
+            Found(number, _place(line, node))
+            for number, tensor in strays.items()
+            if number not in known and not isinstance(tensor, torch.nn.Parameter)
+        ][:1]
     devices = [*_devices(frame, device), *_on_the_line(line, variables, device)]
     return Passed(line, tuple(found), tuple(dict.fromkeys(devices)))
+
+
+def _input(line: At, variables: Mapping[str, Any]) -> ast.expr | None:
+    """What a module is called with, where that is the only thing of which nothing is known: `net(f(x), 3)`."""
+    node = next(_running(line), None) if line.column >= 0 else None
+    if not isinstance(node, ast.Call) or not isinstance(evaluated(node.func, variables), torch.nn.Module):
+        return None
+    unknown = [one for one in node.args if evaluated(one, variables) is MISSING and isinstance(one, ast.Call)]
+    return unknown[0] if len(unknown) == 1 else None
 
 
 def _place(line: At, node: Any) -> At:
