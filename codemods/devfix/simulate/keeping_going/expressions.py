@@ -39,10 +39,10 @@ def passed(frame: FrameType, strays: Mapping[int, Any], device: Any, call: Call 
             if number not in known and _holds(value, tensor) == "tensor":
                 found.append(Found(number, _place(line, node)))
     known = {one.operand for one in found}
-    node = _input(line, variables)
-    if node is not None:
+    given = _input(line, variables)
+    if given is not None:
         found += [
-            Found(number, _place(line, node))
+            Found(number, _place(line, given))
             for number, tensor in strays.items()
             if number not in known and not isinstance(tensor, torch.nn.Parameter)
         ][:1]
