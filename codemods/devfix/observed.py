@@ -32,7 +32,8 @@ class Operand:
     """A tensor of an operation that mixed devices, and what is known of its past.
 
     `stray` are those that were not where the operation was carried out. `name` is what the program calls it:
-    `model.head.weight`; `owner` the class of the module that stores it as a plain attribute.
+    `model.head.weight`; `owner` the class of the module that stores it as a plain attribute. Of what was `computed`
+    from such an attribute they are those of the attribute.
     """
 
     device: str
@@ -45,15 +46,19 @@ class Operand:
     stored: At | None = None
     owner: str = ""
     view: bool = False
+    computed: bool = False
 
 
 @dataclass(frozen=True)
 class Found:
-    """An expression of a line that is a stray (`operand` is its number), or a module that has it."""
+    """An expression of a line that is a stray (`operand` is its number), or that has it.
+
+    `within`: "module", or "items" and "values" for lists and dicts of nothing but tensors.
+    """
 
     operand: int
     at: At
-    module: bool = False
+    within: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,7 +140,7 @@ def of_json(item: Mapping[str, Any]) -> Seen:
     passed = tuple(
         Passed(
             At(**one["at"]),
-            tuple(Found(found["operand"], At(**found["at"]), found["module"]) for found in one["found"]),
+            tuple(Found(**{**found, "at": At(**found["at"])}) for found in one["found"]),
             tuple(one["devices"]),
         )
         for one in item["passed"]

@@ -139,22 +139,6 @@ SIBLINGS = {
                 x = x.to(device)
                 draw(g, x)
     """,
-    "the moved copy is dropped": """
-        def predict(net, loader, device):
-            for batch in loader:
-                for key in batch.keys():
-                    if batch[key].device != device:
-                        batch[key].to(device)  # <
-                net(batch)
-    """,
-    "the moved copy is kept": """
-        def predict(net, loader, device):
-            for batch in loader:
-                for key in batch.keys():
-                    if batch[key].device != device:
-                        batch[key] = batch[key].to(device)
-                net(batch)
-    """,
     "one method does not move the model": """
         class Runner:
             def __init__(self, model, device):

@@ -214,6 +214,16 @@ def move(batch, device):
 """,
         {"        v.to(": "        batch[k] = v.to("},
     ),
+    "dropped, where the device was compared": (
+        """\
+def predict(net, rows, device):
+    for key in rows.keys():
+        if rows[key].device != device:
+            rows[key].to(device)
+    return net(rows)
+""",
+        {"            rows[key].to(": "            rows[key] = rows[key].to("},
+    ),
     "one arm": (
         """\
 def sigmas(self, karras, device, n):
@@ -312,6 +322,26 @@ class Model(nn.Module):
     def show(self, outputs, batch):
         image = batch["image"].to(outputs["rgb"].device)
         return self.psnr(image, outputs["rgb"])
+""",
+    "modules that are unpacked, and those of a dict": """\
+def place(models, parts, batch, device):
+    a, b = models
+    a.to(device)
+    for name, part in parts.items():
+        part.to(device)
+    for name, layer in batch.items():
+        layer.to(device)
+        layer(3)
+    return a(b)
+""",
+    "a batch that moves itself": """\
+def fit(net, loader, device):
+    for tokens, y in loader:
+        tokens.to(device)
+        net(**tokens)
+    for graph, y in loader:
+        graph.to(device)
+        net(graph.x, graph.edge_index)
 """,
     "an object that moves in place": """\
 def run(items, device):

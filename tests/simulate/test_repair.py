@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from devfix.findings import Safety
 from devfix.repair import rounds
 from devfix.report import Place, PlacedEdit, PlacedFinding, PlacedFix
 from devfix.simulate.trial import Copies
+from devfix.smoke import same_numbers
 
 SEVEN = Path(__file__).with_name("seven_strays.py").read_text()
 HEAD = """import torch
@@ -25,8 +27,12 @@ device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
 
 def repair(folder: Path, program: str, *options: str) -> subprocess.CompletedProcess[str]:
     (folder / "train.py").write_text(program)
+    return _devfix(folder, "repair", *options, "--", "python", "train.py")
+
+
+def _devfix(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [sys.executable, "-m", "devfix", "repair", *options, "--", "python", "train.py"],
+        [sys.executable, "-m", "devfix", *arguments],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -133,6 +139,54 @@ def test_other_numbers_are_not_written(folder: Path) -> None:
     assert done.stderr.endswith("nothing is written: it prints other numbers than on the CPU\n")
 
 
+def test_what_only_the_run_knows_of_expressions(folder: Path) -> None:
+    """Strays without a name, in lists and dicts, in f-strings, and what is written in place."""
+    program = HEAD + (
+        "import numpy as np\n"
+        "class Mean(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.weight = nn.Parameter(torch.ones(2))\n"
+        "    def start(self):\n"
+        "        return torch.full((2,), 3.0)\n"
+        "    def forward(self, x, more):\n"
+        "        return torch.cat([self.weight * x + self.start(), more['a'] * x])\n"
+        "def halve(total, value):\n"
+        "    total.mul_(0.5).add_(value)\n"
+        "net, total, kept = Mean().to(device), {'sum': torch.ones(4)}, []\n"
+        "more = {'a': torch.ones(2)}\n"
+        "for _ in range(2):\n"
+        "    out = net(torch.ones(2, device=device), more).detach()\n"
+        "    halve(total['sum'], out)\n"
+        "    kept.append(out.sum())\n"
+        "print(total['sum'].tolist(), float(np.mean(kept)))\n"
+        'print(f"{kept[0].numpy():.2f}")\n'
+    )
+    done = repair(folder, program, "--write")
+    assert done.returncode == 0, done.stderr
+    text = (folder / "train.py").read_text()
+    assert "total.to(" not in text and "[one.cpu() for one in kept]" in text
+    assert 'print(f"{kept[0].cpu().numpy():.2f}")' in text
+    assert "self.start().to(self.weight.device)" in text
+
+
+@pytest.mark.parametrize("name", ["own_optimizer", "generate", "weight_averaging"])
+def test_programs_of_the_table(name: str, folder: Path) -> None:
+    """A part of what `benchmarks/repair.py` measures."""
+    where = Path(__file__).parents[2] / "benchmarks" / "repair_programs" / name
+    shutil.copytree(where, folder, dirs_exist_ok=True)
+    main = folder / ("main.py" if (folder / "main.py").exists() else "train.py")
+    words = ["--", "python", main.name]
+    done = _devfix(folder, "repair", "--write", *words)
+    assert done.returncode == 0, done.stderr
+    plain = subprocess.run(
+        [sys.executable, str(where / main.name)], capture_output=True, text=True, timeout=300
+    )
+    strict = _devfix(folder, "run", main.name)
+    assert (strict.returncode, strict.stderr) == (0, "")
+    assert same_numbers(plain.stdout, strict.stdout) and plain.stdout
+
+
 def test_nothing_to_do_and_nothing_to_run(folder: Path) -> None:
     done = repair(folder, "import torch\nprint(torch.ones(2).sum().item())\n")
     assert (done.returncode, done.stdout) == (0, "")
@@ -182,3 +236,32 @@ def test_a_fix_without_which_no_error_comes_back_is_left_out(folder: Path) -> No
     texts = rounds.Texts({path: Document.read(path)})
     (made,) = texts.changed(done.fixes).values()
     assert b"(torch.ones(2))" not in made and b"+ stray.to(device)" in made
+
+
+def test_a_fix_that_makes_it_worse_is_taken_back(folder: Path) -> None:
+    """The first fix of the round changes what is printed, though no device error is left: the next one is taken."""
+    text = HEAD + "stray = torch.ones(2)\nx = torch.ones(2, device=device) + stray\nprint(x.sum().item())\n"
+    (folder / "train.py").write_text(text)
+    at = Place(4, 9, 4, 22)
+    edit = PlacedEdit(at, "torch.zeros(2, device=device)")
+    fix = PlacedFix("make it another number", Safety.UNSAFE, (edit,))
+    wrong = PlacedFinding("place-factory", "a finding that is wrong", at, fix=fix)
+    root = os.path.realpath(folder)
+    copies = Copies(root, ".", os.path.realpath(folder.parent / "copies"), 300.0, seed="0")
+
+    def run(changed: Mapping[str, bytes], keep_going: bool) -> rounds.Outcome:
+        ended = copies.run([sys.executable, "train.py"], "cuda", changed, 1, keep_going=keep_going)
+        return outcome_of(ended, copies.at("cuda"), root)
+
+    def same(outcome: rounds.Outcome) -> str:
+        return "" if same_numbers("4.0", outcome.output) else "other numbers"
+
+    told: list[str] = []
+    done = rounds.repair(run, lambda files: [(os.path.join(root, "train.py"), wrong)], same, told.append)
+    if "build for GPUs" in done.why_not:
+        pytest.skip(done.why_not)
+    assert (done.why_not, [one.title for one in done.fixes]) == (
+        "",
+        ["make the result of `torch.ones` on `device`"],
+    )
+    assert told[1] == "the fixes of round 1 are not all right: other numbers"

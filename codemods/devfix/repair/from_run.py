@@ -13,7 +13,6 @@ from typing import Any, Union
 
 from devfix.documents import Document
 from devfix.findings import (
-    AppendCall,
     DeleteStatement,
     Edit,
     Fix,
@@ -27,9 +26,21 @@ from devfix.findings import (
 from devfix.models.loader import models
 from devfix.observed import At, Operand, Passed, Seen
 from devfix.placing import bound_before
+from devfix.repair.written import (
+    appended,
+    bound_around,
+    dotted,
+    draws_numbers,
+    is_simple,
+    is_written,
+    put_behind,
+    short,
+    stores_in_class,
+)
 from devfix.rewrite import CannotRewrite, text_edits
 from devfix.source import Source
 
+_COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 Read = Callable[[str], Document | None]
 
@@ -45,9 +56,13 @@ class Candidate:
     codemod: str = ""
 
 
-def fixes(seen: Seen, read: Read) -> Iterator[Candidate]:
-    """The fixes for one error, the one that repairs most first; `read` gives a file, or None."""
-    for path, node, title, edits in _Fixing(seen, read).all():
+def fixes(seen: Seen, read: Read, drawn: bool = False) -> Iterator[Candidate]:
+    """The fixes for one error, the one that repairs most first; `read` gives a file, or None.
+
+    With `drawn`, only those of random tensors where they are made, which keep their numbers.
+    """
+    fixing = _Fixing(seen, read)
+    for path, node, title, edits in fixing.drawn() if drawn else fixing.all():
         source = _source(read(path))
         if source is None:
             continue
@@ -117,6 +132,14 @@ class _Fixing:
                     yield from self.as_buffer(operand)
                     yield from self.at_the_making(operand)
                     yield from self.at_the_meeting(number)
+                    yield from self.to_what_is_written(number)
+                    yield from self.at_the_making(operand, elsewhere=True)
+
+    def drawn(self) -> _Fixes:
+        for operand in self.seen.strays:
+            node = self.node(operand.made, ast.Call)
+            if isinstance(node, ast.Call) and draws_numbers(ast.unparse(node.func)):
+                yield from self.at_the_making(operand)
 
     # --- fixes of strays ---------------------------------------------------------------------
 
@@ -135,7 +158,11 @@ class _Fixing:
                 continue
             if not isinstance(inside, ast.FunctionDef) or inside.name != "__init__":
                 continue
-            if name.startswith("_") or _stores(source, node, name) > 1 or not _simple(source, node.value):
+            if (
+                name.startswith("_")
+                or stores_in_class(source, node, name) > 1
+                or not is_simple(source, node.value)
+            ):
                 continue
             owner, value, span = source.code(target.value), source.code(node.value), source.span(node)
             line = f'{owner}.register_buffer("{name}", {value}, persistent=False)'
@@ -146,41 +173,41 @@ class _Fixing:
                 (InsertStatement(span, line), DeleteStatement(span)),
             )
 
-    def at_the_making(self, stray: Operand) -> _Fixes:
-        """`device=` where the stray was made, in a function that the error has passed."""
+    def at_the_making(self, stray: Operand, *, elsewhere: bool = False) -> _Fixes:
+        """`device=` where the stray was made: in a function that the error has passed, or else in its object."""
         node = self.node(stray.made, ast.Call)
         source = self.source(stray.made.path) if stray.made is not None else None
         if stray.made is None or source is None or not isinstance(node, ast.Call):
             return
         name = ast.unparse(node.func)
-        row = models().function(_dotted(source, node.func))
+        row = models().function(dotted(source, node.func))
         factory = row is not None and row.form in ("make", "data", "like")
         if not factory and stray.kind != "parameter":
             return
         for passed in self.seen.passed:
-            device = self.device_at(source, passed, node)
-            if device and factory:
+            device = self.device_at(source, passed, node, made=True, elsewhere=elsewhere)
+            if device and factory and not draws_numbers(name):
                 title = f"make the result of `{name}` on `{device}`"
                 yield stray.made.path, node, title, (SetArgument(source.span(node), "device", device),)
                 return
             if device:
                 title = f"move what `{name}` makes to `{device}`"
-                yield stray.made.path, node, title, (AppendCall(source.span(node), f".to({device})"),)
+                yield stray.made.path, node, title, (appended(source, node, f".to({device})"),)
                 return
 
     def at_the_meeting(self, number: int) -> _Fixes:
         """`.to(...)` where the stray is handed on, as far out as it and the device have names."""
-        for passed in reversed(self.seen.passed):
-            for found in passed.found:
-                node = self.node(found.at)
-                source = self.source(found.at.path)
-                if found.operand != number or node is None or source is None:
-                    continue
-                device = self.device_at(source, passed, node)
-                if device:
-                    code = source.code(node)
-                    title = f"move `{code}` to `{device}`"
-                    yield found.at.path, node, title, (AppendCall(source.span(node), f".to({device})"),)
+        met = [(passed, found) for passed in reversed(self.seen.passed) for found in passed.found]
+        met.sort(key=lambda one: one[1].within in ("items", "values"))  # a copy of a list is another list
+        for passed, found in met:
+            node = self.node(found.at)
+            source = self.source(found.at.path)
+            if found.operand != number or node is None or source is None or is_written(source, node):
+                continue
+            device = self.device_at(source, passed, node)
+            if device:
+                title = f"move `{short(source.code(node))}` to `{device}`"
+                yield found.at.path, node, title, (put_behind(source, node, found, f".to({device})"),)
         operand = self.seen.operands[number]
         innermost = self.seen.passed[0] if self.seen.passed else None
         node = self.node(operand.made)
@@ -189,33 +216,78 @@ class _Fixing:
         source = self.source(operand.made.path)
         for passed in self.seen.passed:
             device = self.device_at(source, passed, node) if source is not None else ""
-            thrown_away = source is not None and isinstance(
-                source.parents.get(node), ast.Expr
+            thrown_away = source is not None and (
+                isinstance(source.parents.get(node), ast.Expr) or is_written(source, node)
             )  # `opt.step()`
             valued = isinstance(node, (ast.Call, ast.BinOp, ast.Subscript)) and not thrown_away
             if source is not None and device and valued:
-                title = f"move `{_short(source.code(node))}` to `{device}`"
-                yield operand.made.path, node, title, (AppendCall(source.span(node), f".to({device})"),)
+                title = f"move `{short(source.code(node))}` to `{device}`"
+                yield operand.made.path, node, title, (appended(source, node, f".to({device})"),)
                 return
 
-    def device_at(self, source: Source, passed: Passed, node: ast.expr) -> str:
-        """How the device can be written at a node, in the words of a frame of the same function."""
+    def to_what_is_written(self, number: int) -> _Fixes:
+        """What is added to a stray in place goes to where that is: nothing else may know a device there."""
+        for found in self.seen.passed[0].found if self.seen.passed else ():
+            node, source = self.node(found.at), self.source(found.at.path)
+            if found.operand != number or node is None or source is None:
+                continue
+            around = source.parents.get(node)
+            if not isinstance(around, ast.AugAssign) or around.target is not node:
+                continue
+            value = around.value
+            device = f"{source.code(node)}.device"
+            title = f"move `{short(source.code(value))}` to `{device}`"
+            yield found.at.path, value, title, (appended(source, value, f".to({device})"),)
+
+    def device_at(
+        self, source: Source, passed: Passed, node: ast.expr, *, made: bool = False, elsewhere: bool = False
+    ) -> str:
+        """How the device can be written at a node, in the words of a frame of the same function.
+
+        With `elsewhere`, in those of another method's frame that both methods know.
+        What the node names says nothing of where it should be, unless it is `made`: `torch.zeros(x.shape)`.
+        """
         function: Any = source.enclosing(node, *_FUNCTIONS)
         name = getattr(function, "name", "<lambda>") if function is not None else "<module>"
-        comprehension = passed.at.function.startswith("<") and passed.at.function.endswith("comp>")
-        if self.source(passed.at.path) is not source or (passed.at.function != name and not comprehension):
+        comprehension = passed.at.function in _COMPREHENSIONS
+        if self.source(passed.at.path) is not source:
             return ""
+        inside = passed.at.function == name or comprehension
         if function is not None and not function.lineno <= passed.at.line <= (function.end_lineno or 0):
+            inside = False
+        if not inside and not (elsewhere and self.of_the_same_object(source, passed, function)):
             return ""
         statement = source.statement(node)
         for text in passed.devices:
-            root = re.match(r"(?:next\()?([\w.]+?)(?:\.device|\.parameters\(\)\)\.device)?$", text)
-            own = {source.code(one) for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))}
-            if root is not None and root[1] in own:
+            if not inside and not text.startswith(("self.", "next(self.")):
                 continue
-            if bound_before(source, ast.parse(text, mode="eval").body, statement):
+            if "[" in text and not statement.lineno <= passed.at.line <= (statement.end_lineno or 0):
+                continue
+            root = re.match(r"(?:next\()?([^()]+?)(?:\.device|\.parameters\(\)\)\.device)?$", text)
+            kinds = (ast.Name, ast.Attribute, ast.Subscript)
+            own = {ast.unparse(one) for one in ast.walk(node) if isinstance(one, kinds)}
+            if root is not None and root[1] in own and not made:
+                continue
+            written = ast.parse(text, mode="eval").body
+            if bound_around(source, node, written) or bound_before(source, written, statement):
                 return text
         return ""
+
+    def of_the_same_object(self, source: Source, passed: Passed, function: Any) -> bool:
+        """Is a function another method of the class whose method was running in a frame?"""
+        if not isinstance(function, ast.FunctionDef) or function.name == "__init__":
+            return False
+        owner = source.enclosing(function, ast.ClassDef)
+        return (
+            isinstance(owner, ast.ClassDef)
+            and [one.arg for one in function.args.args[:1]] == ["self"]
+            and any(
+                isinstance(one, ast.FunctionDef)
+                and one.name == passed.at.function
+                and one.lineno <= passed.at.line <= (one.end_lineno or 0)
+                for one in owner.body
+            )
+        )
 
     # --- fixes of other errors ---------------------------------------------------------------
 
@@ -232,6 +304,11 @@ class _Fixing:
         if called is None or at is None:
             return
         source, call = called
+        for one in self.seen.passed[0].found:
+            if one.within in ("items", "values") and (held := self.node(one.at)) is not None:
+                title = f"copy the tensors of `{short(source.code(held))}` to the CPU first"
+                yield at.path, held, title, (put_behind(source, held, one, ".cpu()"),)
+                return
         value: ast.expr | None = next((self.node(one.at) for one in self.seen.passed[0].found), None)
         if (
             value is None
@@ -245,8 +322,8 @@ class _Fixing:
         elif value is None and call.args:
             value = call.args[0]
         if value is not None:
-            title = f"copy `{_short(source.code(value))}` to the CPU first"
-            yield at.path, value, title, (AppendCall(source.span(value), ".cpu()"),)
+            title = f"copy `{short(source.code(value))}` to the CPU first"
+            yield at.path, value, title, (appended(source, value, ".cpu()"),)
 
     def device_type(self) -> _Fixes:
         called, at = self.running(), self.seen.at
@@ -280,50 +357,30 @@ class _Fixing:
         if called is None or at is None:
             return
         source, call = called
-        names = {one.value.id for one in call.keywords if isinstance(one.value, ast.Name)}
-        for one in call.keywords:
-            if isinstance(one.value, ast.Call) and _dotted(source, one.value.func) == "torch.Generator":
-                yield from self._generator_on(source, at.path, one.value)
+        given = [one.value for one in call.keywords]
+        for one in given:
+            if isinstance(one, ast.Call) and dotted(source, one.func) == "torch.Generator":
+                yield from self._generator_on(source, at.path, one)
+        names = {source.code(one) for one in given if isinstance(one, (ast.Name, ast.Attribute))}
         for node in source.walk():
-            if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+            if not isinstance(node, ast.Assign) or source.code(node.targets[0]) not in names:
                 continue
-            if node.targets[0].id not in names or source.enclosing(node, *_FUNCTIONS) is not source.enclosing(
-                call, *_FUNCTIONS
-            ):
+            # A name belongs to its function, `self.name` to its class.
+            around = _FUNCTIONS if isinstance(node.targets[0], ast.Name) else (ast.ClassDef,)
+            if source.enclosing(node, *around) is not source.enclosing(call, *around):
                 continue
             for made in ast.walk(node.value):
-                if isinstance(made, ast.Call) and _dotted(source, made.func) == "torch.Generator":
+                if isinstance(made, ast.Call) and dotted(source, made.func) == "torch.Generator":
                     yield from self._generator_on(source, at.path, made)
 
     def _generator_on(self, source: Source, path: str, made: ast.Call) -> _Fixes:
         device = next((text for one in self.seen.passed if (text := self.device_at(source, one, made))), "")
+        torch = next((name for name, full in source.imports.items() if full == "torch"), "")
+        if not device and self.seen.device != "cpu" and torch:
+            device = f'"{self.seen.device}" if {torch}.cuda.is_available() else "cpu"'
         device = device or f'"{self.seen.device}"'
         title = f"make the generator on {device}"
         if made.args:
             yield path, made, title, (ReplaceExpression(source.span(made.args[0]), device),)
         else:
             yield path, made, title, (SetArgument(source.span(made), "device", device),)
-
-
-def _dotted(source: Source, function: ast.expr) -> str:
-    """The full name of what is called, as far as the imports tell."""
-    root, dot, rest = ast.unparse(function).partition(".")
-    return f"{source.imports.get(root, root)}{dot}{rest}"
-
-
-def _stores(source: Source, node: ast.Assign, name: str) -> int:
-    owner = source.enclosing(node, ast.ClassDef)
-    return sum(
-        isinstance(one, ast.Attribute) and one.attr == name and not isinstance(one.ctx, ast.Load)
-        for one in source.walk(owner)
-    )
-
-
-def _simple(source: Source, value: ast.expr) -> bool:
-    code = source.code(value)
-    return "\n" not in code and "#" not in code and not isinstance(value, (ast.Tuple, ast.Yield))
-
-
-def _short(code: str) -> str:
-    line = " ".join(code.split())
-    return line if len(line) <= 60 else f"{line[:57]}..."

@@ -114,23 +114,25 @@ def repair(
     texts = Texts()
     chosen: list[Candidate] = []
     tried: set[tuple[str, tuple[TextEdit, ...]]] = set()
-    first: int | None = None
+    first: Outcome | None = None
+    picked: list[Candidate] = []
     for number in range(1, ROUNDS + 1):
         changed = texts.changed(chosen)
         outcome = run(changed, True)
         if outcome.unchecked:
             return Repaired((), outcome.unchecked)
-        if number == 1:
-            first = outcome.code
-        elif outcome.code != first and outcome.error:
-            return Repaired(
-                (), f"with the fixes of round {number - 1} the program ends otherwise: {outcome.error}"
-            )
+        first = first or outcome
+        if why := _worse(outcome, first, same):
+            tell(f"the fixes of round {number - 1} are not all right: {why}")
+            chosen, outcome = _without_the_worst(run, texts, chosen, picked, first, same)
+            if why := outcome.unchecked or _worse(outcome, first, same):
+                return Repaired((), f"with the fixes of round {number - 1}, {why}")
+            changed = texts.changed(chosen)
         strays = sum(len(seen.each()) for seen in outcome.seen)
         if not outcome.seen:
             tell(f"round {number}: no device errors left")
             break
-        picked: list[Candidate] = []
+        picked = []
         with overlaid(changed):
             findings = analyse(outcome.files)
             for one in (each for seen in outcome.seen for each in seen.each()):
@@ -146,6 +148,31 @@ def repair(
         return Repaired(tuple(chosen), f"after {ROUNDS} rounds there still are device errors")
     why = _strictly(run, texts, chosen, same)
     return Repaired(tuple(chosen), why) if why or not chosen else _needed(run, texts, chosen, same, tell)
+
+
+def _worse(outcome: Outcome, first: Outcome, same: Callable[[Outcome], str]) -> str:
+    """Why a run that goes on after device errors is not as good as that without any fix; empty if it is."""
+    if outcome.code != first.code and outcome.error:
+        return f"the program ends otherwise: {outcome.error}"
+    return same(outcome) if not same(first) else ""
+
+
+def _without_the_worst(
+    run: Run,
+    texts: Texts,
+    chosen: Sequence[Candidate],
+    picked: Sequence[Candidate],
+    first: Outcome,
+    same: Callable[[Outcome], str],
+) -> tuple[list[Candidate], Outcome]:
+    """The fixes less the one of the last round that has made it worse; less all of them, if it was not one alone."""
+    for one in reversed(picked):
+        kept = [other for other in chosen if other is not one]
+        outcome = run(texts.changed(kept), True)
+        if not outcome.unchecked and not _worse(outcome, first, same):
+            return kept, outcome
+    kept = [one for one in chosen if one not in picked]
+    return kept, run(texts.changed(kept), True)
 
 
 def _next(
@@ -165,6 +192,7 @@ def _next(
             return None
 
     def all_fixes() -> Iterator[Candidate]:
+        yield from fixes(seen, read, drawn=True)
         yield from candidates(explained(seen, findings, read), read)
         yield from fixes(seen, read)
 

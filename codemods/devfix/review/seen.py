@@ -98,7 +98,7 @@ def _proves(one: Seen, path: str, fix: PlacedFix, read: Read) -> bool:
     edit = fix.edits[0].place
     for found in one.passed[0].found:
         place = _place(found.at, document.text) if found.at.column >= 0 and found.at.path == path else None
-        if place is None or found.module or not one.operands[found.operand].stray:
+        if place is None or found.within or not one.operands[found.operand].stray:
             continue
         end = (place.end_line, place.end_column)
         if end == (edit.line, edit.column) == (edit.end_line, edit.end_column):

@@ -84,7 +84,7 @@ def _again(func: Any, name: str, args: Any, named: Any, error: Exception) -> Cal
     kind = kind_of(text)
     what = kind.id if kind is not None else ""
     if what == "numpy":
-        recording.note(name, error, found, CPU)
+        recording.note(name, error, found, CPU, args)
         return lambda: func(*_on(CPU, args), **_on(CPU, named))
     if what == "lengths" and len(args) > 1:
         recording.note(name, error, [args[1]], CPU)
@@ -103,7 +103,7 @@ def _again(func: Any, name: str, args: Any, named: Any, error: Exception) -> Cal
     if not (kind is not None or _MIX.search(text)) or len({one.device for one in found}) < 2:
         return None
     target = _target(found)
-    recording.note(name, error, found, target)
+    recording.note(name, error, found, target, args)
     place = _place_written(name, args, named)
     if isinstance(place, (list, tuple)):
         return lambda: func(*_beside(place, args), **named)

@@ -9,7 +9,7 @@ import ast
 import linecache
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -20,36 +20,87 @@ from devfix.simulate.whereabouts import MISSING, stored_attribute
 
 _MOST = 8  # devices
 _BUILTINS = (dict, list, tuple)
+_ITEMS = ("items", "values")
+_WITHIN = ("module", *_ITEMS)
 
 
-def passed(frame: FrameType, strays: Mapping[int, Any], device: Any) -> Passed:
-    """A frame of the program, with what its running line has of the strays."""
+Call = tuple[str, Sequence[Any]]  # a function's name, and what it was called with by position
+
+
+def passed(frame: FrameType, strays: Mapping[int, Any], device: Any, call: Call = ("", ())) -> Passed:
+    """A frame of the program, with what its running line has of the strays; in the innermost, of `call`."""
     line = at(mark(frame))
     assert line is not None
     variables = {**frame.f_globals, **frame.f_locals}
-    found = tuple(_found(line, variables, strays))
-    return Passed(line, found, tuple(_devices(frame, device)))
+    found = list(_found(line, variables, strays))
+    known = {one.operand for one in found}
+    for node, value in _given(line, variables, call):
+        for number, tensor in strays.items():
+            if number not in known and _holds(value, tensor) == "tensor":
+                found.append(Found(number, _place(line, node)))
+    known = {one.operand for one in found}
+    given = _input(line, variables)
+    if given is not None:
+        found += [
+            Found(number, _place(line, given))
+            for number, tensor in strays.items()
+            if number not in known and not isinstance(tensor, torch.nn.Parameter)
+        ][:1]
+    devices = [*_devices(frame, device), *_on_the_line(line, variables, device)]
+    return Passed(line, tuple(found), tuple(dict.fromkeys(devices)))
+
+
+def _input(line: At, variables: Mapping[str, Any]) -> ast.expr | None:
+    """What a module is called with, where that is the only thing of which nothing is known: `net(f(x), 3)`."""
+    node = next(_running(line), None) if line.column >= 0 else None
+    if not isinstance(node, ast.Call) or not isinstance(evaluated(node.func, variables), torch.nn.Module):
+        return None
+    unknown = [one for one in node.args if evaluated(one, variables) is MISSING and isinstance(one, ast.Call)]
+    return unknown[0] if len(unknown) == 1 else None
+
+
+def _place(line: At, node: Any) -> At:
+    return At(line.path, node.lineno, node.end_lineno, node.col_offset, node.end_col_offset, line.function)
+
+
+def _given(line: At, variables: Mapping[str, Any], call: Call) -> Iterator[tuple[ast.expr, Any]]:
+    """What is written for each argument of a call by position, where the running expression is that call."""
+    name, values = call
+    node = next(_running(line), None) if line.column >= 0 else None
+    written: Sequence[ast.expr] = ()
+    if isinstance(node, (ast.BinOp, ast.Compare)):
+        written = (node.left, node.right if isinstance(node, ast.BinOp) else node.comparators[0])
+    elif isinstance(node, ast.AugAssign):
+        written = (node.target, node.value)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
+        written = node.args
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name:
+        function = isinstance(evaluated(node.func.value, variables), ModuleType)
+        written = node.args if function else [node.func.value, *node.args]
+    pending = list(zip(written, values, strict=False))
+    while pending:
+        one, value = pending.pop(0)
+        if isinstance(one, ast.Starred):
+            return
+        if isinstance(one, (ast.List, ast.Tuple)) and isinstance(value, (list, tuple)):
+            pending = [*zip(one.elts, value, strict=False), *pending]
+        else:
+            yield one, value
 
 
 def _found(line: At, variables: Mapping[str, Any], strays: Mapping[int, Any]) -> Iterator[Found]:
-    pending = list(_running(line))
+    pending = [(node, True) for node in _running(line)]
     while pending:
-        node = pending.pop(0)
+        node, whole = pending.pop(0)
         value = evaluated(node, variables) if isinstance(node, ast.expr) else MISSING
         hit = [(number, _holds(value, tensor)) for number, tensor in strays.items()]
         for number, held in hit:
-            if held:
-                place = At(
-                    line.path,
-                    node.lineno,
-                    node.end_lineno,
-                    node.col_offset,
-                    node.end_col_offset,
-                    line.function,
-                )
-                yield Found(number, place, held == "module")
+            if held and (whole or held not in _ITEMS):
+                yield Found(number, _place(line, node), held if held in _WITHIN else "")
         if not any(held for _, held in hit):
-            pending += ast.iter_child_nodes(node)
+            # Of `batch["x"]`, the batch is not handed on.
+            part = node.value if isinstance(node, (ast.Subscript, ast.Attribute)) else None
+            pending += [(child, child is not part) for child in ast.iter_child_nodes(node)]
 
 
 def _running(line: At) -> Iterator[Any]:
@@ -70,7 +121,7 @@ def _nodes(path: str) -> tuple[Any, ...]:
         tree = ast.parse("".join(linecache.getlines(path)))
     except (SyntaxError, ValueError):
         return ()
-    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.expr))
+    return tuple(node for node in ast.walk(tree) if isinstance(node, (ast.expr, ast.AugAssign)))
 
 
 def evaluated(node: ast.expr, variables: Mapping[str, Any]) -> Any:
@@ -95,6 +146,10 @@ def _holds(value: Any, tensor: Any) -> str:
         return "tensor" if value is tensor or (tensor._base is not None and tensor._base is value) else ""
     if isinstance(value, torch.nn.Module):
         return "module" if any(one is tensor for one in (*value.parameters(), *value.buffers())) else ""
+    items = value.values() if type(value) is dict else value if type(value) in (list, tuple) else ()
+    if items and all(isinstance(one, torch.Tensor) for one in items):
+        kind = "values" if type(value) is dict else "items"
+        return kind if any(_holds(one, tensor) for one in items) else ""
     return ""
 
 
@@ -115,6 +170,16 @@ def _devices(frame: FrameType, device: Any) -> list[str]:
         others = [(name, value) for name, value in frame.f_globals.items() if isinstance(value, torch.device)]
         ranked += [(3, text) for name, value in others for _, text in _as_device(name, value, device)]
     return [text for _, text in sorted(set(ranked))][:_MOST]
+
+
+def _on_the_line(line: At, variables: Mapping[str, Any], device: Any) -> Iterator[str]:
+    """Items of containers that the running line has, and which are on that device."""
+    for running in _running(line):
+        for node in ast.walk(running):
+            if isinstance(node, ast.Subscript):
+                value = evaluated(node, variables)
+                if isinstance(value, torch.Tensor) and value.device == device:
+                    yield f"{ast.unparse(node)}.device"
 
 
 def _plain(value: Any) -> bool:

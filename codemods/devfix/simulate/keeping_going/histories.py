@@ -19,7 +19,10 @@ _ITEMS = 50  # of a list or dict that are looked at
 
 @dataclass(frozen=True)
 class History:
-    """`name` and `owner`: the attribute that a module stores it in, and the module's class."""
+    """`name` and `owner`: the attribute that a module stores it in, and the module's class.
+
+    Those of a tensor that is `computed` are of what it was computed from, as is `stored`.
+    """
 
     made: Mark | None = None
     moved: Mark | None = None
@@ -27,6 +30,7 @@ class History:
     name: str = ""
     owner: str = ""
     view: bool = False
+    computed: bool = False
 
 
 # By the tensors themselves, weakly: an `id` is used again, and nothing is to live longer for it.
@@ -75,7 +79,17 @@ def note_result(name: str, arguments: Any, result: Any) -> None:
             before = of(source)
             _known[tensor] = replace(before, made=before.made or line, view=True)
         else:
-            _known[tensor] = History(made=line)
+            _known[tensor] = _computed(tensor, arguments, line)
+
+
+def _computed(tensor: Any, arguments: Any, line: Mark | None) -> History:
+    """The history of a result: that of an argument which a module stores, and which was not moved, goes on in it."""
+    for one in arguments or ():
+        if isinstance(one, Tensor) and one.device == tensor.device:
+            before = of(one)
+            if before.owner and before.moved is None:
+                return replace(before, made=line, view=False, computed=True)
+    return History(made=line)
 
 
 def install() -> None:
@@ -120,15 +134,15 @@ def _stored(module: Any, name: str, value: Any) -> None:
     line, owner = here(), type(module).__name__
     for part, item in found:
         if isinstance(item, Tensor) and not isinstance(item, torch.nn.Parameter):
-            note(item, stored=line, name=f"{name}{part}", owner=owner)
+            note(item, stored=line, name=f"{name}{part}", owner=owner, computed=False)
         elif isinstance(item, torch.nn.Module):
             for inner, tensor in (*item.named_parameters(), *item.named_buffers()):
-                note(tensor, stored=line, name=f"{name}{part}.{inner}", owner=owner)
+                note(tensor, stored=line, name=f"{name}{part}.{inner}", owner=owner, computed=False)
 
 
 def _buffer(tensor: Any) -> None:
     if isinstance(tensor, Tensor):
-        note(tensor, stored=here())
+        note(tensor, stored=here(), computed=False)
 
 
 def _parameter(parameter: Any) -> None:

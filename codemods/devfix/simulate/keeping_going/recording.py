@@ -46,8 +46,10 @@ def _begin_anew() -> None:
     _state.pid = os.getpid()
 
 
-def note(operation: str, error: BaseException, operands: Sequence[Any], device: Any) -> None:
-    """An operation has raised, and is carried out on `device`."""
+def note(
+    operation: str, error: BaseException, operands: Sequence[Any], device: Any, given: Sequence[Any] = ()
+) -> None:
+    """An operation has raised, and is carried out on `device`; `given` are its arguments by position."""
     with _lock, torch._C.DisableTorchFunction():
         operands = list({id(one): one for one in operands}.values())
         stack = [frame for frame, _ in zip(frames(), range(_FRAMES), strict=False)]
@@ -73,7 +75,10 @@ def note(operation: str, error: BaseException, operands: Sequence[Any], device: 
                 f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:_TEXT],
                 str(device),
                 tuple(_operand(one, past, device, stack) for one, past in known),
-                tuple(passed(frame, strays, device) for frame in stack),
+                tuple(
+                    passed(frame, strays, device, (operation, given if frame is stack[0] else ()))
+                    for frame in stack
+                ),
             )
             _write()
 
@@ -92,6 +97,7 @@ def _operand(tensor: Any, past: histories.History, device: Any, stack: Sequence[
         at(past.stored),
         past.owner,
         past.view,
+        past.computed,
     )
 
 

@@ -1,0 +1,40 @@
+# from lucidrains/vit-pytorch: vit_pytorch/cross_vit.py
+# devfix repair -- python main.py
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from vit_pytorch.cross_vit import CrossViT
+
+torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
+images, labels = torch.rand(12, 3, 32, 32), torch.arange(12) % 4
+loader = DataLoader(TensorDataset(images, labels), batch_size=4)
+model = CrossViT(
+    image_size=32,
+    num_classes=4,
+    sm_dim=16,
+    lg_dim=24,
+    sm_patch_size=8,
+    lg_patch_size=16,
+    depth=1,
+    sm_enc_heads=2,
+    lg_enc_heads=2,
+    cross_attn_heads=2,
+).to(device)
+criterion = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 1.0, 0.5], device=device))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+confusion = torch.zeros(4, 4, dtype=torch.long, device=device)
+for image, label in loader:
+    image = image.to(device)
+    label = label.to(device)
+    out = model(image)
+    loss = criterion(out, label)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    confusion += (
+        torch.eye(4, dtype=torch.long, device=device)[label].T
+        @ torch.eye(4, dtype=torch.long, device=device)[label]
+    )
+    print(f"{loss.item():.4f}")
+print(confusion.diagonal().tolist())

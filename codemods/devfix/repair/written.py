@@ -1,0 +1,93 @@
+"""What is written where: expressions of a program that fixes from a run change, and the calls put behind them."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.findings import AppendCall, Edit, ReplaceExpression, WrapExpression
+from devfix.observed import Found
+from devfix.source import Source
+
+
+def put_behind(source: Source, node: ast.expr, found: Found, call: str) -> Edit:
+    """A call behind an expression, or behind each item where it is a list or a dict of tensors."""
+    if found.within == "items":
+        return WrapExpression(source.span(node), f"[one{call} for one in ", "]")
+    if found.within == "values":
+        return WrapExpression(source.span(node), f"{{key: one{call} for key, one in ", ".items()}")
+    return appended(source, node, call)
+
+
+def appended(source: Source, node: ast.expr, call: str) -> Edit:
+    """A call behind an expression. In an f-string, all of that is written anew: edits do not reach into it."""
+    span = source.span(node)
+    joined = source.enclosing(node, ast.JoinedStr)
+    while (outer := source.enclosing(joined, ast.JoinedStr) if joined is not None else None) is not None:
+        joined = outer
+    if joined is None or not isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
+        return AppendCall(span, call)
+    try:  # its positions are right on most versions of Python
+        same = ast.dump(ast.parse(source.text[span.start : span.end], mode="eval").body) == ast.dump(node)
+    except SyntaxError:
+        same = False
+    if not same or any(sign in call for sign in "\"'\\"):
+        return AppendCall(span, call)
+    around, text = source.span(joined), source.code(joined)
+    at = span.end - around.start
+    return ReplaceExpression(around, f"{text[:at]}{call}{text[at:]}")
+
+
+def is_written(source: Source, node: ast.expr) -> bool:
+    """Is an expression written to in place, so that a copy of it would not do: `node += 1`, `node[0].add_(x)`?"""
+    if isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)):
+        return True
+    around = source.parents.get(node)
+    if isinstance(around, ast.Subscript) and around.value is node:
+        return is_written(source, around)
+    if not isinstance(around, ast.Attribute):
+        return False
+    called = source.parents.get(around)
+    if not isinstance(called, ast.Call) or called.func is not around:
+        return is_written(source, around)
+    return around.attr.endswith("_") and not around.attr.endswith("__")
+
+
+def bound_around(source: Source, node: ast.AST, written: ast.expr) -> bool:
+    """Are all names of an expression those of the innermost comprehension around a node, which it is no source of?"""
+    names = {one.id for one in ast.walk(written) if isinstance(one, ast.Name)}
+    around = source.enclosing(node, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    if not isinstance(around, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+        return False
+    if any(node in ast.walk(one.iter) for one in around.generators):
+        return False
+    targets = (node for one in around.generators for node in ast.walk(one.target))
+    return names <= {one.id for one in targets if isinstance(one, ast.Name)}
+
+
+def draws_numbers(name: str) -> bool:
+    """Does a factory draw random numbers? On another device they would be others."""
+    return name.rpartition(".")[2] in ("rand", "randn", "randint", "randperm", "normal")
+
+
+def dotted(source: Source, function: ast.expr) -> str:
+    """The full name of what is called, as far as the imports tell."""
+    root, dot, rest = ast.unparse(function).partition(".")
+    return f"{source.imports.get(root, root)}{dot}{rest}"
+
+
+def stores_in_class(source: Source, node: ast.Assign, name: str) -> int:
+    owner = source.enclosing(node, ast.ClassDef)
+    return sum(
+        isinstance(one, ast.Attribute) and one.attr == name and not isinstance(one.ctx, ast.Load)
+        for one in source.walk(owner)
+    )
+
+
+def is_simple(source: Source, value: ast.expr) -> bool:
+    code = source.code(value)
+    return "\n" not in code and "#" not in code and not isinstance(value, (ast.Tuple, ast.Yield))
+
+
+def short(code: str) -> str:
+    line = " ".join(code.split())
+    return line if len(line) <= 60 else f"{line[:57]}..."
