@@ -2,33 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
+from typing import cast
 
-from devfix.engine.places import CHOICE, IN, NO_PATH, NOWHERE, OF, Path, Place, choose
-from devfix.engine.values import ANYTHING, MODULE, Value, join
+from devfix.engine.places import CHOICE, IN, NO_PATH, NOWHERE, OF, Path, Place, choose, conditions, project
+from devfix.engine.values import ANYTHING, DEVICE, MODULE, OBJECT, TENSOR, Value, join
+from devfix.overlay import Overlay
 
 Cell = object  # of a module or an object: the place of its making, made unique
 
 MAX_NESTING = 24  # of modules in modules
+_TELLING = frozenset({DEVICE, TENSOR, MODULE, OBJECT})
 _stamps = count(1)
 
 
-class Heap(dict[tuple[Cell, str], Value]):
+class Names(Overlay[str, Value]):
+    """Name -> value. Copies share which names may have a choice by a condition, or tell of a device."""
+
+    __slots__ = ("_choices", "_order", "_telling")
+
+    def __init__(self, given: Iterable[tuple[str, Value]] = ()) -> None:
+        self._choices: dict[object, dict[str, None]] = {}
+        self._order: dict[str, int] = {}
+        self._telling: dict[str, None] = {}
+        super().__init__(given)
+
+    def __setitem__(self, key: str, value: Value) -> None:
+        self._order.setdefault(key, len(self._order))
+        if value.kind in _TELLING:
+            self._telling[key] = None
+        for condition in conditions(value.place):
+            self._choices.setdefault(condition, {})[key] = None
+        super().__setitem__(key, value)
+
+    def copy(self) -> Names:
+        new = cast(Names, super().copy())
+        new._choices, new._order, new._telling = self._choices, self._order, self._telling
+        return new
+
+    def telling(self) -> Iterator[tuple[str, Value]]:
+        """What may be on a device, in the order in which the names were bound first."""
+        for name in sorted(self._telling, key=self._order.__getitem__):
+            if (value := self.get(name)) is not None and value.kind in _TELLING:
+                yield name, value
+
+    def and_also(self, told: Mapping[str, Value]) -> Names:
+        """These, and what is told besides."""
+        new = self.copy()
+        new.update(told)
+        return new
+
+    def assume(self, condition: object, holds: bool) -> None:
+        """Choose where it is known whether a condition holds."""
+        for name in list(self._choices.get(condition, ())):
+            if (value := self.get(name)) is not None:
+                self[name] = value.but(place=project(value.place, condition, holds))
+
+
+class Heap(Overlay[tuple[Cell, str], Value]):
     """`(cell, attribute)` -> value. Copies share which attributes a cell may have."""
 
     __slots__ = ("_attributes",)
 
-    def __init__(self, given: Heap | None = None) -> None:
-        super().__init__(given or ())
-        self._attributes: dict[Cell, dict[str, None]] = given._attributes if given is not None else {}
+    def __init__(self) -> None:
+        super().__init__()
+        self._attributes: dict[Cell, dict[str, None]] = {}
 
     def __setitem__(self, key: tuple[Cell, str], value: Value) -> None:
         self._attributes.setdefault(key[0], {})[key[1]] = None
         super().__setitem__(key, value)
 
     def copy(self) -> Heap:
-        return Heap(self)
+        new = cast(Heap, super().copy())
+        new._attributes = self._attributes
+        return new
 
     def attributes(self, cell: Cell) -> Iterator[tuple[str, Value]]:
         for name in self._attributes.get(cell, ()):
@@ -42,10 +90,10 @@ class State:
     __slots__ = ("dead", "heap", "names", "path", "places", "stamps")
 
     def __init__(self) -> None:
-        self.names: dict[str, Value] = {}
+        self.names = Names()
         self.heap = Heap()
-        self.places: dict[Cell, Place] = {}
-        self.stamps: dict[Cell, int] = {}
+        self.places: Overlay[Cell, Place] = Overlay()
+        self.stamps: Overlay[Cell, int] = Overlay()
         self.path: Path = NO_PATH
         self.dead = False
 
@@ -113,17 +161,17 @@ def merge(a: State, b: State, condition: object = None) -> State:
     if b.dead:
         return a
     names = a.names
-    for name, value in b.names.items():
-        old = names.get(name)
-        if old is not value:
+    for name in names.changed(b.names):
+        old, value = names.get(name), b.names.get(name)
+        if old is not value and value is not None:
             names[name] = _joined(old, value, a, b, condition) if old is not None else value
     heap = a.heap
-    for key, value in b.heap.items():
-        old = heap.get(key)
-        if old is not value:
+    for key in heap.changed(b.heap):
+        old, value = heap.get(key), b.heap.get(key)
+        if old is not value and value is not None:
             heap[key] = _joined(old, value, a, b, condition) if old is not None else value
     places = a.places
-    for cell in {**places, **b.places}:
+    for cell in places.changed(b.places):
         known, place = places.get(cell), b.places.get(cell)
         if isinstance(cell, tuple) and cell[0] == OF:  # a parameter that one path has moved
             known, place = known or Place(OF, cell[1]), place or Place(OF, cell[1])
@@ -132,9 +180,8 @@ def merge(a: State, b: State, condition: object = None) -> State:
         elif known != place:
             places[cell] = choose(condition, known, place) if condition is not None else NOWHERE
             a.stamps[cell] = next(_stamps)
-    for cell, stamp in b.stamps.items():
-        if a.stamps.get(cell, 0) < stamp:
-            a.stamps[cell] = stamp
+    for cell in a.stamps.changed(b.stamps):
+        a.stamps[cell] = max(a.stamps.get(cell, 0), b.stamps.get(cell, 0))
     a.path = a.path & b.path
     return a
 

@@ -1,0 +1,123 @@
+"""A mapping whose copies cost little: they share what neither has changed since, and only the rest is compared."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterable, Iterator, MutableMapping
+from typing import TypeVar, cast, overload
+
+K = TypeVar("K")
+V = TypeVar("V")
+D = TypeVar("D")
+
+_SMALL = 32  # so much is copied
+_GONE = object()  # what a key has that was deleted here, and is still there below
+
+
+class _Items(ItemsView[K, V]):
+    _mapping: Overlay[K, V]
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        own, below = self._mapping._own, self._mapping._flattened()
+        for key, value in below.items():
+            value = own.get(key, value)
+            if value is not _GONE:
+                yield key, value
+        for key, value in own.items():
+            if key not in below and value is not _GONE:
+                yield key, value
+
+
+class Overlay(MutableMapping[K, V]):
+    """In the order of insertion, as a dict; None is no value.
+
+    `_below` is shared with copies and never changed: the newest layer first, each about twice as large as the one
+    that was frozen after it, so there are few. A key counts in the newest layer that has it.
+    """
+
+    __slots__ = ("_below", "_flat", "_own")
+
+    def __init__(self, given: Iterable[tuple[K, V]] = ()) -> None:
+        self._own: dict[K, V] = {}
+        self._below: tuple[dict[K, V], ...] = ()
+        self._flat: dict[K, V] | None = None  # the layers below as one
+        self.update(given)
+
+    def copy(self) -> Overlay[K, V]:
+        if len(self._own) > _SMALL:
+            self._freeze()
+        new = self.__class__.__new__(self.__class__)
+        new._own, new._below, new._flat = self._own.copy(), self._below, self._flat
+        return new
+
+    def _freeze(self) -> None:
+        layer, below = self._own, self._below
+        while below and len(below[0]) < 2 * len(layer):
+            layer, below = {**below[0], **layer}, below[1:]
+        self._own, self._below, self._flat = {}, (layer, *below), None
+
+    def _flattened(self) -> dict[K, V]:
+        if self._flat is None:
+            flat: dict[K, V] = {}
+            for layer in reversed(self._below):
+                flat.update(layer)
+            self._flat = {key: value for key, value in flat.items() if value is not _GONE}
+        return self._flat
+
+    def changed(self, other: Overlay[K, V]) -> Iterable[K]:
+        """All keys whose values may differ, those of `other` first; the values of all others are the same."""
+        mine, theirs = list(self._below), list(other._below)
+        while mine and theirs and mine[-1] is theirs[-1]:
+            mine.pop()
+            theirs.pop()
+        keys: dict[K, None] = {}
+        for layer in (*reversed(theirs), other._own, *reversed(mine), self._own):
+            keys.update(dict.fromkeys(layer))
+        return keys
+
+    @overload
+    def get(self, key: K, default: None = None) -> V | None: ...
+
+    @overload
+    def get(self, key: K, default: V | D) -> V | D: ...
+
+    def get(self, key: K, default: V | D | None = None) -> V | D | None:
+        found = self._own.get(key)
+        if found is None:
+            for layer in self._below:
+                found = layer.get(key)
+                if found is not None:
+                    break
+        return default if found is None or found is _GONE else found
+
+    def __contains__(self, key: object) -> bool:
+        return self.get(cast(K, key)) is not None
+
+    def __getitem__(self, key: K) -> V:
+        found = self.get(key)
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._own[key] = value
+
+    def __delitem__(self, key: K) -> None:
+        if key not in self:
+            raise KeyError(key)
+        if self._below:
+            self._own[key] = cast(V, _GONE)
+        else:
+            del self._own[key]
+
+    def clear(self) -> None:
+        self._own, self._below, self._flat = {}, (), None
+
+    def __iter__(self) -> Iterator[K]:
+        return (key for key, _ in self.items())
+
+    def items(self) -> _Items[K, V]:
+        """As of a dict."""
+        return _Items(self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
