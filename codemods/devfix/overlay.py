@@ -40,7 +40,8 @@ class Overlay(MutableMapping[K, V]):
         self._own: dict[K, V] = {}
         self._below: tuple[dict[K, V], ...] = ()
         self._flat: dict[K, V] | None = None  # the layers below as one
-        self.update(given)
+        for key, value in given:
+            self[key] = value
 
     def copy(self) -> Overlay[K, V]:
         if len(self._own) > _SMALL:
@@ -64,14 +65,17 @@ class Overlay(MutableMapping[K, V]):
         return self._flat
 
     def changed(self, other: Overlay[K, V]) -> Iterable[K]:
-        """All keys whose values may differ, those of `other` first; the values of all others are the same."""
-        mine, theirs = list(self._below), list(other._below)
-        while mine and theirs and mine[-1] is theirs[-1]:
-            mine.pop()
-            theirs.pop()
-        keys: dict[K, None] = {}
-        for layer in (*reversed(theirs), other._own, *reversed(mine), self._own):
-            keys.update(dict.fromkeys(layer))
+        """All keys whose values may differ, in the order of `other`; the values of all others are the same."""
+        keys: dict[K, V] = {}
+        if self._below is not other._below:
+            mine, theirs = list(self._below), list(other._below)
+            while mine and theirs and mine[-1] is theirs[-1]:
+                mine.pop()
+                theirs.pop()
+            for layer in (*reversed(theirs), *reversed(mine)):
+                keys.update(layer)
+        keys.update(other._own)
+        keys.update(self._own)
         return keys
 
     @overload
@@ -82,7 +86,7 @@ class Overlay(MutableMapping[K, V]):
 
     def get(self, key: K, default: V | D | None = None) -> V | D | None:
         found = self._own.get(key)
-        if found is None:
+        if found is None and self._below:
             for layer in self._below:
                 found = layer.get(key)
                 if found is not None:

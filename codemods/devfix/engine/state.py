@@ -29,12 +29,14 @@ class Names(Overlay[str, Value]):
         super().__init__(given)
 
     def __setitem__(self, key: str, value: Value) -> None:
-        self._order.setdefault(key, len(self._order))
+        if key not in self._order:
+            self._order[key] = len(self._order)
         if value.kind in _TELLING:
             self._telling[key] = None
-        for condition in conditions(value.place):
-            self._choices.setdefault(condition, {})[key] = None
-        super().__setitem__(key, value)
+        if value.place.kind == CHOICE:
+            for condition in conditions(value.place):
+                self._choices.setdefault(condition, {})[key] = None
+        self._own[key] = value
 
     def copy(self) -> Names:
         new = cast(Names, super().copy())
@@ -50,7 +52,8 @@ class Names(Overlay[str, Value]):
     def and_also(self, told: Mapping[str, Value]) -> Names:
         """These, and what is told besides."""
         new = self.copy()
-        new.update(told)
+        for name, value in told.items():
+            new[name] = value
         return new
 
     def assume(self, condition: object, holds: bool) -> None:
@@ -71,7 +74,7 @@ class Heap(Overlay[tuple[Cell, str], Value]):
 
     def __setitem__(self, key: tuple[Cell, str], value: Value) -> None:
         self._attributes.setdefault(key[0], {})[key[1]] = None
-        super().__setitem__(key, value)
+        self._own[key] = value
 
     def copy(self) -> Heap:
         new = cast(Heap, super().copy())

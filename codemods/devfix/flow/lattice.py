@@ -364,9 +364,11 @@ class State:
 
     def forget(self, path: str) -> None:
         """Nothing is known of a name any more."""
-        old = self.names.pop(path, None)
-        if old is not None and old.kind in _DEVICES:
-            self._devices = None
+        old = self.names.get(path)
+        if old is not None:
+            del self.names[path]
+            if old.kind in _DEVICES:
+                self._devices = None
 
     def devices(self) -> tuple[Named, ...]:
         """The device expressions that may be written here."""
