@@ -8,7 +8,7 @@ from typing import cast
 
 from devfix.engine.places import CHOICE, IN, NO_PATH, NOWHERE, OF, Path, Place, choose, conditions, project
 from devfix.engine.values import ANYTHING, DEVICE, MODULE, OBJECT, TENSOR, Value, join
-from devfix.overlay import Overlay
+from devfix.layered import Layered
 
 Cell = object  # of a module or an object: the place of its making, made unique
 
@@ -17,7 +17,7 @@ _TELLING = frozenset({DEVICE, TENSOR, MODULE, OBJECT})
 _stamps = count(1)
 
 
-class Names(Overlay[str, Value]):
+class Names(Layered[str, Value]):
     """Name -> value. Copies share which names may have a choice by a condition, or tell of a device."""
 
     __slots__ = ("_choices", "_order", "_telling")
@@ -63,7 +63,7 @@ class Names(Overlay[str, Value]):
                 self[name] = value.but(place=project(value.place, condition, holds))
 
 
-class Heap(Overlay[tuple[Cell, str], Value]):
+class Heap(Layered[tuple[Cell, str], Value]):
     """`(cell, attribute)` -> value. Copies share which attributes a cell may have."""
 
     __slots__ = ("_attributes",)
@@ -95,8 +95,8 @@ class State:
     def __init__(self) -> None:
         self.names = Names()
         self.heap = Heap()
-        self.places: Overlay[Cell, Place] = Overlay()
-        self.stamps: Overlay[Cell, int] = Overlay()
+        self.places: Layered[Cell, Place] = Layered()
+        self.stamps: Layered[Cell, int] = Layered()
         self.path: Path = NO_PATH
         self.dead = False
 

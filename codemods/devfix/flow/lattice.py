@@ -11,7 +11,7 @@ from enum import Enum, auto
 from itertools import count
 from typing import Any, TypeVar
 
-from devfix.overlay import Overlay
+from devfix.layered import Layered
 
 
 class Kind(Enum):
@@ -264,12 +264,12 @@ class State:
     __slots__ = ("_devices", "compound", "dead", "names", "places")
 
     def __init__(self) -> None:
-        self.names: Overlay[str, Value] = Overlay()
-        self.places: Overlay[int, Place] = Overlay()
+        self.names: Layered[str, Value] = Layered()
+        self.places: Layered[int, Place] = Layered()
         # Paths that may have entries below them, such as "self"; shared by all copies, never shrinks.
         self.compound: set[str] = {"self"}
         self.dead = False  # after return, raise, break or continue
-        self._devices: tuple[Overlay[str, Value], tuple[Named, ...]] | None = None  # of these very names
+        self._devices: tuple[Layered[str, Value], tuple[Named, ...]] | None = None  # of these very names
 
     def begun(self) -> State:
         """The state in which a function begins that sees these names."""

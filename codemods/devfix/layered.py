@@ -14,7 +14,7 @@ _GONE = object()  # what a key has that was deleted here, and is still there bel
 
 
 class _Items(ItemsView[K, V]):
-    _mapping: Overlay[K, V]
+    _mapping: Layered[K, V]
 
     def __iter__(self) -> Iterator[tuple[K, V]]:
         own, below = self._mapping._own, self._mapping._flattened()
@@ -27,7 +27,7 @@ class _Items(ItemsView[K, V]):
                 yield key, value
 
 
-class Overlay(MutableMapping[K, V]):
+class Layered(MutableMapping[K, V]):
     """In the order of insertion, as a dict; None is no value.
 
     `_below` is shared with copies and never changed: the newest layer first, each about twice as large as the one
@@ -43,7 +43,7 @@ class Overlay(MutableMapping[K, V]):
         for key, value in given:
             self[key] = value
 
-    def copy(self) -> Overlay[K, V]:
+    def copy(self) -> Layered[K, V]:
         if len(self._own) > _SMALL:
             self._freeze()
         new = self.__class__.__new__(self.__class__)
@@ -64,7 +64,7 @@ class Overlay(MutableMapping[K, V]):
             self._flat = {key: value for key, value in flat.items() if value is not _GONE}
         return self._flat
 
-    def changed(self, other: Overlay[K, V]) -> Iterable[K]:
+    def changed(self, other: Layered[K, V]) -> Iterable[K]:
         """All keys whose values may differ, in the order of `other`; the values of all others are the same."""
         keys: dict[K, V] = {}
         if self._below is not other._below:
