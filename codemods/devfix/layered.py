@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, MutableMapping
-from typing import TypeVar, cast, overload
+from typing import Any, TypeVar, cast, overload
 
 K = TypeVar("K")
 V = TypeVar("V")
 D = TypeVar("D")
+L = TypeVar("L", bound="Layered[Any, Any]")
 
 _SMALL = 32  # so much is copied
 _GONE = object()  # what a key has that was deleted here, and is still there below
@@ -34,20 +35,20 @@ class Layered(MutableMapping[K, V]):
     that was frozen after it, so there are few. A key counts in the newest layer that has it.
     """
 
-    __slots__ = ("_below", "_flat", "_own")
+    __slots__ = ("_below", "_flat", "_notes", "_own")
 
-    def __init__(self, given: Iterable[tuple[K, V]] = ()) -> None:
+    def __init__(self) -> None:
         self._own: dict[K, V] = {}
         self._below: tuple[dict[K, V], ...] = ()
         self._flat: dict[K, V] | None = None  # the layers below as one
-        for key, value in given:
-            self[key] = value
+        self._notes: Any = None  # of a subclass; all copies share them
 
-    def copy(self) -> Layered[K, V]:
+    def copy(self: L) -> L:
         if len(self._own) > _SMALL:
             self._freeze()
         new = self.__class__.__new__(self.__class__)
         new._own, new._below, new._flat = self._own.copy(), self._below, self._flat
+        new._notes = self._notes
         return new
 
     def _freeze(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
-from typing import cast
 
 from devfix.engine.places import CHOICE, IN, NO_PATH, NOWHERE, OF, Path, Place, choose, conditions, project
 from devfix.engine.values import ANYTHING, DEVICE, MODULE, OBJECT, TENSOR, Value, join
@@ -17,35 +16,43 @@ _TELLING = frozenset({DEVICE, TENSOR, MODULE, OBJECT})
 _stamps = count(1)
 
 
-class Names(Layered[str, Value]):
-    """Name -> value. Copies share which names may have a choice by a condition, or tell of a device."""
+class _Known:
+    """What copies of `Names` share."""
 
-    __slots__ = ("_choices", "_order", "_telling")
+    __slots__ = ("choices", "order", "telling")
+
+    def __init__(self) -> None:
+        self.choices: dict[object, dict[str, None]] = {}  # condition -> names that may have a choice by it
+        self.order: dict[str, int] = {}
+        self.telling: dict[str, None] = {}  # names that may be of what has a device
+
+
+class Names(Layered[str, Value]):
+    """Name -> value; those with a choice by a condition, and those that tell of a device, are found at once."""
+
+    __slots__ = ()
+    _notes: _Known
 
     def __init__(self, given: Iterable[tuple[str, Value]] = ()) -> None:
-        self._choices: dict[object, dict[str, None]] = {}
-        self._order: dict[str, int] = {}
-        self._telling: dict[str, None] = {}
-        super().__init__(given)
+        super().__init__()
+        self._notes = _Known()
+        for name, value in given:
+            self[name] = value
 
     def __setitem__(self, key: str, value: Value) -> None:
-        if key not in self._order:
-            self._order[key] = len(self._order)
+        known = self._notes
+        if key not in known.order:
+            known.order[key] = len(known.order)
         if value.kind in _TELLING:
-            self._telling[key] = None
+            known.telling[key] = None
         if value.place.kind == CHOICE:
             for condition in conditions(value.place):
-                self._choices.setdefault(condition, {})[key] = None
+                known.choices.setdefault(condition, {})[key] = None
         self._own[key] = value
-
-    def copy(self) -> Names:
-        new = cast(Names, super().copy())
-        new._choices, new._order, new._telling = self._choices, self._order, self._telling
-        return new
 
     def telling(self) -> Iterator[tuple[str, Value]]:
         """What may be on a device, in the order in which the names were bound first."""
-        for name in sorted(self._telling, key=self._order.__getitem__):
+        for name in sorted(self._notes.telling, key=self._notes.order.__getitem__):
             if (value := self.get(name)) is not None and value.kind in _TELLING:
                 yield name, value
 
@@ -58,31 +65,27 @@ class Names(Layered[str, Value]):
 
     def assume(self, condition: object, holds: bool) -> None:
         """Choose where it is known whether a condition holds."""
-        for name in list(self._choices.get(condition, ())):
+        for name in list(self._notes.choices.get(condition, ())):
             if (value := self.get(name)) is not None:
                 self[name] = value.but(place=project(value.place, condition, holds))
 
 
 class Heap(Layered[tuple[Cell, str], Value]):
-    """`(cell, attribute)` -> value. Copies share which attributes a cell may have."""
+    """`(cell, attribute)` -> value; the attributes of a cell are found at once."""
 
-    __slots__ = ("_attributes",)
+    __slots__ = ()
+    _notes: dict[Cell, dict[str, None]]
 
     def __init__(self) -> None:
         super().__init__()
-        self._attributes: dict[Cell, dict[str, None]] = {}
+        self._notes = {}
 
     def __setitem__(self, key: tuple[Cell, str], value: Value) -> None:
-        self._attributes.setdefault(key[0], {})[key[1]] = None
+        self._notes.setdefault(key[0], {})[key[1]] = None
         self._own[key] = value
 
-    def copy(self) -> Heap:
-        new = cast(Heap, super().copy())
-        new._attributes = self._attributes
-        return new
-
     def attributes(self, cell: Cell) -> Iterator[tuple[str, Value]]:
-        for name in self._attributes.get(cell, ()):
+        for name in self._notes.get(cell, ()):
             if (value := self.get((cell, name))) is not None:
                 yield name, value
 
