@@ -343,7 +343,7 @@ def holds(path: str, data: bytes, level: Safety = Safety.UNSAFE) -> str:
     if not result.changed:
         return "found" if result.findings else "silent"
     after = result.after
-    again = result(path, after, level)
+    again = treated(path, after, level)
     if again.error is not None:
         raise Wrong(f"the result is refused: {again.error.message}")
     if again.changed:
