@@ -158,7 +158,7 @@ def one(text, modules):
             step = step.tb_next
     for name in modules:
         sys.modules.pop(name, None)
-    return error, lines, [list(key) for key in seen], printed.getvalue(), held(main)
+    return error, lines, [list(key) for key in seen], printed.getvalue(), held(main) if main else {{}}
 for text, modules in {programs!r}:
     print("\\x01" + json.dumps(one(text, modules)), flush=True)
 """
