@@ -20,11 +20,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from faulty import FAULTS, Case, Fault, Hung, Lost
 
 
-def row(case: Case, times: int) -> tuple[int, int, int, int, list[str]]:
+def row(case: Case, first: int, times: int) -> tuple[int, int, int, int, list[str]]:
     """Tried, lost, wrong and hung, and what happened."""
     tried = lost = wrong = hung = 0
     said: list[str] = []
-    for seed in range(times):
+    for seed in range(first, first + times):
+        print(f"{case.name}: {tried} tried, {lost + wrong + hung} bad", end="\r", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix="devfix-faults-") as folder:
             os.environ["XDG_STATE_HOME"] = os.path.join(folder, "state")
             try:
@@ -47,6 +48,7 @@ def main() -> int:
     )
     parser.add_argument("--scale", type=float, default=1.0, help="more or fewer runs of each row")
     parser.add_argument("--only", help="rows with this text")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     given = parser.parse_args()
     print("| Fault | Tried | Lost | Wrong | Hung | Seconds |\n|---|---:|---:|---:|---:|---:|")
     bad = 0
@@ -57,7 +59,7 @@ def main() -> int:
             print(f"| {case.name} | not possible for this user | | | | |")
             continue
         start = time.perf_counter()
-        tried, lost, wrong, hung, said = row(case, max(1, round(case.many * given.scale)))
+        tried, lost, wrong, hung, said = row(case, given.first, max(1, round(case.many * given.scale)))
         seconds = time.perf_counter() - start
         print(f"| {case.name} | {tried} | {lost} | {wrong} | {hung} | {seconds:.0f} |", flush=True)
         print("\n".join(said[:10]), file=sys.stderr, end="\n" if said else "", flush=True)

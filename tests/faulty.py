@@ -365,18 +365,28 @@ def error_while_writing(folder: Path, seed: int) -> int:
 
 
 def cli() -> int:
-    """`devfix` with `Pairs` as its only codemod."""
+    """`devfix` with `Pairs` as its only codemod; with `--storm`, signals interrupt its calls and change nothing."""
     import devfix.codemod
     import faulty  # by its name, so that worker processes find the class
 
     devfix.codemod.registry = lambda: {"pairs": faulty.Pairs}  # type: ignore[assignment]
     from devfix.cli import main
 
-    if (
-        "FAULTY_READY" in os.environ
-    ):  # a signal from now on is devfix's affair, and not that of Python's start
+    received: list[int] = []
+    if "--storm" in sys.argv:
+        sys.argv.remove("--storm")
+        for number in _STORM:
+            signal.signal(number, lambda number, frame: received.append(number))
+    if "FAULTY_READY" in os.environ:
+        # A signal from now on is devfix's affair, and not that of Python's start.
         Path(os.environ["FAULTY_READY"]).touch()
-    return main()
+    try:
+        return main()
+    finally:
+        if received:
+            for number in _STORM:
+                signal.signal(number, signal.SIG_IGN)  # Python's end takes handlers away
+            print(f"received {len(received)} signals", file=sys.stderr)
 
 
 def started(folder: Path, *arguments: str, **more: object) -> subprocess.Popen[bytes]:
@@ -490,6 +500,38 @@ def interrupted_at_random(folder: Path, seed: int) -> int:
         raise Wrong(f"it ends with {code}: {text}")
     elif code == 0 and changed != len(files):
         raise Wrong("it ends as if all were done")
+    return 1
+
+
+_STORM = (signal.SIGCHLD, signal.SIGWINCH, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def _storm(process: subprocess.Popen[bytes]) -> int:
+    """Signals until a process ends, as fast as they are delivered; how many."""
+    sent = 0
+    end = time.monotonic() + SECONDS
+    while process.poll() is None:
+        process.send_signal(_STORM[sent % len(_STORM)])
+        sent += 1
+        time.sleep(0.0005)
+        if time.monotonic() > end:
+            process.kill()
+            raise Hung("a process does not end under signals")
+    return sent
+
+
+def storm_of_signals(folder: Path, seed: int) -> int:
+    """Handled signals interrupt every call of the system: all is written, then all is restored."""
+    files = tree(folder, 4, 4, 20_000)
+    for arguments, changed in ((("apply", ".", "--jobs", str(1 + seed % 2)), len(files)), (("undo",), 0)):
+        process = started_and_ready(folder, *arguments, "--storm")
+        sent = _storm(process)
+        code, text = ended(process)
+        if code or "received" not in text:
+            raise Wrong(f"{arguments[0]} ends with {code} after {sent} signals: {text}")
+        if look(files) != changed:
+            raise Wrong(f"{arguments[0]} does not do everything")
+        left_over(folder)
     return 1
 
 
@@ -622,6 +664,7 @@ FAULTS: Sequence[Case] = (
     Case("SIGKILL of an apply at a random moment", killed_at_random, 2, 300),
     Case("SIGKILL of an undo at a random moment", killed_while_undoing_at_random, 1, 250),
     Case("SIGINT or SIGTERM at a random moment", interrupted_at_random, 2, 200),
+    Case("SIGCHLD, SIGWINCH, SIGALRM and SIGUSR without end", storm_of_signals, 2, 50),
     Case("two devfix at once on one tree", two_at_once, 1, 100),
     Case("a file changed, gone or replaced before it is written", changed_meanwhile, 2, 30),
     Case("a file system that runs full", full_disk, 2, 40, can_mount),

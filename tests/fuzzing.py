@@ -335,7 +335,7 @@ def mutated(rng: random.Random, text: str) -> str:
 
 def holds(path: str, data: bytes, level: Safety = Safety.UNSAFE) -> str:
     """Check everything that must hold; "refused", "silent", "found" or "changed". Raises Wrong."""
-    result = _result(path, data, level)
+    result = treated(path, data, level)
     if result.error is not None:
         if BUG in result.error.message:
             raise Wrong(f"{result.error.stage}: {result.error.message}")
@@ -343,7 +343,7 @@ def holds(path: str, data: bytes, level: Safety = Safety.UNSAFE) -> str:
     if not result.changed:
         return "found" if result.findings else "silent"
     after = result.after
-    again = _result(path, after, level)
+    again = treated(path, after, level)
     if again.error is not None:
         raise Wrong(f"the result is refused: {again.error.message}")
     if again.changed:
@@ -366,7 +366,7 @@ def holds(path: str, data: bytes, level: Safety = Safety.UNSAFE) -> str:
     return "changed"
 
 
-def _result(path: str, data: bytes, level: Safety) -> FileResult:
+def treated(path: str, data: bytes, level: Safety) -> FileResult:
     from devfix.work import Task
 
     return Task(DEFAULTS, level).data(path, data)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from devfix.smoke import Runner
+from devfix.smoke import DeviceKind, Runner
 
 MAIN = "main.py"
 AT_ONCE = 40  # programs for one process
@@ -48,11 +48,16 @@ class Seen:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended: `error` is empty if it ran through, `lines` are those of the traceback."""
+    """How a program ended: `error` is empty if it ran through, `lines` are those of the traceback.
+
+    `printed` is its output, `values` what its global names held then: a digest for each tensor and module.
+    """
 
     error: str = ""
     lines: tuple[int, ...] = ()
     seen: tuple[Seen, ...] = ()
+    printed: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def raises(self) -> bool:
@@ -65,23 +70,25 @@ class Ended:
         return not self.error or self.raises
 
 
-def run(runner: Runner, programs: Sequence[Program], *, trace: bool = False) -> Iterator[Ended]:
-    """How each of the programs ends on CUDA, in their order.
+def run(
+    runner: Runner, programs: Sequence[Program], device: DeviceKind = "cuda", *, trace: bool = False
+) -> Iterator[Ended]:
+    """How each of the programs ends on a device, in their order.
 
     With `trace` also what the local names held. Raises RuntimeError if the simulation does not run here.
     """
     for start in range(0, len(programs), AT_ONCE):
         some = [(one.text, dict(one.modules)) for one in programs[start : start + AT_ONCE]]
-        made = runner.run(_DRIVER.format(programs=some, trace=trace, main=MAIN), "cuda", timeout=SECONDS)
+        made = runner.run(_DRIVER.format(programs=some, trace=trace, main=MAIN), device, timeout=SECONDS)
         replies = [json.loads(line[1:]) for line in made.output.splitlines() if line.startswith("\x01")]
         if len(replies) != len(some):
             raise RuntimeError(f"{len(replies)} of {len(some)} programs ran: {made.status}: {made.error}")
-        for error, lines, seen in replies:
-            yield Ended(error, tuple(lines), tuple(Seen(*one) for one in seen))
+        for error, lines, seen, printed, values in replies:
+            yield Ended(error, tuple(lines), tuple(Seen(*one) for one in seen), printed, values)
 
 
 _DRIVER = """\
-import json, sys, types, io, contextlib, warnings
+import hashlib, json, sys, types, io, contextlib, warnings
 import torch
 warnings.simplefilter("ignore")
 TRACE = {trace!r}
@@ -111,8 +118,20 @@ def tracer(seen, main):
     def start(frame, event, argument):
         return local if frame.f_code.co_filename == main else None
     return start
+def digest(value):
+    if isinstance(value, torch.nn.Module):
+        return " ".join(name + digest(one) for name, one in sorted(value.state_dict().items()))
+    data = value.detach().cpu()
+    return hashlib.sha256(repr((value.dtype, data.shape, data.tolist())).encode()).hexdigest()
+def held(main):
+    found = {{}}
+    for name, value in vars(main).items():
+        if isinstance(value, (torch.Tensor, torch.nn.Module)):
+            with contextlib.suppress(Exception):
+                found[name] = digest(value)
+    return found
 def one(text, modules):
-    seen, error, lines = {{}}, "", []
+    seen, error, lines, printed, main = {{}}, "", [], io.StringIO(), None
     made = dict()
     try:
         for name, code in modules.items():
@@ -123,7 +142,7 @@ def one(text, modules):
         code = compile(text, {main!r}, "exec")
         main = types.ModuleType("__main__")
         sys.modules["__main__"] = main
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(printed):
             if TRACE:
                 sys.settrace(tracer(seen, {main!r}))
             try:
@@ -139,7 +158,7 @@ def one(text, modules):
             step = step.tb_next
     for name in modules:
         sys.modules.pop(name, None)
-    return error, lines, [list(key) for key in seen]
+    return error, lines, [list(key) for key in seen], printed.getvalue(), held(main) if main else {{}}
 for text, modules in {programs!r}:
     print("\\x01" + json.dumps(one(text, modules)), flush=True)
 """

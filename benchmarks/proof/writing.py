@@ -34,9 +34,9 @@ class Made:
     source: str
     sites: tuple[Site, ...]
 
-    def text(self, fault: int | None = None) -> str:
-        """The program, right or with the fault of one site."""
-        return _MARK.sub(lambda found: self._site(int(found[1]), fault), _ALSO.sub("", self.source))
+    def text(self, *faults: int | None) -> str:
+        """The program, right or with the faults of these sites."""
+        return _MARK.sub(lambda found: self._site(int(found[1]), faults), _ALSO.sub("", self.source))
 
     def lines(self, fault: int) -> set[int]:
         """The lines on which the fault is planted, and those that could cure it as well."""
@@ -46,8 +46,8 @@ class Made:
                 found.add(number)
         return found
 
-    def _site(self, number: int, fault: int | None) -> str:
-        return self.sites[number].wrong if number == fault else self.sites[number].right
+    def _site(self, number: int, faults: tuple[int | None, ...]) -> str:
+        return self.sites[number].wrong if number in faults else self.sites[number].right
 
 
 @dataclass

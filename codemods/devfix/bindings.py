@@ -124,6 +124,6 @@ def function_around(source: Source, node: ast.AST) -> FunctionNode | None:
         up = source.parents.get(node)
         if up is None:
             return None
-        if isinstance(up, _FUNCTIONS) and node in up.body:
+        if isinstance(up, _FUNCTIONS) and isinstance(node, ast.stmt):
             return up
         node = up

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 import traceback
 
 from devfix.budget import TooLarge
@@ -68,10 +70,35 @@ _PYTHON2 = (
 )
 
 
+# How a line may look that only later versions of Python read.
+_LATER = (
+    ((3, 14), re.compile(r"\b(?:t|rt|tr)[\"']", re.IGNORECASE)),
+    ((3, 14), re.compile(r"^\s{0,99}except\b[^:]{0,999},")),
+    (
+        (3, 13),
+        re.compile(r"^\s{0,99}(?:type|class|(?:async\s{1,9})?def)\s{1,9}\w{1,99}\s{0,9}\[[^\]]{0,999}="),
+    ),
+    ((3, 12), re.compile(r"^\s{0,99}(?:class|(?:async\s{1,9})?def)\s{1,9}\w{1,99}\s{0,9}\[")),
+    ((3, 12), re.compile(r"^\s{0,99}type\s{1,9}\w{1,99}\s{0,9}[\[=]")),
+    ((3, 12), re.compile(r"\b(?:f|rf|fr)[\"']", re.IGNORECASE)),
+)
+
+
+def _later(line: str) -> str:
+    """The version of Python that a line may be written for, if it is later than this one."""
+    for version, pattern in _LATER:
+        if version > sys.version_info and pattern.search(line):
+            return ".".join(map(str, version))
+    return ""
+
+
 def _syntax(error: SyntaxError) -> str:
     import platform
 
     line = f"line {error.lineno}: " if error.lineno else ""
+    later = _later(error.text or "")
     python2 = any(text in (error.msg or "").lower() for text in _PYTHON2)
     hint = "is it Python 2? devfix reads Python 3 only" if python2 else "correct or exclude the file"
+    if later:
+        hint = f"if it is written for Python {later}, run devfix with that; otherwise, {hint}"
     return f"{line}{error.msg} (read as Python {platform.python_version()}); {hint}"

@@ -139,6 +139,8 @@ def test_syntax_of_every_version(version: tuple[int, int]) -> None:
     else:
         assert result.error is not None and result.after == b""
         assert f"(read as Python {sys.version_info.major}.{sys.version_info.minor}." in result.error.message
+        if version >= (3, 12):
+            assert f"if it is written for Python {version[0]}.{version[1]}, run" in result.error.message
 
 
 def test_a_very_long_call_is_not_given_to_libcst() -> None:

@@ -21,17 +21,23 @@ from devfix.engine.evidence import about_devices
 from devfix.engine.facts import Mismatch
 from devfix.engine.places import FIXED, OF, VAR
 from devfix.engine.values import LIBRARY_CALL, MODULE, MOVE, NAME, PATH_TAKEN, RANK
+from devfix.source import Source, remembered
 
 # Not `device=x.device` and `.device`, which only follow.
 _DEVICES = re.compile(r"cuda|accelerat|\b(?:mps|xpu|hpu|npu)\b|(?<!\.)\bdevice\b(?!\s*=\s*[\w.]+\.device\b)")
+
+
+@remembered
+def _is_of_the_cpu(source: Source) -> bool:
+    """Is it a program that names no device?"""
+    return "__main__" in source.text and _DEVICES.search(source.text) is None
 
 
 def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     """The reason for which nothing is said of a mismatch; an empty string if it is told."""
     kinds = {one.kind for one in mismatch.assumed}
     of_caller = mismatch.anchor_place.kind == OF
-    text = analysis.file.source.text
-    if "__main__" in text and _DEVICES.search(text) is None:
+    if _is_of_the_cpu(analysis.file.source):
         return "the program names no device: all of it is on the CPU"
     if analysis.refuted(mismatch.anchor_place):
         return "all calls in the file pass what is on the CPU"

@@ -13,8 +13,8 @@ from devfix.engine.facts import Autocast, DeviceUse, HostRead, Mismatch, Missing
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
-from devfix.engine.places import NOWHERE, OF, VAR, Path, Place
-from devfix.engine.state import State, either, merge
+from devfix.engine.places import NO_PATH, NOWHERE, OF, VAR, Path, Place
+from devfix.engine.state import Names, State, either, merge
 from devfix.engine.statements import Run
 from devfix.engine.uses import NO_EVIDENCE
 from devfix.engine.values import (
@@ -104,7 +104,11 @@ class Analysis(Context):
             if self._runs.get(function) or function.file is not self.file or outer.quiet:
                 continue
             state = outer.state.copy()
-            state.names, state.path, state.dead = self.parameters(function, None), frozenset(), False
+            state.names, state.path, state.dead = (
+                Names(self.parameters(function, None).items()),
+                NO_PATH,
+                False,
+            )
             frame = self.runs(self, function.file, function, state, outer=outer, depth=1)
             self._run(frame)
 
@@ -133,7 +137,7 @@ class Analysis(Context):
         names = self.parameters(function, me)
         if me is not None and function.positional:
             names[function.positional[0]] = me
-        state.names = names
+        state.names = Names(names.items())
         self._run(frame)
         return self._left(frame)
 
@@ -205,9 +209,10 @@ class Analysis(Context):
         self._runs[function] = self._runs.get(function, 0) + 1
         self._budget -= 1
         inner = State()
-        inner.names, inner.heap, inner.places, inner.stamps = names, state.heap, state.places, state.stamps
+        inner.names = Names(names.items())
+        inner.heap, inner.places, inner.stamps = state.heap, state.places, state.stamps
         inner.path = state.path
-        before = dict(state.stamps)
+        before = state.stamps.copy()
         frame = self.runs(
             self, function.file, function, inner, outer=outer, me=me, depth=caller.depth + 1, caller=caller
         )
@@ -218,7 +223,7 @@ class Analysis(Context):
         left = self._left(frame)
         given = self._result(frame, left)
         state.heap, state.places, state.stamps = left.heap, left.places, left.stamps
-        changed = [cell for cell, stamp in left.stamps.items() if before.get(cell) != stamp]
+        changed = [cell for cell in before.changed(left.stamps) if before.get(cell) != left.stamps.get(cell)]
         if not any(cell in before for cell in changed):
             made = (
                 [(cell, left.places.get(cell), dict(left.attributes(cell))) for cell in changed]

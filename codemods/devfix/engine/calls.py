@@ -278,10 +278,9 @@ class Calls(Builtins):
 
     def _lambda(self, node: ast.Call, made: ast.Lambda, frame: Frame, arguments: Arguments) -> Value:
         kept = self.state.names
-        names = dict(frame.state.names)
+        self.state.names = kept.and_also(frame.state.names)
         for one, (value, _) in zip(made.args.args, arguments[0], strict=False):
-            names[one.arg] = value
-        self.state.names = {**kept, **names}
+            self.state.names[one.arg] = value
         if self.quiet > 3 or frame.file is not self.file:
             return ANYTHING
         self.quiet += 1

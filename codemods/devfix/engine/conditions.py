@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field
 
 from devfix.engine.devices import Devices
-from devfix.engine.places import Condition, project
+from devfix.engine.places import Condition
 from devfix.engine.state import either
 from devfix.engine.values import (
     ANYTHING,
@@ -96,11 +96,13 @@ class Conditions(Devices):
                 parts.append(part)
             names = part.true_names if every else part.false_names
             if names:  # `x is not None and x.y`: what follows knows
-                self.state.names = {**self.state.names, **names}
+                self.state.names = self.state.names.and_also(names)
         if before is not self.state.names:
             # What was bound on the way stays bound; what a test told does not.
             told = {name for part in parts for name in (part.true_names if every else part.false_names)}
-            self.state.names = {**self.state.names, **{name: before[name] for name in told if name in before}}
+            self.state.names = self.state.names.and_also(
+                {name: before[name] for name in told if name in before}
+            )
         if made.decided is not None:
             return made
         if not parts:
@@ -242,12 +244,8 @@ class Conditions(Devices):
         """Go on where these conditions hold."""
         if conditions:
             self.state.path = self.state.path | set(conditions)
-            for name, value in self.state.names.items():
-                if value.place.kind == "choice":
-                    place = value.place
-                    for key, holds in conditions:
-                        place = project(place, key, holds)
-                    self.state.names[name] = value.but(place=place)
+            for key, holds in conditions:
+                self.state.names.assume(key, holds)
         if names:
             self.state.names.update(names)
 

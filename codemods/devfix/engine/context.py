@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import ItemsView
 from typing import TYPE_CHECKING, cast
 
 from devfix.engine import evidence
@@ -11,7 +10,7 @@ from devfix.engine.classes import Classes
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import EITHER, NO_FORMS, OPEN, Forms, of_elements, of_parameters
 from devfix.engine.places import AT_DEFAULT, NOWHERE, OF, VAR, Place
-from devfix.engine.state import State
+from devfix.engine.state import Names, State
 from devfix.engine.statements import Run
 from devfix.engine.uses import Evidence, Uses
 from devfix.engine.values import (
@@ -182,8 +181,8 @@ class Context:
             return ANYTHING  # until somebody gives it a value
         return found
 
-    def global_values(self, file: File) -> ItemsView[str, Value]:
-        return self._body(file).state.names.items()
+    def global_names(self, file: File) -> Names:
+        return self._body(file).state.names
 
     def constant(self, file: File, node: ast.expr) -> Value:
         """The value of a default, or of a name in the body of a class."""

@@ -160,7 +160,7 @@ class Expressions(Attributes):
             (test.if_true, test.true_names, node.body),
             (test.if_false, test.false_names, node.orelse),
         ):
-            self.state.names = {**names, **told} if told else names
+            self.state.names = names.and_also(told) if told else names
             self.state.path = path | set(conditions)
             values.append(self.eval(part))
         self.state.names, self.state.path = names, path
@@ -221,7 +221,7 @@ class Expressions(Attributes):
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
         names, path = self.state.names, self.state.path
-        self.state.names = dict(names)
+        self.state.names = names.copy()
         made = self._each(node)
         if made is not None:
             self.state.names = names

@@ -176,11 +176,19 @@ class Class:
         """Attribute of self -> the methods that store it, of the whole lineage."""
         found: dict[str, set[str]] = {}
         for one in self.lineage:
-            for method in one.methods.values():
-                if method.positional:
-                    for name in _stored(method):
-                        found.setdefault(name, set()).add(method.name)
+            for name, method in one.stored:
+                found.setdefault(name, set()).add(method)
         return found
+
+    @cached_property
+    def stored(self) -> list[tuple[str, str]]:
+        """Attributes of self, each with a method of the class itself that stores it."""
+        return [
+            (name, method.name)
+            for method in self.methods.values()
+            if method.positional
+            for name in _stored(method)
+        ]
 
 
 def _stored(method: Function) -> Iterator[str]:

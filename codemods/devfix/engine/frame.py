@@ -37,7 +37,6 @@ Node = ast.AST
 Arguments = tuple[list[tuple[Value, ast.expr]], dict[str, tuple[Value, ast.expr]]]
 MAX_TERMS, MAX_OWN_TERMS = 64, 256  # of all functions that are running, of one
 MAX_NAMES = 500  # of a function, that are looked at for terms
-_TELLING = frozenset({DEVICE, TENSOR, MODULE, OBJECT})
 
 
 class Partial(NamedTuple):
@@ -187,16 +186,16 @@ class Frame(ABC):
         found: dict[str, Term] = {}
         frame: Frame | None = self
         while frame is not None and len(found) < MAX_TERMS:
-            for name, value in islice(frame.state.names.items(), MAX_NAMES):
-                if value.kind in _TELLING and name not in found:
+            for name, value in islice(frame.state.names.telling(), MAX_NAMES):
+                if name not in found:
                     self._term(found, name, value)
                     if len(found) >= MAX_OWN_TERMS:
                         break
             if frame.me is not None and frame.function is not None and frame.function.positional:
                 self._members(found, frame.function.positional[0], frame.me)
             frame = frame.outer
-        for name, value in self.analysis.global_values(self.file) if len(found) < MAX_TERMS else ():
-            if value.kind in _TELLING and name not in found and len(found) < MAX_TERMS:
+        for name, value in self.analysis.global_names(self.file).telling() if len(found) < MAX_TERMS else ():
+            if name not in found and len(found) < MAX_TERMS:
                 self._term(found, name, value)
         return tuple(found.values())
 

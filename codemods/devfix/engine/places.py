@@ -115,6 +115,13 @@ def project(place: Place, condition: object, holds: bool) -> Place:
     return then if then == other else Place(CHOICE, place.key, then, other)
 
 
+def conditions(place: Place) -> list[object]:
+    """What a place depends on."""
+    if place.kind != CHOICE or place.then is None or place.other is None:
+        return []
+    return [place.key, *conditions(place.then), *conditions(place.other)]
+
+
 def alternatives(place: Place, path: Path = NO_PATH) -> list[tuple[Place, Path]]:
     """Each place without choices that this may be, with the conditions that lead there."""
     if place.kind != CHOICE or place.then is None or place.other is None:

@@ -2,36 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 
-from devfix.engine.places import CHOICE, IN, NO_PATH, NOWHERE, OF, Path, Place, choose
-from devfix.engine.values import ANYTHING, MODULE, Value, join
+from devfix.engine.places import CHOICE, IN, NO_PATH, NOWHERE, OF, Path, Place, choose, conditions, project
+from devfix.engine.values import ANYTHING, DEVICE, MODULE, OBJECT, TENSOR, Value, join
+from devfix.layered import Layered
 
 Cell = object  # of a module or an object: the place of its making, made unique
 
 MAX_NESTING = 24  # of modules in modules
+_TELLING = frozenset({DEVICE, TENSOR, MODULE, OBJECT})
 _stamps = count(1)
 
 
-class Heap(dict[tuple[Cell, str], Value]):
-    """`(cell, attribute)` -> value. Copies share which attributes a cell may have."""
+class _Known:
+    """What copies of `Names` share."""
 
-    __slots__ = ("_attributes",)
+    __slots__ = ("choices", "order", "telling")
 
-    def __init__(self, given: Heap | None = None) -> None:
-        super().__init__(given or ())
-        self._attributes: dict[Cell, dict[str, None]] = given._attributes if given is not None else {}
+    def __init__(self) -> None:
+        self.choices: dict[object, dict[str, None]] = {}  # condition -> names that may have a choice by it
+        self.order: dict[str, int] = {}
+        self.telling: dict[str, None] = {}  # names that may be of what has a device
+
+
+class Names(Layered[str, Value]):
+    """Name -> value; those with a choice by a condition, and those that tell of a device, are found at once."""
+
+    __slots__ = ()
+    _notes: _Known
+
+    def __init__(self, given: Iterable[tuple[str, Value]] = ()) -> None:
+        super().__init__()
+        self._notes = _Known()
+        for name, value in given:
+            self[name] = value
+
+    def __setitem__(self, key: str, value: Value) -> None:
+        known = self._notes
+        if key not in known.order:
+            known.order[key] = len(known.order)
+        if value.kind in _TELLING:
+            known.telling[key] = None
+        if value.place.kind == CHOICE:
+            for condition in conditions(value.place):
+                known.choices.setdefault(condition, {})[key] = None
+        self._own[key] = value
+
+    def telling(self) -> Iterator[tuple[str, Value]]:
+        """What may be on a device, in the order in which the names were bound first."""
+        for name in sorted(self._notes.telling, key=self._notes.order.__getitem__):
+            if (value := self.get(name)) is not None and value.kind in _TELLING:
+                yield name, value
+
+    def and_also(self, told: Mapping[str, Value]) -> Names:
+        """These, and what is told besides."""
+        new = self.copy()
+        for name, value in told.items():
+            new[name] = value
+        return new
+
+    def assume(self, condition: object, holds: bool) -> None:
+        """Choose where it is known whether a condition holds."""
+        for name in list(self._notes.choices.get(condition, ())):
+            if (value := self.get(name)) is not None:
+                self[name] = value.but(place=project(value.place, condition, holds))
+
+
+class Heap(Layered[tuple[Cell, str], Value]):
+    """`(cell, attribute)` -> value; the attributes of a cell are found at once."""
+
+    __slots__ = ()
+    _notes: dict[Cell, dict[str, None]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._notes = {}
 
     def __setitem__(self, key: tuple[Cell, str], value: Value) -> None:
-        self._attributes.setdefault(key[0], {})[key[1]] = None
-        super().__setitem__(key, value)
-
-    def copy(self) -> Heap:
-        return Heap(self)
+        self._notes.setdefault(key[0], {})[key[1]] = None
+        self._own[key] = value
 
     def attributes(self, cell: Cell) -> Iterator[tuple[str, Value]]:
-        for name in self._attributes.get(cell, ()):
+        for name in self._notes.get(cell, ()):
             if (value := self.get((cell, name))) is not None:
                 yield name, value
 
@@ -42,10 +96,10 @@ class State:
     __slots__ = ("dead", "heap", "names", "path", "places", "stamps")
 
     def __init__(self) -> None:
-        self.names: dict[str, Value] = {}
+        self.names = Names()
         self.heap = Heap()
-        self.places: dict[Cell, Place] = {}
-        self.stamps: dict[Cell, int] = {}
+        self.places: Layered[Cell, Place] = Layered()
+        self.stamps: Layered[Cell, int] = Layered()
         self.path: Path = NO_PATH
         self.dead = False
 
@@ -113,17 +167,17 @@ def merge(a: State, b: State, condition: object = None) -> State:
     if b.dead:
         return a
     names = a.names
-    for name, value in b.names.items():
-        old = names.get(name)
-        if old is not value:
+    for name in names.changed(b.names):
+        old, value = names.get(name), b.names.get(name)
+        if old is not value and value is not None:
             names[name] = _joined(old, value, a, b, condition) if old is not None else value
     heap = a.heap
-    for key, value in b.heap.items():
-        old = heap.get(key)
-        if old is not value:
+    for key in heap.changed(b.heap):
+        old, value = heap.get(key), b.heap.get(key)
+        if old is not value and value is not None:
             heap[key] = _joined(old, value, a, b, condition) if old is not None else value
     places = a.places
-    for cell in {**places, **b.places}:
+    for cell in places.changed(b.places):
         known, place = places.get(cell), b.places.get(cell)
         if isinstance(cell, tuple) and cell[0] == OF:  # a parameter that one path has moved
             known, place = known or Place(OF, cell[1]), place or Place(OF, cell[1])
@@ -132,9 +186,8 @@ def merge(a: State, b: State, condition: object = None) -> State:
         elif known != place:
             places[cell] = choose(condition, known, place) if condition is not None else NOWHERE
             a.stamps[cell] = next(_stamps)
-    for cell, stamp in b.stamps.items():
-        if a.stamps.get(cell, 0) < stamp:
-            a.stamps[cell] = stamp
+    for cell in a.stamps.changed(b.stamps):
+        a.stamps[cell] = max(a.stamps.get(cell, 0), b.stamps.get(cell, 0))
     a.path = a.path & b.path
     return a
 

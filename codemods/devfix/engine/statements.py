@@ -249,10 +249,11 @@ class Run(Processes):
 
 def _changed(before: State, after: State) -> bool:
     """Is anything that was there in another place after a round?"""
-    for name, old in before.names.items():
-        new = after.names.get(name)
+    for name in before.names.changed(after.names):
+        old, new = before.names.get(name), after.names.get(name)
         if (
-            new is not None
+            old is not None
+            and new is not None
             and new is not old
             and (
                 new.kind != old.kind
@@ -262,9 +263,13 @@ def _changed(before: State, after: State) -> bool:
             )
         ):
             return True
-    if any(after.places.get(cell) != place for cell, place in before.places.items()):
-        return True
-    return any(after.heap.get(key) is not value for key, value in before.heap.items())
+    for cell in before.places.changed(after.places):
+        if (place := before.places.get(cell)) is not None and place != after.places.get(cell):
+            return True
+    for key in before.heap.changed(after.heap):
+        if (value := before.heap.get(key)) is not None and value is not after.heap.get(key):
+            return True
+    return False
 
 
 _DEVICE_CONTEXTS = frozenset(

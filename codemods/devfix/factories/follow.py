@@ -77,7 +77,7 @@ class Follow(Branches):
         if not isinstance(self.scope, _FUNCTIONS) or self.scope.name == "__init__":
             return ""
         facts = [fact for _, fact in self.returns]
-        facts += [fact for name, fact in self.names.items() if name.startswith("self.")]
+        facts += [self.names[name] for name in self.names.below("self")]
         given = any(item.stray for fact in facts for item in (fact.items or (fact,)))
         return self.scope.name if given else ""
 

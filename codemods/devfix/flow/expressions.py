@@ -240,7 +240,7 @@ class Expressions(Calls):
         return Value(Kind.BATCH, node=node, fields=fields) if carries else UNKNOWN
 
     def _comprehension(self, node: Any) -> Value:
-        saved = dict(self.state.names)
+        saved = self.state.names.copy()
         for part in node.generators:
             self.assign(part.target, self.element(self.ev(part.iter)), None)
             for test in part.ifs:

@@ -11,6 +11,8 @@ from enum import Enum, auto
 from itertools import count
 from typing import Any, TypeVar
 
+from devfix.layered import Layered
+
 
 class Kind(Enum):
     """What sort of value it is."""
@@ -259,29 +261,24 @@ class Named:
 class State:
     """What is known at one point of a function: names, and the places of module objects."""
 
-    __slots__ = ("_begun", "_changed", "_devices", "compound", "dead", "names", "places")
+    __slots__ = ("_devices", "compound", "dead", "names", "places")
 
-    def __init__(
-        self, names: dict[str, Value], places: dict[int, Place], compound: set[str] | None = None
-    ) -> None:
-        self.names = names
-        self.places = places
+    def __init__(self) -> None:
+        self.names: Layered[str, Value] = Layered()
+        self.places: Layered[int, Place] = Layered()
         # Paths that may have entries below them, such as "self"; shared by all copies, never shrinks.
-        self.compound: set[str] = {"self"} if compound is None else compound
+        self.compound: set[str] = {"self"}
         self.dead = False  # after return, raise, break or continue
-        self._devices: tuple[dict[str, Value], tuple[Named, ...]] | None = None  # of these very names
-        self._begun = object()  # the same for all copies: they differ in what was changed since, and no more
-        self._changed: dict[str, None] = {}
+        self._devices: tuple[Layered[str, Value], tuple[Named, ...]] | None = None  # of these very names
 
     def begun(self) -> State:
         """The state in which a function begins that sees these names."""
-        new = State(dict(self.names), dict(self.places), self.compound)
-        new._devices = (new.names, self.devices())
-        return new
+        self.devices()
+        return self.copy()
 
     def copy(self) -> State:
-        new = State(dict(self.names), dict(self.places), self.compound)
-        new._begun, new._changed = self._begun, self._changed.copy()
+        new = State()
+        new.names, new.places, new.compound = self.names.copy(), self.places.copy(), self.compound
         if self._devices is not None and self._devices[0] is self.names:
             new._devices = (new.names, self._devices[1])
         return new
@@ -292,14 +289,12 @@ class State:
             return
         if self.dead:
             self.names, self.places, self.dead = other.names, other.places, False
-            self._begun, self._changed = other._begun, other._changed
             return
         self._devices = None
         mine, theirs = self.names, other.names
-        self._changed |= other._changed
         if mine is not theirs:
             aliases: dict[tuple[int, int], int] = {}
-            for name in list(mine if self._begun is not other._begun else self._changed):
+            for name in mine.changed(theirs):
                 value = mine.get(name)
                 if value is None:
                     continue
@@ -321,7 +316,7 @@ class State:
                     if joined.kind is Kind.DEVICE and not joined.place.text:
                         joined.place = replace(joined.place, text=name)
                     mine[name] = joined
-        for identity in {*self.places, *other.places}:
+        for identity in self.places.changed(other.places):
             mine_at, theirs_at = self.places.get(identity), other.places.get(identity)
             if mine_at is theirs_at:
                 continue
@@ -357,7 +352,6 @@ class State:
         if value.kind in _DEVICES or (old is not None and old.kind in _DEVICES):
             self._devices = None
         self.names[path] = value
-        self._changed[path] = None
         if "." in path or "[" in path:
             for at, character in enumerate(path):
                 if character in ".[":
@@ -370,10 +364,11 @@ class State:
 
     def forget(self, path: str) -> None:
         """Nothing is known of a name any more."""
-        old = self.names.pop(path, None)
-        self._changed[path] = None
-        if old is not None and old.kind in _DEVICES:
-            self._devices = None
+        old = self.names.get(path)
+        if old is not None:
+            del self.names[path]
+            if old.kind in _DEVICES:
+                self._devices = None
 
     def devices(self) -> tuple[Named, ...]:
         """The device expressions that may be written here."""

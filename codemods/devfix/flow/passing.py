@@ -41,7 +41,7 @@ class FunctionInfo:
     summary_values: dict[ast.expr, Value] = field(default_factory=dict)
     final: Scope | None = None
     running: bool = False
-    end: State = field(default_factory=lambda: State({}, {}))
+    end: State = field(default_factory=State)
 
 
 @dataclass(slots=True, eq=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 
 from devfix.flow import frameworks, torch_api
 from devfix.flow.events import Scope, What
@@ -103,7 +104,7 @@ class Program(Passing):
     def run_module(self) -> Interpreter:
         """Interpret the module body only; its functions and classes are known then."""
         tree = self.source.tree
-        interpreter = self._module = Interpreter(self, Scope(tree, "<module>"), State({}, {}))
+        interpreter = self._module = Interpreter(self, Scope(tree, "<module>"), State())
         interpreter.block(tree.body)
         if " global " in self.source.text:
             for name in re.findall(r"(?m)^[ \t]+global[ \t]+(\w+)", self.source.text):
@@ -114,7 +115,7 @@ class Program(Passing):
 
     def _globals(self) -> State:
         """The module body's names, as far as it has been interpreted."""
-        return self._module.state if self._module is not None else State({}, {})
+        return self._module.state if self._module is not None else State()
 
     def _info(self, node: Function, owner: ClassInfo | None) -> FunctionInfo:
         info = self.functions.get(node)
@@ -310,7 +311,7 @@ class Program(Passing):
             owner.placed = ()
             init = owner.methods.get("__init__")
             if init is not None and any(word in self.source.code(init) for word in _MOVE_WORDS):
-                owner.placed = _placed_names(self._facts(owner, self.functions[init]), State({}, {}))
+                owner.placed = _placed_names(self._facts(owner, self.functions[init]), State())
         return any(name in code for name in owner.placed)
 
     def _finish(self, info: FunctionInfo, needed: bool = False) -> None:
@@ -389,7 +390,7 @@ class Program(Passing):
         return self._facts(info, made).get(f"self.{name}", UNKNOWN)
 
 
-def _placed_names(names: dict[str, Value], state: State) -> tuple[str, ...]:
+def _placed_names(names: Mapping[str, Value], state: State) -> tuple[str, ...]:
     return tuple(
         n for n, value in names.items() if value.kind is Kind.MODULE and state.place(value).on_device
     )

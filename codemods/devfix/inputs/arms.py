@@ -78,23 +78,28 @@ def on_host(source: Source, node: ast.AST, name: str = "") -> bool:
 
     Without a name: whose other arm moves anything.
     """
+    parts = list(_elsewhere(source, node))
+    if not parts:
+        return False
     what = rf"(?<![\w.]){re.escape(name)}(?:\.\w+(?:\(\))?|\[[^\]]*\])*" if name else ""
     moving = re.compile(rf"{what}\.(?:cuda\(|to\()" if name else r"\.cuda\(")
+    return any(moving.search(source.code(part)) for part in parts)
+
+
+def _elsewhere(source: Source, node: ast.AST) -> Iterator[ast.AST]:
+    """What is run instead on a device, where a node stands in the arm without one."""
     child, up = node, source.parents.get(node)
     while up is not None and not isinstance(child, _SCOPES):
         if isinstance(up, (ast.If, ast.IfExp)) and child is not up.test and _chooses(up.test):
             first = _first_arm(source, up, child)
             if first is _turned(up.test):
-                if any(moving.search(source.code(part)) for part in _arm(up, not first)):
-                    return True
+                yield from _arm(up, not first)
         if isinstance(child, ast.stmt):
             for above in source.above(child, ast.If):
                 if not above.orelse and isinstance(above.body[-1], _LEAVES):
                     if _chooses(above.test) and not _turned(above.test):
-                        if any(moving.search(source.code(part)) for part in above.body):
-                            return True
+                        yield from above.body
         child, up = up, source.parents.get(up)
-    return False
 
 
 def on_cpu(source: Source, node: ast.AST, name: str) -> bool:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from devfix.flow import Flow, torch_api
 from devfix.flow.frame import path_of
-from devfix.source import Source
+from devfix.source import Source, remembered
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -95,20 +95,30 @@ Method = tuple[Written, Function]  # with the class that has it
 def find(flow: Flow, path: str, source: Source, node: ast.expr) -> Written | None:
     """The class that an expression of a file names."""
     if isinstance(node, ast.Name):
-        for item in reversed(source.tree.body):
-            if isinstance(item, ast.ClassDef) and item.name == node.id:
-                return Written(flow, path, source, item)
+        item = _top_level(source).get(node.id)
+        if item is not None:
+            return Written(flow, path, source, item)
     dotted = source.qualified(node)
     return named(flow, dotted, path) if dotted and not dotted.startswith("torch.") else None
+
+
+@remembered
+def _top_level(source: Source) -> dict[str, ast.ClassDef]:
+    """The classes of a file by their names, of two the last."""
+    return {item.name: item for item in source.tree.body if isinstance(item, ast.ClassDef)}
+
+
+@remembered
+def _anywhere(source: Source) -> dict[str, ast.ClassDef]:
+    """All classes of a file by their names, of two the first."""
+    return {item.name: item for item in reversed(source.definitions) if isinstance(item, ast.ClassDef)}
 
 
 def named(flow: Flow, name: str, path: str = "") -> Written | None:
     """The class that a value of the flow is known by, or an import of the file `path`."""
     if not path and name.isidentifier():
-        for item in flow.source.definitions:
-            if isinstance(item, ast.ClassDef) and item.name == name:
-                return Written(flow, "", flow.source, item)
-        return None
+        item = _anywhere(flow.source).get(name)
+        return Written(flow, "", flow.source, item) if item is not None else None
     found = flow.written(name, path)
     return Written(flow, *found) if found is not None else None
 

@@ -132,7 +132,7 @@ class Devices:
 
     def _index(self, scope: ast.AST, at: ast.stmt) -> str:
         """`gpu` of `x.cuda(gpu)`: where the rest goes to the current GPU, which nobody has set."""
-        if "set_device" in self.source.text or "cuda.device(" in self.source.text:
+        if self.source.has("set_device") or self.source.has("cuda.device("):
             return ""
         for path, node in _indexes(self.source, scope):
             if bound_before(self.source, node, at):

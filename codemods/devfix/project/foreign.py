@@ -136,7 +136,7 @@ class ForeignProgram(Program):
             if not complete:
                 for info in self._fresh:
                     info.summary = info.final = None
-                    info.end = State({}, {})
+                    info.end = State()
                     if info.owner is not None:
                         info.owner.facts = info.owner.placed = None
 

@@ -12,7 +12,7 @@ from devfix.flow import Flow
 from devfix.flow.events import Scope
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
-from devfix.source import Source, children
+from devfix.source import Source, children, remembered
 from devfix.spotting import lines_with, on_lines
 
 # Classes that clone the weights of what they are given, and go on from there without a look at devices:
@@ -33,7 +33,11 @@ _PATTERNS = (
 )
 _AVERAGED = re.compile(r"ema|teacher|momentum|average|averaged|shadow|target|mean_", re.IGNORECASE)
 _MOVED = r"(?<![\w.]){}(?:\.\w+)?\s*\.\s*(?:to|cuda)\s*\("
+_BROUGHT = re.compile(r"\.state(?:\.(?:values|items)\(|\[)|optimizers?_to\w{0,99}\(|move_optim\w{0,99}\(")
+_CALL = re.compile(r"\b(\w+)\(")
+_RESTORED = re.compile(r"(?<![\w.])(\w+|self\.\w+)\.load_state_dict\(")
 _PASSED = ("parameters", "named_parameters")
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,17 +56,25 @@ class Holder:
 
 def candidates(source: Source) -> list[int]:
     """The lines that may hold one."""
-    restoring = (re.compile(rf"\b{name}\(") for name in sorted(_restoring(source)))
-    return lines_with(source, *_PATTERNS, *restoring)
+    restoring = _restoring(source).keys() - {"__init__", "main", "load_state_dict"}
+    calls = (match for match in _CALL.finditer(source.text) if match[1] in restoring) if restoring else ()
+    return sorted({*lines_with(source, *_PATTERNS), *(source.position(match.start())[0] for match in calls)})
 
 
-def _restoring(source: Source) -> set[str]:
-    """The functions and methods of the file that restore something."""
-    return {
-        node.name
-        for node in source.definitions
-        if not isinstance(node, ast.ClassDef) and ".load_state_dict(" in source.code(node)
-    } - {"__init__", "main", "load_state_dict"}
+@remembered
+def _restoring(source: Source) -> dict[str, list[Function]]:
+    """The functions and methods of the file that restore something, by their names."""
+    found: dict[str, list[Function]] = {}
+    for node in source.definitions:
+        if not isinstance(node, ast.ClassDef) and ".load_state_dict(" in source.code(node):
+            found.setdefault(node.name, []).append(node)
+    return found
+
+
+@remembered
+def _restored_in(source: Source, function: Function) -> set[str]:
+    """The names and `self.x` that a function restores."""
+    return set(_RESTORED.findall(source.code(function)))
 
 
 def holders(flow: Flow, scope: Scope, lines: list[int], bindings: Bindings) -> Iterator[Holder]:
@@ -90,7 +102,7 @@ def _restored(flow: Flow, scope: Scope, call: ast.Call, path: str, bindings: Bin
     made = _made(flow, bound_in(flow.source, scope, path, bindings))
     if made is None:
         return None
-    if flow.source.span(made).start > flow.source.span(call).start or _brought_along(flow.source.text):
+    if flow.source.span(made).start > flow.source.span(call).start or _brought_along(flow.source):
         return None
     modules = tuple(_given(flow.source, scope, made, bindings))
     return Holder(call, path, f"the state of `{path}` is restored", modules, True) if modules else None
@@ -103,25 +115,18 @@ def _by_function(flow: Flow, scope: Scope, call: ast.Call, bindings: Bindings) -
     method = name == f"self.{last}"
     if not method and name != last:
         return None
-    for function in source.definitions:
-        if isinstance(function, ast.ClassDef) or function.name != last:
+    for function in _restoring(source).get(last, ()):
+        if source.parents[function] is not (scope.owner if method else source.tree):
             continue
-        owner = source.parents[function]
-        if owner is not (scope.owner if method else source.tree):
-            continue
-        text = source.code(function)
-        names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+        restored = _restored_in(source, function)
         if method:
-            paths = set(re.findall(r"(?<![\w.])(self\.\w+)\.load_state_dict\(", text))
+            paths = {path for path in restored if "." in path}
         else:
+            names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
             given = dict(zip(names, call.args, strict=False)) | {
                 k.arg: k.value for k in call.keywords if k.arg
             }
-            paths = {
-                path_of(value)
-                for parameter, value in given.items()
-                if re.search(rf"(?<![\w.]){parameter}\.load_state_dict\(", text)
-            }
+            paths = {path_of(value) for parameter, value in given.items() if parameter in restored}
         for path in sorted(paths):
             found = _restored(flow, scope, call, path, bindings)
             if found is not None:
@@ -131,7 +136,7 @@ def _by_function(flow: Flow, scope: Scope, call: ast.Call, bindings: Bindings) -
 
 def _filled(flow: Flow, scope: Scope, call: ast.Call, bindings: Bindings) -> Holder | None:
     """`Adagrad(model.parameters())`, which makes its sums at once."""
-    if flow.source.qualified(call.func) != "torch.optim.Adagrad" or _brought_along(flow.source.text):
+    if flow.source.qualified(call.func) != "torch.optim.Adagrad" or _brought_along(flow.source):
         return None
     parent = flow.source.parents.get(call)
     path = path_of(parent.targets[0]) if isinstance(parent, ast.Assign) else ""
@@ -175,11 +180,10 @@ def _stateless(made: ast.Call) -> bool:
     return not told or (isinstance(told[0], ast.Constant) and not told[0].value)
 
 
-def _brought_along(text: str) -> bool:
+@remembered
+def _brought_along(source: Source) -> bool:
     """Does the file move the state itself: `for s in optimizer.state.values(): ...`?"""
-    return bool(
-        re.search(r"\.state(?:\.(?:values|items)\(|\[)|optimizers?_to\w{0,99}\(|move_optim\w{0,99}\(", text)
-    )
+    return bool(_BROUGHT.search(source.text))
 
 
 def _given(source: Source, scope: Scope, made: ast.Call, bindings: Bindings) -> Iterator[str]:
@@ -215,7 +219,7 @@ def _averaged(flow: Flow, scope: Scope, call: ast.Call) -> Holder | None:
     target = parent.targets[0] if isinstance(parent, ast.Assign) else parent.target
     path, name = path_of(target), path_of(call.func)
     last = name.rpartition(".")[2]
-    if not path or not call.args or re.search(_MOVED.format(re.escape(path)), source.text):
+    if not path or not call.args:
         return None
     if last == "deepcopy":
         if not _AVERAGED.search(path) or not _is_updated(source.text, path):
@@ -226,6 +230,8 @@ def _averaged(flow: Flow, scope: Scope, call: ast.Call) -> Holder | None:
         if not sure and not _copies(source, last):
             return None
     else:
+        return None
+    if re.search(_MOVED.format(re.escape(path)), source.text):
         return None
     model = path_of(call.args[0])
     inner = call.args[0]
