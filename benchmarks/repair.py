@@ -1,6 +1,6 @@
 """Programs with device errors, repaired by `devfix repair` as a user would: how many run afterwards?
 
-    python benchmarks/repair.py [NAME...] [--public CLONES] [--seed N] [--keep DIR] [--json FILE]
+    python benchmarks/repair.py [NAME...] [--public CLONES] [--seed N] [--jobs N] [--keep DIR] [--json FILE]
 
 The programs are the folders in `repair_programs/`, where a comment `# planted: KIND` marks each line that is wrong.
 With `--public`, they are those in `repair_public/` instead: each drives a module of a public repository, which is
@@ -36,6 +36,7 @@ import sys
 import tempfile
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -52,6 +53,7 @@ SECONDS = 120.0
 PUBLIC = 3  # bugs planted in a public program
 _RUN = re.compile(r"# devfix repair (?:--devices (\d+) )?-- (.+)")
 _FROM = re.compile(r"# from (\S+): (.+)")
+_EACH = re.compile(r"# each of: (.+)")
 _PLANTED = re.compile(r"#\s*planted: (.+)")
 Files = dict[str, str]  # the texts of a program, by their paths in its folder
 
@@ -220,10 +222,17 @@ def own(folder: Path, keep: Path | None) -> Row:
     return judge(program, program.run({}, cpu=True).output, marked(program.texts()), keep)
 
 
-def fetched(driver: Path, clones: Path, folder: Path) -> None:
+def drivers(path: Path) -> Iterator[tuple[str, str]]:
+    """The programs of a driver, by name: one, or one for each word that stands for EACH in it."""
+    text = path.read_text()
+    words = _EACH.match(text)
+    for word in words[1].split() if words else [""]:
+        yield f"{path.stem}_{word.lower()}" if word else path.stem, text.replace("EACH", word)
+
+
+def fetched(text: str, clones: Path, folder: Path) -> None:
     """Put together a driver, as `main.py`, and the files of the public repository that it names."""
-    text = driver.read_text()
-    shutil.copy(driver, folder / "main.py")
+    (folder / "main.py").write_text(text)
     for repository, paths in _FROM.findall(text):
         for path in paths.split():
             source = clones / repository / path
@@ -333,28 +342,33 @@ def main() -> int:
         "--public", type=Path, metavar="CLONES", help="the programs in repair_public/ instead"
     )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="programs at a time")
     parser.add_argument("--keep", type=Path, metavar="DIR")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    where = HERE / ("repair_public" if options.public else "repair_programs")
-    rows = []
-    for path in sorted(where.iterdir()):
-        name = path.stem
-        if (options.names and name not in options.names) or path.name.startswith("_"):
-            continue
+    if options.public:
+        found = [one for path in sorted((HERE / "repair_public").glob("*.py")) for one in drivers(path)]
+    else:
+        found = [(path.name, "") for path in sorted((HERE / "repair_programs").iterdir()) if path.is_dir()]
+    chosen = [(name, text) for name, text in found if not options.names or name in options.names]
+
+    def one(program: tuple[str, str]) -> Row | None:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+            name, text = program
             folder = Path(temporary) / name
-            if options.public:
-                folder.mkdir()
-                fetched(path, options.public, folder)
-                row = public(folder, options.seed, options.keep)
-            else:
-                shutil.copytree(path, folder)
+            if not options.public:
+                shutil.copytree(HERE / "repair_programs" / name, folder)
                 row = own(folder, options.keep)
-            if row is None:
-                continue
-            rows.append(row)
-            print(list(shown([row]))[2], flush=True)
+            else:
+                folder.mkdir()
+                fetched(text, options.public, folder)
+                row = public(folder, options.seed, options.keep)
+            if row is not None:
+                print(list(shown([row]))[2], flush=True)
+            return row
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        rows = [made for made in pool.map(one, chosen) if made is not None]
     print("\n".join(["", *shown(rows)]))
     if options.json:
         options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")

@@ -1,9 +1,10 @@
-# from thuml/Time-Series-Library: models/PatchTST.py layers utils
+# each of: Crossformer ETSformer FiLM iTransformer Nonstationary_Transformer PatchTST SegRNN TimeMixer TimesNet Transformer
+# from thuml/Time-Series-Library: models/EACH.py models/PatchTST.py layers utils
 # devfix repair -- python main.py
 from types import SimpleNamespace
 
 import torch
-from models.PatchTST import Model
+from models.EACH import Model
 from torch import nn
 
 config = SimpleNamespace(
