@@ -224,9 +224,7 @@ def _numbers(file: File) -> Iterator[_Told]:
         while isinstance(call, ast.IfExp):
             call = source.parents.get(call)
         if isinstance(call, ast.Call) and file.dotted(call.func) == "torch.device":
-            message = (
-                f"this names GPU number {number}, which a machine with one GPU has not; nothing else does"
-            )
+            message = f'"{written}" is the only accelerator that the file names, and a machine with one GPU has none'
             edit = ReplaceExpression(source.span(node), source.code(node).replace(written, kind))
             yield NUMBERS, node, message, Fix(f'use "{kind}"', (edit,), Safety.UNSAFE)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devfix.checkers.signs import quoted
 from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import about_devices
 from devfix.engine.facts import Step
@@ -43,8 +44,9 @@ def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
         (operation,) = step.texts
         backend = next(one for join in known for one in sorted(join.texts) if for_accelerators(one))
         message = (
-            f"this is on the CPU, but `{operation.rpartition('.')[2]}` is given it, and the backend `{backend}` takes "
-            "tensors of accelerators only" + (". The fix assumes that this is the backend" if edits else "")
+            f"{quoted(source, at)} is on the CPU, but `{operation.rpartition('.')[2]}` is given it, and the backend "
+            f"`{backend}` takes tensors of accelerators only"
+            + (". The fix assumes that this is the backend" if edits else "")
         )
         shown = () if at is step.at else (Related(source.span(step.at), "it is given to the others here"),)
         fix = Fix(f"make it on `{device}`", edits, Safety.UNSAFE) if edits else None

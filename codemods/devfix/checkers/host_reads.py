@@ -5,7 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from devfix.checkers.signs import copied, is_caught, is_moved_beside, is_other_framework, lives_on_devices
+from devfix.checkers.signs import (
+    copied,
+    is_caught,
+    is_moved_beside,
+    is_other_framework,
+    lives_on_devices,
+    quoted,
+)
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import HostRead
 from devfix.engine.files import Function
@@ -156,7 +163,7 @@ def _is_as_passed(read: HostRead) -> bool:
 def _finding(codemod: str, read: HostRead, analysis: Analysis) -> Finding:
     source, node = analysis.file.source, read.value_node
     place = "on the caller's device" if read.place.kind == OF else "on a device"
-    message = f"this tensor is {place}; `{read.operation}` raises unless it is on the CPU"
+    message = f"{quoted(source, node)} is {place}; `{read.operation}` raises unless it is on the CPU"
     # Nothing but a tensor has the method `numpy` here.
     sure = read.value.kind in (TENSOR, UNKNOWN) or read.operation == "numpy"
     if not sure or not isinstance(node, ast.expr) or isinstance(node, ast.Starred):

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 
 from devfix.checkers import collectives
 from devfix.checkers.certainty import why_silent
-from devfix.checkers.signs import is_kept_otherwise
+from devfix.checkers.signs import is_kept_otherwise, quoted
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch, Surgery
 from devfix.engine.files import Class
@@ -191,17 +191,18 @@ def _finding(codemod: str, at: ast.AST, mismatch: Mismatch, analysis: Analysis) 
     here = mismatch.file is analysis.file
     operation = mismatch.operation if mismatch.operation.startswith("the ") else f"`{mismatch.operation}`"
     line = f" in line {source.position(source.span(mismatch.node).start)[0]}" if here else ""
+    told = quoted(source, at)
     if codemod == "hard-coded-cuda":
-        message = f"the device of this is hard-coded; {operation}{line} combines it with a value {where}"
+        message = f"the device of {told} is hard-coded; {operation}{line} combines it with a value {where}"
     elif codemod in ("register-buffer", "register-modules"):
         link = _stored_in_module(mismatch, analysis)
         name = link.name.removesuffix("[]") if link is not None else ""
         stays = f"`{name}` stays on the CPU when the module is moved"
         message = f"{stays}; {operation}{line} combines it with a value {where}"
     elif codemod == "module-never-moved":
-        message = f"this module is on the CPU; {operation}{line} runs it on a value {where}"
+        message = f"the module {told} is on the CPU; {operation}{line} runs it on a value {where}"
     else:
-        message = f"this is on the CPU; {operation}{line} combines it with a value {where}"
+        message = f"{told} is on the CPU; {operation}{line} combines it with a value {where}"
     if edits:
         message += (
             f". The fix assumes that {assumed}"

@@ -71,7 +71,8 @@ class Program:
                 text = source.code(at) if at is not None else min(numbers[0].local, key=len)
             yield Remark(
                 source.span(join.node),
-                f"the group uses the current GPU, and nothing sets that of process `{text}`: it is the first one",
+                f"the group uses the current GPU, which nothing sets to that of process `{text}`: "
+                "all processes use the first",
                 f"call `torch.cuda.set_device({text})`",
                 edits,
             )

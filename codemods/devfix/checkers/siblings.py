@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from devfix.checkers.signs import is_other_framework
+from devfix.checkers.signs import is_other_framework, quoted
 from devfix.engine import Analysis
 from devfix.engine.files import Class, Function
 from devfix.findings import AppendCall, Finding, Fix, InsertStatement, Related, Safety
@@ -143,7 +143,8 @@ def _next_round(
         return None
     line = source.position(source.span(first).start)[0]
     message = (
-        f"this is on the CPU, and the next round uses it as `{name}`, which line {line} makes on `{device}`"
+        f"{quoted(source, made)} is on the CPU, and the next round uses it as `{name}`, "
+        f"which line {line} makes on `{device}`"
     )
     fix = Fix(f"move it to `{device}`", (AppendCall(source.span(made), f".to({device})"),), Safety.UNSAFE)
     related = (Related(source.span(first), "here it is told the device"),)

@@ -26,6 +26,12 @@ _ON_PURPOSE = re.compile(
 )
 
 
+def quoted(source: Source, node: ast.AST) -> str:
+    """The code of a node for a message; what is too long for that is `this`."""
+    code = " ".join(source.code(node).split())
+    return f"`{code}`" if len(code) <= 60 and "`" not in code else "this"
+
+
 def lives_on_devices(function: Function, analysis: Analysis) -> bool:
     """Is a function called with what is on devices, as far as its class or its file tells?"""
     owner = function.owner
