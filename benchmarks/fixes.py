@@ -1,11 +1,12 @@
 """SAFE fixes of random programs are made and run: is the result the same, and is nothing broken?
 
-    python benchmarks/fixes.py [--first SEED] [--fixes N] [--show N]
+    python benchmarks/fixes.py [--first SEED] [--fixes N] [--show N] [--one-gpu]
 
 The programs are those of `proof/making.py` with some or all of their faults, and those of `tests/fuzzing.py`. Each
 that gets SAFE fixes is run before and after: on the CPU, where both must end alike, print the same and leave the same
-tensors; and on simulated CUDA, where what ran must run and give the same. A fix counts if the program ran to its end
-on the CPU; in the programs of `proof/making.py` their devices by name are replaced by "cpu" for that.
+tensors, unless the first one failed for want of CUDA; and on CUDA, simulated where there is no GPU, where what ran must
+run and give the same. A fix counts if the program ran to its end on the CPU; in the programs of `proof/making.py` their
+devices by name are replaced by "cpu" for that.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from itertools import count, islice
 from pathlib import Path
 
 from devfix.findings import Safety
-from devfix.smoke import Runner
+from devfix.smoke import Runner, devices_named
 from proof.making import make
 from proof.simulated import Ended, Program, run
 
@@ -29,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 BLOCK = 40
 _CUDA = re.compile(r"([\"'])cuda(?::\d)?\1")
+_ABSENT = re.compile(r"No CUDA GPUs are available|not compiled with CUDA")
 _MOVED = re.compile(r"\.cuda\([^()]*\)")
 
 
@@ -78,7 +80,13 @@ def _for_the_cpu(one: Fixed, text: str) -> Program:
 def wrong(before: Ended, after: Ended, *, same_error: bool) -> str:
     """What a fix has broken; empty if nothing."""
     if before.error:
-        return f"{before.error} became {after.error}" if same_error and after.error != before.error else ""
+        if (
+            not same_error
+            or after.error == before.error
+            or (_ABSENT.search(before.error) and not after.error)
+        ):
+            return ""
+        return f"{before.error} became {after.error}"
     if after.error:
         return f"it ran, and raises now: {after.error}"
     if before.printed != after.printed:
@@ -107,9 +115,11 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--fixes", type=int, default=5000, help="SAFE fixes to run")
     parser.add_argument("--show", type=int, default=5, help="programs to print of which something is wrong")
+    parser.add_argument("--one-gpu", action="store_true", help="no programs that name a second device")
     options = parser.parse_args()
     kinds, shown = Counter[str](), 0
-    found = fixed(count(options.first))
+    most = 1 if options.one_gpu else sys.maxsize
+    found = (one for one in fixed(count(options.first)) if devices_named(one.before) <= most)
     with Runner() as runner:
         while kinds["fixes that ran"] < options.fixes and (some := list(islice(found, BLOCK))):
             for one, why, ran, before, after in judged(runner, some):

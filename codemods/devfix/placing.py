@@ -9,6 +9,7 @@ import ast
 from bisect import bisect_left
 from collections.abc import Collection, Iterator
 
+from devfix.loaded import called_before
 from devfix.source import Source, children, remembered, walk
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.Module)
@@ -290,7 +291,7 @@ def bound_before(source: Source, expression: ast.AST, at: ast.stmt) -> bool:
     given = _given(source, scope)
     for name in {part.id for part in walk(expression) if isinstance(part, ast.Name)} - given:
         bound = _binding(source, scope, name)
-        if bound and not _settled_by(source, bound, at):
+        if not _settled_by(source, bound, at) if bound else called_before(source, name, at):
             return False
     return True
 

@@ -416,6 +416,10 @@ SILENT = {
 }
 
 
+LATE = (
+    "def f(x):\n    return x + torch.zeros(2).cuda()\n\n\n{}\n"
+    "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\nprint(torch.ones(2).to(device))\n"
+)
 # Nothing tells another device, and nothing in view says that all who call it have CUDA.
 SHOWN = {
     "a name of another function": (
@@ -451,6 +455,8 @@ SHOWN = {
         "def f(n):\n    a = torch.zeros(n)\n    b = torch.ones(n).cuda()\n"
         "    return torch.cat([a.view(-1), b]), b.device\n"
     ),
+    "a device that is bound after the function was called": LATE.format("print(f(nn.Linear(2, 2)))"),
+    "one that another function has called before": LATE.format("def g():\n    return f(3)\n\n\ng()"),
     "the current GPU as the device": "def f(x):\n    return x.to(torch.cuda.current_device())\n",
 }
 NOT_SHOWN = {
@@ -477,6 +483,11 @@ def test_unsafe(name: str) -> None:
 @pytest.mark.parametrize("text", [*SILENT.values(), *NOT_SHOWN.values()], ids=[*SILENT, *NOT_SHOWN])
 def test_silent(text: str) -> None:
     assert [finding.message for finding in findings(RULE, HEAD + text)] == []
+
+
+def test_a_device_that_is_bound_before_the_function_is_called() -> None:
+    text = LATE.format("args = len('what comes before does not run f')") + "f(3)\n"
+    assert "torch.zeros(2, device=device)" in fixed(RULE, HEAD + text)
 
 
 @pytest.mark.parametrize("name", SHOWN)

@@ -258,3 +258,5 @@ def test_what_observed_cannot_be_used_with(tmp_path: Path) -> None:
         2,
         "devfix: --output is for --format json and sarif; the text goes to stderr\n",
     )
+    done = devfix(tmp_path, "apply", "--observed", "run.json", "--decisions", "made.json", ".")
+    assert (done.returncode, "give one of them" in done.stderr) == (2, True)

@@ -76,6 +76,8 @@ def apply(
         )
     if interactive and decisions is not None:
         raise click.UsageError("--interactive asks and --decisions has the answers; give one of them")
+    if options["observed"] is not None and decisions is not None:
+        raise click.UsageError("--decisions has all answers: --observed has nothing to add; give one of them")
     given = _decisions(decisions) if decisions is not None else None
     if smoke or smoke_cmd:
         from devfix.commands.smoke import need_torch, prove

@@ -13,6 +13,7 @@ from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
 from devfix.literals.chains import is_local
 from devfix.literals.sites import Site, names_cuda
+from devfix.loaded import called_before
 from devfix.placing import bound_before, dotted, settled_binding, stores
 from devfix.source import Source, remembered
 
@@ -222,6 +223,8 @@ class Devices:
             if not found or any(binding.value is None for binding in found):
                 continue
             if not inside and not settled_binding(self.source, stores(self.source, tree, name), at):
+                continue
+            if inside and called_before(self.source, name, at):
                 continue
             # A script's own variable is no variable of the functions above `if __name__ ...`.
             if inside and any(self.source.enclosing(binding.node, ast.If) for binding in found):
