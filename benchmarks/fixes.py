@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 BLOCK = 40
 _CUDA = re.compile(r"([\"'])cuda(?::\d)?\1")
 _ABSENT = re.compile(r"No CUDA GPUs are available|not compiled with CUDA")
+_LINE = re.compile(r"line \d+")
 _MOVED = re.compile(r"\.cuda\([^()]*\)")
 
 
