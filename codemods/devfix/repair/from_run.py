@@ -27,6 +27,7 @@ from devfix.models.loader import models
 from devfix.observed import At, Operand, Passed, Seen
 from devfix.placing import bound_before
 from devfix.repair.written import (
+    added,
     appended,
     bound_around,
     dotted,
@@ -36,6 +37,7 @@ from devfix.repair.written import (
     put_behind,
     short,
     stores_in_class,
+    written_place,
 )
 from devfix.rewrite import CannotRewrite, text_edits
 from devfix.source import Source
@@ -231,11 +233,10 @@ class _Fixing:
             node, source = self.node(found.at), self.source(found.at.path)
             if found.operand != number or node is None or source is None:
                 continue
-            around = source.parents.get(node)
-            if not isinstance(around, ast.AugAssign) or around.target is not node:
+            value = added(source, node, self.seen.operation)
+            if value is None:
                 continue
-            value = around.value
-            device = f"{source.code(node)}.device"
+            device = f"{source.code(written_place(node))}.device"
             title = f"move `{short(source.code(value))}` to `{device}`"
             yield found.at.path, value, title, (appended(source, value, f".to({device})"),)
 

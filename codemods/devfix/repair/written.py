@@ -49,7 +49,31 @@ def is_written(source: Source, node: ast.expr) -> bool:
     called = source.parents.get(around)
     if not isinstance(called, ast.Call) or called.func is not around:
         return is_written(source, around)
-    return around.attr.endswith("_") and not around.attr.endswith("__")
+    return _in_place(around)
+
+
+def added(source: Source, node: ast.expr, operation: str) -> ast.expr | None:
+    """What an operation adds to an expression in place: `value` of `node += value`, `node.mul_(2).add_(value)`."""
+    around = source.parents.get(node)
+    if isinstance(around, ast.AugAssign) and around.target is node:
+        return around.value
+    call = source.parents.get(around) if isinstance(around, ast.Attribute) and _in_place(around) else None
+    if not isinstance(call, ast.Call) or not isinstance(around, ast.Attribute) or call.func is not around:
+        return None
+    if around.attr != operation:
+        return added(source, call, operation)
+    return call.args[0] if call.args else None
+
+
+def written_place(node: ast.expr) -> ast.expr:
+    """`x` of `x.mul_(2)`, which gives `x` itself."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _in_place(node.func):
+        node = node.func.value
+    return node
+
+
+def _in_place(method: ast.Attribute) -> bool:
+    return method.attr.endswith("_") and not method.attr.endswith("__")
 
 
 def bound_around(source: Source, node: ast.AST, written: ast.expr) -> bool:
