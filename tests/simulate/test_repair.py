@@ -170,7 +170,7 @@ def test_what_only_the_run_knows_of_expressions(folder: Path) -> None:
     assert "self.start().to(self.weight.device)" in text
 
 
-@pytest.mark.parametrize("name", ["own_optimizer", "generate", "weight_averaging"])
+@pytest.mark.parametrize("name", ["own_optimizer", "ema_checkpoint", "weight_averaging"])
 def test_programs_of_the_table(name: str, folder: Path) -> None:
     """A part of what `benchmarks/repair.py` measures."""
     where = Path(__file__).parents[2] / "benchmarks" / "repair_programs" / name
