@@ -1,6 +1,6 @@
 """SAFE fixes of random programs are made and run: is the result the same, and is nothing broken?
 
-    python benchmarks/fixes.py [--first SEED] [--fixes N] [--show N] [--one-gpu]
+    python benchmarks/fixes.py [--first SEED] [--fixes N] [--show N] [--one-gpu] [--unsafe]
 
 The programs are those of `proof/making.py` with some or all of their faults, and those of `tests/fuzzing.py`. Each
 that gets SAFE fixes is run before and after: on the CPU, where both must end alike, print the same and leave the same
@@ -57,19 +57,19 @@ def programs(seed: int) -> Iterator[tuple[str, str, bool]]:
     yield f"fuzzing {seed}", program(pick), False
 
 
-def fixed(seeds: Iterator[int]) -> Iterator[Fixed]:
-    """The programs that get SAFE fixes."""
+def fixed(seeds: Iterator[int], level: Safety = Safety.SAFE) -> Iterator[Fixed]:
+    """The programs that get fixes of a level."""
     from fuzzing import treated
 
     for seed in seeds:
         for name, text, on_cpu in programs(seed):
-            made = treated("main.py", text.encode(), Safety.SAFE)
+            made = treated("main.py", text.encode(), level)
             if made.after:
                 fixes = [one.fix and one.fix.safety for one in made.findings]
                 ids = [
                     one.codemod
                     for one, safety in zip(made.findings, fixes, strict=True)
-                    if safety is Safety.SAFE
+                    if safety is not None and safety >= level
                 ]
                 yield Fixed(name, text, made.after.decode(), tuple(ids), on_cpu)
 
@@ -117,10 +117,14 @@ def main() -> int:
     parser.add_argument("--fixes", type=int, default=5000, help="SAFE fixes to run")
     parser.add_argument("--show", type=int, default=5, help="programs to print of which something is wrong")
     parser.add_argument("--one-gpu", action="store_true", help="no programs that name a second device")
+    parser.add_argument(
+        "--unsafe", action="store_true", help="all fixes, of which some may change what a program does"
+    )
     options = parser.parse_args()
     kinds, shown = Counter[str](), 0
+    level = Safety.UNSAFE if options.unsafe else Safety.SAFE
     most = 1 if options.one_gpu else sys.maxsize
-    found = (one for one in fixed(count(options.first)) if devices_named(one.before) <= most)
+    found = (one for one in fixed(count(options.first), level) if devices_named(one.before) <= most)
     with Runner() as runner:
         while kinds["fixes that ran"] < options.fixes and (some := list(islice(found, BLOCK))):
             for one, why, ran, before, after in judged(runner, some):

@@ -50,7 +50,11 @@ class Devices(Requirements):
         """Note that a value of which forms are known is used as a device."""
         if self.quiet or self.file is not self.analysis.file:
             return
-        if node in self.file.source.parents:  # not what stands for a part of a chain, or for a getattr
+        parents = self.file.source.parents
+        up = parents.get(at)
+        if isinstance(up, ast.Starred) or (isinstance(up, ast.keyword) and up.arg is None):
+            return  # it is one of several that are handed on: there is no expression of its own
+        if node in parents:  # not what stands for a part of a chain, or for a getattr
             self.analysis.device_uses.append(
                 DeviceUse(sink, node, self.file, self.function, value, at, value.forms, against, name)
             )

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from devfix.engine.analysis import Analysis
 
 Node = ast.AST
+_EMPTY = frozenset(
+    {"bare", "loss", "stateless"}
+)  # roles of modules without parameters: none says where they are
 Arguments = tuple[list[tuple[Value, ast.expr]], dict[str, tuple[Value, ast.expr]]]
 MAX_TERMS, MAX_OWN_TERMS = 64, 256  # of all functions that are running, of one
 MAX_NAMES = 500  # of a function, that are looked at for terms
@@ -232,7 +235,7 @@ class Frame(ABC):
             found[text] = Term(text, "device", self.state.resolve(value.place), value.assumed)
         elif value.kind == NUMBER and value.role == LOCAL:
             found[text] = Term(text, "device", of_process(LOCAL), value.assumed)
-        elif value.kind == TENSOR or value.kind == MODULE:
+        elif value.kind == TENSOR or (value.kind == MODULE and value.role not in _EMPTY):
             place = self.where(value)
             if place.kind != "unknown":
                 found[text] = Term(text, "tensor" if value.kind == TENSOR else "module", place, value.assumed)
