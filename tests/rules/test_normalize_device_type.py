@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from textwrap import dedent
 
+import devfix
 import pytest
 from devfix.findings import Finding, Safety
 from devfix.flow import analyse
@@ -679,3 +680,27 @@ def test_message_names_both_places() -> None:
 def test_documentation_has_its_headings() -> None:
     doc = NormalizeDeviceType.__doc__ or ""
     assert all(heading in doc for heading in ("## What it does", "## Why is this bad?", "## Fix safety"))
+
+
+def test_what_is_handed_on_with_stars_has_no_expression_to_change() -> None:
+    text = dedent(
+        """\
+        import torch
+
+
+        class Context:
+            def __init__(self, *args, **kwargs):
+                self.context = torch.autocast(*args, **kwargs)
+
+
+        class Brain:
+            def __init__(self, run_opts):
+                self.device = run_opts["device"]
+                self.context = Context(device_type=self.device, dtype=torch.bfloat16)
+
+
+        brain = Brain({"device": "cuda:0" if torch.cuda.is_available() else "cpu"})
+        """
+    )
+    found = devfix.check(source=text, settings=False).findings
+    assert [(one.line, one.codemod) for one in found] == [(12, RULE.id)]
