@@ -160,3 +160,14 @@ def test_made_in_another_file() -> None:
     (found,) = findings(analysis, CODEMODS)
     assert analysis.file.source.position(found.span.start)[0] == 4
     assert found.fix is None
+
+
+def test_a_weighted_loss_has_no_parameters_to_ask_for_a_device() -> None:
+    text = (
+        "import torch\nfrom torch import nn\n\n\ndef run(model, loss, x, device):\n    x = x.to(device)\n"
+        "    x = x + torch.randn(4)\n    return loss(model(x), x)\n\n\nmodel = nn.Linear(4, 4)\n"
+        "loss = nn.CrossEntropyLoss(weight=torch.ones(4))\nrun(model, loss, torch.ones(3, 4), 'cuda:0')\n"
+    )
+    found = analyse("program.py", Source(text)).mismatches
+    told = {term.text for one in found for _, terms in one.scopes for term in terms if term.form == "module"}
+    assert told == {"model"}
