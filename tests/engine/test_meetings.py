@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from devfix.checkers.mismatches import CODEMODS, findings
 from devfix.engine import File, analyse
+from devfix.rewrite import apply, text_edits
 from devfix.source import Source
 
 HEAD = """\
@@ -171,3 +172,21 @@ def test_a_weighted_loss_has_no_parameters_to_ask_for_a_device() -> None:
     found = analyse("program.py", Source(text)).mismatches
     told = {term.text for one in found for _, terms in one.scopes for term in terms if term.form == "module"}
     assert told == {"model"}
+
+
+@pytest.mark.parametrize(
+    "made", ["[torch.ones(4), torch.zeros(4)]", "[torch.full((4,), 1.0 + n) for n in range(2)]"]
+)
+def test_a_list_of_tensors_is_not_registered_as_a_buffer(made: str) -> None:
+    """It would raise TypeError: each tensor is moved where it is used, if at all."""
+    text = (
+        "import torch\nfrom torch import nn\nclass Net(nn.Module):\n    def __init__(self):\n"
+        f"        super().__init__()\n        self.scales = {made}\n"
+        "    def forward(self, x, y):\n        y = y.to(x.device)\n"
+        "        for scale in self.scales:\n            y = x + scale * y\n        return y\n"
+        "net = Net()\nnet(torch.ones(3, 4, device='cuda:0'), torch.ones(3, 4))\n"
+    )
+    source = Source(text)
+    found = findings(analyse("net.py", source), CODEMODS)
+    texts = [apply(text, text_edits(source, one.fix)) for one in found if one.fix is not None]
+    assert texts and not any("register_buffer" in one for one in texts)

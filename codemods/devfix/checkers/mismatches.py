@@ -218,12 +218,13 @@ def _fix(codemod: str, mismatch: Mismatch, analysis: Analysis) -> tuple[str, tup
     if codemod == "hard-coded-cuda":
         device, edits = of_a_literal(mismatch, analysis)
         return f"use `{device}`", edits
-    if codemod == "register-buffer":
-        link = _stored_in_module(mismatch, analysis)
-        return "register it as a buffer", as_buffer(link, analysis) if link is not None else ()
     if codemod == "register-modules":
         return "", ()
-    if codemod == "module-never-moved" or mismatch.stray.links[0].kind != LOAD:
+    if codemod == "register-buffer":
+        link = _stored_in_module(mismatch, analysis)
+        if link is None or not link.name.endswith("[]"):  # a list of tensors is no buffer
+            return "register it as a buffer", as_buffer(link, analysis) if link is not None else ()
+    elif codemod == "module-never-moved" or mismatch.stray.links[0].kind != LOAD:
         device, edits = at_its_making(mismatch, analysis)
         if edits or codemod == "module-never-moved":
             return f"make it on `{device}`", edits
