@@ -124,6 +124,26 @@ def _moved_at_use(m: Maker) -> Feature:
     return [f"self.{n} = {_tensor(m)}"], [*before, f"x = {_meet(m, value)}"]
 
 
+def _kept_together(m: Maker) -> Feature:
+    """Tensors in a plain container, which no `.to` of the module moves: each is moved where it is used."""
+    n, k = m.name(), m.name()
+    a, b = _tensor(m), _tensor(m)
+    named = m.pick.random() < 0.4
+    made = (
+        f"{{'a': {a}, 'b': {b}}}"
+        if named
+        else m.one(f"[{a}, {b}]", f"({a}, {b})", f"[{a} for _ in range(2)]")
+    )
+    if m.pick.random() < 0.5:
+        before, value = through_site(m, "kept in a container", f"{k}.to(x.device)", k)
+        items = f"self.{n}.values()" if named else f"self.{n}"
+        body = [*before, f"x = {_meet(m, value)}"]
+        return [f"self.{n} = {made}"], [f"for {k} in {items}:", *(f"    {one}" for one in body)]
+    item = f"self.{n}['a']" if named else f"self.{n}[0]"
+    before, value = through_site(m, "kept in a container", f"{item}.to(x.device)", item)
+    return [f"self.{n} = {made}"], [*before, f"x = {_meet(m, value)}"]
+
+
 def _numpy(m: Maker) -> Feature:
     n, k = m.name(), m.name()
     before, value = through_site(m, "numpy of a device", "x.detach().cpu()", "x.detach()")
@@ -136,7 +156,7 @@ def _nested(m: Maker) -> Feature:
 
 
 _FEATURES = (_linear, _buffer, _buffer, _made_in_forward, _made_in_forward, _modules, _parameter, _embedding,
-             _recurrent, _cached, _harmless, _moved_at_use, _numpy)  # fmt: skip
+             _recurrent, _cached, _harmless, _moved_at_use, _kept_together, _numpy)  # fmt: skip
 
 
 def module(m: Maker, *, small: bool = False) -> str:
