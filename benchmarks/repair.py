@@ -5,13 +5,14 @@
 The programs are the folders in `repair_programs/`, where a comment `# planted: KIND` marks each line that is wrong.
 With `--public`, they are those in `repair_public/` instead: each drives a module of a public repository, which is
 copied from a checkout in CLONES/OWNER/NAME, and three bugs of `mutation.py` are planted in it, drawn by the seed among
-those with each of which the program raises on CUDA. The first lines of a program say how it is run.
+those with each of which the program raises on CUDA; where it does not with all three, they are drawn again. The first
+lines of a program say how it is run.
 
 - *errors*: what a run with `--keep-going` tells of the broken program;
 - *named*: the planted lines that it names, as where an error was or where a stray was made, moved or stored;
 - *rounds*: those in which fixes were made;
 - *repaired*: `devfix repair` says so, and a strict run of the result on simulated CUDA prints the numbers that the
-  program printed on the CPU before (of a public one: before it was broken);
+  broken program printed on the CPU;
 - *unneeded*: edits of the patch without which that strict run is as good. They are tried one by one, as the least
   pieces of the difference of the two texts that leave a program.
 
@@ -51,6 +52,7 @@ from mutations.edits import Mutant
 HERE = Path(__file__).resolve().parent
 SECONDS = 120.0
 PUBLIC = 3  # bugs planted in a public program
+DRAWS = 5
 _RUN = re.compile(r"# devfix repair (?:--devices (\d+) )?-- (.+)")
 _FROM = re.compile(r"# from (\S+): (.+)")
 _EACH = re.compile(r"# each of: (.+)")
@@ -234,9 +236,9 @@ def fetched(text: str, clones: Path, folder: Path) -> None:
     """Put together a driver, as `main.py`, and the files of the public repository that it names."""
     (folder / "main.py").write_text(text)
     for repository, paths in _FROM.findall(text):
-        for path in paths.split():
-            source = clones / repository / path
-            target = folder / path
+        base = clones / repository
+        for source in (found for pattern in paths.split() for found in sorted(base.glob(pattern))):
+            target = folder / source.relative_to(base)
             target.parent.mkdir(parents=True, exist_ok=True)
             if source.is_dir():
                 shutil.copytree(
@@ -254,14 +256,20 @@ def public(folder: Path, seed: int, keep: Path | None) -> Row | None:
         print(f"{folder.name}: does not run alike on the CPU and on simulated CUDA", file=sys.stderr)
         print(reference.output[-600:], file=sys.stderr)
         return None
-    chosen = harmful(program, seed)
-    if len(chosen) < PUBLIC:
-        print(f"{folder.name}: only {len(chosen)} bugs can be planted", file=sys.stderr)
-        return None
-    planted = [(path, first, last) for path, first, last, _ in chosen]
-    for path, text in broken(program.texts(), chosen).items():
-        (folder / path).write_text(text)
-    return judge(program, reference.output, planted, keep)
+    right = program.texts()
+    for drawn in range(seed, seed + DRAWS):
+        chosen = harmful(program, drawn)
+        if len(chosen) < PUBLIC:
+            break
+        for path, text in broken(right, chosen).items():
+            (folder / path).write_text(text)
+        before = program.run({}, cpu=True)
+        if not before.code and program.run({}).code:
+            return judge(program, before.output, [planted[:3] for planted in chosen], keep)
+        for path, text in right.items():
+            (folder / path).write_text(text)
+    print(f"{folder.name}: no {PUBLIC} bugs can be planted", file=sys.stderr)
+    return None
 
 
 Planted = tuple[str, int, int, str]  # file, first and last line of what is replaced, and by what

@@ -50,6 +50,21 @@ class Operand:
 
 
 @dataclass(frozen=True)
+class Copies:
+    """Copies between a device and the CPU that a line makes again and again, `count` times in all.
+
+    `same`: the same tensor is moved each time, unchanged in between; else a tensor of the device is read.
+    """
+
+    operation: str
+    at: At
+    device: str
+    shape: tuple[int, ...]
+    count: int
+    same: bool
+
+
+@dataclass(frozen=True)
 class Found:
     """An expression of a line that is a stray (`operand` is its number), or that has it.
 

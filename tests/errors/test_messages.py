@@ -64,6 +64,7 @@ TEXTS = [
         "TypeError: can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
         "memory first.",
     ),
+    ("half-loss", "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast."),
     ("generator", "RuntimeError: Expected a 'cuda' device type for generator but found 'cpu'"),
     ("collective", "RuntimeError: Tensors must be CUDA and dense"),
     ("collective", "RuntimeError: No backend type associated with device type cpu"),

@@ -326,6 +326,39 @@ def test_a_machine_without_cuda(tmp_path: Path) -> None:
     assert (ran.code, [one["count"] for one in ran.errors]) == (1, [1, 2, 1, 1])
 
 
+def test_copies_that_repeat(tmp_path: Path) -> None:
+    """A tensor that is moved each time, and reads that wait for the device; what is moved once, or new, is no note."""
+    program = (
+        "import torch\n"
+        "device = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
+        "net = torch.nn.Linear(2, 1).to(device)\n"
+        "table = torch.ones(3, 2)\n"
+        "once = table.to(device)\n"
+        "for step in range(12):\n"
+        "    loss = net(table.to(device) + torch.rand(3, 2).to(device)).mean()\n"
+        "    total = loss.item()\n"
+        "    if step == 0:\n"
+        "        print(loss.detach().cpu().numpy())\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    words = [sys.executable, "-m", "devfix", "run", "--keep-going", "--copies"]
+    done = subprocess.run([*words, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    if "nothing was simulated" in done.stderr or "build for GPUs" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0 and done.stderr.splitlines() == [
+        "devfix: note: program.py:7: `to` moves the same tensor of shape [3, 2] to cuda:0, 12 times; once would do",
+        "devfix: note: program.py:8: `item` copies a number from cuda:0 and waits for it, 12 times",
+        "devfix: no device errors",
+    ]
+    words += ["--format", "json"]
+    done = subprocess.run([*words, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    found = json.loads(done.stdout[done.stdout.index("{") :])
+    assert [(one["operation"], one["at"]["line"], one["count"]) for one in found["copies"]] == [
+        ("to", 7, 12),
+        ("item", 8, 12),
+    ]
+
+
 def test_two_devices(tmp_path: Path) -> None:
     program = (
         "class Net(nn.Module):\n"

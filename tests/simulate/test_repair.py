@@ -104,20 +104,52 @@ def test_a_fix_from_the_run_alone_as_a_patch(folder: Path) -> None:
 
 
 def test_kinds_that_only_the_run_repairs(folder: Path) -> None:
-    """A generator that is made in the call, and one with a name; the program cannot run on the CPU as it is."""
+    """Generators, and a loss that autocast refuses; the program cannot run on the CPU as it is."""
     program = HEAD + (
         "with torch.autocast(torch.device('cuda', 0)):\n"
         "    pass\n"
         "cpu = torch.Generator().manual_seed(0)\n"
         "print(torch.randn(2, generator=cpu, device=device).tolist())\n"
+        "there = torch.Generator().manual_seed(0)\n"
+        "noise = torch.zeros(2, device=device)\n"
+        "noise.uniform_(generator=there)\n"
         "print(torch.randperm(4, generator=torch.Generator(device)).tolist())\n"
+        "with torch.autocast('cuda'):\n"
+        "    rate = nn.Linear(2, 1).to(device)(noise).sigmoid()\n"
+        "    print(nn.BCELoss()(rate, torch.ones(1, device=device)))\n"
     )
     done = repair(folder, program, "--write")
     assert done.returncode == 0, done.stderr
     text = (folder / "train.py").read_text()
-    assert "cpu = torch.Generator(device=device).manual_seed(0)" in text
+    assert 'torch.randn(2, generator=cpu, device="cpu").to(device)' in text
+    assert "there = torch.Generator(device=device).manual_seed(0)" in text
+    assert (
+        '    with torch.autocast("cuda", enabled=False):\n        print(nn.BCELoss()(rate.float(), ' in text
+    )
     assert 'generator=torch.Generator("cpu"))' in text
     assert "there are no numbers to compare with" in done.stderr
+
+
+def test_the_devices_of_a_list(folder: Path) -> None:
+    """What the module makes is not its input, and the device of its output is known as an item of a list."""
+    program = HEAD + (
+        "PAIR = ['cuda:0', 'cuda:1'] if torch.cuda.is_available() else ['cpu', 'cpu']\n"
+        "class Halves(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.down, self.up = nn.Linear(2, 2).to(PAIR[0]), nn.Linear(2, 2).to(PAIR[1])\n"
+        "    def forward(self, x):\n"
+        "        low = self.down(x)\n"
+        "        return self.up(low.to(PAIR[1])) + low * 2\n"
+        "torch.manual_seed(0)\n"
+        "x, net = torch.ones(3, 2), Halves()\n"
+        "print((net(x.to(PAIR[0])) - x.to(PAIR[0])).sum().item())\n"
+    )
+    done = repair(folder, program, "--devices", "2", "--write")
+    assert done.returncode == 0, done.stderr
+    text = (folder / "train.py").read_text()
+    assert "+ (low * 2).to(PAIR[1])" in text
+    assert "(net(x.to(PAIR[0])) - x.to(PAIR[0]).to(PAIR[1])).sum()" in text
 
 
 def test_what_is_not_repaired_is_not_written(folder: Path) -> None:

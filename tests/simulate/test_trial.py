@@ -12,7 +12,7 @@ import pytest
 from devfix.commands.advice import device_error
 from devfix.simulate import landlock
 from devfix.simulate.copies import TooLarge, copy
-from devfix.simulate.trial import Attempt, Trial, try_out
+from devfix.simulate.trial import Attempt, Copies, Trial, command, try_out
 
 BUG = """
 import torch
@@ -238,3 +238,23 @@ def test_smoke_of_codemods(repository: Path) -> None:
     assert done.stdout.startswith("normalize-device-type: examples pass on cpu, cuda (")
     assert devfix("smoke").returncode == 2
     assert "did you mean" in devfix("smoke", "--codemod", "reorder-too").stderr
+
+
+def test_random_numbers_that_can_be_compared(repository: Path, tmp_path: Path) -> None:
+    """With a seed, devices draw the CPU's numbers: dropout, factories, generators, whatever comes first."""
+    (repository / "train.py").write_text(
+        "import torch\n"
+        "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        "x = torch.nn.functional.dropout(torch.randn(50, device=device), 0.3)\n"
+        "own = torch.Generator(device).manual_seed(7)\n"
+        "y = [torch.rand(3, generator=own, device=device).tolist() for _ in range(2)]\n"
+        "z = torch.nn.init.xavier_uniform_(torch.empty(3, 3, device=device)) + torch.rand(3).to(device)\n"
+        "print(x.tolist(), y, torch.randperm(9, device=device).tolist(), z.tolist(), torch.rand(2).tolist())\n"
+    )
+    copies = Copies(str(repository), ".", str(tmp_path), seed="3")
+    words = command(["python", "train.py"])
+    there, here = (copies.run(words, "run", {}, 1, cpu=cpu) for cpu in (False, True))
+    if there.unchecked:
+        pytest.skip(there.unchecked)
+    assert (there.code, here.code) == (0, 0) and here.output.startswith("[")
+    assert there.output == here.output

@@ -44,6 +44,9 @@ CANNOT = 2
     "--keep-going", is_flag=True, help="Note every device error, carry it out, and report at the end."
 )
 @click.option(
+    "--copies", is_flag=True, help="With --keep-going: also note copies between devices that repeat."
+)
+@click.option(
     "--format",
     "form",
     type=click.Choice(["text", "json", "sarif"]),
@@ -66,6 +69,7 @@ CANNOT = 2
 def run(
     devices: int,
     keep_going: bool,
+    copies: bool,
     form: str,
     output: str | None,
     html: str | None,
@@ -81,8 +85,8 @@ def run(
 
     With --keep-going, the program goes on after each device error as if the stray tensor had been moved.
     """
-    if not keep_going and (form != "text" or html or not devices):
-        raise click.UsageError("--format, --html and --devices 0 are for --keep-going")
+    if not keep_going and (form != "text" or html or copies or not devices):
+        raise click.UsageError("--copies, --format, --html and --devices 0 are for --keep-going")
     if output is not None and form == "text":
         raise click.UsageError("--output is for --format json and sarif; the text goes to stderr")
     if html is not None:
@@ -93,7 +97,7 @@ def run(
 
     command = supervise.python([*(["-m"] if module else []), program, *arguments])
     try:
-        ended = supervise.run(command, max(devices, 1), cpu=not devices, keep_going=keep_going)
+        ended = supervise.run(command, max(devices, 1), cpu=not devices, keep_going=keep_going, copies=copies)
     except OSError as error:
         raise click.ClickException(f"{program} could not be started: {error}") from error
     code = _tell(ended)
@@ -110,7 +114,7 @@ def _report(ended: Ended, code: int, form: str, output: str | None, html: str | 
     )
     if form == "json":
         rows = list(device_errors.rows(ended.seen, report))
-        _write(device_errors.as_json_text(rows, code, files_of(ended.seen)), output)
+        _write(device_errors.as_json_text(rows, code, files_of(ended.seen), ended.copies), output)
     elif form == "sarif":
         from devfix.review.sarif import render
 
@@ -123,6 +127,8 @@ def _report(ended: Ended, code: int, form: str, output: str | None, html: str | 
         write_into(html, page(seen, paths=files, name=os.path.basename(os.getcwd())))
     if form != "text":
         return 1 if ended.seen else code
+    for line in device_errors.notes(ended.copies):
+        say(line)
     if not ended.seen:
         say("no device errors")
         return code

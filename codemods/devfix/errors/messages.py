@@ -72,6 +72,12 @@ KINDS = (
         ("normalize-device-type",),
     ),
     Kind(
+        "half-loss",
+        r"are unsafe to autocast",
+        "this loss needs float32, so autocast on CUDA refuses it: take the loss of logits, or turn autocast off for it",
+        (),
+    ),
+    Kind(
         "numpy",
         r"can't convert \S+ device type tensor to numpy|"
         r"Use Tensor\.cpu\(\) to copy the tensor to host memory",

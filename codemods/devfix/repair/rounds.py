@@ -247,9 +247,12 @@ def _needed(
 ) -> Repaired:
     """The fixes less each without which the strict run is as good."""
     kept = list(chosen)
-    for one in reversed(chosen):
-        fewer = [other for other in kept if other is not one]
-        if fewer and not _strictly(run, texts, fewer, same):
-            kept = fewer
-            tell(f"left out, since no error comes back: {one.title}")
+    before = 0
+    while before != len(kept):  # what was left out may have been all that another one was needed for
+        before = len(kept)
+        for one in reversed(kept):
+            fewer = [other for other in kept if other is not one]
+            if fewer and not _strictly(run, texts, fewer, same):
+                kept = fewer
+                tell(f"left out, since no error comes back: {one.title}")
     return Repaired(tuple(kept))

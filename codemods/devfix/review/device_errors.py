@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from devfix.codemod import registry
 from devfix.discover import Discovered
 from devfix.documents import Document, DocumentError, digest_of, read_bytes
 from devfix.findings import Safety
-from devfix.observed import At, Operand, Seen, as_json
+from devfix.observed import At, Copies, Operand, Seen, as_json
 from devfix.repair.explained import Findings, Read, explained
 from devfix.repair.from_run import Candidate, fixes
 from devfix.report import PlacedFinding, Report
@@ -128,6 +128,17 @@ def text(seen: Sequence[Seen], found: Sequence[dict[str, Any]]) -> Iterator[str]
             yield "  no fix is known"
 
 
+def notes(found: Sequence[Copies]) -> Iterator[str]:
+    """A line for each copy that is made again and again."""
+    for one in found:
+        tensor = f"a tensor of shape {list(one.shape)}" if one.shape else "a number"
+        if one.same:
+            told = f"moves the same tensor of shape {list(one.shape)} to {one.device}, {one.count} times; once would do"
+        else:
+            told = f"copies {tensor} from {one.device} and waits for it, {one.count} times"
+        yield printable(f"note: {_line(one.at)}: `{one.operation}` {told}")
+
+
 def _operand(operand: Operand) -> str:
     name = f"`{operand.name}`" if operand.name else f"a {operand.kind} of shape {list(operand.shape)}"
     if operand.owner:
@@ -157,7 +168,10 @@ def digest(path: str) -> str:
         return ""
 
 
-def as_json_text(rows: Sequence[dict[str, Any]], code: int, files: Sequence[str]) -> str:
+def as_json_text(
+    rows: Sequence[dict[str, Any]], code: int, files: Sequence[str], copies: Sequence[Copies] = ()
+) -> str:
     """The report for machines, with the digests of the files that the errors name."""
     digests = {path: digest(path) for path in files}
-    return json.dumps({"exit_code": code, "errors": list(rows), "files": digests}, indent=2)
+    found = {"exit_code": code, "errors": list(rows), "files": digests}
+    return json.dumps({**found, "copies": [asdict(one) for one in copies]}, indent=2)

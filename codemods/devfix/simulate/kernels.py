@@ -89,12 +89,17 @@ def make_kernel(operation: Any, function: NativeFunction) -> Callable[..., Any] 
 
 def _seed(generator: Any) -> None:
     """Bring the CPU generator beneath a cuda one to where that stands."""
+    if machine.comparable:
+        return
     torch._C.Generator.manual_seed(generator, machine.generators[generator._cdata].next())
 
 
 @contextmanager
 def _numbers_of(index: int) -> Iterator[None]:
     """A CPU kernel that takes no generator draws from that of a device."""
+    if machine.comparable:
+        yield
+        return
     default = torch.default_generator
     before = default.get_state()
     default.manual_seed(machine.generators[machine.default_generators[index]._cdata].next())
@@ -330,6 +335,8 @@ class _Kernel:
         if generator is not None:
             check_generator(generator, "cuda")
             _seed(generator)
+            return
+        if machine.comparable:
             return
         generator = machine.default_generators[index]
         _seed(generator)

@@ -44,6 +44,7 @@ class Machine:
     sync_debug: int = 0  # torch.cuda.set_sync_debug_mode: 1 warn, 2 error
     default_generators: list[Any] = field(default_factory=list)  # one cuda generator per device
     generators: dict[int, Numbers] = field(default_factory=dict)  # by GeneratorImpl* of a cuda generator
+    comparable: bool = False  # random numbers of devices come from the CPU's generator, as on the CPU
     pinned: dict[int, int] = field(default_factory=dict)  # address of pinned memory -> bytes
     # Of a run that goes on after device errors (`keeping_going`): may a kernel go on, and with which generator?
     carry_on: Callable[[str, Exception, Sequence[Any]], bool] | None = None

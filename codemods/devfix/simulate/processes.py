@@ -26,6 +26,7 @@ CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child")
 CANNOT = 2  # exit code
 
 KEEP_GOING = "DEVFIX_SIMULATE_KEEP_GOING"  # "1": device errors are noted, and carried out
+COPIES = "DEVFIX_SIMULATE_COPIES"  # "1": copies between devices are counted, with KEEP_GOING
 PLACE = "DEVFIX_SIMULATE_PLACE"  # patterns of names of test files: what they make is put on a device
 SEED = "DEVFIX_SIMULATE_SEED"  # what random numbers begin with, where runs are to be compared
 
@@ -40,10 +41,12 @@ def environment(
     base: Mapping[str, str] | None = None,
     keep_going: bool = False,
     place: Sequence[str] = (),
+    copies: bool = False,
 ) -> dict[str, str]:
     """The environment of a process with simulated devices; `base` is that of this process by default.
 
-    `place`: how the files are called whose tensors and modules are put on a device, with `keep_going`.
+    `place`: how the files are called whose tensors and modules are put on a device, and `copies` says that
+    copies between devices are counted, both with `keep_going`.
 
     With `cpu` the process sees no CUDA, real or simulated, and only its reports are written.
     """
@@ -54,6 +57,7 @@ def environment(
     made[DEVICE] = "cpu" if cpu else "cuda"
     made[REPORTS] = reports
     made[KEEP_GOING] = "1" if keep_going else ""
+    made[COPIES] = "1" if copies else ""
     made[PLACE] = os.pathsep.join(place)
     if cpu:
         made["CUDA_VISIBLE_DEVICES"] = ""
@@ -140,8 +144,15 @@ def _begin(fail: Callable[[CannotSimulate], object]) -> None:
 
 
 def _seed(number: int) -> None:
-    """Programs that set no seed get the same numbers in each run; torch has loaded numpy if there is one."""
+    """Programs get the same numbers in each run, on the CPU and on simulated devices: there is one generator.
+
+    torch has loaded numpy if there is one.
+    """
     import random
+
+    from devfix.simulate.machine import machine
+
+    machine.comparable = True
 
     random.seed(number)
     sys.modules["torch"].manual_seed(number)

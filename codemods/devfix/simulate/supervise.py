@@ -17,10 +17,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
+from typing import Any
 
-from devfix.observed import Seen, of_json, together
+from devfix.observed import At, Copies, Seen, of_json, together
 from devfix.simulate.errors import is_refusal
 from devfix.simulate.processes import environment
 
@@ -76,6 +77,7 @@ class Ended:
     told: tuple[Told, ...] = ()
     output: str = ""  # if it was captured
     seen: tuple[Seen, ...] = ()  # device errors after which it went on
+    copies: tuple[Copies, ...] = ()  # copies between devices that lines make again and again
 
     @property
     def main(self) -> Told:
@@ -127,17 +129,19 @@ def run(
     capture: bool = False,
     limits: Callable[[str], object] | None = None,
     keep_going: bool = False,
+    copies: bool = False,
 ) -> Ended:
     """Run a command whose Python processes have simulated devices; raises OSError if it cannot start.
 
     `cpu`: they see no CUDA at all instead. `capture` takes its output and gives it no input; otherwise
     it has ours, and Ctrl-C and SIGTERM are its affair. After `seconds` it is killed, with all that it has
     started. `limits` is called in the new process before the command, with the
-    folder of the reports. With `keep_going`, device errors are noted as `seen` and carried out.
+    folder of the reports. With `keep_going`, device errors are noted as `seen` and carried out;
+    with `copies` as well, copies that repeat are counted.
     """
     folder = tempfile.mkdtemp(prefix="devfix-run-")
     try:
-        made = environment(devices, folder, cpu=cpu, base=env, keep_going=keep_going)
+        made = environment(devices, folder, cpu=cpu, base=env, keep_going=keep_going, copies=copies)
         started = _start(command, made, cwd, folder, capture, limits)
         with contextlib.nullcontext() if capture else _signals_to(started):
             code = _wait(started, seconds)
@@ -147,7 +151,7 @@ def run(
         if capture:
             with open(os.path.join(folder, "output"), encoding="utf-8", errors="replace") as file:
                 output = file.read(_OUTPUT)
-        return Ended(started.pid, code, tuple(_reports(folder)), output, seen_in(folder))
+        return Ended(started.pid, code, tuple(_reports(folder)), output, seen_in(folder), _copies(folder))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -234,13 +238,28 @@ def _reports(folder: str) -> Iterator[Told]:
 
 def seen_in(folder: str) -> tuple[Seen, ...]:
     """The device errors that the processes of a run have left in its folder."""
-    found: list[Seen] = []
+    return together([of_json(item) for item in _left(folder, ".seen")])
+
+
+def _copies(folder: str) -> tuple[Copies, ...]:
+    """The copies that the processes of a run have counted, those of most first."""
+    found: dict[object, Copies] = {}
+    for item in _left(folder, ".copies"):
+        one = Copies(**{**item, "at": At(**item["at"]), "shape": tuple(item["shape"])})
+        before = found.get((one.operation, one.at, one.same))
+        found[one.operation, one.at, one.same] = replace(
+            one, count=one.count + (before.count if before else 0)
+        )
+    return tuple(sorted(found.values(), key=lambda one: (-one.count, one.at.key)))
+
+
+def _left(folder: str, suffix: str) -> Iterator[Any]:
+    """The items of the lists that processes have left in files with this suffix."""
     for name in sorted(os.listdir(folder)):
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-            if name.endswith(".seen"):
+        with contextlib.suppress(OSError, ValueError):
+            if name.endswith(suffix):
                 with open(os.path.join(folder, name), encoding="utf-8") as file:
-                    found += map(of_json, json.load(file))
-    return together(found)
+                    yield from json.load(file)
 
 
 def python(arguments: Sequence[str]) -> list[str]:

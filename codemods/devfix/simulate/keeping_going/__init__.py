@@ -3,8 +3,8 @@
 `carrying_out` sees torch's functions from above and tries again with the operands together. What no function
 sees (autograd's own threads, kernels of optimizers) comes to the kernels' device checks, which go on by themselves
 (`carry_on`): on simulated devices all memory is the CPU's. `elsewhere` has the errors of torch's Python: autocast,
-checkpoints, optimizers. `histories` knows where tensors come from, `recording` what has been seen; `placing` is for
-suites that never ask for CUDA.
+checkpoints, optimizers. `histories` knows where tensors come from, `recording` what has been seen, `copies` what is
+copied again and again; `placing` is for suites that never ask for CUDA.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ def install(folder: str) -> None:
 
     For a process that has its devices already, or none at all.
     """
-    from devfix.simulate.keeping_going import carrying_out, elsewhere, histories, placing, recording
+    from devfix.simulate.keeping_going import carrying_out, copies, elsewhere, histories, placing, recording
 
     recording.install(folder)
+    copies.install(folder)
     histories.install()
     elsewhere.install()
     machine.carry_on = carrying_out.carry_on

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from devfix.errors.messages import kind_of
-from devfix.simulate.keeping_going import histories, placing, recording
+from devfix.simulate.keeping_going import copies, histories, placing, recording
 from devfix.simulate.machine import current_device, machine
 
 Tensor = torch.Tensor
@@ -42,6 +42,8 @@ class KeepGoing(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to myp
         name = _name(func)
         result = _call(func, name, args, named)
         histories.note_result(name, args, result)
+        if copies.wanted:
+            copies.note(name, args, result)
         return result
 
 
@@ -94,6 +96,9 @@ def _again(func: Any, name: str, args: Any, named: Any, error: Exception) -> Cal
         device = torch.device(wanted[1] if wanted else "cpu")
         recording.note(name, error, found, device)
         return lambda: func(*_drawing(device, args), **_drawing(device, named))
+    if what == "half-loss":
+        recording.note(name, error, [], torch.device("cuda", current_device()), args)
+        return lambda: _in_full(func, args, named)
     if what in ("no-cuda", "ordinal") or _FORKED.search(text):
         there = torch.device("cuda", 0) if what == "ordinal" and machine.devices else CPU
         recording.note(name, error, found, there)
@@ -109,6 +114,17 @@ def _again(func: Any, name: str, args: Any, named: Any, error: Exception) -> Cal
         return lambda: func(*_beside(place, args), **named)
     device = place.device if place is not None else target
     return lambda: func(*_on(device, args), **_on(device, named))
+
+
+def _in_full(func: Any, args: Any, named: Any) -> Any:
+    """A call without autocast; what it is given in half precision becomes float32."""
+
+    def full(one: Any) -> Any:
+        half = isinstance(one, Tensor) and one.dtype in (torch.float16, torch.bfloat16)
+        return one.float() if half else one
+
+    with torch.autocast("cuda", enabled=False):
+        return func(*tree_map(full, args), **tree_map(full, named))
 
 
 def _target(found: Sequence[Any]) -> Any:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import FrameType, ModuleType
 from typing import Any
@@ -19,6 +20,7 @@ from devfix.simulate.keeping_going.lines import at, mark
 from devfix.simulate.whereabouts import MISSING, stored_attribute
 
 _MOST = 8  # devices
+_DEVICE = re.compile(r"cpu|cuda(:\d{1,2})?")
 _BUILTINS = (dict, list, tuple)
 _ITEMS = ("items", "values")
 _WITHIN = ("module", *_ITEMS)
@@ -27,8 +29,13 @@ _WITHIN = ("module", *_ITEMS)
 Call = tuple[str, Sequence[Any]]  # a function's name, and what it was called with by position
 
 
-def passed(frame: FrameType, strays: Mapping[int, Any], device: Any, call: Call = ("", ())) -> Passed:
-    """A frame of the program, with what its running line has of the strays; in the innermost, of `call`."""
+def passed(
+    frame: FrameType, strays: Mapping[int, Any], device: Any, call: Call = ("", ()), new: Container[int] = ()
+) -> Passed:
+    """A frame of the program, with what its running line has of the strays; in the innermost, of `call`.
+
+    `new` are the strays that were made further in: this frame has not handed them on.
+    """
     line = at(mark(frame))
     assert line is not None
     variables = {**frame.f_globals, **frame.f_locals}
@@ -44,7 +51,7 @@ def passed(frame: FrameType, strays: Mapping[int, Any], device: Any, call: Call 
         found += [
             Found(number, _place(line, given))
             for number, tensor in strays.items()
-            if number not in known and not isinstance(tensor, torch.nn.Parameter)
+            if number not in known and number not in new and not isinstance(tensor, torch.nn.Parameter)
         ][:1]
     devices = [*_devices(frame, device), *_on_the_line(line, variables, device)]
     return Passed(line, tuple(found), tuple(dict.fromkeys(devices)))
@@ -166,6 +173,13 @@ def _devices(frame: FrameType, device: Any) -> list[str]:
                 for attr, one in own
                 for rank, text in _as_device(f"self.{attr}", one, device)
             ]
+    for name, value in (frame.f_globals | frame.f_locals).items():
+        listed = enumerate(value) if type(value) in (list, tuple) and len(value) <= _MOST else ()
+        ranked += [
+            (5, f"{text}[{number}]")
+            for number, one in listed
+            for _, text in _as_device(name, one, device, True)
+        ]
     if frame.f_locals is not frame.f_globals:  # what a function is given says more than what is around it
         others = [(name, value) for name, value in frame.f_globals.items() if isinstance(value, torch.device)]
         ranked += [(3, text) for name, value in others for _, text in _as_device(name, value, device)]
@@ -186,14 +200,16 @@ def _plain(value: Any) -> bool:
     return hasattr(value, "__dict__") and not isinstance(value, type)
 
 
-def _as_device(name: str, value: Any, device: Any) -> Sequence[tuple[int, str]]:
+def _as_device(name: str, value: Any, device: Any, plain: bool = False) -> Sequence[tuple[int, str]]:
+    """How a device is written with a name that has this value, and its rank; `plain` is without attributes."""
     if not all(part.isidentifier() for part in name.split(".")) or name.startswith(("_", "self._")):
         return ()
-    if isinstance(value, torch.device) or (
-        isinstance(value, str) and value.partition(":")[0] in ("cpu", "cuda")
-    ):
-        same = torch.device(value).type == device.type and torch.device(value).index in (None, device.index)
-        return [(0, name)] if same else ()
+    if isinstance(value, torch.device) or (isinstance(value, str) and _DEVICE.fullmatch(value)):
+        named = torch.device(value)
+        first = named.index is None and not device.index
+        return [(0, name)] if named.type == device.type and (first or named.index == device.index) else ()
+    if plain:
+        return ()
     if isinstance(value, torch.Tensor):
         return [(2, f"{name}.device")] if value.device == device else ()
     if isinstance(value, torch.nn.Module):

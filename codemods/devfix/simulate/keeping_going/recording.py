@@ -70,14 +70,22 @@ def note(
             known.sort(key=lambda item: item[0].device == device)
             known = known[:_OPERANDS]
             strays = {number: one for number, (one, _) in enumerate(known) if one.device != device}
+            made = {number: past.made[0] for number, (_, past) in enumerate(known) if past.made is not None}
+            codes = [frame.f_code for frame in stack]
             _seen[key] = Seen(
                 operation,
                 f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:_TEXT],
                 str(device),
                 tuple(_operand(one, past, device, stack) for one, past in known),
                 tuple(
-                    passed(frame, strays, device, (operation, given if frame is stack[0] else ()))
-                    for frame in stack
+                    passed(
+                        frame,
+                        strays,
+                        device,
+                        (operation, given if not inner else ()),
+                        [number for number, code in made.items() if code in codes[:inner]],
+                    )
+                    for inner, frame in enumerate(stack)
                 ),
             )
             _write()

@@ -1,12 +1,14 @@
-# from rasbt/LLMs-from-scratch: ch04/03_kv-cache/gpt_with_kv_cache.py
+# each of: cache gqa mla moe swa
+# from rasbt/LLMs-from-scratch: ch04/*EACH/gpt_with_kv_EACH.py
 # devfix repair -- python main.py
+import glob
 import sys
 
 import torch
 import torch.nn.functional as F
 
-sys.path.insert(0, "ch04/03_kv-cache")
-from gpt_with_kv_cache import GPTModel, generate_text_simple_cached
+sys.path[:0] = glob.glob("ch04/*EACH")
+from gpt_with_kv_EACH import GPTModel, generate_text_simple_cached
 
 
 def batches(count, vocabulary=50, length=12):
@@ -27,7 +29,14 @@ model = GPTModel(
         n_layers=2,
         drop_rate=0.0,
         qkv_bias=False,
-        kv_window_size=24,
+        kv_window_size=24,  # cache
+        n_kv_groups=2,  # gqa
+        latent_dim=8,  # mla
+        hidden_dim=24,  # moe, like the next two
+        num_experts=4,
+        num_experts_per_tok=2,
+        sliding_window_size=8,  # swa
+        sliding_window_stride=2,
     )
 )
 model.to(device)

@@ -1,0 +1,156 @@
+"""Fixes of a run's errors that are not of tensors that meet: host reads, generators, checkpoints, autocast."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from devfix.findings import Edit, ReplaceExpression, SetArgument, WrapExpression, WrapStatement
+from devfix.models.loader import models
+from devfix.repair.reading import FUNCTIONS, Fixes, Reading
+from devfix.repair.written import appended, dotted, put_behind, short
+from devfix.source import Source
+
+
+def by_kind(error: Reading) -> Fixes | None:
+    """The fixes for an error by what its message says; None for one of tensors that meet."""
+    text = error.seen.error
+    for words, fixes in _KINDS:
+        if any(word in text for word in words):
+            return fixes(error)
+    return None
+
+
+def on_the_cpu(error: Reading) -> Fixes:
+    called = error.running()
+    at = error.seen.at
+    if called is None or at is None:
+        return
+    source, call = called
+    for one in error.seen.passed[0].found:
+        if one.within in ("items", "values") and (held := error.node(one.at)) is not None:
+            title = f"copy the tensors of `{short(source.code(held))}` to the CPU first"
+            yield at.path, held, title, (put_behind(source, held, one, ".cpu()"),)
+            return
+    value: ast.expr | None = next((error.node(one.at) for one in error.seen.passed[0].found), None)
+    if value is None and isinstance(call.func, ast.Attribute) and call.func.attr in ("numpy", "__array__"):
+        value = call.func.value
+    if value is None and "'lengths'" in error.seen.error:
+        given = [one.value for one in call.keywords if one.arg == "lengths"]
+        value = (given or call.args[1:2] or [None])[0]  # type: ignore[list-item]
+    elif value is None and call.args:
+        value = call.args[0]
+    if value is not None:
+        title = f"copy `{short(source.code(value))}` to the CPU first"
+        yield at.path, value, title, (appended(source, value, ".cpu()"),)
+
+
+def device_type(error: Reading) -> Fixes:
+    called, at = error.running(), error.seen.at
+    if called is None or at is None:
+        return
+    source, call = called
+    given = [
+        *call.args[:1],
+        *(one.value for one in call.keywords if one.arg in ("device_type", "device")),
+    ]
+    for value in given[:1]:
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            kind = value.value.partition(":")[0]
+            edit: Edit = ReplaceExpression(source.span(value), f'"{kind}"')
+        else:
+            torch = next((name for name, full in source.imports.items() if full == "torch"), "")
+            if not torch:
+                return
+            edit = WrapExpression(source.span(value), f"{torch}.device(", ").type")
+        yield at.path, value, "give the type of the device", (edit,)
+
+
+def without_autocast(error: Reading) -> Fixes:
+    """The statement with autocast off, and what the loss is given first in float32."""
+    called, at = error.running(), error.seen.at
+    if called is None or at is None or not called[1].args:
+        return
+    source, call = called
+    statement = source.statement(call)
+    torch = next((name for name, full in source.imports.items() if full == "torch"), "")
+    if not torch or not isinstance(statement, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return)):
+        return
+    first = call.args[0]
+    edits: tuple[Edit, ...] = (
+        WrapStatement(source.span(statement), f'with {torch}.autocast("cuda", enabled=False):'),
+        appended(source, first, ".float()"),
+    )
+    yield at.path, call, f"compute `{short(source.code(call))}` in float32, with autocast off", edits
+
+
+def map_location(error: Reading) -> Fixes:
+    called, at = error.running(), error.seen.at
+    if called is not None and at is not None and len(called[1].args) < 2:
+        source, call = called
+        yield at.path, call, "load to the CPU", (SetArgument(source.span(call), "map_location", '"cpu"'),)
+
+
+def generator(error: Reading) -> Fixes:
+    """Numbers drawn on the CPU and moved; else the device of the generator, where that is made under this name."""
+    called, at = error.running(), error.seen.at
+    if called is None or at is None:
+        return
+    source, call = called
+    if error.seen.error.endswith("found 'cpu'"):
+        yield from drawn_on_the_cpu(error, source, at.path, call)
+    given = [one.value for one in call.keywords]
+    for one in given:
+        if isinstance(one, ast.Call) and dotted(source, one.func) == "torch.Generator":
+            yield from _generator_on(error, source, at.path, one)
+    names = {source.code(one) for one in given if isinstance(one, (ast.Name, ast.Attribute))}
+    for node in source.walk():
+        if not isinstance(node, ast.Assign) or source.code(node.targets[0]) not in names:
+            continue
+        # A name belongs to its function, `self.name` to its class.
+        around = FUNCTIONS if isinstance(node.targets[0], ast.Name) else (ast.ClassDef,)
+        if source.enclosing(node, *around) is not source.enclosing(call, *around):
+            continue
+        for made in ast.walk(node.value):
+            if isinstance(made, ast.Call) and dotted(source, made.func) == "torch.Generator":
+                yield from _generator_on(error, source, at.path, made)
+
+
+def drawn_on_the_cpu(error: Reading, source: Source, path: str, call: ast.Call) -> Fixes:
+    """The numbers of the CPU's generator stay the same: `torch.randn(3, generator=g).to(device)`."""
+    made: ast.expr = call
+    while (
+        isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr.endswith("_")
+    ):
+        made = made.func.value
+    if not isinstance(made, ast.Call):
+        return
+    row = models().function(dotted(source, made.func))
+    devices = [one.value for one in made.keywords if one.arg == "device"]
+    if row is None or row.form != "make" or len(devices) != 1 or isinstance(source.parents[call], ast.Expr):
+        return
+    device = source.code(devices[0])
+    edits = SetArgument(source.span(made), "device", '"cpu"'), appended(source, call, f".to({device})")
+    yield path, call, f"draw on the CPU, as its generator does, and move that to `{device}`", edits
+
+
+def _generator_on(error: Reading, source: Source, path: str, made: ast.Call) -> Fixes:
+    device = next((text for one in error.seen.passed if (text := error.device_at(source, one, made))), "")
+    torch = next((name for name, full in source.imports.items() if full == "torch"), "")
+    if not device and error.seen.device != "cpu" and torch:
+        device = f'"{error.seen.device}" if {torch}.cuda.is_available() else "cpu"'
+    device = device or f'"{error.seen.device}"'
+    title = f"make the generator on {device}"
+    if made.args:
+        yield path, made, title, (ReplaceExpression(source.span(made.args[0]), device),)
+    else:
+        yield path, made, title, (SetArgument(source.span(made), "device", device),)
+
+
+_KINDS: tuple[tuple[tuple[str, ...], Callable[[Reading], Fixes]], ...] = (
+    (("numpy", "'lengths'"), on_the_cpu),
+    (("unsafe to autocast",), without_autocast),
+    (("autocast", "device_type"), device_type),
+    (("deserialize",), map_location),
+    (("generator",), generator),
+)
