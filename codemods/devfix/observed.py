@@ -68,7 +68,8 @@ class Copies:
 class Found:
     """An expression of a line that is a stray (`operand` is its number), or that has it.
 
-    `within`: "module", or "items" and "values" for lists and dicts of nothing but tensors.
+    `within`: "module", "items" and "values" for lists and dicts of nothing but tensors, or "source" for a tensor
+    that the stray was computed from.
     """
 
     operand: int

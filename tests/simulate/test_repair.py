@@ -130,6 +130,30 @@ def test_kinds_that_only_the_run_repairs(folder: Path) -> None:
     assert "there are no numbers to compare with" in done.stderr
 
 
+def test_an_input_is_moved_where_it_is_handed_on(folder: Path) -> None:
+    """What meets the weights was computed from it; a slice of it is known, too."""
+    program = HEAD + (
+        "import numpy as np\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.one, self.two = nn.Linear(3, 3), nn.Linear(3, 2)\n"
+        "    def forward(self, x):\n"
+        "        low = x - x.mean(1, keepdim=True)\n"
+        "        return self.two(low) * self.one(x * 2)[:, :2]\n"
+        "torch.manual_seed(0)\n"
+        "net, loss = Net().to(device), nn.MSELoss()\n"
+        "for rows in np.sin(np.arange(24, dtype='float32')).reshape(2, 4, 3):\n"
+        "    batch = getattr(torch, 'from_numpy')(rows)\n"
+        "    out = net(batch)\n"
+        "    print(loss(out, batch[:, :2]).item())\n"
+    )
+    done = repair(folder, program, "--write")
+    assert done.returncode == 0, done.stderr
+    fixed = program.replace("net(batch)", "net(batch.to(device))").replace(", :2]).", ", :2].to(device)).")
+    assert (folder / "train.py").read_text() == fixed
+
+
 def test_the_devices_of_a_list(folder: Path) -> None:
     """What the module makes is not its input, and the device of its output is known as an item of a list."""
     program = HEAD + (

@@ -30,11 +30,16 @@ Call = tuple[str, Sequence[Any]]  # a function's name, and what it was called wi
 
 
 def passed(
-    frame: FrameType, strays: Mapping[int, Any], device: Any, call: Call = ("", ()), new: Container[int] = ()
+    frame: FrameType,
+    strays: Mapping[int, Any],
+    device: Any,
+    call: Call,
+    new: Container[int],
+    sources: Mapping[int, Sequence[Any]],
 ) -> Passed:
     """A frame of the program, with what its running line has of the strays; in the innermost, of `call`.
 
-    `new` are the strays that were made further in: this frame has not handed them on.
+    `new` are the strays that were made further in: this frame has not handed them on, but perhaps their `sources`.
     """
     line = at(mark(frame))
     assert line is not None
@@ -53,6 +58,10 @@ def passed(
             for number, tensor in strays.items()
             if number not in known and number not in new and not isinstance(tensor, torch.nn.Parameter)
         ][:1]
+    known = {one.operand for one in found}
+    found += _handed_on(
+        line, variables, {number: sources[number] for number in sources if number not in known}
+    )
     devices = [*_devices(frame, device), *_on_the_line(line, variables, device)]
     return Passed(line, tuple(found), tuple(dict.fromkeys(devices)))
 
@@ -64,6 +73,20 @@ def _input(line: At, variables: Mapping[str, Any]) -> ast.expr | None:
         return None
     unknown = [one for one in node.args if evaluated(one, variables) is MISSING and isinstance(one, ast.Call)]
     return unknown[0] if len(unknown) == 1 else None
+
+
+def _handed_on(
+    line: At, variables: Mapping[str, Any], sources: Mapping[int, Sequence[Any]]
+) -> Iterator[Found]:
+    """Arguments of the running call that strays were computed from."""
+    for running in _running(line) if line.column >= 0 else ():
+        if not isinstance(running, ast.Call):
+            continue
+        for node in (*running.args, *(one.value for one in running.keywords)):
+            value = evaluated(node, variables)
+            for number, tensors in sources.items():
+                if isinstance(value, torch.Tensor) and any(value is one for one in tensors):
+                    yield Found(number, _place(line, node), "source")
 
 
 def _place(line: At, node: Any) -> At:
@@ -100,6 +123,8 @@ def _found(line: At, variables: Mapping[str, Any], strays: Mapping[int, Any]) ->
     while pending:
         node, whole = pending.pop(0)
         value = evaluated(node, variables) if isinstance(node, ast.expr) else MISSING
+        if value is MISSING and isinstance(node, ast.Subscript):
+            value = _viewed(evaluated(node.value, variables), strays)
         hit = [(number, _holds(value, tensor)) for number, tensor in strays.items()]
         for number, held in hit:
             if held and (whole or held not in _ITEMS):
@@ -108,6 +133,15 @@ def _found(line: At, variables: Mapping[str, Any], strays: Mapping[int, Any]) ->
             # Of `batch["x"]`, the batch is not handed on.
             part = node.value if isinstance(node, (ast.Subscript, ast.Attribute)) else None
             pending += [(child, child is not part) for child in ast.iter_child_nodes(node)]
+
+
+def _viewed(held: Any, strays: Mapping[int, Any]) -> Any:
+    """The stray that is a part of a tensor, as `x[1:]` is of `x`."""
+    if isinstance(held, torch.Tensor):
+        for one in strays.values():
+            if one._base is not None and one._base is (held if held._base is None else held._base):
+                return one
+    return MISSING
 
 
 def _running(line: At) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -15,13 +16,15 @@ from devfix.simulate.keeping_going.lines import Mark, here
 Tensor = torch.Tensor
 _MOVES = frozenset({"to", "cuda", "cpu", "type", "pin_memory"})
 _ITEMS = 50  # of a list or dict that are looked at
+_SOURCES = 12  # that are kept of a tensor
 
 
 @dataclass(frozen=True)
 class History:
     """`name` and `owner`: the attribute that a module stores it in, and the module's class.
 
-    Those of a tensor that is `computed` are of what it was computed from, as is `stored`.
+    Those of a tensor that is `computed` are of what it was computed from, as is `stored`. `sources` are the tensors
+    on the same device that it was computed from, directly or not, as long as they live.
     """
 
     made: Mark | None = None
@@ -31,6 +34,7 @@ class History:
     owner: str = ""
     view: bool = False
     computed: bool = False
+    sources: tuple[weakref.ref[Any], ...] = ()
 
 
 # By the tensors themselves, weakly: an `id` is used again, and nothing is to live longer for it.
@@ -74,22 +78,37 @@ def note_result(name: str, arguments: Any, result: Any) -> None:
         line = line or here()
         source = arguments[0] if arguments and isinstance(arguments[0], Tensor) else None
         if source is not None and name in _MOVES:
-            _known[tensor] = replace(of(source), moved=line)
+            _known[tensor] = replace(of(source), moved=line, sources=_sources(tensor, (source,)))
         elif source is not None and (tensor._is_view() or name == "data"):
             before = of(source)
-            _known[tensor] = replace(before, made=before.made or line, view=True)
+            sources = _sources(tensor, (source,))
+            _known[tensor] = replace(before, made=before.made or line, view=True, sources=sources)
         else:
             _known[tensor] = _computed(tensor, arguments, line)
 
 
 def _computed(tensor: Any, arguments: Any, line: Mark | None) -> History:
     """The history of a result: that of an argument which a module stores, and which was not moved, goes on in it."""
+    sources = _sources(tensor, arguments)
     for one in arguments or ():
         if isinstance(one, Tensor) and one.device == tensor.device:
             before = of(one)
             if before.owner and before.moved is None:
-                return replace(before, made=line, view=False, computed=True)
-    return History(made=line)
+                return replace(before, made=line, view=False, computed=True, sources=sources)
+    return History(made=line, sources=sources)
+
+
+def _sources(tensor: Any, arguments: Any) -> tuple[weakref.ref[Any], ...]:
+    """What a tensor of the CPU is computed from, and what that was: intermediate results die, and inputs stay."""
+    if not tensor.is_cpu:
+        return ()
+    found: dict[int, weakref.ref[Any]] = {}
+    for one in tensors(arguments):
+        if one.is_cpu and one is not tensor and not isinstance(one, torch.nn.Parameter):
+            for ref in (*of(one).sources, weakref.ref(one)):
+                if (source := ref()) is not None:
+                    found[id(source)] = ref
+    return tuple(found.values())[:_SOURCES]
 
 
 def install() -> None:

@@ -72,6 +72,7 @@ def note(
             strays = {number: one for number, (one, _) in enumerate(known) if one.device != device}
             made = {number: past.made[0] for number, (_, past) in enumerate(known) if past.made is not None}
             codes = [frame.f_code for frame in stack]
+            sources = {number: [ref() for ref in known[number][1].sources] for number in strays}
             _seen[key] = Seen(
                 operation,
                 f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:_TEXT],
@@ -84,6 +85,7 @@ def note(
                         device,
                         (operation, given if not inner else ()),
                         [number for number, code in made.items() if code in codes[:inner]],
+                        sources,
                     )
                     for inner, frame in enumerate(stack)
                 ),
