@@ -56,6 +56,24 @@ FOUND = {
                 a, b = self.pair(x)
                 return a * b
     """,
+    "a constructor is given it, and an index says that it has dimensions": """
+        class Shift(nn.Module):
+            def __init__(self, table: torch.Tensor):
+                super().__init__()
+                self.table = table  # <
+                self.width = table.shape[-1]
+            def forward(self, x: torch.Tensor):
+                return x * self.table
+    """,
+    "a constructor is given it, and its shape is given where it is used": """
+        from typing import Optional
+        class Shift(nn.Module):
+            def __init__(self, table: Optional[torch.Tensor] = None):
+                super().__init__()
+                self.table = table  # <
+            def forward(self, x: torch.Tensor):
+                return x if self.table is None else x * self.table.view(1, -1)
+    """,
     "through a dataclass": """
         from dataclasses import dataclass
         @dataclass
@@ -224,6 +242,15 @@ FOUND = {
 }
 
 SILENT = {
+    "a constructor is given what may be a number": """
+        class Shift(nn.Module):
+            def __init__(self, table: torch.Tensor, rows: dict):
+                super().__init__()
+                self.table = table
+                self.first = rows[0]
+            def forward(self, x: torch.Tensor):
+                return x * self.table.reshape(()) + self.table[None].sum()
+    """,
     "a tensor without dimensions": """
         class Scale(nn.Module):
             def forward(self, x):

@@ -139,7 +139,12 @@ class Classes:
                 if key[2] not in init.handed_up and not init.may_be_trained(key[2]):
                     links = (Link(STORE, init.file, stores[name], name),)
                     assumed = value.assumed | {Assumption(GIVEN, str(key[2]))}
+                    if init.has_dimensions(key[2]) or self._has_dimensions(init.owner, f"self.{name}"):
+                        value = value.but(rank=1)
                     state.set_attribute(cell, name, value.but(place=AT_DEFAULT, links=links, assumed=assumed))
+
+    def _has_dimensions(self, owner: Class | None, path: str) -> bool:
+        return owner is not None and any(one.has_dimensions(path) for one in owner.methods.values())
 
     def _settle(self, state: State, cell: object, place: Place, depth: int = 0) -> None:
         """What is registered is with the module from now on; what the constructor moved stays there."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from devfix.models.loader import models
+from devfix.placing import dotted as path_of
 from devfix.source import Source, walk
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -61,6 +62,30 @@ class Function:
         """Does the annotation of a parameter speak of `torch.nn.Parameter`?"""
         given = [one.annotation for one in self.parameters if one.arg == name and one.annotation is not None]
         return any("Parameter" in self.file.source.code(one) for one in given)
+
+    def has_dimensions(self, path: str) -> bool:
+        """Does it use what has this name as only tensors with dimensions can be: `x[0]`, `len(x)`, `x.size(1)`?"""
+        return path in self._dimensioned
+
+    @cached_property
+    def _dimensioned(self) -> frozenset[str]:
+        found: list[ast.expr] = []
+        for node in self.nodes:
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, (ast.Constant, ast.UnaryOp)):
+                if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+                    found.append(node.value.value)
+                elif isinstance(node.slice, ast.UnaryOp) or type(node.slice.value) is int:
+                    found.append(node.value)
+            elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+                found.append(node.value)
+            elif isinstance(node, (ast.For, ast.comprehension)):
+                found.append(node.iter)
+            elif isinstance(node, ast.Call) and node.args:
+                if isinstance(node.func, ast.Name) and node.func.id == "len":
+                    found.append(node.args[0])
+                elif isinstance(node.func, ast.Attribute) and node.func.attr == "size":
+                    found.append(node.func.value)
+        return frozenset(map(path_of, found))
 
     @cached_property
     def handed_up(self) -> frozenset[str]:

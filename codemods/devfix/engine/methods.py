@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from devfix.engine.facts import Surgery
 from devfix.engine.files import Class
@@ -147,10 +148,12 @@ class Methods(Moves):
         if row.reduce:
             whole = not values and not {"dim", "axis"} & set(keywords)
             return made.but(rank=0 if whole else None)
-        if name in ("unsqueeze", "repeat", "unsqueeze_"):
+        if (
+            name in ("unsqueeze", "repeat", "unsqueeze_")
+            or (name in ("reshape", "view", "expand") and _sizes(values))
+            or (name == "flatten" and not values)
+        ):
             made = made.but(rank=1)
-        elif name in ("squeeze", "reshape", "view", "expand") and made.rank == 0:
-            made = made.but(rank=1 if values else 0)
         elif name == "squeeze":
             made = made.but(rank=None)
         return Value(SEQUENCE, rest=made) if row.many else made
@@ -288,3 +291,10 @@ class Methods(Moves):
         if base.role == "instance" and name in ("eval", "train", "requires_grad_", "half", "float"):
             return base
         return self.unknown_call(node, name, arguments)
+
+
+def _sizes(values: Sequence[tuple[Value, ast.expr]]) -> bool:
+    """Is a shape given that has at least one dimension: `view(1, n)`, `reshape(-1)`, `expand((2, 3))`?"""
+    if len(values) == 1 and values[0][0].kind == SEQUENCE:
+        return bool(values[0][0].items)
+    return len(values) > 1 or any(isinstance(value.const, int) for value, _ in values)
