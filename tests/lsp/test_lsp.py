@@ -13,9 +13,11 @@ import pytest
 import pytest_lsp
 from devfix.cli import main
 from devfix.lsp import translate
+from devfix.observed import At, Operand, Passed, Seen, as_json
+from devfix.review.device_errors import as_json_text
 from devfix.source import lines_of
 from lsprotocol import types
-from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities
+from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities, make_test_lsp_client
 
 ROOT = Path(__file__).parent.parent.parent
 BUG = """\
@@ -136,6 +138,36 @@ async def test_hover_says_where_a_value_lives(client: LanguageClient, tmp_path: 
     assert outer.startswith("`model(x)`: ")
     assert (await said("model(x)", "print(")).startswith("`model`: a module on device (line 9)")
     assert await said("import", "import torch") == ""
+
+
+@pytest.mark.asyncio
+async def test_hover_says_what_a_run_has_seen(tmp_path: Path) -> None:
+    """As long as the document is what was run."""
+    path, run = tmp_path / "a.py", tmp_path / "run.json"
+    path.write_text(BUG, encoding="utf-8")
+    line = next(at for at, line in enumerate(BUG.split("\n")) if "print(" in line)
+    place = At(os.path.realpath(path), line + 1, line + 1, function="<module>")
+    stray = Operand("cpu", (2,), stray=True)
+    seen = Seen("linear", "RuntimeError: Expected", "cuda:0", (stray,), (Passed(place),), 3)
+    run.write_text(as_json_text([as_json(seen)], 1, [place.path]), encoding="utf-8")
+    client = make_test_lsp_client()
+    await client.start_io(sys.executable, "-m", "devfix", "lsp", "--observed", str(run))
+    await client.initialize_session(
+        types.InitializeParams(capabilities=client_capabilities("visual-studio-code"))
+    )
+    for text, told in ((BUG, True), (BUG.replace("zeros", "ones"), False)):
+        await opened(client, path, text)
+        at = types.Position(line, translate.units(BUG.split("\n")[line].partition("model")[0]))
+        hover = await client.text_document_hover_async(
+            types.HoverParams(types.TextDocumentIdentifier(path.as_uri()), at)
+        )
+        assert hover is not None and isinstance(hover.contents, types.MarkupContent)
+        words = "seen on cpu, needed on cuda:0: `linear` raised RuntimeError, 3 times"
+        assert (words in hover.contents.value) == told
+        client.text_document_did_close(
+            types.DidCloseTextDocumentParams(types.TextDocumentIdentifier(path.as_uri()))
+        )
+    await client.shutdown_session()
 
 
 @pytest.mark.asyncio

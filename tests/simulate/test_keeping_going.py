@@ -410,7 +410,7 @@ def test_the_user_s_own_line_is_told_through_a_generator_of_torch(tmp_path: Path
 
 
 def test_options_that_need_keep_going(tmp_path: Path) -> None:
-    for option in (("--devices", "0"), ("--format", "json"), ("--html", "errors.html")):
+    for option in (("--devices", "0"), ("--format", "json"), ("--html", "errors.html"), ("--copies",)):
         done = subprocess.run(
             [sys.executable, "-m", "devfix", "run", *option, "none.py"],
             capture_output=True,
@@ -419,5 +419,5 @@ def test_options_that_need_keep_going(tmp_path: Path) -> None:
         )
         assert (done.returncode, done.stderr) == (
             2,
-            "devfix: --format, --html and --devices 0 are for --keep-going\n",
+            "devfix: --copies, --format, --html and --devices 0 are for --keep-going\n",
         )

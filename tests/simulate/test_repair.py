@@ -173,7 +173,7 @@ def test_the_devices_of_a_list(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     text = (folder / "train.py").read_text()
     assert "+ (low * 2).to(PAIR[1])" in text
-    assert "(net(x.to(PAIR[0])) - x.to(PAIR[0]).to(PAIR[1])).sum()" in text
+    assert "(net(x.to(PAIR[0])) - x.to(PAIR[1])).sum()" in text
 
 
 def test_what_is_not_repaired_is_not_written(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -13,13 +14,15 @@ from pygls.workspace import TextDocument
 
 from devfix import __version__, config
 from devfix.around import Around
-from devfix.documents import Document, DocumentError, document_of, read_bytes
+from devfix.documents import Document, DocumentError, digest_of, document_of, read_bytes
 from devfix.errors.values import under
 from devfix.explain import page
 from devfix.findings import Safety
 from devfix.lsp import translate
+from devfix.observed import ObservedError, read
 from devfix.parallel import TookTooLong, limited
 from devfix.report import FileResult, PlacedFinding
+from devfix.review.seen import seen_at
 from devfix.review.text import printable
 from devfix.source import lines_of
 from devfix.work import Task
@@ -45,8 +48,8 @@ class _State:
     waiting: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
 
-def make() -> LanguageServer:
-    """The server, ready to be started."""
+def make(observed: str = "") -> LanguageServer:
+    """The server, ready to be started; `observed` is a file with what a run has seen."""
     server = LanguageServer("devfix", __version__)
     state = _State()
 
@@ -99,12 +102,25 @@ def make() -> LanguageServer:
                 known = under(document, params.position.line + 1, column)
         except (SyntaxError, ValueError, RecursionError, TookTooLong):
             return None
-        if not known:
-            return None
         said = [f"`{one.expression}`: {one.what}{f' (line {one.line})' if one.line else ''}" for one in known]
+        said += _seen_in_run(observed, document, params.position.line + 1) if observed else []
+        if not said:
+            return None
         return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, "\n\n".join(said)))
 
     return server
+
+
+def _seen_in_run(observed: str, document: Document, line: int) -> list[str]:
+    """What a run has seen on a line of a document that has not changed since."""
+    try:
+        seen, files = read(read_bytes(observed).decode("utf-8", "replace"))
+    except (DocumentError, ObservedError):
+        return []  # not there yet, or being written
+    path = os.path.realpath(document.path)
+    if files.get(path) != digest_of(document.text.encode("utf-8", "surrogatepass")):
+        return []
+    return [printable(one) for one in seen_at(seen, path, line)]
 
 
 async def _look_later(ls: LanguageServer, state: _State, uri: str) -> None:

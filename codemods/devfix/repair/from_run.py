@@ -13,6 +13,7 @@ from devfix.findings import (
     DeleteStatement,
     Fix,
     InsertStatement,
+    ReplaceExpression,
     Safety,
     SetArgument,
     TextEdit,
@@ -26,6 +27,7 @@ from devfix.repair.written import (
     appended,
     dotted,
     draws_numbers,
+    is_move,
     is_simple,
     is_written,
     put_behind,
@@ -149,6 +151,10 @@ class _Fixing(Reading):
             if found.operand != number or node is None or source is None or is_written(source, node):
                 continue
             device = self.device_at(source, passed, node)
+            moved = self.node(self.seen.operands[number].moved) is node
+            if device and moved and isinstance(node, ast.Call) and is_move(node):
+                title = f"move it to `{device}` instead of `{short(source.code(node.args[0]))}`"
+                yield found.at.path, node, title, (ReplaceExpression(source.span(node.args[0]), device),)
             if device:
                 title = f"move `{short(source.code(node))}` to `{device}`"
                 yield found.at.path, node, title, (put_behind(source, node, found, f".to({device})"),)

@@ -37,6 +37,16 @@ def appended(source: Source, node: ast.expr, call: str) -> Edit:
     return ReplaceExpression(around, f"{text[:at]}{call}{text[at:]}")
 
 
+def is_move(node: ast.Call) -> bool:
+    """Is it `x.to(where)`, with nothing else?"""
+    return (
+        isinstance(node.func, ast.Attribute)
+        and node.func.attr == "to"
+        and len(node.args) == 1
+        and not node.keywords
+    )
+
+
 def is_written(source: Source, node: ast.expr) -> bool:
     """Is an expression written to in place, so that a copy of it would not do: `node += 1`, `node[0].add_(x)`?"""
     if isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)):

@@ -75,6 +75,15 @@ def _marked(
     return replace(finding, fix=fix, related=(*finding.related, *dict.fromkeys(related)))
 
 
+def seen_at(seen: Sequence[Seen], path: str, line: int) -> list[str]:
+    """What a run has seen of the values on a line, in words."""
+
+    def names(one: Seen) -> bool:
+        return any(at.path == path and at.line <= line <= max(at.line, at.end_line) for at in one.places())
+
+    return list(dict.fromkeys(_seen(one) for one in seen if names(one)))
+
+
 def _seen(one: Seen) -> str:
     """`seen on cuda:0, needed on cpu: `numpy` raised TypeError, 3 times`."""
     places = ", ".join(sorted({stray.device for stray in one.strays}))
