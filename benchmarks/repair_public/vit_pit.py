@@ -14,7 +14,7 @@ model = PiT(
 ).to(device)
 criterion = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 1.0, 0.5], device=device))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-confusion = torch.zeros(4, 4, dtype=torch.long, device=device)
+confusion = torch.zeros(4, 4, device=device)
 for image, label in loader:
     image = image.to(device)
     label = label.to(device)
@@ -23,9 +23,6 @@ for image, label in loader:
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    confusion += (
-        torch.eye(4, dtype=torch.long, device=device)[label].T
-        @ torch.eye(4, dtype=torch.long, device=device)[label]
-    )
+    confusion += torch.eye(4, device=device)[label].T @ torch.eye(4, device=device)[label]
     print(f"{loss.item():.4f}")
 print(confusion.diagonal().tolist())

@@ -49,8 +49,10 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         return "only a name says what the other value is"
     if RANK in kinds:
         return "it may be a tensor without dimensions, which mixes with any device"
+    of_anchor = {one.kind for one in mismatch.anchor.assumed}
     if LIBRARY_CALL in kinds and (
-        mismatch.stray.kind == MODULE or (of_caller and mismatch.anchor.kind == MODULE)
+        mismatch.stray.kind == MODULE
+        or (of_caller and mismatch.anchor.kind == MODULE and LIBRARY_CALL in of_anchor)
     ):
         return "a class that is not in view may move it"
     if (

@@ -41,6 +41,8 @@ from devfix.flow import frameworks, torch_api
 _PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 _PASS_THROUGH = frozenset({"tqdm", "trange", "track", "prange", "deepcopy", "copy"})
 _READERS = ("numpy.", "scipy.", "sklearn.", "matplotlib.", "seaborn.", "pandas.")
+# Arguments of `from_pretrained` with which accelerate places the parts, and moves their inputs.
+_PLACED_BY = frozenset({"device_map", "quantization_config", "load_in_8bit", "load_in_4bit"})
 _COLLATES = frozenset({"DataLoader", "StatefulDataLoader"})
 
 
@@ -71,8 +73,6 @@ class Library(Modules):
             return Value(ARRAY)
         if last in _PASS_THROUGH and values:
             return values[0][0]
-        if dotted.startswith("torchaudio.transforms.") and last[:1].isupper():
-            return self.new_module(node, dotted, arguments)
         if last in _COLLATES:
             return self.loader(node, arguments)
         owner = frameworks.OWNERS.get(dotted)
@@ -81,6 +81,10 @@ class Library(Modules):
             return Value(OWNER, ref=dotted)
         if self.models.layer(dotted) == "wrapper" and values:
             return values[0][0]
+        if self.models.layer(dotted) == "module":
+            made = self.new_module(node, dotted, arguments)
+            placed = any(one.arg in _PLACED_BY for one in node.keywords)
+            return self.given_away(made) if placed else made
         return self.unknown_call(node, dotted, arguments)
 
     def given_away(self, value: Value) -> Value:

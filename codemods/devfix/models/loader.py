@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fnmatch
+import re
 from functools import cache
 from typing import NamedTuple
 
@@ -13,6 +15,8 @@ _CALLS = frozenset(
 )
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow"})
 _LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner"})
+_MODULES = ("module", "not")
+_BUILDING = (".from_pretrained", ".from_config")
 _PROCESSES = frozenset(
     {"joins", "sets", "current", "collective", "spawn", "starts", "local", "global", "devices", "accelerator"}
 )
@@ -43,6 +47,9 @@ class Models(NamedTuple):
     array_spaces: tuple[str, ...]
     draws: frozenset[str]
     reads: frozenset[str]
+    modules: tuple[
+        tuple[str, re.Pattern[str], str], ...
+    ]  # prefix, pattern of the last name, "module" or "not"
 
     def function(self, dotted: str) -> Row | None:
         """The row of a function of torch; an unlisted one takes tensors that must be in one place."""
@@ -66,9 +73,17 @@ class Models(NamedTuple):
         return self.rows.get(TENSOR_METHOD + name, SAME)
 
     def layer(self, dotted: str) -> str:
-        """bare, loss, container, wrapper, scatters or owner; an empty string for any other class."""
+        """bare, loss, container, wrapper, scatters, owner or module; an empty string for any other class."""
         row = self.rows.get(dotted)
-        return row.form if row is not None and row.form in _LAYERS else ""
+        if row is not None:
+            return row.form if row.form in _LAYERS else ""
+        for suffix in _BUILDING:
+            dotted = dotted.removesuffix(suffix)
+        last = dotted.rpartition(".")[2]
+        forms = {
+            form for prefix, names, form in self.modules if dotted.startswith(prefix) and names.match(last)
+        }
+        return "module" if forms == {"module"} else ""
 
     def process(self, dotted: str) -> str:
         """What a function or variable is to the processes of a distributed program; an empty string if nothing."""
@@ -82,8 +97,9 @@ def models() -> Models:
     rows: dict[str, Row] = {}
     draws: list[str] = []
     reads: list[str] = []
+    modules: list[tuple[str, re.Pattern[str], str]] = []
     spaces: dict[str, list[str]] = {"tensor": [], "other": [], "array": []}
-    for line in data("models/torch.model").splitlines():
+    for line in (data("models/torch.model") + "\n" + data("models/libraries.model")).splitlines():
         words = line.partition("#")[0].split()
         if not words:
             continue
@@ -97,6 +113,9 @@ def models() -> Models:
             reads += [words[1] + name for name in words[2:]]
             continue
         form, prefix, *rest = words
+        if form in _MODULES:
+            modules += [(prefix, re.compile(fnmatch.translate(name)), form) for name in rest]
+            continue
         if form not in _CALLS | _LAYERS | _PROCESSES:
             raise ValueError(f"{line!r} is no row of a model")
         row = Row(form)
@@ -126,7 +145,7 @@ def models() -> Models:
         for name in names:
             rows[prefix + name] = row
     tensor, other, array = (tuple(spaces[kind]) for kind in ("tensor", "other", "array"))
-    return Models(rows, tensor, other, array, frozenset(draws), frozenset(reads))
+    return Models(rows, tensor, other, array, frozenset(draws), frozenset(reads), tuple(modules))
 
 
 @cache
