@@ -84,10 +84,12 @@ def _fill(server: Standin, count: int) -> None:
         )
     repository(server.add("org/other"), {"train.py": FIXABLE % 2})
     # Limits and faults, now and then.
+    paths = [f"r{number:03}" for number in range(count)]
+    reset = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1"}
     server.faults += [
-        Fault(429, count // 4, path="r0.1", headers={"Retry-After": "0"}),
-        Fault(403, count // 4, path="r0.2", headers={"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1"}),
-        Fault(0, 1, "POST", "r0.3/(pulls|merge_requests)$", after=True),
+        *(Fault(429, 2, path=path, headers={"Retry-After": "0"}) for path in paths[1::8]),
+        *(Fault(403, 2, path=path, headers=reset) for path in paths[2::8]),
+        *(Fault(0, 1, "POST", f"{path}/(pulls|merge_requests)$", after=True) for path in paths[3::16]),
     ]
 
 
@@ -118,18 +120,16 @@ def _devfix(folder: Path, told: Told, server: Standin, *arguments: str) -> None:
 
 
 def _push(folder: Path, told: Told, server: Standin, kills: int, chance: random.Random) -> None:
-    """Push until nothing more goes in this wave; up to so many kills in all, each after a few of the API's requests."""
+    """Push until nothing more goes in this wave; up to so many kills in all, each after a few changes on the server."""
     command, env = _command(server, "push", "--all", "--pause", "0", *WAVES)
     while True:
         told.pushes += 1
         with open(folder / "said", "w+b") as said:
             process = subprocess.Popen(command, cwd=folder, env=env, stdout=said, stderr=said)
             if told.kills < kills:
-                until = len(server.seen) + chance.randrange(1, 12)
+                until = server.writes + chance.randrange(1, 6)
                 _wait(
-                    lambda until=until, process=process: (
-                        len(server.seen) >= until or process.poll() is not None
-                    )
+                    lambda until=until, process=process: server.writes >= until or process.poll() is not None
                 )
                 with suppress(OSError):
                     time.sleep(chance.uniform(0, 0.2))

@@ -72,6 +72,7 @@ class Standin:
         self.faults: list[Fault] = []
         self.seen: list[tuple[str, str]] = []  # verb and path of the API's requests
         self.created = 0
+        self.writes = 0  # requests that were to change something, git's pushes too
         self.lock = threading.RLock()
         self.httpd = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self.httpd.daemon_threads = True
@@ -180,6 +181,7 @@ def _handler(server: Standin) -> type[BaseHTTPRequestHandler]:
         def handle_all(self) -> None:
             parts = urlsplit(self.path)
             data = self._data()
+            server.writes += self.command != "GET" and not parts.path.endswith("/git-upload-pack")
             if not parts.path.startswith("/api/"):
                 return self._git(parts.path, parts.query, data)
             path = parts.path.split("/", 3)[3]
