@@ -417,7 +417,8 @@ def test_where_the_maintainers_said_no(
     assert push(migrate) == 0, "it is found out before anything is pushed"
     assert (row("org/a").request, server.tip("org/a", pull.branch), server.created) == ("closed", tip, 1)
     commit(path, {"other.py": CLEAN % 4}, "and again")
-    assert migrate("run", "--refresh") == 0
+    head = row("org/a").head
+    assert migrate("run", "--refresh") == 0 and row("org/a").head == head, "nobody looks at it again"
     assert push(migrate, "org/a") == 0 and "left alone, for its request was closed" in capsys.readouterr().err
     assert server.tip("org/a", pull.branch) == tip
     assert migrate("reopen", "org/a") == 0 and pull.state == "open" and row("org/a").request == "open"

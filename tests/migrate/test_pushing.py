@@ -124,6 +124,19 @@ def test_when_the_head_moves(tmp_path: Path, migrate: Migrate, capsys: pytest.Ca
     assert migrate("push", "--all") == 0 and branch(path) not in ("", first), "our own branch follows"
 
 
+def test_a_branch_that_was_pushed_and_not_recorded(tmp_path: Path, migrate: Migrate) -> None:
+    """As if `push` had been killed in between, and the base has moved since: the branch is still our own."""
+    path = repository(tmp_path / "r.git", {"train.py": FIXABLE % 2})
+    migrate("init", "--repos", "r.git")
+    assert migrate("run") == 0 and migrate("push", "--all") == 0
+    first = row().commit
+    with Store("camp/campaign.db") as store:
+        store.change(row().id, "test", state="changed", pushed="")
+    commit(path, {"other.py": CLEAN % 3}, "second")
+    assert migrate("run", "--refresh") == 0 and row().commit != first
+    assert migrate("push", "--all") == 0 and branch(path) == row().commit
+
+
 def test_a_branch_of_somebody_else_is_left_alone(
     tmp_path: Path, migrate: Migrate, capsys: pytest.CaptureFixture[str]
 ) -> None:
