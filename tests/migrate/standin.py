@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 from making import ENVIRONMENT, git
 
@@ -212,10 +212,14 @@ def _handler(server: Standin) -> type[BaseHTTPRequestHandler]:
                 status, found = 404, {"message": "Not Found"}
             if fault := server.fault(self.command, path, after=True):
                 return self._fail(fault)
+            headers = {}
             if isinstance(found, list):
                 page, size = int(query.get("page", 1)), int(query.get("per_page", query.get("limit", 30)))
+                if len(found) > page * size:  # as GitHub and GitLab have it; Gitea's clients count
+                    query["page"] = str(page + 1)
+                    headers["Link"] = f'<{server.url}{parts.path}?{urlencode(query)}>; rel="next"'
                 found = found[(page - 1) * size : page * size]
-            self._send(status, found)
+            self._send(status, found, headers)
 
         do_GET = do_POST = do_PATCH = do_PUT = handle_all
 

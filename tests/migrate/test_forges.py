@@ -275,6 +275,19 @@ def test_discovery(server: Standin, migrate: Migrate, options: list[str], names:
         assert "".join(one.name[-1] for one in store.rows()) == names
 
 
+def test_long_lists_have_pages(server: Standin) -> None:
+    for number in range(230):
+        server.add(f"org/r{number:03}")
+    server.pulls += [
+        Pull(number, "org/r001", "org/r001", f"b{number}", "main", "t", "b") for number in range(1, 121)
+    ]
+    repository(server.folder / "org" / "r001.git", {"x": b"x"})
+    hub = forge(server)
+    assert len(hub.owned("org", "")) == 230
+    found = hub.latest("org/r001", "org/r001", "b1")
+    assert found is not None and found.number == 1
+
+
 def test_a_fork_where_nobody_lets_us_write(server: Standin, migrate: Migrate) -> None:
     upstream = filled(server, "org/a", writable=False)
     campaign(migrate, server)
