@@ -187,7 +187,7 @@ def test_what_is_in_the_sdist(installed: Installed) -> None:
 
 def test_extras() -> None:
     extras = PROJECT["optional-dependencies"]
-    assert {"smoke", "cluster", "bowler", "lsp", "html", "docs", "dev"} <= set(extras)
+    assert {"smoke", "cluster", "forges", "bowler", "lsp", "html", "docs", "dev"} <= set(extras)
     for name, requirements in extras.items():
         for requirement in requirements:  # what an extra needs, the tests have
             package = re.match(r"[\w-]+", requirement)

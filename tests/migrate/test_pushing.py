@@ -14,7 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from devfix.migrate import pushing
 from devfix.migrate.state import Row, Store
 from making import CLEAN, ENVIRONMENT, FIXABLE, commit, git, repository, trapped
 
@@ -125,6 +124,19 @@ def test_when_the_head_moves(tmp_path: Path, migrate: Migrate, capsys: pytest.Ca
     assert migrate("push", "--all") == 0 and branch(path) not in ("", first), "our own branch follows"
 
 
+def test_a_branch_that_was_pushed_and_not_recorded(tmp_path: Path, migrate: Migrate) -> None:
+    """As if `push` had been killed in between, and the base has moved since: the branch is still our own."""
+    path = repository(tmp_path / "r.git", {"train.py": FIXABLE % 2})
+    migrate("init", "--repos", "r.git")
+    assert migrate("run") == 0 and migrate("push", "--all") == 0
+    first = row().commit
+    with Store("camp/campaign.db") as store:
+        store.change(row().id, "test", state="changed", pushed="")
+    commit(path, {"other.py": CLEAN % 3}, "second")
+    assert migrate("run", "--refresh") == 0 and row().commit != first
+    assert migrate("push", "--all") == 0 and branch(path) == row().commit
+
+
 def test_a_branch_of_somebody_else_is_left_alone(
     tmp_path: Path, migrate: Migrate, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,58 +181,6 @@ def test_a_shard_is_pushed_though_the_head_moves(tmp_path: Path, migrate: Migrat
     assert migrate("push", "--all") == 0
     refs = git(path, "for-each-ref", "--format=%(refname)", "refs/heads/devfix").split()
     assert len(refs) == 3
-
-
-GH = """#!/bin/sh
-echo "$@" >> {log}
-case "$2" in
-list) cat {there} ;;
-create) cat "${{@: -1}}" > /dev/null 2>&1; echo "Creating pull request"; echo "https://github.com/o/r/pull/7"
-        echo '[{{"url": "https://github.com/o/r/pull/7"}}]' > {there} ;;
-esac
-"""
-
-
-def test_a_pull_request(tmp_path: Path, migrate: Migrate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With `gh`, once; the title and the body are those of the result."""
-    path = repository(tmp_path / "r.git", {"train.py": FIXABLE % 2})
-    config = tmp_path / "gitconfig"  # the user's own settings lead to the server
-    config.write_text(f'[url "{path}"]\n\tinsteadOf = https://github.com/o/r\n')
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
-    (tmp_path / "bin").mkdir()
-    log, there = tmp_path / "log", tmp_path / "there"
-    there.write_text("[]")
-    gh = tmp_path / "bin" / "gh"
-    gh.write_text(GH.format(log=log, there=there).replace("${@: -1}", "/dev/null"))
-    gh.chmod(0o755)
-    monkeypatch.setenv("PATH", str(gh.parent), prepend=":")
-    migrate("init", "--repos", "https://github.com/o/r")
-    assert migrate("run") == 0 and migrate("push", "--all", "--draft") == 0
-    assert row().pull_request == "https://github.com/o/r/pull/7"
-    said = log.read_text()
-    assert "pr create --repo o/r --head devfix/camp --base main --draft --title Fix device placement" in said
-    body = Path(said.split("--body-file ")[1].strip())
-    assert body.read_text().startswith("This repairs 1 device bug in 1 file")
-    with Store("camp/campaign.db") as store:  # as if it had been killed before it was recorded
-        store.change(row().id, "test", state="changed", pushed="", pull_request="")
-    assert migrate("push", "--all") == 0 and row().pull_request.endswith("/7")
-    assert log.read_text().count("pr create") == 1
-
-
-@pytest.mark.parametrize(
-    ("url", "hub"),
-    [
-        ("https://github.com/o/r.git", ("github.com", "o", "r")),
-        ("git@github.com:o/r.git", ("github.com", "o", "r")),
-        ("ssh://git@github.com:22/o/r", ("github.com", "o", "r")),
-        ("https://gitlab.com/o/r", None),
-        ("https://notgithub.com/o/r", None),
-        ("/home/github.com/o/r", None),
-        ("file:///github.com/o/r", None),
-    ],
-)
-def test_what_is_on_github(url: str, hub: tuple[str, str, str] | None) -> None:
-    assert pushing.hub_of(url) == hub
 
 
 def test_a_failure_and_its_retry(

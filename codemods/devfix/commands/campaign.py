@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
+from time import sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from devfix.commands.helping import SOME_FAILED, command
+from devfix.commands.helping import command
 from devfix.commands.running import complain
 
 if TYPE_CHECKING:
@@ -31,18 +32,36 @@ def code(store: Store) -> int:
 
 
 @command(
-    examples={"devfix migrate status spring --all": "a line for each repository"},
-    codes=SOME_FAILED,
+    examples={
+        "devfix migrate status spring --all": "a line for each repository",
+        "devfix migrate status spring --refresh-requests": "and what has become of the pull requests",
+    },
+    codes={0: "done", 2: "some repositories failed, or could not be asked"},
 )
 @campaign_argument
 @click.option("--all", "everything", is_flag=True, help="A line for each repository.")
-def status(campaign: str, everything: bool) -> int:
+@click.option(
+    "--refresh-requests", "refresh", is_flag=True, help="First ask what has become of pull requests."
+)
+@click.option(
+    "--watch", type=click.FloatRange(1), metavar="S", help="That, again and again, as long as some are open."
+)
+def status(campaign: str, everything: bool, refresh: bool, watch: float | None) -> int:
     """Show where the campaign is; also while it runs."""
+    from devfix.commands.campaign_requests import refreshed
     from devfix.migrate import campaigns, showing
+    from devfix.migrate.forges import OPEN
 
-    with campaigns.opened(campaign) as store:
-        lines(showing.status(store, everything=everything))
-        return code(store)
+    while True:
+        failed = 0
+        asking = refresh or watch is not None
+        with campaigns.opened(campaign, change=asking) as store:
+            if asking:
+                failed = refreshed(store)
+            lines(showing.status(store, everything=everything))
+            if watch is None or not any(row.request in OPEN for row in store.rows()):
+                return 2 if failed else code(store)
+        sleep(watch)  # the campaign is free for others
 
 
 @command(examples={"devfix migrate show spring speechbrain --patch": "what would be pushed to it"})

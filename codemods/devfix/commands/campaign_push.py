@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from functools import partial
 from time import sleep
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import click
 
 from devfix.commands.campaign import answer, campaign_argument
-from devfix.commands.helping import command
+from devfix.commands.helping import command, option
 from devfix.commands.running import complain
 
 if TYPE_CHECKING:
+    from devfix.migrate.forges.places import Forges
+    from devfix.migrate.forges.wording import Wording
+    from devfix.migrate.pushing import Asking
     from devfix.migrate.state import Row, Store
+    from devfix.migrate.waves import Waves
+
+_REQUEST, _WHEN = "Pull requests", "When"
+_FAILED = "push: "  # begins the reason of what could not be pushed
 
 
 @command(
     examples={
         "devfix migrate push spring --accepted --dry-run": "what would be pushed",
         "devfix migrate push spring --accepted": "do it",
+        "devfix migrate push spring --accepted --waves 5,25%,100%": "the next wave, if the last one went well",
     },
-    codes={0: "done, or nothing to push", 2: "something could not be pushed"},
+    codes={0: "done, or nothing to push now", 2: "something could not be pushed, or the waves have stopped"},
 )
 @campaign_argument
 @click.argument("repos", nargs=-1, metavar="[REPO]...")
@@ -29,13 +39,46 @@ if TYPE_CHECKING:
 @click.option("--all", "everything", is_flag=True, help="Also what nobody has reviewed, unasked.")
 @click.option("--verified", is_flag=True, help="Of these, what was verified by running it.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many this time.")
-@click.option(
-    "--pause", type=click.FloatRange(0), default=1.0, metavar="S", help="Between two requests to servers (1)."
+@option(
+    _REQUEST,
+    "--pull-request/--no-pull-request",
+    default=True,
+    help="On GitHub, GitLab, Gitea and Forgejo (default); needs devfix[forges].",
 )
-@click.option(
-    "--pull-request/--no-pull-request", default=True, help="With `gh`, where it is there (default)."
+@option(_REQUEST, "--draft", is_flag=True, help="As drafts.")
+@option(_REQUEST, "--label", "labels", multiple=True, metavar="NAME", help="Repeatable.")
+@option(_REQUEST, "--reviewer", "reviewers", multiple=True, metavar="USER", help="Repeatable.")
+@option(
+    _REQUEST, "--title", default="", metavar="TEXT", help="A Jinja template; default: the commit's subject."
 )
-@click.option("--draft", is_flag=True, help="Pull requests are drafts.")
+@option(
+    _REQUEST,
+    "--body",
+    type=click.File(),
+    metavar="FILE",
+    help="A Jinja template; {{ body }} is devfix's own.",
+)
+@option(
+    _WHEN,
+    "--pause",
+    type=click.FloatRange(0),
+    default=1.0,
+    metavar="S",
+    help="Between two changes on servers (1).",
+)
+@option(_WHEN, "--waves", metavar="N|N%,...", help="Of all, so many out after each wave; one wave at a time.")
+@option(
+    _WHEN,
+    "--stop-at",
+    type=click.FloatRange(0, 100),
+    default=10.0,
+    metavar="PERCENT",
+    help="No wave if more have failed checks or are closed (10).",
+)
+@option(
+    _WHEN, "--rest", type=click.FloatRange(0), default=10.0, metavar="MINUTES", help="Between two waves (10)."
+)
+@option(_WHEN, "--hours", metavar="H-H", help="Only at this time of the day, such as 9-17.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be pushed.")
 def push(
     campaign: str,
@@ -44,23 +87,38 @@ def push(
     everything: bool,
     verified: bool,
     limit: int | None,
-    pause: float,
     pull_request: bool,
     draft: bool,
+    labels: tuple[str, ...],
+    reviewers: tuple[str, ...],
+    title: str,
+    body: IO[str] | None,
+    pause: float,
+    waves: str | None,
+    stop_at: float,
+    rest: float,
+    hours: str | None,
     dry_run: bool,
 ) -> int:
     """Push commits to a branch of their repositories; then pull requests. What was rejected never is.
 
     Where something was not accepted in a review, and neither --accepted nor --all is given, you are asked to
-    type how many there are.
+    type how many there are. With --waves, each call asks how the requests fare that are out, and sends the next
+    wave, or says why not yet. A repository whose request was closed is left alone, until `reopen`.
     """
     from devfix.migrate import campaigns
+    from devfix.migrate.forges.places import Forges
+    from devfix.migrate.forges.wording import Wording
     from devfix.migrate.git import is_local
     from devfix.migrate.model import CHANGED
+    from devfix.migrate.waves import Waves, parse, parse_hours, within
     from devfix.review.text import printable
 
     if accepted and everything:
         raise click.UsageError("--accepted and --all contradict each other")
+    plan = Waves(parse(waves), stop_at, rest * 60) if waves else None
+    open_hours = parse_hours(hours) if hours else None
+    wording = Wording(title, body.read() if body is not None else "")
     with campaigns.opened(campaign, change=True) as store:
         rows = [store.row(store.find(repo)) for repo in repos] or list(store.rows(CHANGED))
         chosen = [row for row in rows if not _kept_back(row, accepted, verified)]
@@ -71,22 +129,36 @@ def push(
             if not repos:
                 complain(_why_nothing(campaign, store, rows, accepted, verified))
             return 0
+        chosen.sort(key=lambda row: row.reason.startswith(_FAILED))  # so that these do not hold up the others
+        forges = Forges(store.settings(), pause)
+        if plan is not None:
+            sent = _wave(store, forges, plan, chosen)
+            if sent is None:
+                return 2
+            chosen = sent
         later = len(chosen[limit:]) if limit else 0
         chosen = chosen[:limit]
         if dry_run:
             for row in chosen:
                 click.echo(printable(f"{row.name}: {row.commit[:12]} to {store.job(row.id).branch}"))
             return 0
-        if not everything and not _confirmed(chosen):
+        ask = partial(_asking, store, forges, wording, labels, reviewers, draft)
+        asking = {row.id: ask(row) for row in chosen if pull_request}
+        if chosen and not everything and not _confirmed(chosen):
             return 2
         failed = 0
         asked = False  # has a server been?
-        for row in chosen:
+        for at, row in enumerate(chosen):
+            if open_hours is not None and not within(open_hours, time.time()):
+                complain(
+                    f"it is not the time ({hours}): {len(chosen) - at} not pushed; the same command goes on"
+                )
+                break
             away = not is_local(store.job(row.id).source.url)
             if away and asked:
                 sleep(pause)
             asked = asked or away
-            failed += not _pushed(campaign, store, row, pull_request, draft)
+            failed += not _pushed(campaign, store, row, asking.get(row.id))
         if later:
             complain(f"{later} more to push; the same command goes on")
     return 2 if failed else 0
@@ -100,6 +172,8 @@ def _kept_back(row: Row, accepted: bool, verified: bool) -> str:
         return row.state
     if row.decision == "rejected":
         return "rejected"
+    if row.request == "closed":
+        return "left alone, for its request was closed"
     if accepted and row.decision != "accepted":
         return f"{row.outdated} before, but changed since" if row.outdated else "not decided on"
     return "not verified" if verified and row.state != "verified" else ""
@@ -130,26 +204,72 @@ def _confirmed(rows: Sequence[Row]) -> bool:
     return False
 
 
-def _pushed(campaign: str, store: Store, row: Row, pull_request: bool, draft: bool) -> bool:
+def _wave(store: Store, forges: Forges, plan: Waves, chosen: list[Row]) -> list[Row] | None:
+    """What of `chosen` goes now: what is out already is brought up to date, and the next wave. None: stopped."""
+    from devfix.migrate.requesting import refresh
+    from devfix.migrate.waves import next_wave
+
+    for told in refresh(store, forges):
+        if told.error:
+            complain(f"{told.name}: {told.error}")
+    out = [row for row in store.rows() if row.pushed or row.pull_request]
+    there = {row.id for row in out}
+    # One may have been closed a moment ago.
+    updates = [row for row in chosen if row.id in there and store.row(row.id).request != "closed"]
+    new = [row for row in chosen if row.id not in there]
+    wave = next_wave(plan, out, len(new), store.last_push(), time.time())
+    complain(wave.said)
+    return None if wave.stopped else [*updates, *new[: wave.count]]
+
+
+def _asking(
+    store: Store,
+    forges: Forges,
+    wording: Wording,
+    labels: tuple[str, ...],
+    reviewers: tuple[str, ...],
+    draft: bool,
+    row: Row,
+) -> Asking | None:
+    """How to ask for a pull request; None where the repository is on no server that has them."""
+    from devfix.migrate.pushing import Asking
+
+    place = forges.place(store.job(row.id).source)
+    if place is None:
+        return None
+    again = row.request == "reopened"
+    return Asking(forges.at(place), place.path, wording, labels, reviewers, draft, again)
+
+
+def _pushed(campaign: str, store: Store, row: Row, asking: Asking | None) -> bool:
     """Push one, and write down what came of it."""
     from devfix.migrate import pushing
     from devfix.migrate.model import MigrateError
     from devfix.review.text import printable
 
-    store.change(row.id, "push begins")
+    own = {row.pushed, *store.begun(row.id)}
+    store.change(row.id, "push begins", row.commit)
     try:
-        pushed = pushing.push(campaign, store.job(row.id), row, pull_request=pull_request, draft=draft)
+        pushed = pushing.push(campaign, store.job(row.id), row, own, asking)
     except pushing.Moved as error:
         store.change(row.id, "push", str(error), state="superseded", reason=str(error))
         complain(f"{row.name}: {error}")
         return False
     except MigrateError as error:
-        store.change(row.id, "push", str(error), reason=f"push: {error}")
+        there = {"pushed": row.commit} if isinstance(error, pushing.NoRequest) else {}
+        store.change(row.id, "push", str(error), reason=f"{_FAILED}{error}", **there)
         complain(f"{row.name}: {error}")
         return False
-    url = pushed.pull_request
-    detail = " ".join(part for part in (pushed.branch, url, pushed.note) if part)
-    values = {"state": "pushed", "pushed": row.commit, "pull_request": url, "reason": pushed.note}
+    request = pushed.request
+    values: dict[str, object] = {"state": "pushed", "pushed": row.commit, "reason": ""}
+    if request is not None:
+        values |= {"pull_request": request.url, "request": request.state, "checks": "", "conflicts": 0}
+        if request.state == "closed":
+            why = "its request was closed, so it is left alone; `devfix migrate reopen` changes that"
+            store.change(row.id, "push", why, pull_request=request.url, request="closed", reason=why)
+            complain(f"{row.name}: {why}")
+            return True
+    detail = " ".join(part for part in (pushed.branch, request.url if request else "") if part)
     store.change(row.id, "push", detail, **values)
     click.echo(printable(f"{row.name}: {detail}"))
     return True

@@ -11,12 +11,17 @@ import click
 from devfix.commands.campaign import campaign_argument, code, lines, review, show, status
 from devfix.commands.campaign_push import push
 from devfix.commands.campaign_report import report
-from devfix.commands.helping import SOME_FAILED, Group
+from devfix.commands.campaign_requests import close, reopen
+from devfix.commands.helping import SOME_FAILED, Group, option
 from devfix.commands.running import complain
 
 if TYPE_CHECKING:
     from devfix.migrate.driver import Progress
     from devfix.migrate.state import Store
+
+
+_DISCOVERY = "Of an organisation"
+_DAY = click.DateTime(["%Y-%m-%d"])
 
 
 class _Group(Group):
@@ -60,11 +65,33 @@ def migrate() -> None:
     examples={
         "devfix migrate init spring --repos ~/code": "every repository in that folder",
         "devfix migrate init spring --repos repos.txt": "or in a list, one on each line",
+        "devfix migrate init spring --organisation https://github.com/ORG": "or of an organisation",
     }
 )
 @campaign_argument
+@click.option("--repos", multiple=True, metavar="FILE|DIR|URL", help="Repositories; repeatable.")
+@option(_DISCOVERY, "--organisation", multiple=True, metavar="URL", help="All that it has there; repeatable.")
+@option(_DISCOVERY, "--language", default="", metavar="NAME", help="Mostly in this language, such as Python.")
+@option(_DISCOVERY, "--topic", "topics", multiple=True, metavar="NAME", help="With this topic; repeatable.")
+@option(_DISCOVERY, "--archived", is_flag=True, help="Archived ones, too.")
+@option(
+    _DISCOVERY, "--pushed-since", "since", type=_DAY, metavar="DAY", help="Not older, such as 2026-01-31."
+)
+@option(
+    _DISCOVERY,
+    "--containing",
+    "text",
+    default="",
+    metavar="TEXT",
+    help="In their code, such as 'import torch'.",
+)
+@option(_DISCOVERY, "--ssh", is_flag=True, help="Clone them by ssh, not https.")
 @click.option(
-    "--repos", multiple=True, required=True, metavar="FILE|DIR|URL", help="Repositories; repeatable."
+    "--forge",
+    "forges",
+    multiple=True,
+    metavar="KIND=URL",
+    help="A server: github, gitlab or gitea; repeatable.",
 )
 @click.option("--codemod", "codemods", multiple=True, metavar="ID", help="Only this one; repeatable.")
 @click.option("--exclude-codemod", "exclude_codemods", multiple=True, metavar="ID", help="Not this one.")
@@ -98,16 +125,19 @@ def init(campaign: str, repos: tuple[str, ...], **options: Any) -> int:
     """Make a campaign over repositories.
 
     --repos is a repository (work tree, bare, or URL), a folder of many, a list with one on each line, or a
-    TOML file with a [[repository]] for each: url, ref, subfolder, exclude, smoke, verify, skip. --verify-cmd,
+    TOML file with a [[repository]] for each: url, ref, subfolder, exclude, smoke, verify, skip, forge. --verify-cmd,
     --smoke and --smoke-cmd run code of the repositories with your rights: for those that you trust.
     """
     from devfix import config
     from devfix.migrate import campaigns
+    from devfix.migrate.discovering import Wanted, discovered
     from devfix.migrate.model import Limits, Settings
     from devfix.migrate.showing import repositories
     from devfix.own.known import named
     from devfix.review.text import plural
 
+    if not repos and not options["organisation"]:
+        raise click.UsageError("name repositories: --repos, or --organisation")
     options["codemods"] = tuple(map(campaigns.absolute, options["codemods"]))
     try:
         codemods = named(options["codemods"])
@@ -135,9 +165,16 @@ def init(campaign: str, repos: tuple[str, ...], **options: Any) -> int:
         smoke=options["smoke"],
         smoke_cmd=options["smoke_cmd"],
         page=options["page"],
+        forges=options["forges"],
         limits=Limits(options["seconds"], size, options["max_files"], file_size, memory),
     )
-    count = campaigns.init(campaign, repos, settings, options["shard_by"], options["shard_files"])
+    day = options["since"].strftime("%Y-%m-%d") if options["since"] else ""
+    wanted = Wanted(
+        options["language"], options["topics"], options["archived"], day, options["text"], options["ssh"]
+    )
+    found = [one for url in options["organisation"] for one in discovered(url, settings, wanted)]
+    by, most = options["shard_by"], options["shard_files"]
+    count = campaigns.init(campaign, repos, settings, by, most, found)
     what = plural(count, "shard") if options["shard_by"] else repositories(count)
     click.echo(f"{name}: {what}; `devfix migrate plan {campaign}` shows them, `run` begins", err=True)
     return 0
@@ -292,5 +329,5 @@ def _summary(campaign: str, store: Store) -> int:
     return code(store)
 
 
-for _command in (status, show, review, push, report):
+for _command in (status, show, review, push, close, reopen, report):
     migrate.add_command(_command)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from devfix.documents.git import setting
 from devfix.migrate import folders
 from devfix.migrate.commits import check_author
+from devfix.migrate.forges.places import parse_forge
 from devfix.migrate.git import check_ref
 from devfix.migrate.model import MigrateError, Settings, Source
 from devfix.migrate.shards import By, split
@@ -17,11 +18,22 @@ from devfix.migrate.sources import named, sources
 from devfix.migrate.state import Store
 
 
-def init(campaign: str, names: Sequence[str], settings: Settings, by: By | None, most: int) -> int:
+def init(
+    campaign: str,
+    names: Sequence[str],
+    settings: Settings,
+    by: By | None,
+    most: int,
+    discovered: Sequence[Source] = (),
+) -> int:
     """Make a campaign; how many repositories or shards it has. Raises MigrateError."""
     check_author(settings.author)
     check_ref(settings.branch)
+    for text in settings.forges:
+        parse_forge(text)
     found = sources(names)
+    named_already = {source.url for source in found}
+    found += [source for source in discovered if source.url not in named_already]
     if not found:
         raise MigrateError("no repository is named")
     folders.make_campaign(campaign)

@@ -21,7 +21,8 @@ from devfix.review.text import plural, printable
 # Columns of the CSV file, and keys of "repositories" in JSON; docs/migrate-report.md says what they are.
 FIELDS = (
     "id", "name", "state", "stage", "reason", "head", "base_branch", "commit", "subject", "verified", "decision",
-    "pushed", "pull_request", "files_analysed", "files_changed", "bytes", "seconds", "found", "fixed", "left",
+    "pushed", "pull_request", "request", "checks", "conflicts",
+    "files_analysed", "files_changed", "bytes", "seconds", "found", "fixed", "left",
     "changed_at",
 )  # fmt: skip
 _MOST = 60_000  # characters of Markdown; issues take some more
@@ -172,6 +173,7 @@ def _item(row: Row) -> str:
     box = "x" if row.state in _TICKED else " "
     words = row.reason if row.state in ("failed", "superseded") else row.subject
     link = f" {row.pull_request}" if is_link(row.pull_request) else ""
+    link += f" ({row.asked})" if row.asked else ""
     decision = f", {row.decision}" if row.decision else ""
     said = f": {as_text(words[:200])}" if words else ""
     return f"- [{box}] {as_text(row.name)} ({row.state}{decision}){said}{link}"

@@ -225,16 +225,17 @@ class Git:
         refs, branch = self.refs(url)
         return chosen(refs, branch, ref) if refs else None
 
-    def fetch(self, url: str, name: str) -> None:
-        """The commit of that name, without its history, as BASE."""
+    def fetch(self, url: str, name: str, *, whole: bool = False) -> None:
+        """The commit of that name as BASE; with `whole`, its history, too."""
 
         def watch() -> None:
             if folders.size(self.bare, self.limits.size) > self.limits.size:
                 raise TooMuch(f"is larger than {self.limits.size >> 20} MiB; --max-size sets the limit")
 
         self(
-            "fetch", "-q", "--depth=1", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules",
-            "--no-auto-maintenance", *_served(url, "upload-pack"), "--", url, f"+{name}:{BASE}",
+            "fetch", "-q", *([] if whole else ["--depth=1"]), "--no-tags", "--no-write-fetch-head",
+            "--no-recurse-submodules", "--no-auto-maintenance",
+            *_served(url, "upload-pack"), "--", url, f"+{name}:{BASE}",
             watch=watch,
         )  # fmt: skip
         watch()

@@ -59,6 +59,7 @@ class Settings:
     smoke: bool = False
     smoke_cmd: str = ""
     page: bool = False  # make a review page for each repository that changes
+    forges: tuple[str, ...] = ()  # KIND=URL
     limits: Limits = field(default_factory=Limits)
 
     def to_json(self) -> str:
@@ -101,6 +102,7 @@ class Source:
     files: tuple[str, ...] = ()
     store: str = ""
     base: str = ""  # the commit that a shard's files are of
+    forge: str = ""  # the kind of its server; empty: by its host name
 
 
 @dataclass(frozen=True)

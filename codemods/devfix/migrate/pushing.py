@@ -1,65 +1,106 @@
-"""Branches on remotes, and pull requests where the GitHub command line is there."""
+"""Branches on remotes, and pull requests on the servers that have them."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import time
+from collections.abc import Collection
 from dataclasses import dataclass
+from time import sleep
 
-from devfix.migrate import children, folders
-from devfix.migrate.git import BASE, Git, chosen, is_local
+from devfix.migrate import folders
+from devfix.migrate.forges import Forge, Proposal, PullRequest, Repository
+from devfix.migrate.forges.wording import Wording
+from devfix.migrate.git import BASE, Git, GitFailed, chosen
 from devfix.migrate.model import Job, MigrateError
 from devfix.migrate.state import Row
 from devfix.migrate.steps import mark_of
-from devfix.review.text import printable
 
-_GH_SECONDS = 120.0
-_HUB = re.compile(r"(?:https?://|ssh://)?(?:[^@/]+@)?([\w.-]+)(?::\d+)?[/:]([\w.-]+)/([\w.-]+?)(?:\.git)?/?")
+_LOOKS = 10  # for a fork that the server has yet to fill
 
 
 class Moved(MigrateError):
     """The head is another one than the result is about."""
 
 
+class NoRequest(MigrateError):
+    """The branch is there, but no pull request."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How to ask for a pull request. `again`: although one of the same branch was closed."""
+
+    forge: Forge
+    path: str
+    wording: Wording
+    labels: tuple[str, ...] = ()
+    reviewers: tuple[str, ...] = ()
+    draft: bool = False
+    again: bool = False
+
+
 @dataclass(frozen=True)
 class Pushed:
-    """`was_there`: the branch had this commit before."""
+    """`was_there`: the branch had this commit before. With a closed `request`, nothing was pushed."""
 
     branch: str
     was_there: bool
-    pull_request: str = ""
-    note: str = ""
+    request: PullRequest | None = None
 
 
-def push(campaign: str, job: Job, row: Row, *, pull_request: bool = True, draft: bool = False) -> Pushed:
+def push(campaign: str, job: Job, row: Row, own: Collection[str], asking: Asking | None) -> Pushed:
     """Put the commit of a result on the campaign's branch of its source; raises MigrateError.
 
-    The branch is made, or moved from where this campaign has left it, and never touched otherwise.
+    The branch is made, or moved from one of `own`, which are commits that this campaign has put there, and never
+    touched otherwise. Where the source may not be written to, the branch is made in a fork. With `asking`, there
+    is one pull request of the branch afterwards; where one was closed, all is left as it is.
     """
     folder = folders.scratch(campaign, job.id)
     try:
         folders.fresh(folder)
         git = Git(folder, job.settings.limits, mark_of(job))
-        was_there = _branch(campaign, git, job, row)
-        url, note = row.pull_request, ""
-        if pull_request and not url:
-            url, note = _pull_request(campaign, folder, job, row, draft)
-        return Pushed(job.branch, was_there, url, note)
+        if asking is None:
+            return Pushed(job.branch, _branch(campaign, git, job, row, own, job.source.url))
+        there = asking.forge.repository(asking.path)
+        if there.archived:
+            raise MigrateError("is archived: nothing can be pushed to it")
+        at = there if there.writable else asking.forge.fork(there.path)
+        closed = asking.forge.latest(there.path, at.path, job.branch)
+        if closed is not None and closed.state == "closed" and not asking.again:
+            return Pushed(job.branch, False, closed)
+        was_there = _branch(campaign, git, job, row, own, job.source.url if at is there else _url(job, at))
+        try:
+            request = asking.forge.ensure(
+                there.path, at.path, _proposal(campaign, job, row, asking, row.base_branch or there.branch)
+            )
+        except MigrateError as error:
+            raise NoRequest(f"the branch is there, but no pull request: {error}") from error
+        return Pushed(job.branch, was_there, request)
     except OSError as error:
         raise MigrateError(str(error)) from error
     finally:
         folders.remove(folder)
 
 
-def _branch(campaign: str, git: Git, job: Job, row: Row) -> bool:
+def _url(job: Job, fork: Repository) -> str:
+    """What to push to, in the manner in which the source was named."""
+    return fork.https if job.source.url.startswith(("http://", "https://")) else fork.ssh
+
+
+def _proposal(campaign: str, job: Job, row: Row, asking: Asking, base: str) -> Proposal:
+    body = folders.read(os.path.join(folders.results(campaign, job.id), "body.md")).decode("utf-8", "replace")
+    title, text = asking.wording.of(job, row, body)
+    return Proposal(job.branch, base, title, text, row.commit, asking.labels, asking.reviewers, asking.draft)
+
+
+def _branch(campaign: str, git: Git, job: Job, row: Row, own: Collection[str], to: str) -> bool:
     source = job.source
     refs, branch = git.refs(source.url)
-    there = refs.get(f"refs/heads/{job.branch}", "")
+    theirs = refs if to == source.url else _filled(git, to)
+    there = theirs.get(f"refs/heads/{job.branch}", "")
     if there == row.commit:
         return True
-    if there and there != row.pushed:
+    if there and there not in own:
         raise MigrateError(
             f"has a branch {job.branch} at {there[:12]} already, which this campaign has not made"
         )
@@ -72,68 +113,28 @@ def _branch(campaign: str, git: Git, job: Job, row: Row) -> bool:
         remote = chosen(refs, branch, source.ref)
         if remote.commit != row.head:
             raise Moved(f"its head has moved from {row.head[:12]} to {remote.commit[:12]}; run again")
-        git.fetch(source.url, remote.name)
+        # A fork that is behind lacks more than the head: git refuses to push without the history to it.
+        git.fetch(source.url, remote.name, whole=row.head not in theirs.values())
     try:
         pack = folders.read(os.path.join(folders.results(campaign, job.id), "commit.pack"))
     except FileNotFoundError:
         raise MigrateError("its commit is no longer in results/; retry it") from None
     git("unpack-objects", "-q", stdin=pack)
     git("cat-file", "-e", f"{row.commit}^{{tree}}")
-    git.push(source.url, row.commit, job.branch, there)
+    git.push(to, row.commit, job.branch, there)
     return False
 
 
-def _pull_request(campaign: str, folder: str, job: Job, row: Row, draft: bool) -> tuple[str, str]:
-    """The address of the pull request, or why there is none."""
-    hub = hub_of(job.source.url)
-    program = folders.program("gh")
-    if hub is None or program is None:
-        return "", ""
-    host, owner, repository = hub
-    where = f"{owner}/{repository}" if host == "github.com" else f"{host}/{owner}/{repository}"
-    env = {**os.environ, "GH_PROMPT_DISABLED": "1", children.MARK: mark_of(job)}
-
-    def gh(*arguments: str) -> str:
-        deadline = time.monotonic() + _GH_SECONDS
-        done = children.run([program, *arguments], deadline=deadline, env=env, cwd=folder)
-        if done.code:
-            lines = done.err.decode("utf-8", "replace").strip().splitlines()
-            raise MigrateError(f"gh {arguments[1]}: {printable(lines[-1]) if lines else done.code}")
-        return done.out.decode("utf-8", "replace")
-
-    try:
-        there = json.loads(
-            gh("pr", "list", "--repo", where, "--head", job.branch, "--state", "open", "--json", "url")
-            or "[]"
-        )
-        if there:
-            return str(there[0]["url"]), ""
-        body = os.path.join(folders.results(os.path.realpath(campaign), job.id), "body.md")
-        more = ["--base", row.base_branch] if row.base_branch else []
-        more += ["--draft"] if draft else []
-        out = gh(
-            "pr",
-            "create",
-            "--repo",
-            where,
-            "--head",
-            job.branch,
-            *more,
-            "--title",
-            row.subject,
-            "--body-file",
-            body,
-        )
-        return out.strip().splitlines()[-1] if out.strip() else "", ""
-    except (MigrateError, ValueError, KeyError) as error:
-        return "", f"the branch is there, but no pull request: {error}"
-
-
-def hub_of(url: str) -> tuple[str, str, str] | None:
-    """Host, owner and name of a repository on GitHub, or on the server that GH_HOST names."""
-    if is_local(url):
-        return None
-    found = _HUB.fullmatch(url)
-    if found is None or found[1] not in ("github.com", os.environ.get("GH_HOST")):
-        return None
-    return found[1], found[2], found[3]
+def _filled(git: Git, url: str) -> dict[str, str]:
+    """The refs of a fork, which may have been made a moment ago."""
+    for attempt in range(_LOOKS):
+        try:
+            refs, _ = git.refs(url)
+        except GitFailed:
+            refs = {}
+        if refs or attempt == _LOOKS - 1:
+            break
+        sleep(min(2.0**attempt, 15.0))
+    if not refs:
+        raise MigrateError("its fork is still empty, or cannot be reached; push again later")
+    return refs

@@ -29,9 +29,9 @@ class Asked:
 def refresh(campaign: str, store: Store) -> Iterator[Asked]:
     """Ask every finished repository for its head; one that has moved is superseded, and will be done again.
 
-    Shards stay at the commit that they were made of.
+    Shards stay at the commit that they were made of; where a pull request was closed, nobody wants another.
     """
-    rows = list(store.rows(_ASKED))
+    rows = [row for row in store.rows(_ASKED) if row.request != "closed"]
     jobs = [(row, store.job(row.id)) for row in rows]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         pairs = [(row, job) for row, job in jobs if not job.source.shard]

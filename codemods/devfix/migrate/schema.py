@@ -58,4 +58,9 @@ SCHEMA = (
     ALTER TABLE repository ADD COLUMN patch TEXT NOT NULL DEFAULT '';    -- digest of what the commit changes
     ALTER TABLE repository ADD COLUMN outdated TEXT NOT NULL DEFAULT ''; -- a decision about another patch
     """,
+    """
+    ALTER TABLE repository ADD COLUMN request TEXT NOT NULL DEFAULT '';  -- open, draft, approved, ...; or reopened
+    ALTER TABLE repository ADD COLUMN checks TEXT NOT NULL DEFAULT '';   -- passed, failed, pending
+    ALTER TABLE repository ADD COLUMN conflicts INTEGER NOT NULL DEFAULT 0;
+    """,
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Iterator
 
+from devfix.migrate.forges import OPEN
 from devfix.migrate.git import shown
 from devfix.migrate.model import STATES, UNFINISHED, Job, Settings
 from devfix.migrate.state import Row, Store
@@ -23,6 +25,11 @@ def status(store: Store, *, everything: bool = False) -> Iterator[str]:
     for state in STATES:
         if counts.get(state):
             yield f"  {counts[state]:6}  {state}"
+    asked = Counter(row.request for row in store.rows() if row.request)
+    if asked:
+        red = sum(1 for row in store.rows() if row.request in OPEN and row.checks == "failed")
+        words = [f"{count} {state}" for state, count in sorted(asked.items())]
+        yield f"  requests: {', '.join([*words, *([f'{red} with failed checks'] if red else [])])}"
     findings = store.findings()
     if findings:
         width = max(len(one.codemod) for one in findings)
@@ -60,6 +67,7 @@ def line(row: Row) -> str:
             what += f" ({row.decision})"
         elif row.outdated:
             what += f" ({row.outdated} before, but the change is another one now: review it again)"
+        what += f" (request {row.asked})" if row.asked else ""
     return printable(f"{row.state:13}  {row.name}{f': {what}' if what else ''}")
 
 
@@ -107,7 +115,7 @@ def show(store: Store, job: Job, row: Row, results: str) -> Iterator[str]:
         ("commit", row.commit),
         ("branch", job.branch if row.commit else ""),
         ("pushed", row.pushed),
-        ("request", row.pull_request),
+        ("request", " ".join(part for part in (row.pull_request, row.asked) if part)),
         ("verified", row.verified),
         ("decision", row.decision or (f"{row.outdated}, of another change" if row.outdated else "")),
         (

@@ -12,12 +12,13 @@ from typing import Any
 
 from devfix.config import suggest
 from devfix.documents import DocumentError, read_bytes
+from devfix.migrate.forges.places import place_of
 from devfix.migrate.git import check_ref, check_url, shown
 from devfix.migrate.model import MigrateError, Source
 
 _DEPTH = 4  # folders below the one that is named
 _KEYS = {
-    "url": str, "ref": str, "subfolder": str, "smoke": str, "verify": str, "exclude": list, "skip": str,
+    "url": str, "ref": str, "subfolder": str, "smoke": str, "verify": str, "exclude": list, "skip": str, "forge": str,
 }  # fmt: skip
 _FIELDS = {"smoke": "smoke_cmd", "verify": "verify_cmd"}
 
@@ -83,6 +84,8 @@ def _entry(table: dict[str, Any], path: str) -> Source:
         raise MigrateError("has no url")
     values["url"] = _url(values["url"], path)
     check_ref(values.get("ref", ""))
+    if values.get("forge"):
+        place_of(values["url"], kind=values["forge"])
     if "subfolder" in values:
         values["subfolder"] = check_subfolder(values["subfolder"])
     return Source(**values)

@@ -63,6 +63,15 @@ class Row:
     changed_at: float
     patch: str
     outdated: str
+    request: str  # a RequestState; "reopened": the next push makes a new one; or empty
+    checks: str
+    conflicts: int
+
+    @property
+    def asked(self) -> str:
+        """What is known of the pull request, for people."""
+        parts = [self.request, f"checks {self.checks}" if self.checks else "", "conflicts" * self.conflicts]
+        return ", ".join(part for part in parts if part) if self.request else ""
 
 
 @dataclass(frozen=True)
@@ -309,6 +318,16 @@ class Store:
             yield
         finally:
             self._db.execute("COMMIT")
+
+    def last_push(self) -> float:
+        """When something was last pushed; 0 if nothing was."""
+        (at,) = self._db.execute("SELECT max(at) FROM event WHERE what = 'push'").fetchone()
+        return float(at or 0)
+
+    def begun(self, id: str) -> frozenset[str]:
+        """The commits that a push has begun with, so that they may be on the branch."""
+        query = "SELECT detail FROM event WHERE repository = ? AND what = 'push begins'"
+        return frozenset(row[0] for row in self._db.execute(query, (id,)) if row[0])
 
     def events(self, id: str) -> Iterator[Event]:
         query = "SELECT at, step, what, state, head, detail, seconds FROM event WHERE repository = ? ORDER BY number"

@@ -205,7 +205,7 @@ def _listed(row: Row, results: str, look: Look, log: bool) -> _Listed:
     files, text = look(row.id)
     links = [(f"{results}/{quote(row.id)}/{name}", words) for name, words in _FILES if name in files]
     if is_link(row.pull_request):
-        links.append((row.pull_request, "pull request"))
+        links.append((row.pull_request, f"pull request ({row.asked})" if row.asked else "pull request"))
     words = row.subject if row.commit and row.state not in ("failed", "superseded") else row.reason
     extra = [row.verified, row.decision, *row.notes[:3]]
     if len(row.notes) > 3:

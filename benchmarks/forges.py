@@ -1,0 +1,59 @@
+"""A campaign over its whole life, undisturbed and killed at random while it pushes: is the end the same?
+
+    python benchmarks/forges.py [--repositories 200] [--kills 50] [--kind github|gitlab|gitea] [--seed N]
+
+The repositories are real ones, on a stand-in for a server (`tests/migrate/standin.py`) that limits and fails now and
+then. They are discovered, analysed, and pushed in waves; some requests are merged and some closed, and for a quarter of
+the repositories the base moves. It needs what the tests need.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "migrate"))
+
+from campaigning import Told, whole
+from standin import TOKEN
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--repositories", type=int, default=200)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--kind", choices=["github", "gitlab", "gitea"], default="gitlab")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        quiet = whole(Path(folder, "quiet"), given.kind, given.repositories, 0, given.seed)
+        killed = whole(Path(folder, "killed"), given.kind, given.repositories, given.kills, given.seed)
+    twice = sum(many - 1 for many in Counter(one["path"] for one in killed.requests).values())
+    same = killed.rows == quiet.rows and killed.requests == quiet.requests
+    print(f"| {given.kind}, {given.repositories} repositories | undisturbed | killed |\n|---|---:|---:|")
+    for name, of in (
+        ("runs of `push`", lambda told: told.pushes),
+        ("SIGKILLs", lambda told: told.kills),
+        ("calls of the API", lambda told: told.calls),
+        ("requests made", lambda told: told.created),
+        *((f"requests {state}", _count(state)) for state in ("open", "merged", "closed")),
+        ("seconds", lambda told: round(told.seconds)),
+        ("tokens in what was said", lambda told: told.said.count(TOKEN)),
+    ):
+        print(f"| {name} | {of(quiet)} | {of(killed)} |")
+    print(f"\nThe same state in the end: {'yes' if same else 'NO'}. Made twice: {twice}.")
+    return 0 if same and not twice and killed.kills == given.kills else 1
+
+
+def _count(state: str):
+    def count(told: Told) -> int:
+        return sum(1 for one in told.rows if one["request"] == state)
+
+    return count
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""`devfix migrate close` and `reopen`, and how pull requests are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from devfix.commands.campaign import campaign_argument
+from devfix.commands.helping import command
+from devfix.commands.running import complain
+
+if TYPE_CHECKING:
+    from devfix.migrate.forges.places import Forges
+    from devfix.migrate.state import Row, Store
+
+
+@command(
+    examples={
+        "devfix migrate close spring speechbrain --comment 'Not needed any more.'": "one",
+        "devfix migrate close spring --all": "all that are open",
+    }
+)
+@campaign_argument
+@click.argument("repos", nargs=-1, metavar="[REPO]...")
+@click.option("--all", "everything", is_flag=True, help="All that are open.")
+@click.option("--comment", default="", metavar="TEXT", help="Said there first.")
+def close(campaign: str, repos: tuple[str, ...], everything: bool, comment: str) -> int:
+    """Close pull requests. Their repositories are left alone from then on, until `reopen`."""
+    from devfix.migrate import requesting
+    from devfix.migrate.forges import OPEN
+
+    if bool(repos) == everything:
+        raise click.UsageError("name a REPO, or give --all")
+    return _each(
+        campaign,
+        repos,
+        lambda row: row.request in ("", *OPEN),
+        lambda store, forges, row: requesting.close(store, forges, row, comment),
+    )
+
+
+@command(examples={"devfix migrate reopen spring speechbrain": "its maintainers have changed their minds"})
+@campaign_argument
+@click.argument("repos", nargs=-1, required=True, metavar="REPO...")
+def reopen(campaign: str, repos: tuple[str, ...]) -> int:
+    """Open closed pull requests again; where the server refuses, the next `push` makes a new one."""
+    from devfix.migrate import requesting
+
+    return _each(campaign, repos, lambda row: row.request == "closed", requesting.reopen)
+
+
+def _each(
+    campaign: str,
+    repos: tuple[str, ...],
+    fits: Callable[[Row], bool],
+    work: Callable[[Store, Forges, Row], str],
+) -> int:
+    """Do it with the requests that are named, or else all that fit; the exit code."""
+    from devfix.migrate import campaigns
+    from devfix.migrate.forges.places import Forges
+    from devfix.migrate.model import MigrateError
+    from devfix.review.text import printable
+
+    failed = 0
+    with campaigns.opened(campaign, change=True) as store:
+        forges = Forges(store.settings())
+        rows = [store.row(store.find(repo)) for repo in repos]
+        rows = rows or [row for row in store.rows() if row.pull_request and fits(row)]
+        for row in rows:
+            try:
+                if not (row.pull_request and fits(row)):
+                    raise MigrateError(f"its request is {row.request or 'not made yet'}")
+                click.echo(printable(f"{row.name}: {work(store, forges, row)}"))
+            except MigrateError as error:
+                complain(f"{row.name}: {error}")
+                failed += 1
+    return 2 if failed else 0
+
+
+def refreshed(store: Store) -> int:
+    """Ask what has become of all open requests; how many could not be asked."""
+    from devfix.migrate.forges.places import Forges
+    from devfix.migrate.requesting import refresh
+    from devfix.review.text import printable
+
+    failed = 0
+    for told in refresh(store, Forges(store.settings())):
+        if told.error:
+            complain(f"{told.name}: {told.error}")
+            failed += 1
+        elif told.said:
+            click.echo(printable(f"{told.name}: {told.said}"), err=True)
+    return failed
