@@ -82,14 +82,6 @@ CHANGED = {
         _OPTIONS + "def main(opt):\n    run(opt.data, a=opt.a, b=opt.b)\n",
         "run(opt.data, a=opt.a, b=opt.b, device=opt.device)",
     ),
-    "a device that is not read": (
-        "def sigmas(n, device):\n    return torch.linspace(1, 0, n)[:-1]\n",
-        "torch.linspace(1, 0, n, device=device)[:-1]",
-    ),
-    "by another name": (
-        "def sigmas(n, target_device):\n    return torch.arange(n)\n",
-        "torch.arange(n, device=target_device)",
-    ),
 }
 
 # Another device is meant, or it does not matter.

@@ -171,12 +171,6 @@ UNSAFE = {
         "        return self.net(rows)\n\n    def two(self, rows):\n"
         "        rows = torch.tensor(rows, device=next(self.parameters()).device)\n        return self(rows)\n",
     ),
-    "the type that stands for the current GPU": (
-        "def f(x, n):\n    Float = torch.cuda.FloatTensor if x.is_cuda else torch.FloatTensor\n"
-        "    return x * Float(n).fill_(0) + torch.arange(n).type(Float)\n",
-        "def f(x, n):\n    Float = torch.cuda.FloatTensor if x.is_cuda else torch.FloatTensor\n"
-        "    return x * Float(n).to(x.device).fill_(0) + torch.arange(n).type(Float).to(x.device)\n",
-    ),
     "a parameter that its move makes none": (
         "class N(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        self.w = nn.Parameter(torch.zeros(3)).cuda()\n\n    def forward(self, x):\n"

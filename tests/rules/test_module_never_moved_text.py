@@ -27,17 +27,6 @@ class Net(nn.Module):
 
 
 """
-RUNNER = """\
-class Runner:
-    def __init__(self, model, dev):
-        self.model = model
-        self.dev = dev
-
-    def step(self, x):
-        return self.model(x.to(self.dev))
-
-
-"""
 LAYERS = """\
 class Two(nn.Module):
     def __init__(self, config):
@@ -68,19 +57,6 @@ class C(Base):
 
     def embed(self, x):
         return self.layer(x.to(flair.device))
-"""
-HALF = """\
-class Half(nn.Module):
-    def __init__(self, gpu):
-        super().__init__()
-        self.a = nn.Linear(2, 2)
-        self.b = nn.Linear(2, 2)
-        self.c = nn.Linear(2, 2)
-        self.a.cuda(gpu)
-        self.b.cuda(gpu)
-
-    def forward(self, x):
-        return self.c(self.b(self.a(x)))
 """
 BUILDER = """\
 def build(path, device="cpu"):
@@ -132,11 +108,6 @@ CHANGED = {
         "build_model(3)",
         "build_model(3).to(device)",
     ),
-    "handed to an object with a device": (
-        RUNNER + "def run(x):\n    net = build_model(3)\n    return Runner(net, device).step(x)\n",
-        "build_model(3)",
-        "build_model(3).to(device)",
-    ),
     "made for each call": (
         "def stoi_loss(a: torch.Tensor):\n    change = torchaudio.transforms.Resample(16000, 8000)\n"
         "    part = a[0]\n    return change(part)\n",
@@ -169,19 +140,6 @@ CHANGED = {
         "        self.size = 2\n",
         "        self.size = 2\n        self.to(flair.device)\n",
     ),
-    "one part of several": (
-        HALF,
-        "        self.c = nn.Linear(2, 2)\n",
-        "        self.c = nn.Linear(2, 2).cuda(gpu)\n",
-    ),
-    "one part of several, moved on some GPU only": (
-        HALF.replace(
-            "        self.a.cuda(gpu)\n        self.b",
-            "        if gpu:\n            self.a.cuda(gpu)\n            self.b",
-        ),
-        "            self.b.cuda(gpu)\n",
-        "            self.b.cuda(gpu)\n            self.c.cuda(gpu)\n",
-    ),
     "a builder that is told the device": (BUILDER, "return net", "return net.to(device)"),
     "a builder that wraps": (
         BUILDER.replace("    net.eval()", "    net = nn.DataParallel(net)\n    net.eval()"),
@@ -208,15 +166,6 @@ SILENT = {
     "moved by the function that it is handed to": CHANGED["handed to a function of the file"][0].replace(
         "    return net(x", "    net.to(dev)\n    return net(x"
     ),
-    "moved by the object": CHANGED["handed to an object with a device"][0].replace(
-        "self.model = model", "self.model = model.to(dev)"
-    ),
-    "moved by a method of the object": CHANGED["handed to an object with a device"][0].replace(
-        "        return self.model(", "        self.model.to(self.dev)\n        return self.model("
-    ),
-    "an object of a class out of sight": CHANGED["handed to an object with a device"][0].replace(
-        "class Runner", "class Runner(Base)"
-    ),
     "made and run at once on what is not a parameter": (
         "def stoi_loss(a: torch.Tensor):\n    part, _ = cut(a)\n"
         "    return torchaudio.transforms.Resample(16000, 8000)(part)\n"
@@ -233,8 +182,6 @@ SILENT = {
     "a class that moves its layer": FAMILY.replace(
         "nn.Embedding(4, 2)", "nn.Embedding(4, 2).to(flair.device)"
     ),
-    "a part that is not run": HALF.replace("self.c(self.b(self.a(x)))", "self.b(self.a(x))"),
-    "all parts are moved later": HALF + "\n    def place(self):\n        self.cuda()\n",
     "a builder whose caller moves": BUILDER + "\n\nnet = build(1, device)\nnet.to(device)\n",
     "a builder of an optimizer": (
         "def build(path, net, device):\n    opt = torch.optim.Adam(net.parameters())\n"

@@ -324,22 +324,6 @@ def test_what_a_module_makes_beside_forward(other: str, found: int) -> None:
     assert not findings(RULE, text.replace("nn.Module", "Function"))
 
 
-@pytest.mark.parametrize(
-    ("lines", "found"),
-    [
-        (["d['a'] = a.cpu().numpy()", "d['b'] = b.to(torch.float32).numpy().tolist()"], 1),
-        (["d['a'] = a.cpu().numpy()", "e['b'] = b.numpy()"], 0),
-        (["b = b.cpu()", "d['a'] = a.cpu().numpy()", "d['b'] = b.numpy()"], 0),
-        (["d['a'] = a.cpu().numpy()", "d['b'] = b.to(where).numpy()"], 0),
-        (["d['a'] = a.cpu().numpy()", "b = fetch(np.ones(3))", "d['b'] = b.numpy()"], 0),
-    ],
-)
-def test_stored_beside_a_copy(lines: list[str], found: int) -> None:
-    body = "".join(f"    {line}\n" for line in lines)
-    text = f"import numpy as np\nimport torch\n\n\ndef store(q, d, e, where):\n    a, b = q.a.data, q.b.data\n{body}"
-    assert len(findings(RULE, text)) == found
-
-
 CONVERTER = """\
 import numpy as np
 import torch

@@ -37,10 +37,9 @@ class ModuleNeverMoved(Codemod):
     to a device, and is moved nowhere: a second network, a loss with class weights, a metric or a
     resampler, a copy of a model. It moves it where it is made or, if layers are attached or state is
     loaded later, after that, to the device of those tensors. It also finds a module that is handed
-    together with a device to a function that computes with it (`calc_loss(model, batch, device)`),
-    or to an object of the file that runs it (`Runner(model, device)`), the arm of an `if` that forgets
-    the move, and the entry of a dict of networks that is set to `eval()` and run, but not moved as the
-    others are.
+    together with a device to a function that computes with it (`calc_loss(model, batch, device)`), the arm
+    of an `if` that forgets the move, and the entry of a dict of networks that is set to `eval()` and run,
+    but not moved as the others are.
 
     Where neither the class nor a run is in view, the text around may tell: a network from a function
     out of sight that is told no device (`net = resnet18()`, `net.parameters()`, `net(x.cuda())`), one
