@@ -27,37 +27,6 @@ class Net(nn.Module):
 
 
 """
-LAYERS = """\
-class Two(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        self.a = nn.Embedding(4, 2, device=config.dev)
-        self.b = nn.LayerNorm(2, device=config.dev)
-        self.drop = nn.Dropout(0.1)
-        self.c = nn.Linear(2, 2)
-"""
-FAMILY = """\
-class A(Base):
-    def __init__(self):
-        super().__init__()
-        self.to(flair.device)
-
-
-class B(Base):
-    def __init__(self):
-        super().__init__()
-        self.to(flair.device)
-
-
-class C(Base):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Embedding(4, 2)
-        self.size = 2
-
-    def embed(self, x):
-        return self.layer(x.to(flair.device))
-"""
 BUILDER = """\
 def build(path, device="cpu"):
     net = Net()
@@ -119,11 +88,6 @@ CHANGED = {
         "net = Net()",
         "net = Net().to(a.device)",
     ),
-    "one layer is told no device": (
-        LAYERS,
-        "nn.Linear(2, 2)",
-        "nn.Linear(2, 2, device=config.dev)",
-    ),
     "one entry of a dict": (
         'losses = {"a": Loss().to(device), "b": StftLoss().to(device)}\nif device:\n'
         '    losses["mel"] = MelLoss(3)\n',
@@ -134,11 +98,6 @@ CHANGED = {
         "def run(**kw):\n    a = MaternKernel(2).to(**kw)\n    b = WaveKernel(3)\n    return a, b\n",
         "WaveKernel(3)",
         "WaveKernel(3).to(**kw)",
-    ),
-    "one class of a family": (
-        FAMILY,
-        "        self.size = 2\n",
-        "        self.size = 2\n        self.to(flair.device)\n",
     ),
     "a builder that is told the device": (BUILDER, "return net", "return net.to(device)"),
     "a builder that wraps": (
@@ -171,17 +130,10 @@ SILENT = {
         "    return torchaudio.transforms.Resample(16000, 8000)(part)\n"
     ),
     "where data is prepared": CHANGED["made for each call"][0].replace("stoi_loss", "load_audio"),
-    "a layer without weights beside others": LAYERS.replace("        self.c = nn.Linear(2, 2)\n", ""),
-    "all layers are moved at the end": LAYERS + "        self.to(config.dev)\n",
-    "a layer that is moved": LAYERS + "        self.c.to(config.dev)\n",
     "entries that are moved later": (
         CHANGED["one entry of a dict"][0] + "for one in losses.values():\n    one.to(device)\n"
     ),
     "most entries are not moved": ('parts = {"a": Loss().to(device), "b": StftLoss(), "c": MelLoss()}\n'),
-    "a class without layers": FAMILY.replace("self.layer = nn.Embedding(4, 2)", "self.layer = str"),
-    "a class that moves its layer": FAMILY.replace(
-        "nn.Embedding(4, 2)", "nn.Embedding(4, 2).to(flair.device)"
-    ),
     "a builder whose caller moves": BUILDER + "\n\nnet = build(1, device)\nnet.to(device)\n",
     "a builder of an optimizer": (
         "def build(path, net, device):\n    opt = torch.optim.Adam(net.parameters())\n"

@@ -22,14 +22,10 @@ class HandOnDevice(Codemod):
 
     - the callee is in the file, its device is "cuda" or "cpu" where none is named (or None, which torch
       takes for the CPU), and the caller has a device of its own: a parameter, a variable, `self.device`;
-    - the same call, in the same function, is told the device in another line;
-    - the same attributes are set by the same method of `self` elsewhere, which is told the device there;
     - a function with a device calls itself, or a method of its own name, without;
     - `self.__class__(..)` leaves out the device that `__init__` keeps;
-    - three other fields of the same `args` are handed over, `--device` is an option, and it is not.
 
-    A default of "cuda" counts where the caller has a tensor only: the device is that of the tensor. Found
-    as well is a device that somebody has chosen, and that is overwritten before anything reads it: a
+    Found as well is a device that somebody has chosen, and that is overwritten before anything reads it: a
     parameter by `device = "cuda" if ... else "cpu"`, a choice from the options by `device = "cpu"`.
 
     Nothing is said where the callee takes the device of what else it is given, where the result is moved,

@@ -43,8 +43,8 @@ class ModuleNeverMoved(Codemod):
 
     Where neither the class nor a run is in view, the text around may tell: a network from a function
     out of sight that is told no device (`net = resnet18()`, `net.parameters()`, `net(x.cuda())`), one
-    that a loss makes for each call, a layer without `device=`, an entry, a part or a class without the
-    `.to(device)` of all others beside it, and a function that maps weights to its `device`, but
+    that a loss makes for each call, an entry or a part without the `.to(device)` of all others beside it,
+    and a function that maps weights to its `device`, but
     returns the model on the CPU. A method that moves its inputs to `self.device` and runs `self.model`,
     where only other methods move the model, moves it, too.
 

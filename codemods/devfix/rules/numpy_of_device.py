@@ -68,10 +68,9 @@ class NumpyOfDevice(Codemod):
     Safe: on the CPU `.cpu()` returns the tensor itself, so that the array still shares its memory.
     Unsafe where another function has moved it to a device that it was given, which may be the CPU, and
     where a method of a model or a function out of view has made it of tensors on a device. Unsafe as well:
-    what a layer makes or is given in `forward`, and what the module itself makes beside it; what
-    `to_numpy(x)` of a file that moves tensors is given; and what a module, or a function that names
-    devices, computes of a parameter. Functions of numpy that hand the work over to the tensor, or only
-    index it (`take_along_axis`), give a tensor back or fail on the CPU as well.
+    what a layer makes or is given in `forward`, what the module itself makes beside it, and what a module,
+    or a function that names devices, computes of a parameter. Functions of numpy that hand the work over
+    to the tensor, or only index it (`take_along_axis`), give a tensor back or fail on the CPU as well.
     Nothing is said of a tensor that is moved on some paths only, such as `if args.cuda:`, and for
     functions other than `x.numpy()`, of what a model out of sight returns, which may be an array
     or a list of images. A tensor that requires grad needs `.detach()` as well, on the CPU too:

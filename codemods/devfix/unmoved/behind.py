@@ -20,5 +20,5 @@ def left_behind(flow: Flow, bindings: Callable[[], Bindings]) -> Iterator[Left]:
     yield from made_per_call(flow)
     yield from made_in_function(flow, bindings)
     yield from made_elsewhere(flow, bindings)
-    yield from beside(flow)
+    yield from beside(flow.source)
     yield from built_for_device(flow, bindings)
