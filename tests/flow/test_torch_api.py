@@ -18,7 +18,7 @@ from devfix.flow import torch_api
 GONE = {"names"}
 # Factories by their shape alone, left out because hardly a program has them.
 RARE_FACTORIES = {
-    "empty_permuted", "empty_quantized", "from_file", "sparse_bsc_tensor", "sparse_bsr_tensor",
+    "empty_quantized", "from_file", "sparse_bsc_tensor", "sparse_bsr_tensor",
     "sparse_compressed_tensor", "sparse_csc_tensor", "sparse_csr_tensor",
 }  # fmt: skip
 # `device=` is not what says where their result is, or there is a tensor to take it from.
@@ -35,6 +35,8 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "torch.nn.Unflatten": (1, (1, 1)),
     "torch.nn.PixelShuffle": (2,),
     "torch.nn.PixelUnshuffle": (2,),
+    "torch.nn.FractionalMaxPool2d": (2, 1),
+    "torch.nn.FractionalMaxPool3d": (2, 1),
 }
 
 

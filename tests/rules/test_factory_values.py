@@ -125,12 +125,6 @@ CHANGED = {
         "    def run(self, data):\n        total = torch.zeros(1)@self.net.device@\n        for x in data:\n"
         "            total += self.loss_of(x)\n        return total\n"
     ),
-    "what gradients are taken of": (
-        "def f(net, data, step, device):\n    total = torch.zeros(1)@device@\n    for x in data:\n"
-        "        loss = step(net, x.to(device)).total\n        loss.backward()\n        total += loss\n    return total\n"
-    )
-    .replace("step(net, x.to(device)).total", "step(net, x)")
-    .replace("for x in data:\n", "net.to(device)\n    for x in data:\n"),
     "a function inside": (
         "def f(w: torch.Tensor):\n    p = torch.rand(3, 3)@w.device@\n\n    def inner(k):\n        return p @ k.reshape(-1)\n\n"
         "    return inner(w)\n"

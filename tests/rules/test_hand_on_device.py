@@ -12,7 +12,6 @@ HEAD = "import torch\nfrom nets import Block, helper\n\n\n"
 _ONES = "def ones(n, device='cpu'):\n    return torch.ones(n, device=device)\n\n\n"
 _CUDA = _ONES.replace("cpu", "cuda")
 _NONE = _ONES.replace("'cpu'", "None")
-_OPTIONS = "parser.add_argument('--device', default='')\n\n\ndef run(data, a=1, b=1, device=''):\n    go(data, device)\n\n\n"
 
 # name: (before, what the call becomes)
 CHANGED = {
@@ -42,15 +41,6 @@ CHANGED = {
         "net.draw(2, device=device)",
     ),
     "None is torch's CPU": (_NONE + "def f(n, device):\n    return ones(n)\n", "ones(n, device=device)"),
-    "a tensor where the default is cuda": (
-        "def near(y, device='cuda'):\n    return y.view(-1) + torch.ones(1, device=device)\n\n\n"
-        "def f(x):\n    return near(x)\n",
-        "near(x, device=x.device)",
-    ),
-    "once with, once without": (
-        "def f(device):\n    return Block(1, device=device), Block(2)\n",
-        "Block(2, device=device)",
-    ),
     "calls itself": (
         "def move(x, device='cpu'):\n    if isinstance(x, list):\n        return [move(y) for y in x]\n"
         "    return x.to(device)\n",
@@ -71,24 +61,6 @@ CHANGED = {
         "class Lazy:\n    def __init__(self, *parts, dim=0, output_device=None):\n"
         "        self.output_device = output_device\n    def f(self):\n        return type(self)(*self.parts, dim=1)\n",
         "type(self)(*self.parts, dim=1, output_device=self.output_device)",
-    ),
-    "the same attributes": (
-        "class Net(torch.nn.Module):\n    def cache(self, device=None):\n        return helper(device=device)\n"
-        "    def grow(self):\n        self.cos, self.sin = self.cache(device=self.cos.device)\n"
-        "    def reset(self):\n        self.cos, self.sin = self.cache()\n",
-        "self.cos, self.sin = self.cache(device=self.cos.device)\n",
-    ),
-    "the other options": (
-        _OPTIONS + "def main(opt):\n    run(opt.data, a=opt.a, b=opt.b)\n",
-        "run(opt.data, a=opt.a, b=opt.b, device=opt.device)",
-    ),
-    "a device that is not read": (
-        "def sigmas(n, device):\n    return torch.linspace(1, 0, n)[:-1]\n",
-        "torch.linspace(1, 0, n, device=device)[:-1]",
-    ),
-    "by another name": (
-        "def sigmas(n, target_device):\n    return torch.arange(n)\n",
-        "torch.arange(n, device=target_device)",
     ),
 }
 
@@ -116,8 +88,6 @@ SILENT = {
     "after an error": _ONES + "def f(n, device):\n    try:\n        return ones(n, device)\n"
     "    except RuntimeError:\n        return ones(n)\n",
     "a test": _ONES + "def test_ones(device):\n    assert ones(2).sum() == 2\n",
-    "another arm": "def f(device, host):\n    if host:\n        return Block(2)\n    return Block(1, device=device)\n"
-    .replace("    return Block(1", "    else:\n        return Block(1"),
     "its own CPU": "class A:\n    def __init__(self, device):\n        self.device = device\n"
     "    def rows(self, device='cpu'):\n        return torch.ones(3).to(device)\n"
     "    def f(self):\n        return self.rows()\n",
@@ -126,19 +96,13 @@ SILENT = {
     "        self.w = torch.nn.Parameter(torch.zeros(n))\n",
     "what it makes goes elsewhere": "def fill(x, device):\n    idx = torch.randperm(3)\n    return x[idx]\n",
     "more than one": "def rows(n, device):\n    x = torch.zeros(n)\n    x[torch.randperm(n)[:2]] = 1\n    return x\n",
-    "held by what is told": "def f(device):\n    return Block({'a': Block(1)}, device=device)\n",
-    "one of two is moved": "def f(text, device):\n    a = helper(text, device=device)\n    b = helper('x')\n"
-    "    b = b[None]\n    return a, b.to(a.device)\n",
     "a base": "class A:\n    def __init__(self, n, device='cpu'):\n        self.x = torch.ones(n, device=device)\n\n\n"
     "class B(A):\n    def __init__(self, n, device):\n        super().__init__(n)\n        self.device = device\n",
     "a number": "def seed(n, device):\n    return torch.randint(0, n, (1,)).item()\n",
     "no object to take it from": "class A:\n    def __init__(self, n, device='cuda'):\n        self.device = device\n"
     "    @staticmethod\n    def make(n):\n        return A(n)\n",
-    "two things of one name": "def f(device, new):\n    if new:\n        from a import Net\n    else:\n"
-    "        from b import Net\n    return Net(1, device=device), Net(2)\n",
     "data for workers": _ONES + "class D(torch.utils.data.Dataset):\n    def __getitem__(self, i, device=0):\n"
     "        return ones(i)\n",
-    "two options are no sign": _OPTIONS + "def main(opt):\n    run(opt.data, a=opt.a)\n",
 }  # fmt: skip
 
 

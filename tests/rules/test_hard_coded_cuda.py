@@ -171,12 +171,6 @@ UNSAFE = {
         "        return self.net(rows)\n\n    def two(self, rows):\n"
         "        rows = torch.tensor(rows, device=next(self.parameters()).device)\n        return self(rows)\n",
     ),
-    "the type that stands for the current GPU": (
-        "def f(x, n):\n    Float = torch.cuda.FloatTensor if x.is_cuda else torch.FloatTensor\n"
-        "    return x * Float(n).fill_(0) + torch.arange(n).type(Float)\n",
-        "def f(x, n):\n    Float = torch.cuda.FloatTensor if x.is_cuda else torch.FloatTensor\n"
-        "    return x * Float(n).to(x.device).fill_(0) + torch.arange(n).type(Float).to(x.device)\n",
-    ),
     "a parameter that its move makes none": (
         "class N(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        self.w = nn.Parameter(torch.zeros(3)).cuda()\n\n    def forward(self, x):\n"
@@ -185,27 +179,11 @@ UNSAFE = {
         "        self.w = nn.Parameter(torch.zeros(3))\n\n    def forward(self, x):\n"
         "        return x * self.w\n",
     ),
-    "the device of the program's options": (
-        "args = parse()\nnet = nn.Linear(2, 2).to(args.device)\n\n\ndef f(n):\n    return torch.zeros(n).cuda()\n",
-        "args = parse()\nnet = nn.Linear(2, 2).to(args.device)\n\n\ndef f(n):\n    return torch.zeros(n, device=args.device)\n",
-    ),
-    "the device of an imported package": (
-        "import flair\n\n\ndef g(x):\n    return x.to(flair.device)\n\n\ndef f(n):\n    x = torch.zeros(n)\n"
-        "    if torch.cuda.is_available():\n        x = x.cuda()\n    return x\n",
-        "import flair\n\n\ndef g(x):\n    return x.to(flair.device)\n\n\ndef f(n):\n    x = torch.zeros(n)\n"
-        "    x = x.to(flair.device)\n    return x\n",
-    ),
     "an entry of the configuration": (
         "def f(config, net):\n    if config['device'] != 'cpu':\n        net = nn.DataParallel(net)\n"
         "    net = net.cuda()\n    return net\n",
         "def f(config, net):\n    if config['device'] != 'cpu':\n        net = nn.DataParallel(net)\n"
         "    net = net.to(config['device'])\n    return net\n",
-    ),
-    "the number of a GPU": (
-        "class A:\n    def put(self):\n        self.net.cuda(self.gpu)\n\n    def z(self, n):\n"
-        "        return torch.cuda.FloatTensor(n, 3)\n",
-        "class A:\n    def put(self):\n        self.net.cuda(self.gpu)\n\n    def z(self, n):\n"
-        "        return torch.empty(n, 3, dtype=torch.float32, device=self.gpu)\n",
     ),
     "what there is, where a module has been put somewhere": (
         "class N(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.l = nn.Linear(3, 3)\n\n"

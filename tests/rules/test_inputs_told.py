@@ -1,4 +1,4 @@
-"""What a function says of its own tensors: indices, tokens, twins, entries, dropped moves, one arm of two."""
+"""What a function says of its own tensors: indices, parts of a batch, entries, dropped moves."""
 
 from __future__ import annotations
 
@@ -55,30 +55,6 @@ def grow(self, path):
 """,
         {"path.ids.long()]": "path.ids.long().to(where)]"},
     ),
-    "tokens of a module": (
-        """\
-class Embedder(nn.Module):
-    def __init__(self, name):
-        super().__init__()
-        self.tokenizer = AutoTokenizer.from_pretrained(name)
-        self.transformer = AutoModel.from_pretrained(name)
-
-    def forward(self, texts):
-        enc = self.tokenizer(texts, return_tensors="pt")
-        return self.transformer(**enc)
-""",
-        {'return_tensors="pt")': 'return_tensors="pt").to(next(self.transformer.parameters()).device)'},
-    ),
-    "tokens of a spread model": (
-        """\
-def embed(name, prompts):
-    tokenizer = AutoTokenizer.from_pretrained(name)
-    encoder = AutoModel.from_pretrained(name, device_map="auto")
-    tokens = tokenizer(prompts, return_tensors="pt")
-    return encoder(tokens.input_ids)[0]
-""",
-        {"encoder(tokens.input_ids)": "encoder(tokens.input_ids.to(encoder.device))"},
-    ),
     "tokens, by parameters": (
         """\
 def run(args, model, tokenizer, texts):
@@ -96,7 +72,7 @@ def step(model, batch, device):
     out = model(x)
     return F.cross_entropy(out, y)
 """,
-        {"    x = x.to(device)\n": "    x = x.to(device)\n    y = y.to(device)\n"},
+        {"(out, y)": "(out, y.to(device))"},
     ),
     "of one batch, where it is read": (
         """\
@@ -124,28 +100,6 @@ def step(model, batch, args):
 """,
         {"= batch[1]": "= batch[1].to(args.device)"},
     ),
-    "made alike": (
-        """\
-def sample(self, a, b, use_cuda):
-    words = Variable(torch.from_numpy(a).long())
-    letters = Variable(torch.from_numpy(b).long())
-    if use_cuda:
-        words = words.cuda()
-    return self.net(words, letters)
-""",
-        {
-            "        words = words.cuda()\n": "        words = words.cuda()\n        letters = letters.cuda()\n"
-        },
-    ),
-    "of one dict": (
-        """\
-def generate(model, ids, lang, device):
-    inputs = {"ids": torch.tensor(ids, device=device)}
-    inputs["langs"] = torch.tensor([lang] * 4).view(1, -1)
-    return model(**inputs)
-""",
-        {".view(1, -1)": ".view(1, -1).to(device)"},
-    ),
     "entry of a method": (
         """\
 class Model(nn.Module):
@@ -158,19 +112,6 @@ class Model(nn.Module):
         return self.psnr(image, outputs["rgb"])
 """,
         {'image = batch["image"]\n': 'image = batch["image"].to(outputs["rgb"].device)\n'},
-    ),
-    "argument of a method": (
-        """\
-class Free(torch.optim.Optimizer):
-    def eval(self):
-        for p in self.all:
-            p.data.lerp_(end=self.state["z"].to(p.data.device), weight=1)
-
-    def train(self):
-        for p in self.all:
-            p.data.lerp_(end=self.state["z"], weight=2)
-""",
-        {'end=self.state["z"], weight=2': 'end=self.state["z"].to(p.data.device), weight=2'},
     ),
     "dropped": (
         """\
@@ -223,19 +164,6 @@ def predict(net, rows, device):
     return net(rows)
 """,
         {"            rows[key].to(": "            rows[key] = rows[key].to("},
-    ),
-    "one arm": (
-        """\
-def sigmas(self, karras, device, n):
-    if karras:
-        s = make(n)
-        s = s.to(device)
-    else:
-        s = self.scheduler.sigmas
-    s = s.to(torch.float16)
-    return s
-""",
-        {"sigmas\n    s = s.to(t": "sigmas\n    s = s.to(device)\n    s = s.to(t"},
     ),
 }
 RIGHT = {

@@ -50,15 +50,6 @@ CARRIED = {
         "    for row in model.generate(input_ids=ids, max_length=9):\n        print(row.numpy())\n",
         "row",
     ),
-    "another reader copies it": (
-        "def roc(pred, y):\n    return pred.cpu().numpy(), y.cpu().numpy()\n\n"
-        "def auc(pred):\n    return pred.detach().numpy()\n",
-        "pred.detach()",
-    ),
-    "another parameter is copied": (
-        "def table(a, b):\n    return np.stack([a.detach().cpu().numpy(), b.detach().numpy()])\n",
-        "b.detach()",
-    ),
 }
 
 

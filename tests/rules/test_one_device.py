@@ -18,15 +18,6 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 """
 
 FOUND = {
-    "DataParallel": (
-        'd = torch.device("cuda:1")\nnet = nn.Linear(2, 2)\nnet.to(d)\n'
-        "net = nn.DataParallel(net, device_ids=[0, 1])\n",
-        "`net` is on `cuda:1`, but `DataParallel` raises unless it is on the first of its `device_ids`, `cuda:0`",
-    ),
-    "DataParallel over all": (
-        'net = nn.Linear(2, 2)\nnet.to("cuda:2")\nnet = nn.DataParallel(net)\n',
-        "`net` is on `cuda:2`, but `DataParallel` raises unless it is on the first GPU, `cuda:0`",
-    ),
     "set_device below the move": (
         "def run(rank):\n    net = nn.Linear(2, 2).cuda()\n    torch.cuda.set_device(rank)\n    return net\n",
         "`nn.Linear(2, 2).cuda()` stands above `torch.cuda.set_device(rank)`, "
@@ -166,9 +157,6 @@ SILENT = {
     ),
     "a number that is not in view": (
         'def run(x, gpu):\n    net = nn.Linear(2, 2).cuda(gpu)\n    return net(x.to("cuda:1"))\n'
-    ),
-    "DataParallel on its first": (
-        "net = nn.Linear(2, 2)\nnet.cuda(1)\nnet = nn.DataParallel(net, device_ids=[1, 0])\n"
     ),
     "set_device first": (
         "def run(rank):\n    torch.cuda.set_device(rank)\n    net = nn.Linear(2, 2).cuda()\n"

@@ -648,23 +648,6 @@ def test_unsafe_where_nothing_shows_that(text: str) -> None:
     assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
 
 
-PARTS = (
-    "import {0}\n\n\nclass M({0}.Base):\n    def __init__(self, parts):\n        super().__init__()\n"
-    "        for part in parts:\n            self.add_module(part.name, part)\n        self.parts = parts\n"
-    "        self.to({1})\n\n    def forward(self, rows):\n        loss = torch.tensor(0.0)\n"
-    "        for part in self.parts:\n            {2}, n = part.forward([rows[i] for i in part.rows])\n"
-    "            loss += part.weight * {2}\n        return loss\n"
-)
-
-
-def test_a_sum_over_the_parts_of_what_moves_itself() -> None:
-    [finding] = findings(RULE, HEAD + PARTS.format("tagger", "tagger.device", "one_loss"))
-    assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
-    assert "`tagger.device`" in finding.fix.title
-    assert not findings(RULE, HEAD + PARTS.format("tagger", "tagger.device", "count"))
-    assert not findings(RULE, HEAD + PARTS.format("tagger", "where", "one_loss"))
-
-
 def test_a_helper_makes_it_where_the_rest_that_it_is_given_is() -> None:
     text = (
         "class M(nn.Module):\n    def start(self, x, h):\n        if h is None:\n            h = torch.zeros(x.shape[0], 4)\n"

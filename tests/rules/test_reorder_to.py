@@ -283,18 +283,6 @@ CHANGED = {
 }
 
 UNSAFE = {
-    "a layer that a method makes anew": (
-        GROWN,
-        GROWN.replace(
-            "        self.head = new\n", "        new.to(self.head.weight.device)\n        self.head = new\n"
-        ),
-    ),
-    "a layer that a method returns": (
-        "class Grown:\n    def resized(self, old, n):\n        new = nn.Embedding(n, 4)\n"
-        "        new.weight.data[:2] = old.weight.data[:2]\n        return new\n",
-        "class Grown:\n    def resized(self, old, n):\n        new = nn.Embedding(n, 4).to(old.weight.device)\n"
-        "        new.weight.data[:2] = old.weight.data[:2]\n        return new\n",
-    ),
     "what DataParallel holds": (
         "model.to(device)\nmodel = nn.DataParallel(model)\nmodel.module.head = nn.Linear(4, 2)\nmodel(x)\n",
         "model.to(device)\nmodel = nn.DataParallel(model)\nmodel.module.head = nn.Linear(4, 2)\nmodel.to(device)\nmodel(x)\n",

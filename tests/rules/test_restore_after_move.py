@@ -62,28 +62,6 @@ CHANGED = {
         f"def f(state, device):\n    net = build('x')\n{_ADAM}    net.to(device)\n{_STATE}    net.eval()\n",
         Safety.UNSAFE,
     ),
-    "by a function of the file": (
-        "def resume(path, model, optimizer):\n    state = torch.load(path)\n"
-        "    model.load_state_dict(state['m'])\n    optimizer.load_state_dict(state['o'])\n\n\n"
-        f"def f(path, device):\n    net = nn.Linear(2, 2)\n{_ADAM}    resume(path, net, optimizer=opt)\n"
-        "    net.to(device)\n",
-        "def resume(path, model, optimizer):\n    state = torch.load(path)\n"
-        "    model.load_state_dict(state['m'])\n    optimizer.load_state_dict(state['o'])\n\n\n"
-        f"def f(path, device):\n    net = nn.Linear(2, 2)\n{_ADAM}    net.to(device)\n"
-        "    resume(path, net, optimizer=opt)\n",
-        Safety.SAFE,
-    ),
-    "by a method": (
-        "class T:\n    def __init__(self, path, device):\n        self.net = nn.Linear(2, 2)\n"
-        "        self.optimizer = Adam(self.net.parameters())\n        self.resume(path)\n"
-        "        self.net.to(device)\n\n    def resume(self, path):\n"
-        "        self.optimizer.load_state_dict(torch.load(path))\n",
-        "class T:\n    def __init__(self, path, device):\n        self.net = nn.Linear(2, 2)\n"
-        "        self.optimizer = Adam(self.net.parameters())\n        self.net.to(device)\n"
-        "        self.resume(path)\n\n    def resume(self, path):\n"
-        "        self.optimizer.load_state_dict(torch.load(path))\n",
-        Safety.SAFE,
-    ),
     "a choice of optimizers": (
         "def f(args, state, device):\n    net = nn.Linear(2, 2)\n    opt = None\n    if args.sgd:\n"
         "        opt = SGD(net.parameters(), lr=1)\n    else:\n        opt = Adam(net.parameters())\n"
@@ -91,13 +69,6 @@ CHANGED = {
         "def f(args, state, device):\n    net = nn.Linear(2, 2)\n    opt = None\n    if args.sgd:\n"
         "        opt = SGD(net.parameters(), lr=1)\n    else:\n        opt = Adam(net.parameters())\n"
         f"    net.to(device)\n{_STATE}",
-        Safety.SAFE,
-    ),
-    "Adagrad makes its sums at once": (
-        "def f(device):\n    net = nn.Linear(2, 2)\n    opt = torch.optim.Adagrad(net.parameters())\n"
-        "    net.to(device)\n    return opt\n",
-        "def f(device):\n    net = nn.Linear(2, 2)\n    net.to(device)\n"
-        "    opt = torch.optim.Adagrad(net.parameters())\n    return opt\n",
         Safety.SAFE,
     ),
     "an average of a library": (

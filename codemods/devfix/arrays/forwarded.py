@@ -1,4 +1,4 @@
-"""Tensors that may be anywhere and are read by numpy: of a layer in `forward`, of whoever calls a converter."""
+"""Tensors that may be anywhere and are read by numpy: what a layer in `forward` has made."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEPTH = 16
 _LENGTHS = re.compile(r"len|size|shape|count|num", re.IGNORECASE)
 _WORDS = re.compile(r"\.cpu\(|\.device\b")
-_CONVERTER = re.compile(r"numpy|numpify|ndarray", re.IGNORECASE)
-_MOVES = re.compile(r"\.to\([^()\n]*device|\.cuda\(")
 # Layers whose result may be something else, or on the CPU.
 _ANYTHING = re.compile(
     r"post|decode|token|numpy|cpu|transform|convert|sampl|predict|generat|collat|pars|process", re.IGNORECASE
@@ -45,39 +43,6 @@ def forwarded(source: Source, calls: Iterable[ast.Call]) -> Iterator[Forwarded]:
             origin = _Trace(source, scope, owner).origin(func.value, 0)
             if origin:
                 yield Forwarded(func.value, f"is on the device of the module, since it is made of `{origin}`")
-        elif isinstance(scope, _FUNCTIONS) and _converter(source, scope, func.value):
-            yield Forwarded(
-                func.value, f"may be any tensor that `{scope.name}` is given, on an accelerator as well"
-            )
-
-
-def _converter(source: Source, scope: ast.FunctionDef | ast.AsyncFunctionDef, node: ast.expr) -> bool:
-    """`if isinstance(x, torch.Tensor): return x.numpy()` in `to_numpy`, in a file that moves tensors to a device."""
-    if not _CONVERTER.search(scope.name) or not _MOVES.search(source.text):
-        return False
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "detach":
-        node = node.func.value
-    names = [one.arg for one in (*scope.args.posonlyargs, *scope.args.args)]
-    if not isinstance(node, ast.Name) or node.id not in names or ".cpu(" in source.code(scope):
-        return False
-    if any(
-        isinstance(one, ast.Name) and one.id == node.id and not isinstance(one.ctx, ast.Load)
-        for one in ast.walk(scope)
-    ):
-        return False
-    child: ast.AST = node
-    up = source.parents.get(child)
-    while up is not None and up is not scope:
-        if isinstance(up, ast.If) and child in up.body and isinstance(up.test, ast.Call):
-            test = up.test
-            return source.qualified(test.func) == "torch.is_tensor" or (
-                path_of(test.func) == "isinstance"
-                and len(test.args) == 2
-                and source.code(test.args[0]) == node.id
-                and source.qualified(test.args[1]) == "torch.Tensor"
-            )
-        child, up = up, source.parents.get(up)
-    return False
 
 
 def _is_module(source: Source, owner: ast.ClassDef) -> bool:

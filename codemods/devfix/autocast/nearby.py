@@ -31,7 +31,6 @@ _GOOD_NAME = re.compile(r"(?:^|\.)_?(?:torch_|target_)?(?:device|dev)$", re.IGNO
 # Attributes that arrays have as well: they tell a tensor only in the forward of a module.
 _ARRAY_USES = frozenset({"shape", "dtype", "size", "view", "reshape", "ndim", "mean", "sum", "flatten"})
 _TENSOR_USES = torch_api.TENSOR_ONLY - _ARRAY_USES | {"device", "to", "permute"}
-_NO_TENSOR_USES = frozenset({"items", "keys", "get", "append", "pop", "update", "copy", "astype"})
 _NO_TENSOR_CALLS = frozenset(
     {"len", "isinstance", "int", "str", "range", "enumerate", "zip", "list", "dict", "from_numpy",
      "fromarray", "tensor", "as_tensor", "asarray", "array", "open", "ToTensor"}

@@ -19,7 +19,6 @@ from devfix.factories.owners import Owner
 from devfix.factories.placeholders import replaced
 from devfix.factories.returns import returned
 from devfix.factories.scopes import Scopes
-from devfix.factories.training import trained
 from devfix.factories.uses import TENSOR_TYPE
 from devfix.factories.values import HERE, OTHER, UNKNOWN, Anchor, Fact, Form, Origin, element, listed
 from devfix.flow.evidence import annotation_text
@@ -156,8 +155,8 @@ class Follow(Branches):
             return
         sums = left.stray and isinstance(node.op, ast.Add) and not isinstance(node.target, ast.Subscript)
         if sums and right.form in (Form.UNKNOWN, Form.MAYBE) and right != HERE:
-            at = right.anchor or trained(self, node.value)
-            right = right if at is None else Fact(Form.TENSOR, anchor=replace(at, sure=False))
+            if right.anchor is not None:
+                right = Fact(Form.TENSOR, anchor=replace(right.anchor, sure=False))
         if left.form is Form.TENSOR and left.stray and right.placed:
             self.meet(node.value, left, node.value, right, "is added to in place by")
             self.assign(node.target, Fact(Form.TENSOR, anchor=right.anchor, flat=left.flat))

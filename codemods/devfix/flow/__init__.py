@@ -81,11 +81,6 @@ class Flow:
         outside = self._program.outside
         return outside is not None and outside.sets_default()
 
-    def beside(self, word: str) -> Sequence[tuple[str, Source]]:
-        """The project's files with a word that some file imports together with this one."""
-        outside = self._program.outside
-        return outside.beside(word) if outside is not None else ()
-
     def declared(self, dotted: str, attribute: str) -> tuple[Source, tuple[ast.expr, ...]] | None:
         """How a class of another file, or one of its bases, annotates an attribute: the file and the annotations."""
         outside = self._program.outside

@@ -113,10 +113,6 @@ class Outside(ABC):
     def bases(self, dotted: str) -> Bases | None:
         """What a class hands down to those derived from it; leading dots mark a relative import."""
 
-    def beside(self, word: str) -> Sequence[tuple[str, Source]]:
-        """The files with a word that some file imports together with the asking one: parts of one process."""
-        return ()
-
     def declared(self, dotted: str, attribute: str) -> tuple[Source, tuple[ast.expr, ...]] | None:
         """What a class of another file, or one that it derives from, annotates an attribute with, and the file."""
         return None

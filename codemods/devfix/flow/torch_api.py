@@ -6,58 +6,21 @@ Sources: torch's own signatures (`torch/_C/_VariableFunctions.pyi`, `torch.nn` d
 
 from __future__ import annotations
 
-# Take `device=` and make a tensor on the default device without it.
-FACTORIES = frozenset(
-    f"torch.{name}"
-    for name in [
-        "arange",
-        "bartlett_window",
-        "blackman_window",
-        "empty",
-        "empty_strided",
-        "eye",
-        "full",
-        "hamming_window",
-        "hann_window",
-        "kaiser_window",
-        "linspace",
-        "logspace",
-        "ones",
-        "rand",
-        "randint",
-        "randn",
-        "randperm",
-        "range",
-        "scalar_tensor",
-        "sparse_coo_tensor",
-        "tensor",
-        "tril_indices",
-        "triu_indices",
-        "zeros",
-        "as_tensor",
-        "asarray",
-    ]
-)
+from devfix.models.loader import models
+
+
+def _of(*forms: str) -> frozenset[str]:
+    """What the model of torch has under these forms."""
+    return frozenset(name for name, row in models().rows.items() if row.form in forms)
+
+
+# Take `device=` and make a tensor on the default device without it. Not `normal`: it may be given tensors.
+FACTORIES = _of("make", "data") - {"torch.normal"}
 # Of those, the ones that keep the device of a tensor given as data.
 KEEP_DATA = frozenset({"torch.as_tensor", "torch.asarray"})
 # Constructors by dtype: always on the CPU.
-LEGACY = frozenset(
-    f"torch.{name}"
-    for name in [
-        "Tensor",
-        "FloatTensor",
-        "DoubleTensor",
-        "HalfTensor",
-        "BFloat16Tensor",
-        "LongTensor",
-        "IntTensor",
-        "ShortTensor",
-        "CharTensor",
-        "ByteTensor",
-        "BoolTensor",
-    ]
-)
-LEGACY_CUDA = frozenset(f"torch.cuda.{name.rpartition('.')[2]}" for name in LEGACY - {"torch.Tensor"})
+LEGACY = _of("legacy")
+LEGACY_CUDA = _of("cuda")
 # Data of the host becomes a CPU tensor.
 FROM_HOST = {
     "torch.from_numpy": "a numpy array",
@@ -113,123 +76,14 @@ MODULE_ONLY = frozenset(
         "register_forward_pre_hook", "apply", "get_submodule", "get_parameter", "forward",
     }
 )  # fmt: skip
-# torch.nn modules without parameters or buffers unless an argument gives them one: where they
-# are makes no difference.
-BARE_MODULES = frozenset(
-    f"torch.nn.{name}"
-    for name in [
-        "ReLU",
-        "ReLU6",
-        "LeakyReLU",
-        "ELU",
-        "SELU",
-        "CELU",
-        "GELU",
-        "SiLU",
-        "Mish",
-        "Sigmoid",
-        "Tanh",
-        "Softmax",
-        "LogSoftmax",
-        "Softplus",
-        "Softsign",
-        "Hardtanh",
-        "Hardswish",
-        "Hardsigmoid",
-        "Identity",
-        "Dropout",
-        "Dropout1d",
-        "Dropout2d",
-        "Dropout3d",
-        "AlphaDropout",
-        "Flatten",
-        "Unflatten",
-        "MaxPool1d",
-        "MaxPool2d",
-        "MaxPool3d",
-        "AvgPool1d",
-        "AvgPool2d",
-        "AvgPool3d",
-        "AdaptiveAvgPool1d",
-        "AdaptiveAvgPool2d",
-        "AdaptiveAvgPool3d",
-        "AdaptiveMaxPool1d",
-        "AdaptiveMaxPool2d",
-        "AdaptiveMaxPool3d",
-        "Upsample",
-        "PixelShuffle",
-        "PixelUnshuffle",
-        "ZeroPad2d",
-        "ReflectionPad2d",
-        "ReplicationPad2d",
-        "ConstantPad1d",
-        "ConstantPad2d",
-        "CosineSimilarity",
-        "PairwiseDistance",
-        "L1Loss",
-        "MSELoss",
-        "SmoothL1Loss",
-        "HuberLoss",
-        "KLDivLoss",
-        "CTCLoss",
-        "GaussianNLLLoss",
-        "PoissonNLLLoss",
-        "MarginRankingLoss",
-        "HingeEmbeddingLoss",
-        "TripletMarginLoss",
-        "CosineEmbeddingLoss",
-        "SoftMarginLoss",
-        "Softmin",
-        "Softmax2d",
-        "Threshold",
-        "Hardshrink",
-        "Softshrink",
-        "Tanhshrink",
-        "LogSigmoid",
-        "GLU",
-        "RReLU",
-        "Fold",
-        "Unfold",
-        "ChannelShuffle",
-        "FeatureAlphaDropout",
-        "CircularPad1d",
-        "CircularPad2d",
-        "CircularPad3d",
-        "ConstantPad3d",
-        "ReflectionPad1d",
-        "ReflectionPad3d",
-        "ReplicationPad1d",
-        "ReplicationPad3d",
-        "ZeroPad1d",
-        "ZeroPad3d",
-        "LPPool1d",
-        "LPPool2d",
-        "LPPool3d",
-        "MaxUnpool1d",
-        "MaxUnpool2d",
-        "MaxUnpool3d",
-        "UpsamplingNearest2d",
-        "UpsamplingBilinear2d",
-        "TripletMarginWithDistanceLoss",
-        "MultiLabelMarginLoss",
-    ]
-)
 # Losses that have a tensor only where `weight` or `pos_weight` is given.
 WEIGHTED_LOSSES = frozenset(
-    f"torch.nn.{name}"
-    for name in [
-        "CrossEntropyLoss",
-        "NLLLoss",
-        "NLLLoss2d",
-        "BCELoss",
-        "BCEWithLogitsLoss",
-        "MultiMarginLoss",
-    ]
-)
-CONTAINERS = frozenset(
-    f"torch.nn.{name}"
-    for name in ["Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict"]
-)
+    f"torch.nn.{name}Loss" for name in ("CrossEntropy", "NLL", "BCE", "BCEWithLogits", "MultiMargin")
+) | {"torch.nn.NLLLoss2d"}
+# torch.nn modules without parameters or buffers unless an argument gives them one: where they
+# are makes no difference.
+BARE_MODULES = _of("bare", "loss") - WEIGHTED_LOSSES - {"torch.nn.MultiLabelSoftMarginLoss"}
+CONTAINERS = _of("container")
 # Modules with weights or buffers that companions of torch make, on the CPU; classes unless named whole.
 LIBRARY_MODULES = (
     "torchaudio.transforms.",

@@ -9,17 +9,14 @@ from dataclasses import dataclass
 
 from devfix.bindings import Bindings, FunctionNode, function_around
 from devfix.device_forms import DeviceForms
-from devfix.flow import Flow, torch_api
+from devfix.flow import Flow
 from devfix.flow.frame import path_of
 from devfix.handing import reasons
 from devfix.handing.takers import DEVICE, Taker, Takers, is_own_class
 from devfix.loading.calls import is_none_at
 from devfix.loading.devices import DevicesInScope
-from devfix.placing import bound_before, rebound
-from devfix.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_HANDED = re.compile(r"dev(?:ice)? *= *[A-Za-z_]")
 # Callees that are called the same and are many things, or whose device is an affair of other codemods.
 _ANYTHING = re.compile(
     r"^(?:to|cuda|cpu|type|dict|partial|print|format|get|set|update|new_\w+|\w+_like|setattr|getattr|train|eval|"
@@ -49,7 +46,6 @@ class Missed:
         self._flow = flow
         self._source = flow.source
         self._takers = Takers(flow.source)
-        self._handing = bool(_HANDED.search(flow.source.text))
         self._made: DevicesInScope | None = None
         self._hosts = {scope.node for scope in flow.scopes if scope.host}
 
@@ -66,10 +62,9 @@ class Missed:
 
     def find(self) -> Iterator[Missing]:
         """All of them, in the order of the text."""
-        if not self._takers.found and not self._handing:
+        if not self._takers.found:
             return
         found: dict[ast.Call, Missing] = {}
-        others: dict[str, list[ast.Call]] = {}
         defined = self._takers.names
         for call in self._source.calls:
             path = path_of(call.func)
@@ -79,16 +74,11 @@ class Missed:
                 function = self._of_object(call, path.rpartition(".")[0], last)
             taker = self._takers.found.get(function) if function is not None else None
             if function is None:
-                if path and self._handing:
-                    others.setdefault(path, []).append(call)
                 one = self._same_name(call, last) if last in defined else None
             else:
                 one = self._known(call, taker) if taker is not None and taker.left_out(call) else None
             if one is not None:
                 found[call] = one
-        for calls in others.values():
-            for one in self._twice(calls):
-                found.setdefault(one.call, one)
         for call in sorted(found, key=lambda node: (node.lineno, node.col_offset)):
             inside = function_around(self._source, call)
             if inside not in self._hosts and not reasons.falls_back(self._source, call):
@@ -113,9 +103,6 @@ class Missed:
             return self._rebuilt(call, taker)
         if "super()" in source.code(call.func):
             return None  # the class may well keep a device of its own
-        option = self._option(call, taker)
-        if option and reasons.reads(source, taker.function, taker.parameter):
-            return self._missing(call, taker, option, "unlike its other options")
         if reasons.excused(source, call, taker, default):
             return None
         device = self._at(call)
@@ -133,30 +120,7 @@ class Missed:
             if reasons.is_literal(source, self._bindings, device, call, same):
                 return None
             return self._missing(call, taker, device, _instead(default))
-        if not device and (told := self._assigned_alike(call, taker)):
-            return self._missing(call, taker, told, "unlike where the same attributes are set elsewhere")
-        if default.startswith("cuda") and not device:
-            tensor = self._tensor(call, taker)
-            if tensor:
-                return self._missing(call, taker, f"{tensor}.device", _instead(default))
         return None
-
-    def _assigned_alike(self, call: ast.Call, taker: Taker) -> str:
-        """`self.cos.device` of `self.cos = self.cache(device=self.cos.device)` in another method."""
-        source, inside, paths = self._source, function_around(self._source, call), _set_by(self._source, call)
-        owner = source.parents.get(inside) if inside is not None else None
-        if not paths or not isinstance(owner, ast.ClassDef) or inside is None or inside.name == "__init__":
-            return ""
-        for other in source.walk(owner):
-            if not isinstance(other, ast.Call) or _set_by(source, other) != paths:
-                continue
-            if other is call or self._takers.of(other) is not taker:
-                continue
-            for name, value in taker.arguments(other):
-                path = path_of(value)
-                if name == taker.parameter and path.startswith("self.") and path.endswith("device"):
-                    return path
-        return ""
 
     def _none_is_cpu(self, taker: Taker) -> bool:
         """Does None mean the CPU to a function, without a look at what else it is given?"""
@@ -190,34 +154,6 @@ class Missed:
         """`Batch(..)` in a method of `Batch`"""
         owner = self._source.enclosing(call, ast.ClassDef)
         return taker.function.name == "__init__" and owner is not None and owner is taker.owner
-
-    def _option(self, call: ast.Call, taker: Taker) -> str:
-        """`opt.device`, where other fields of `opt` are handed over and the file declares `--device`."""
-        roots: dict[str, int] = {}
-        for value in (*call.args, *(keyword.value for keyword in call.keywords)):
-            if isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name):
-                roots[value.value.id] = roots.get(value.value.id, 0) + 1
-        root = max(roots, key=lambda name: roots[name], default="")
-        if not root or roots[root] < 3 or root in ("self", "cls") or taker.parameter != "device":
-            return ""
-        pattern = r"add_argument\(\s*(?:[\"']-\w+[\"']\s*,\s*)?[\"']--device[\"']"
-        return f"{root}.device" if re.search(pattern, self._source.text) else ""
-
-    def _tensor(self, call: ast.Call, taker: Taker) -> str:
-        """A parameter of the caller among the arguments of a call, with which the callee does what only tensors can."""
-        caller = function_around(self._source, call)
-        if caller is None:
-            return ""
-        given = {a.arg for a in (*caller.args.posonlyargs, *caller.args.args, *caller.args.kwonlyargs)}
-        used = {
-            path_of(node.value)
-            for node in self._source.walk(taker.function)
-            if isinstance(node, ast.Attribute) and node.attr in (torch_api.TENSOR_ONLY | {"flip"})
-        }
-        for name, value in taker.arguments(call):
-            if isinstance(value, ast.Name) and value.id in given and name in used:
-                return value.id
-        return ""
 
     # --- callees out of sight --------------------------------------------------------------
 
@@ -263,39 +199,6 @@ class Missed:
                             return True
         return False
 
-    def _twice(self, calls: list[ast.Call]) -> Iterator[Missing]:
-        """The same callee with a device and, in the same function, without."""
-        source = self._source
-        name = path_of(calls[0].func).rpartition(".")[2]
-        told = [(call, k) for call in calls for k in call.keywords if k.arg and DEVICE.match(k.arg)]
-        if not told or len(calls) < 2 or _ANYTHING.match(name) or name.startswith(("to_", "move_")):
-            return
-        if source.qualified(calls[0].func).partition(".")[0] in ("torch", "numpy", "np", "jax", "tensorflow"):
-            return
-        root = re.escape(path_of(calls[0].func).partition(".")[0])
-        if len(re.findall(rf"import[^\n]{{0,400}}(?<!\w){root}(?!\w)", source.text)) > 1:
-            return  # one name for several things
-        for call in calls:
-            if not _bare(call) or reasons.moved_after(source, call):
-                continue
-            function = function_around(source, call)
-            for other, keyword in told if function is not None else ():
-                if function_around(source, other) is not function or not path_of(keyword.value):
-                    continue
-                inside = source.span(other).start <= source.span(call).start < source.span(other).end
-                if inside or not reasons.runs_with(source, call, other):  # what holds it moves it
-                    continue
-                statement = source.statement(call)
-                first, last = sorted((other, call), key=lambda node: (node.lineno, node.col_offset))
-                if bound_before(source, keyword.value, statement) and not rebound(
-                    source, [keyword.value], first, last
-                ):
-                    yield Missing(
-                        call, keyword.arg or "", path_of(keyword.value),
-                        f"as it is in line {other.lineno}", other, "it is told the device here",
-                    )  # fmt: skip
-                    break
-
 
 def _bare(call: ast.Call) -> bool:
     """Does a call certainly say nothing of a device?"""
@@ -306,15 +209,6 @@ def _bare(call: ast.Call) -> bool:
     return not any("device" in (k.arg or "") or DEVICE.match(k.arg or "") for k in call.keywords) and not any(
         re.search(r"device|\bdev\b|cuda|gpu", ast.unparse(value)) for value in _values(call)
     )
-
-
-def _set_by(source: Source, call: ast.Call) -> list[str]:
-    """The attributes that a call's result is bound to: `self.cos, self.sin = ..`"""
-    statement = source.parents.get(call)
-    if not isinstance(statement, ast.Assign):
-        return []
-    paths = [path_of(one) for target in statement.targets for one in getattr(target, "elts", [target])]
-    return paths if all(path.startswith("self.") for path in paths) else []
 
 
 def _values(call: ast.Call) -> list[ast.expr]:

@@ -93,21 +93,6 @@ def falls_back(source: Source, call: ast.AST) -> bool:
     return not _TESTING.isdisjoint(name.partition(".")[0] for name in source.imports.values())
 
 
-def runs_with(source: Source, call: ast.AST, other: ast.AST) -> bool:
-    """Does `other` run whenever `call` does, as far as conditions go?"""
-    around = set[ast.AST]()
-    node: ast.AST = call
-    while node in source.parents and not isinstance(node, _FUNCTIONS):
-        around.add(node)
-        node = source.parents[node]
-    node = other
-    while node in source.parents and not isinstance(node, _FUNCTIONS):
-        child, node = node, source.parents[node]
-        if isinstance(node, (ast.If, ast.IfExp, ast.ExceptHandler, ast.Match)) and child not in around:
-            return False
-    return True
-
-
 def settles_none(source: Source, function: FunctionNode, name: str) -> bool:
     """Does a function ask whether its parameter is None, and choose a device then?"""
     for node in source.walk(function):

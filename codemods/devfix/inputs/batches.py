@@ -11,14 +11,21 @@ from dataclasses import dataclass, field
 
 from devfix.findings import AppendCall
 from devfix.flow import Flow
+from devfix.flow.evidence import looks_like_loss
 from devfix.flow.frame import path_of
-from devfix.flow.lattice import Where
+from devfix.flow.lattice import Kind, Where
 from devfix.inputs.hints import Hint, device_text, moved_to
 from devfix.inputs.kinds import COUNTS
-from devfix.inputs.leftovers import HOSTED, compares, own, there
 from devfix.placing import dotted
-from devfix.source import Source
+from devfix.source import Source, remembered
 
+_LOSSES = frozenset(
+    {"cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "binary_cross_entropy", "kl_div",
+     "binary_cross_entropy_with_logits", "huber_loss", "cosine_embedding_loss", "margin_ranking_loss"}
+)  # fmt: skip
+_HOSTED = frozenset(
+    {"to", "cuda", "cpu", "device", "numpy", "tolist", "item", "is_cuda", "type_as", "get_device"}
+)
 _HELPERS = ("device", "cuda", "prepare", "collate", "move", "_to", "to_", "tensor", "numpy", "send")
 
 
@@ -42,7 +49,7 @@ def batches(flow: Flow) -> Iterator[Hint]:
         code = source.text if isinstance(scope.node, ast.Module) else source.code(scope.node)
         if ".to(" not in code and ".cuda(" not in code:
             continue
-        nodes = own(source, scope)
+        nodes = _own(source, scope.node)
         for group in (*_keyed(source, nodes), *_unpacked(source, nodes)):
             yield from _left(flow, nodes, group)
 
@@ -95,7 +102,7 @@ def _handled(source: Source, nodes: list[ast.AST], root: str) -> bool:
         up = source.parents.get(node)
         if isinstance(up, ast.Subscript) and not isinstance(up.ctx, ast.Load):
             return True
-        if isinstance(up, ast.Attribute) and up.attr in (*HOSTED, "items", "keys", "values", "update"):
+        if isinstance(up, ast.Attribute) and up.attr in (*_HOSTED, "items", "keys", "values", "update"):
             return True
         if isinstance(up, (ast.For, ast.AsyncFor, ast.comprehension)) and up.iter is node:
             return True
@@ -119,10 +126,22 @@ def _unpacked(source: Source, nodes: list[ast.AST]) -> Iterator[list[_Part]]:
                 if isinstance(one, ast.Name) and one.id in parts:
                     if isinstance(one.ctx, ast.Load):
                         parts[one.id].reads.append(one)
-                    else:
+                    elif not _moves_itself(source, one):
                         stored += 1
-            if stored == len(parts):  # none is bound again
+            if stored == len(parts):  # none is bound to anything else
                 yield list(parts.values())
+
+
+def _moves_itself(source: Source, name: ast.Name) -> bool:
+    """`x = x.to(device)` of the first `x` in it."""
+    statement = source.parents.get(name)
+    value = statement.value if isinstance(statement, ast.Assign) else None
+    return (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr in ("to", "cuda")
+        and dotted(value.func.value) == name.id
+    )
 
 
 def _left(flow: Flow, nodes: list[ast.AST], group: list[_Part]) -> Iterator[Hint]:
@@ -208,7 +227,7 @@ def _hosted(source: Source, read: ast.expr) -> bool:
     """Is it moved, read on the host, or asked where it is?"""
     up: ast.AST | None = source.parents.get(read)
     while isinstance(up, (ast.Attribute, ast.Call, ast.Subscript)):
-        if isinstance(up, ast.Attribute) and up.attr in HOSTED:
+        if isinstance(up, ast.Attribute) and up.attr in _HOSTED:
             return True
         if isinstance(up, ast.Call) and any(word in dotted(up.func).lower() for word in _HELPERS):
             return True
@@ -220,9 +239,34 @@ def _meets(flow: Flow, read: ast.expr) -> bool:
     """Does it meet what is on the device, in an operation or a loss?"""
     up = flow.source.parents.get(read)
     if isinstance(up, ast.BinOp):
-        return any(one is not read and there(flow, one) for one in (up.left, up.right))
+        return any(one is not read and _there(flow, one) for one in (up.left, up.right))
     if isinstance(up, ast.Compare):
-        return any(one is not read and there(flow, one) for one in (up.left, *up.comparators))
-    if isinstance(up, ast.Call) and read in up.args[:2] and compares(dotted(up.func)):
-        return any(one is not read and there(flow, one) for one in up.args[:2])
+        return any(one is not read and _there(flow, one) for one in (up.left, *up.comparators))
+    if isinstance(up, ast.Call) and read in up.args[:2] and _compares(dotted(up.func)):
+        return any(one is not read and _there(flow, one) for one in up.args[:2])
     return False
+
+
+@remembered
+def _own(source: Source, scope: ast.AST) -> list[ast.AST]:
+    """The nodes of a scope, without those of the functions in it; nobody may change the list."""
+    found: list[ast.AST] = []
+    todo: list[ast.AST] = list(ast.iter_child_nodes(scope))
+    while todo:
+        node = todo.pop()
+        found.append(node)
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            todo.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def _compares(path: str) -> bool:
+    """Is it the name of a loss, whose first two arguments must be in one place?"""
+    last = path.rpartition(".")[2]
+    return last in _LOSSES or looks_like_loss(path) or last in ("crit", "criteria", "ce", "mse", "bce")
+
+
+def _there(flow: Flow, node: ast.expr) -> bool:
+    """Is it a tensor on a device, as far as flow knows?"""
+    value = flow.value(node)
+    return value.kind is Kind.TENSOR and value.place.on_device and value.form != "scalar"

@@ -15,7 +15,7 @@ from devfix.flow import Flow, frameworks
 from devfix.flow.frame import path_of
 from devfix.inputs.hints import FUNCTIONS, Function, Hint
 from devfix.placing import dotted
-from devfix.source import Source, walk
+from devfix.source import Source
 
 _HOSTED = frozenset(
     {"to", "cuda", "cpu", "device", "numpy", "shape", "size", "ndim", "dtype", "tolist", "item"}
@@ -151,74 +151,3 @@ def _partner(source: Source, read: ast.expr, owner: str) -> ast.expr | None:
         ):
             return side
     return None
-
-
-# --- the same call -----------------------------------------------------------------------------
-
-
-def repeated(flow: Flow) -> Iterator[Hint]:
-    """`p.lerp_(end=state["z"].to(p.device))` in one method, and the same with `state["z"]` in another."""
-    source = flow.source
-    if ".to(" not in source.text:
-        return
-    for owner in source.definitions:
-        if not isinstance(owner, ast.ClassDef):
-            continue
-        code = source.code(owner)
-        if ".to(" not in code:
-            continue
-        methods = [item for item in owner.body if isinstance(item, FUNCTIONS)]
-        moves = {key: (method, call) for method in methods for key, call in _moved_arguments(source, method)}
-        for method in methods if moves else ():
-            yield from _unmoved(source, method, moves)
-
-
-def _arguments(source: Source, method: Function) -> Iterator[tuple[tuple[str, str], ast.expr]]:
-    """(what is called, which argument) and the argument, of calls of what has a name of its own."""
-    for node in source.walk(method):
-        path = dotted(node.func) if isinstance(node, ast.Call) else ""
-        if not isinstance(node, ast.Call) or "." not in path or "log" in path:
-            continue
-        given = [(str(at), one) for at, one in enumerate(node.args)]
-        given += [(word.arg or "", word.value) for word in node.keywords]
-        for name, one in given:
-            yield (path, name), one
-
-
-def _moved_arguments(source: Source, method: Function) -> Iterator[tuple[tuple[str, str, str], ast.Call]]:
-    for (path, name), one in _arguments(source, method):
-        if (
-            isinstance(one, ast.Call)
-            and isinstance(one.func, ast.Attribute)
-            and one.func.attr == "to"
-            and len(one.args) == 1
-            and not one.keywords
-            and dotted(one.args[0]).endswith(".device")
-            and isinstance(one.func.value, ast.Subscript)
-            and (moved := path_of(one.func.value))
-        ):
-            yield (path, name, moved), one
-
-
-def _unmoved(
-    source: Source, method: Function, moves: dict[tuple[str, str, str], tuple[Function, ast.Call]]
-) -> Iterator[Hint]:
-    for (path, name), one in _arguments(source, method):
-        other, call = moves.get((path, name, path_of(one)), (method, None))
-        if call is None or other is method:
-            continue
-        root = path_of(one).partition("[")[0].partition(".")[0]
-        code = source.code(method)
-        device = dotted(call.args[0])
-        if f"{source.code(one)}.to(" in code or f"{root} = {root}.to(" in code:
-            continue
-        if device.partition(".")[0] not in {node.id for node in walk(method) if isinstance(node, ast.Name)}:
-            continue
-        yield Hint(
-            one,
-            f"`{source.code(one)}` goes to `{path}` as it is, while `{other.name}` moves it to `{device}` first",
-            f"move it to `{device}`",
-            (AppendCall(source.span(one), f".to({device})"),),
-            call,
-            f"`{other.name}` moves it here",
-        )

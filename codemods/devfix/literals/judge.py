@@ -14,7 +14,6 @@ from devfix.flow.lattice import Kind
 from devfix.literals.callers import of_callers
 from devfix.literals.chosen import chosen
 from devfix.literals.extras import buffer, declared, defaults, named_constants
-from devfix.literals.flags import aliases
 from devfix.literals.gates import Gate
 from devfix.literals.groups import grouped, place
 from devfix.literals.guards import Guard, Told, guard_of, kept, moves_alone
@@ -52,8 +51,6 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
     devices, gate = Devices(flow), Gate(flow)
     if _DEFAULT.search(text):
         yield from defaults(flow)
-    if "Tensor if" in text:
-        yield from aliases(flow)
     left: list[Site] = []
     judged: list[tuple[FunctionNode | ast.Module, list[Verdict]]] = []
     bound: set[ast.AST] = set()  # functions and classes that go on needing CUDA

@@ -11,7 +11,6 @@ from devfix.bindings import Binding, Bindings, function_around
 from devfix.flow import Flow, frameworks
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
-from devfix.literals.chains import is_local
 from devfix.literals.sites import Site, names_cuda
 from devfix.loaded import called_before
 from devfix.placing import bound_before, dotted, settled_binding, stores
@@ -94,7 +93,7 @@ class Devices:
                 if not given:
                     continue
             return Device(name, f"`{name}`", self._declared(found), found[0].node)
-        options = self._options(function, at) or self._entry(function, at) or self._index(function, at)
+        options = self._options(function, at) or self._entry(function, at)
         if options:
             return Device(options, f"`{options}`")
         run_opts = self._run_options(function, at)
@@ -130,40 +129,6 @@ class Devices:
         if isinstance(up.func, ast.Attribute) and up.func.attr == "to":
             return True
         return self.source.qualified(up.func) == "torch.device"
-
-    def _index(self, scope: ast.AST, at: ast.stmt) -> str:
-        """`gpu` of `x.cuda(gpu)`: where the rest goes to the current GPU, which nobody has set."""
-        if self.source.has("set_device") or self.source.has("cuda.device("):
-            return ""
-        for path, node in _indexes(self.source, scope):
-            if bound_before(self.source, node, at):
-                return path
-        return ""
-
-    def _shared(self, function: ast.FunctionDef | ast.AsyncFunctionDef | None) -> str:
-        """`flair.device` of an imported module, or `args.device` of the program, which others of the file use."""
-        for node in self.source.of_kind(ast.Attribute):
-            if node.attr != "device" or not self._taken(node):
-                continue
-            path = path_of(node)
-            root = path.partition(".")[0]
-            if function is not None and is_local(self.source, function, root):
-                continue
-            if path.count(".") == 1 and self._is_module(root):
-                return path
-            if _OPTIONS.match(path) and stores(self.source, self.source.tree, root):
-                where = function_around(self.source, node)
-                if where is None or not is_local(self.source, where, root):
-                    return path
-        return ""
-
-    def _is_module(self, name: str) -> bool:
-        """Is a name bound by `import name`, or `import a.b as name`?"""
-        return any(
-            isinstance(statement, ast.Import)
-            and any((alias.asname or alias.name) == name for alias in statement.names)
-            for statement in self.source.tree.body
-        )
 
     def _makes_owner(self, binding: Binding) -> bool:
         value = binding.value
@@ -211,8 +176,7 @@ class Devices:
                 for binding in found
             ):
                 return Device(name, f"`{name}`", self._declared(found), found[0].node)
-        number = self._index(owner, self.source.statement(site.node))
-        return Device(number, f"`{number}`") if number.startswith("self.") else None
+        return None
 
     def _of_module(self, site: Site) -> Device | None:
         tree = self.source.tree
@@ -239,8 +203,6 @@ class Devices:
             return Device(name, f"`{name}`", self._declared(found), found[0].node)
         if not inside and (options := self._options(tree, at) or self._entry(tree, at)):
             return Device(options, f"`{options}`")
-        if inside and (shared := self._shared(function_around(self.source, site.node))):
-            return Device(shared, f"`{shared}`")
         run_opts = self._run_options(tree, at)
         return Device(run_opts, "`run_opts`") if run_opts else None
 
@@ -291,20 +253,6 @@ def _options(source: Source, scope: ast.AST) -> list[tuple[str, ast.expr]]:
     loads = (node for node in source.of_kind(ast.Attribute, scope) if isinstance(node.ctx, ast.Load))
     found = ((path_of(node), node) for node in loads if node.attr == "device")
     return [(path, node) for path, node in found if _OPTIONS.match(path)]
-
-
-@remembered
-def _indexes(source: Source, scope: ast.AST) -> list[tuple[str, ast.expr]]:
-    """The arguments of `x.cuda(gpu)` that have a path."""
-    calls = (node for node in source.of_kind(ast.Call, scope) if len(node.args) == 1)
-    found = (
-        (path_of(node.args[0]), node.args[0])
-        for node in calls
-        if isinstance(node.func, ast.Attribute)
-        and node.func.attr == "cuda"
-        and not source.qualified(node.func)
-    )
-    return [(path, node) for path, node in found if path]
 
 
 @remembered

@@ -129,24 +129,6 @@ class Callers:
         folders = {os.path.dirname(setter) for setter in self.importing(DEFAULT)}
         return any(path.startswith(f"{folder}{os.sep}" if folder else "") for folder in folders)
 
-    def beside(self, path: str, source: Source, word: str) -> list[tuple[str, Source]]:
-        """The files with a word from which a file imports something that also imports from `path`, sorted."""
-        files = self.project.files
-        names = [node.name for node in source.tree.body if isinstance(node, (*FUNCTIONS, ast.ClassDef))]
-        found: dict[str, Source] = {}
-        importers = sorted({other for name in names for other in self.importing(name)} - {path})
-        for importer in importers if len(importers) <= CALLERS else []:
-            other = files.source(importer)
-            homes = set()
-            for dotted in other.imports.values() if other is not None else ():
-                definition = self.project.lookup(importer, dotted)
-                if definition is not None:
-                    homes.add(definition.path)
-            for home in homes - {path} if path in homes else ():
-                if word in files.text(home) and (there := files.source(home)) is not None:
-                    found[home] = there
-        return sorted(found.items(), key=lambda item: item[0])
-
     def saves_from_cpu(self) -> bool:
         """Does the project copy its checkpoints to the CPU before it saves them?"""
         return bool(self.importing(SAVED))

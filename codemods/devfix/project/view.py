@@ -116,9 +116,6 @@ class View(Outside):
             program.path, program.source, node, default_known, NameOf(self.project, program), program.keys
         )
 
-    def beside(self, word: str) -> list[tuple[str, Source]]:
-        return self.project.callers.beside(self.path, self.source, word)
-
     def declared(self, dotted: str, attribute: str) -> tuple[Source, tuple[ast.expr, ...]] | None:
         return self.project.declared(self.path, dotted, attribute)
 

@@ -165,26 +165,6 @@ def _gpu(flow: Flow, device: ast.expr) -> Gpu | None:
     return Gpu(int(found.group(1))) if found else None
 
 
-def wrapped(flow: Flow, event: Event, call: ast.Call, place: Place) -> Iterator[Remark]:
-    """`DataParallel(model, device_ids=[1, 0])` of a model on `cuda:0`."""
-    ids = next((k.value for k in call.keywords if k.arg == "device_ids"), None)
-    first: int | None = 0
-    at: ast.expr = call
-    if isinstance(ids, (ast.List, ast.Tuple)) and ids.elts:
-        at = ids.elts[0]
-        first = at.value if isinstance(at, ast.Constant) and isinstance(at.value, int) else None
-    elif ids is not None or len(call.args) > 1:
-        first = None
-    own = gpu_of(flow, place)
-    if own is None or own.index is None or first is None or own.index == first or place.guarded:
-        return
-    whose = "the first of its `device_ids`" if ids is not None else "the first GPU"
-    yield Remark(
-        flow.source.span(at),
-        f"`{event.path}` is on `{own.name}`, but `DataParallel` raises unless it is on {whose}, `cuda:{first}`",
-    )
-
-
 def _moved_at(flow: Flow, event: Event, message: str) -> tuple[Related, ...]:
     node = event.place.node if event.place is not None else None
     return (Related(flow.source.span(node), message),) if isinstance(node, ast.expr) else ()

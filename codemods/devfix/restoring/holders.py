@@ -28,16 +28,12 @@ _OPTIMIZER = re.compile(
 _OPTIMIZER_NAME = re.compile(r"(?:^|[._])opt(?:im|imizer)?s?(?:_|\d|$)|optimizer", re.IGNORECASE)
 _PATTERNS = (
     re.compile(r"\.load_state_dict\("),
-    re.compile(r"Adagrad\("),
     re.compile(r"(?:ModelEma|ModelEMA|ModelEmaV\d|ExponentialMovingAverage|EMAModel|EMA|deepcopy)\("),
 )
 _AVERAGED = re.compile(r"ema|teacher|momentum|average|averaged|shadow|target|mean_", re.IGNORECASE)
 _MOVED = r"(?<![\w.]){}(?:\.\w+)?\s*\.\s*(?:to|cuda)\s*\("
 _BROUGHT = re.compile(r"\.state(?:\.(?:values|items)\(|\[)|optimizers?_to\w{0,99}\(|move_optim\w{0,99}\(")
-_CALL = re.compile(r"\b(\w+)\(")
-_RESTORED = re.compile(r"(?<![\w.])(\w+|self\.\w+)\.load_state_dict\(")
 _PASSED = ("parameters", "named_parameters")
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,25 +52,7 @@ class Holder:
 
 def candidates(source: Source) -> list[int]:
     """The lines that may hold one."""
-    restoring = _restoring(source).keys() - {"__init__", "main", "load_state_dict"}
-    calls = (match for match in _CALL.finditer(source.text) if match[1] in restoring) if restoring else ()
-    return sorted({*lines_with(source, *_PATTERNS), *(source.position(match.start())[0] for match in calls)})
-
-
-@remembered
-def _restoring(source: Source) -> dict[str, list[Function]]:
-    """The functions and methods of the file that restore something, by their names."""
-    found: dict[str, list[Function]] = {}
-    for node in source.definitions:
-        if not isinstance(node, ast.ClassDef) and ".load_state_dict(" in source.code(node):
-            found.setdefault(node.name, []).append(node)
-    return found
-
-
-@remembered
-def _restored_in(source: Source, function: Function) -> set[str]:
-    """The names and `self.x` that a function restores."""
-    return set(_RESTORED.findall(source.code(function)))
+    return lines_with(source, *_PATTERNS)
 
 
 def holders(flow: Flow, scope: Scope, lines: list[int], bindings: Bindings) -> Iterator[Holder]:
@@ -86,8 +64,7 @@ def holders(flow: Flow, scope: Scope, lines: list[int], bindings: Bindings) -> I
         if isinstance(func, ast.Attribute) and func.attr == "load_state_dict":
             found = _restored(flow, scope, call, path_of(func.value), bindings)
         else:
-            found = _averaged(flow, scope, call) or _filled(flow, scope, call, bindings)
-            found = found or _by_function(flow, scope, call, bindings)
+            found = _averaged(flow, scope, call)
         if found is not None:
             yield found
 
@@ -106,42 +83,6 @@ def _restored(flow: Flow, scope: Scope, call: ast.Call, path: str, bindings: Bin
         return None
     modules = tuple(_given(flow.source, scope, made, bindings))
     return Holder(call, path, f"the state of `{path}` is restored", modules, True) if modules else None
-
-
-def _by_function(flow: Flow, scope: Scope, call: ast.Call, bindings: Bindings) -> Holder | None:
-    """`resume(net, optimizer, path)` and `self.resume(path)`, by functions of the file that restore it."""
-    source, name = flow.source, path_of(call.func)
-    last = name.rpartition(".")[2]
-    method = name == f"self.{last}"
-    if not method and name != last:
-        return None
-    for function in _restoring(source).get(last, ()):
-        if source.parents[function] is not (scope.owner if method else source.tree):
-            continue
-        restored = _restored_in(source, function)
-        if method:
-            paths = {path for path in restored if "." in path}
-        else:
-            names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
-            given = dict(zip(names, call.args, strict=False)) | {
-                k.arg: k.value for k in call.keywords if k.arg
-            }
-            paths = {path_of(value) for parameter, value in given.items() if parameter in restored}
-        for path in sorted(paths):
-            found = _restored(flow, scope, call, path, bindings)
-            if found is not None:
-                return found
-    return None
-
-
-def _filled(flow: Flow, scope: Scope, call: ast.Call, bindings: Bindings) -> Holder | None:
-    """`Adagrad(model.parameters())`, which makes its sums at once."""
-    if flow.source.qualified(call.func) != "torch.optim.Adagrad" or _brought_along(flow.source):
-        return None
-    parent = flow.source.parents.get(call)
-    path = path_of(parent.targets[0]) if isinstance(parent, ast.Assign) else ""
-    modules = tuple(_given(flow.source, scope, call, bindings))
-    return Holder(call, path, f"the sums of `{path}` are made", modules, True) if modules and path else None
 
 
 def bound_in(source: Source, scope: Scope, path: str, bindings: Bindings) -> list[Binding]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
-from devfix.defaults import library, random, sharing
+from devfix.defaults import library, random
 from devfix.defaults.constructors import LIBRARIES
 from devfix.defaults.examples import EXAMPLES
 from devfix.findings import Finding
@@ -29,9 +29,7 @@ class DefaultDevice(Codemod):
     out, and whose default is another device: the CPU (`open_clip.create_model_and_transforms`), CUDA
     whether there is any or not (`sam2.build_sam.build_sam2`), or one that the library chooses
     (`SentenceTransformer`) next to a device that is chosen by number or option. The table is in
-    `defaults/constructors.py`. Nothing is said where the code moves what it gets. The last kind is also found where
-    the same file, or one that some file of the project imports together with it, gives layers to all GPUs by
-    llama.cpp (`n_gpu_layers`): that changes which GPU is the current one.
+    `defaults/constructors.py`. Nothing is said where the code moves what it gets.
 
     ## Why is this bad?
     The default device is not that of a generator, so that shuffling raises "Expected a 'cuda' device type
@@ -58,7 +56,5 @@ class DefaultDevice(Codemod):
             remarks += random.remarks(flow)
         if any(what.partition(".")[0] in LIBRARIES for what in flow.source.imports.values()):
             remarks += library.left_out(flow)
-            known = {remark.span for remark in remarks}
-            remarks += (remark for remark in sharing.remarks(flow) if remark.span not in known)
         for remark in remarks:
             yield remark.finding(self)

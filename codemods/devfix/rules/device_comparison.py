@@ -12,7 +12,6 @@ from devfix.codemod import Codemod, Example
 from devfix.comparisons.candidates import candidates
 from devfix.comparisons.effects import asserted, moves
 from devfix.comparisons.examples import EXAMPLES
-from devfix.comparisons.indexes import lost_indexes
 from devfix.comparisons.judge import Judge, Verdict
 from devfix.comparisons.kinds import Kinds
 from devfix.findings import Edit, EnsureImport, Finding, ReplaceExpression, Safety
@@ -30,8 +29,7 @@ class DeviceComparison(Codemod):
     index (`x.device == torch.device("cuda")`, `str(x.device) == "cuda"`), a type with an index
     (`device.type == "cuda:0"`), `"cuda" in device` and `device.startswith("cuda")` on a torch.device,
     `is` between devices, names that torch does not know (`"gpu"`, -1). They become comparisons of types,
-    `x.device.type == "cpu"`, or, where an index is named, of devices. Also indexes that get lost:
-    `device.index or -1`, though the first device has the index 0, and `0 if device.type != "cpu" else -1`.
+    `x.device.type == "cpu"`, or, where an index is named, of devices.
 
     The forms that a device may have are followed through annotations (each arm of a union), docstrings,
     helpers, attributes, elements and calls. One of them is enough for a finding: a string method of what
@@ -58,7 +56,7 @@ class DeviceComparison(Codemod):
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("device", '"cpu', "'cpu", '"cuda', "'cuda"),
         ("torch",),
-        ("==", "!=", " in ", " is ", "startswith", ".index", "[", ".get(", "match "),
+        ("==", "!=", " in ", " is ", "startswith", "[", ".get(", "match "),
     )
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
 
@@ -68,11 +66,10 @@ class DeviceComparison(Codemod):
         torch = "torch" if "torch" in names or not names else names[0]
         kinds = Kinds(flow)
         suspects = tuple(candidates(source))
-        verdicts = [
-            *(Judge(kinds, torch).judge(suspects) if suspects else ()),
-            *lost_indexes(source, kinds, torch),
-        ]
-        verdicts.sort(key=lambda verdict: source.span(verdict.node))
+        verdicts = sorted(
+            Judge(kinds, torch).judge(suspects) if suspects else (),
+            key=lambda verdict: source.span(verdict.node),
+        )
         for verdict in verdicts:
             span = source.span(verdict.node)
             safety = self._safety(flow, verdict)

@@ -11,7 +11,6 @@ from devfix.findings import Finding, Related, Safety, SetArgument
 from devfix.flow import Flow
 from devfix.handing.examples import EXAMPLES
 from devfix.handing.missing import Missed, Missing
-from devfix.handing.unread import unread
 
 
 @dataclass(frozen=True)
@@ -23,15 +22,10 @@ class HandOnDevice(Codemod):
 
     - the callee is in the file, its device is "cuda" or "cpu" where none is named (or None, which torch
       takes for the CPU), and the caller has a device of its own: a parameter, a variable, `self.device`;
-    - the same call, in the same function, is told the device in another line;
-    - the same attributes are set by the same method of `self` elsewhere, which is told the device there;
     - a function with a device calls itself, or a method of its own name, without;
     - `self.__class__(..)` leaves out the device that `__init__` keeps;
-    - a function takes a device, never reads it, and returns a tensor that torch makes on the CPU;
-    - three other fields of the same `args` are handed over, `--device` is an option, and it is not.
 
-    A default of "cuda" counts where the caller has a tensor only: the device is that of the tensor. Found
-    as well is a device that somebody has chosen, and that is overwritten before anything reads it: a
+    Found as well is a device that somebody has chosen, and that is overwritten before anything reads it: a
     parameter by `device = "cuda" if ... else "cpu"`, a choice from the options by `device = "cpu"`.
 
     Nothing is said where the callee takes the device of what else it is given, where the result is moved,
@@ -55,7 +49,7 @@ class HandOnDevice(Codemod):
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        for missing in (*Missed(flow).find(), *unread(flow)):
+        for missing in Missed(flow).find():
             yield self._left_out(flow, missing)
 
     def _left_out(self, flow: Flow, missing: Missing) -> Finding:

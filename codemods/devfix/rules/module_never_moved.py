@@ -37,15 +37,14 @@ class ModuleNeverMoved(Codemod):
     to a device, and is moved nowhere: a second network, a loss with class weights, a metric or a
     resampler, a copy of a model. It moves it where it is made or, if layers are attached or state is
     loaded later, after that, to the device of those tensors. It also finds a module that is handed
-    together with a device to a function that computes with it (`calc_loss(model, batch, device)`),
-    or to an object of the file that runs it (`Runner(model, device)`), the arm of an `if` that forgets
-    the move, and the entry of a dict of networks that is set to `eval()` and run, but not moved as the
-    others are.
+    together with a device to a function that computes with it (`calc_loss(model, batch, device)`), the arm
+    of an `if` that forgets the move, and the entry of a dict of networks that is set to `eval()` and run,
+    but not moved as the others are.
 
     Where neither the class nor a run is in view, the text around may tell: a network from a function
     out of sight that is told no device (`net = resnet18()`, `net.parameters()`, `net(x.cuda())`), one
-    that a loss makes for each call, a layer without `device=`, an entry, a part or a class without the
-    `.to(device)` of all others beside it, and a function that maps weights to its `device`, but
+    that a loss makes for each call, an entry or a part without the `.to(device)` of all others beside it,
+    and a function that maps weights to its `device`, but
     returns the model on the CPU. A method that moves its inputs to `self.device` and runs `self.model`,
     where only other methods move the model, moves it, too.
 

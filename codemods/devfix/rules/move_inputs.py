@@ -19,15 +19,12 @@ from devfix.inputs.copies import mixed
 from devfix.inputs.displayed import is_displayed
 from devfix.inputs.dropped import unassigned
 from devfix.inputs.edits import Mover
-from devfix.inputs.entries import entries, repeated
+from devfix.inputs.entries import entries
 from devfix.inputs.hints import Hint
 from devfix.inputs.indices import indices
-from devfix.inputs.leftovers import leftovers
-from devfix.inputs.onearm import one_armed
 from devfix.inputs.roundtrip import trips
 from devfix.inputs.siblings import Forgotten, forgotten
 from devfix.inputs.strays import Group, certain, groups_of
-from devfix.inputs.tokens import tokens
 from devfix.names import Names
 
 
@@ -43,7 +40,7 @@ class MoveInputs(Codemod):
     finds `x.to(device)` whose result is dropped, a method that runs its batch as it comes where the
     method beside it moves it first, what a `forward` brings back from numpy, what flows into a
     copy of a model that is kept on a device of its own, what is left behind where its like is moved
-    (one of a batch, one entry of a dict, one arm of an `if`, one of two loops), and an index that was moved to where
+    (one of a batch, one entry of a dict, one of two loops), and an index that was moved to where
     only what it picks is to go. A move to what does not exist is reported as well: a name that nothing
     binds, an attribute that no class in view assigns, `.device` of a plain `torch.nn.Module`, `device=` of
     a function that has no such keyword, `.cuda(gpu_id=0)`; and `.to(x.device.type)`, which loses the index.
@@ -285,7 +282,7 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
         for found in forgotten(flow):
             yield self._forgotten(flow, found)
         yield from self._returned(flow)
-        texts = (indices, tokens, leftovers, batches, entries, repeated, unassigned, one_armed)
+        texts = (indices, batches, entries, unassigned)
         for hint in (hint for read in texts for hint in read(flow)):
             yield self._hinted(flow, hint)
 

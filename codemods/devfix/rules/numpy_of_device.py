@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from devfix.arrays.beside import uncopied
 from devfix.arrays.carried import Carried
 from devfix.arrays.converting import converts
 from devfix.arrays.forwarded import forwarded
@@ -69,12 +68,9 @@ class NumpyOfDevice(Codemod):
     Safe: on the CPU `.cpu()` returns the tensor itself, so that the array still shares its memory.
     Unsafe where another function has moved it to a device that it was given, which may be the CPU, and
     where a method of a model or a function out of view has made it of tensors on a device. Unsafe as well:
-    a parameter `x` of `x.numpy()`, where the same function copies another parameter to the CPU for numpy,
-    or one beside it this one; what a layer makes or is given in `forward`, and what the module itself
-    makes beside it; what is stored beside such a copy in one dict; what `to_numpy(x)` of a file that
-    moves tensors is given; and what a module, or a function that names devices, computes of a
-    parameter. Functions of numpy that hand the work over to the tensor, or only index it
-    (`take_along_axis`), give a tensor back or fail on the CPU as well.
+    what a layer makes or is given in `forward`, what the module itself makes beside it, and what a module,
+    or a function that names devices, computes of a parameter. Functions of numpy that hand the work over
+    to the tensor, or only index it (`take_along_axis`), give a tensor back or fail on the CPU as well.
     Nothing is said of a tensor that is moved on some paths only, such as `if args.cuda:`, and for
     functions other than `x.numpy()`, of what a model out of sight returns, which may be an array
     or a list of images. A tensor that requires grad needs `.detach()` as well, on the CPU too:
@@ -190,8 +186,6 @@ print(host.numpy(), x.to("cpu").numpy(), np.mean(x.tolist()), np.sqrt(x[1].item(
                 if finding is not None:
                     said.add(read.argument)
                     yield finding
-        if ".cpu()" in flow.source.text:
-            yield from self._beside(flow, said)
         yield from self._forwarded(flow, said)
 
     def _forwarded(self, flow: Flow, said: set[ast.expr]) -> Iterator[Finding]:
@@ -209,26 +203,6 @@ print(host.numpy(), x.to("cpu").numpy(), np.mean(x.tolist()), np.sqrt(x[1].item(
                 title=f"copy `{text}` to the CPU for `.numpy()`",
                 edits=(AppendCall(span, ".cpu()"),),
                 safety=Safety.UNSAFE,
-            )
-
-    def _beside(self, flow: Flow, said: set[ast.expr]) -> Iterator[Finding]:
-        """Parameters that are read without `.cpu()`, next to others, or to themselves, with it."""
-        source = flow.source
-        calls = list(_calls(source.tree, lines_with(source, _NUMPY), every=True))
-        for found in uncopied(source, calls):
-            place = flow.value(found.node).place
-            if found.node in said or place.on_host or place.on_device or _chosen(source, found.node):
-                continue
-            said.add(found.node)
-            span, text = source.span(found.node), source.code(found.node)
-            yield self.finding(
-                span,
-                f"`{text}` is not copied to the CPU, unlike `{source.code(found.copied)}` in "
-                f"`{found.function}`, and `.numpy()` raises unless it is there",
-                title=f"copy `{text}` to the CPU for `.numpy()`",
-                edits=(AppendCall(span, ".cpu()"),),
-                safety=Safety.UNSAFE,
-                related=(Related(source.span(found.copied), "copied to the CPU here"),),
             )
 
     def _judge(self, known: Known, read: _Read, lists: dict[str, Value]) -> Finding | None:

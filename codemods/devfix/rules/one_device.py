@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,11 +10,9 @@ from devfix.checkers import processes
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding, Safety
 from devfix.flow import Flow
-from devfix.flow.events import What
 from devfix.ranks import indexes, visible
 from devfix.remarks import Remark
 
-_PARALLEL = ("DataParallel",)
 _OF_PROCESSES = ("distributed", "Distributed", "local_rank", "LOCAL_RANK", "set_device")
 _TWO = """\
 import torch
@@ -49,8 +46,7 @@ class OneDevice(Codemod):
     ## What it does
     Finds, where the numbers are in view: a module that is run on tensors on another GPU, and tensors on
     two GPUs in one operation, `"cuda"` without a number next to `"cuda:1"` among them; a model that is
-    wrapped in `DataParallel` but is not on the first of its `device_ids`, or in
-    `DistributedDataParallel` but still on the CPU; and `CUDA_VISIBLE_DEVICES` set after CUDA has started.
+    wrapped in `DistributedDataParallel` but still on the CPU; and `CUDA_VISIBLE_DEVICES` set after CUDA has started.
 
     Of the processes of a distributed program: one that joins a group whose backend works on accelerators
     only (`"nccl"`, given, by default or by a condition), and has a number of its own (`LOCAL_RANK`,
@@ -64,8 +60,7 @@ class OneDevice(Codemod):
     out of sight that may set it; and of processes on one machine that place all by number.
 
     ## Why is this bad?
-    Tensors on `cuda:0` and `cuda:1` cannot be combined; `DataParallel` raises unless the model is on
-    `device_ids[0]` (https://pytorch.org/docs/stable/generated/torch.nn.DataParallel.html); every process
+    Tensors on `cuda:0` and `cuda:1` cannot be combined; every process
     that never calls `torch.cuda.set_device` uses the first GPU
     (https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html); a second
     machine has no GPU with the numbers of its processes
@@ -141,19 +136,7 @@ print(len(y))
     def _remarks(self, flow: Flow) -> Iterator[Remark]:
         text = flow.source.text
         yield from indexes.meetings(flow)
-        if "DataParallel" in text:
-            yield from self._wrapped(flow)
         if visible.VISIBLE in text:
             yield from visible.set_late(flow)
         if any(word in text for word in _OF_PROCESSES):
             yield from processes.remarks(flow.facts())
-
-    def _wrapped(self, flow: Flow) -> Iterator[Remark]:
-        for event in flow.events(What.WRAP):
-            call = event.node
-            last = event.detail.rpartition(".")[2]
-            if not isinstance(call, ast.Call) or event.via or not call.args:
-                continue
-            place = flow.value(call).place
-            if last in _PARALLEL:
-                yield from indexes.wrapped(flow, event, call, place)

@@ -15,7 +15,6 @@ from devfix.source import Source
 from devfix.surgery.arrivals import Surgery, surgeries, surgery_path
 from devfix.surgery.late import late_moves
 from devfix.surgery.plan import Plan
-from devfix.surgery.regrown import regrown
 from devfix.surgery.swaps import swapped_layers
 
 _HEAD = """\
@@ -43,8 +42,7 @@ class ReorderTo(Codemod):
     It also finds moves that come too late: after the module was run on a tensor that is on the
     device, after DistributedDataParallel, after the optimizer's state was loaded, or only in one
     branch of an `if` that has nothing to do with devices. And layers that are swapped in for old
-    ones, or parameters that a wrapper adds, without regard to where the old layer is; so are layers
-    that a method makes anew and fills with the weights of the old one.
+    ones, or parameters that a wrapper adds, without regard to where the old layer is.
 
     ## Why is this bad?
     `Module.to` moves the parameters that are there when it is called
@@ -270,7 +268,7 @@ print(model(torch.ones(1, 4, device=device)).sum().item())
     def check(self, flow: Flow) -> Iterator[Finding]:
         for surgery in surgeries(flow):
             yield self._report(flow.source, surgery)
-        for late in (*late_moves(flow), *swapped_layers(flow), *regrown(flow)):
+        for late in (*late_moves(flow), *swapped_layers(flow)):
             yield self.finding(
                 late.span,
                 late.message,

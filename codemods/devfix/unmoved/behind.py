@@ -9,10 +9,8 @@ from devfix.flow import Flow
 from devfix.unmoved.beside import beside
 from devfix.unmoved.builders import built_for_device
 from devfix.unmoved.foreign import made_elsewhere
-from devfix.unmoved.half import half_moved
 from devfix.unmoved.others import Left, handed_over, made_per_call, one_armed
 from devfix.unmoved.per_call import made_in_function
-from devfix.unmoved.runners import given_with_device
 
 
 def left_behind(flow: Flow, bindings: Callable[[], Bindings]) -> Iterator[Left]:
@@ -22,7 +20,5 @@ def left_behind(flow: Flow, bindings: Callable[[], Bindings]) -> Iterator[Left]:
     yield from made_per_call(flow)
     yield from made_in_function(flow, bindings)
     yield from made_elsewhere(flow, bindings)
-    yield from given_with_device(flow, bindings)
-    yield from beside(flow)
-    yield from half_moved(flow)
+    yield from beside(flow.source)
     yield from built_for_device(flow, bindings)
