@@ -174,6 +174,22 @@ def test_a_weighted_loss_has_no_parameters_to_ask_for_a_device() -> None:
     assert told == {"model"}
 
 
+def test_tokens_are_moved_where_they_are_made() -> None:
+    """What a tokenizer gives has a `.to`; what it is given is text, and has no device."""
+    text = (
+        "from torch import nn\nfrom transformers import AutoModel, AutoTokenizer\nclass Net(nn.Module):\n"
+        "    def __init__(self, name):\n        super().__init__()\n"
+        "        self.cut = AutoTokenizer.from_pretrained(name)\n"
+        "        self.body = AutoModel.from_pretrained(name)\n"
+        "    def forward(self, texts):\n"
+        "        return self.body(**self.cut(texts, return_tensors='pt'))\n"
+    )
+    (found,) = findings(analyse("net.py", Source(text)), CODEMODS)
+    assert found.codemod == "move-inputs" and found.fix is not None
+    fixed = apply(text, text_edits(Source(text), found.fix))
+    assert "self.cut(texts, return_tensors='pt').to(next(self.parameters()).device))" in fixed
+
+
 @pytest.mark.parametrize(
     "made", ["[torch.ones(4), torch.zeros(4)]", "[torch.full((4,), 1.0 + n) for n in range(2)]"]
 )

@@ -34,7 +34,14 @@ from devfix.engine.values import (
     Link,
 )
 from devfix.findings import Edit, Finding, Fix, Related, Safety
-from devfix.repair.candidates import as_buffer, at_its_making, at_the_meeting, moved_again, of_a_literal
+from devfix.repair.candidates import (
+    as_buffer,
+    at_its_making,
+    at_the_meeting,
+    has_to,
+    moved_again,
+    of_a_literal,
+)
 
 CODEMODS = (
     "place-factory",
@@ -229,6 +236,8 @@ def _fix(codemod: str, mismatch: Mismatch, analysis: Analysis) -> tuple[str, tup
         if edits or codemod == "module-never-moved":
             return f"make it on `{device}`", edits
     device, edits = at_the_meeting(mismatch, analysis)
+    if not edits and has_to(mismatch.stray.links[0]):
+        device, edits = at_its_making(mismatch, analysis)
     return f"move it to `{device}`", edits
 
 

@@ -143,7 +143,9 @@ class Calls(Builtins):
             return Value(BATCH)
         made = self.analysis.made.get(module.ref, module)
         made_by = made.links[0].name if made.links and module.role != "weighted" else "torch.nn."
-        if module.assumed or not (made_by.startswith("torch.nn.") or self.models.layer(made_by) == "module"):
+        # One that is on the CPU may be for data; where it was moved, it runs on what is there.
+        known = self.models.layer(made_by) == "module" and not place.on_host
+        if module.assumed or not (known or made_by.startswith("torch.nn.")):
             module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
         self.together(node, [(module, node.func), *operands], name, strict=True)
         moved = [one for one in (*values, *keywords.values()) if one[0].role == "moved"]

@@ -114,7 +114,8 @@ class Context:
             home = AT_DEFAULT  # in data loading, as the name says
         for name, (kind, assumed) in self.known(function).items():
             first = bool(names) and name == names[0] and name not in function.defaults
-            if forward and kind == UNKNOWN and (first or name in _INPUTS):
+            spoken = name in self.uses(function).tokenized
+            if forward and kind == UNKNOWN and (first or name in _INPUTS) and not spoken:
                 used = {one for one in self.uses(function).attributes.get(name, ()) if not one.endswith("()")}
                 kind = TENSOR if used <= tensor_attributes() else BATCH
                 assumed = frozenset({Assumption(CALLER, name)})

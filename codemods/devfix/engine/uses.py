@@ -148,6 +148,7 @@ class Uses:
         self.listed: set[str] = (
             set()
         )  # may be a list: isinstance(x, list), len(x) and zip(x), and its company
+        self.tokenized: set[str] = set()  # text or images: given to a tokenizer or a processor
         measured, zipped = set[str](), list[set[str]]()
         self.operands: set[str] = set()  # given to a function that takes tensors only
         dotted = function.file.dotted
@@ -166,6 +167,9 @@ class Uses:
                     and func.attr in ("size", "dim", "long")
                 ):
                     self.attributes.setdefault(func.value.id, set()).add(f"{func.attr}()")
+                if any(keyword.arg == "return_tensors" for keyword in node.keywords):
+                    given = (*node.args, *(keyword.value for keyword in node.keywords))
+                    self.tokenized.update(one.id for one in given if isinstance(one, ast.Name))
                 for keyword in node.keywords:
                     self.asks_for_devices = self.asks_for_devices or keyword.arg == "device"
                     if keyword.arg == "device" and isinstance(keyword.value, ast.Name):

@@ -46,6 +46,13 @@ def at_the_meeting(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[E
     return "", ()
 
 
+def has_to(link: Link) -> bool:
+    """Is it the output of a tokenizer or a processor, which has a `.to` of its own?"""
+    keywords = link.node.keywords if isinstance(link.node, ast.Call) else []
+    given = [one.value for one in keywords if one.arg == "return_tensors"]
+    return link.kind == LOAD and any(isinstance(one, ast.Constant) and one.value == "pt" for one in given)
+
+
 def of_a_literal(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:
     """The device of the others in the place of an accelerator by name."""
     source, link = analysis.file.source, mismatch.stray.links[0]
