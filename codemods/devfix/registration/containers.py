@@ -135,7 +135,9 @@ class Containers:
         elif not sure and not _NAME.search(name) and called != "directly":
             return None
         wraps = tuple(node for h in modules for node in h.wraps)
-        if (mapping and any(h.odd_keys for h in modules)) or (wraps and (mapping or "isinstance(" in owner.text)):
+        if (mapping and any(h.odd_keys for h in modules)) or (
+            wraps and (mapping or "isinstance(" in owner.text)
+        ):
             allowed = False
         edits = self._edits(values, wraps, mapping) if allowed else ()
         return Container(owner, name, stores, mapping, sure, edits, node, method)
