@@ -261,7 +261,7 @@ def _rebound(source: Source, scope: ast.AST) -> dict[str, tuple[list[int], list[
 
 
 def may_be_none(source: Source, name: str, at: ast.AST, function: ast.AST | None) -> bool:
-    """Is a name a parameter with the default None, which the function asks for only below `at`?"""
+    """Is a name a parameter with the default None, which the function asks for only below `at`, or only hands on?"""
     if not isinstance(function, _FUNCTIONS):
         return False
     arguments = function.args
@@ -275,14 +275,25 @@ def may_be_none(source: Source, name: str, at: ast.AST, function: ast.AST | None
     default = defaults.get(name)
     if not (isinstance(default, ast.Constant) and default.value is None):
         return False
-    line, asked = source.statement(at).lineno, False
+    line, asked, used = source.statement(at).lineno, False, False
     for node in source.walk(function):
+        if isinstance(node, ast.Name) and node.id == name:
+            used = used or _is_used(source, node)
         if isinstance(node, (ast.If, ast.IfExp, ast.Assert, ast.While)):
             if any(isinstance(part, ast.Name) and part.id == name for part in walk(node.test)):
                 if node.lineno <= line:
                     return False
                 asked = True
-    return asked
+    return asked or not used
+
+
+def _is_used(source: Source, node: ast.Name) -> bool:
+    """Is something done with a value that None does not allow: `x.size(0)`, `x + 1`, `torch.relu(x)`?"""
+    parent = source.parents.get(node)
+    if isinstance(parent, (ast.Call, ast.keyword)):
+        call = parent if isinstance(parent, ast.Call) else source.parents.get(parent)
+        return isinstance(call, ast.Call) and source.qualified(call.func).startswith("torch.")
+    return isinstance(parent, (ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.Compare))
 
 
 def bound_before(source: Source, expression: ast.AST, at: ast.stmt) -> bool:
