@@ -416,3 +416,9 @@ def fixed(device, dataset):
     return torch.cat((labels, noise), dim=-1)
 """
     assert len(findings(RULE, HEAD + code)) == 1
+
+
+@pytest.mark.parametrize(("wrapped", "count"), [("fabric.setup(nn.Linear(2, 2))", 0), ("nn.Linear(2, 2)", 1)])
+def test_what_fabric_wraps_a_module_in_has_a_device(wrapped: str, count: int) -> None:
+    head = "from lightning import Fabric\nfrom torch import nn\n\nfabric = Fabric()\n"
+    assert len(findings(RULE, f"{head}model = {wrapped}\nprint(model.device)\n")) == count
