@@ -425,6 +425,10 @@ def test_what_fabric_wraps_a_module_in_has_a_device(wrapped: str, count: int) ->
 
 
 def test_the_device_of_from_numpy_and_its_dtype_are_those_of_a_move() -> None:
-    text = "import torch\n\n\ndef f(x, mask, device):\n    return x * torch.from_numpy(mask, {}device=device)\n"
+    text = (
+        "import torch\n\n\ndef f(x, mask, device):\n    return x * torch.from_numpy(mask, {}device=device)\n"
+    )
     assert ".from_numpy(mask).to(device)\n" in fixed(RULE, text.format(""))
-    assert ".from_numpy(mask).to(device, dtype=torch.long)\n" in fixed(RULE, text.format("dtype=torch.long, "))
+    assert ".from_numpy(mask).to(device, dtype=torch.long)\n" in fixed(
+        RULE, text.format("dtype=torch.long, ")
+    )
