@@ -269,31 +269,27 @@ def may_be_none(source: Source, name: str, at: ast.AST, function: ast.AST | None
     defaults = dict(
         zip(reversed([one.arg for one in positional]), reversed(arguments.defaults), strict=False)
     )
-    for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        if value is not None:
-            defaults[one.arg] = value
+    defaults |= {one.arg: v for one, v in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if v}
     default = defaults.get(name)
     if not (isinstance(default, ast.Constant) and default.value is None):
         return False
-    line, asked, used = source.statement(at).lineno, False, False
+    line, asked = source.statement(at).lineno, False
     for node in source.walk(function):
-        if isinstance(node, ast.Name) and node.id == name:
-            used = used or _is_used(source, node)
         if isinstance(node, (ast.If, ast.IfExp, ast.Assert, ast.While)):
             if any(isinstance(part, ast.Name) and part.id == name for part in walk(node.test)):
                 if node.lineno <= line:
                     return False
                 asked = True
-    return asked or not used
+    return asked or not any(_is_used(source, read) for read in source.names(function).get(name, ()))
 
 
 def _is_used(source: Source, node: ast.Name) -> bool:
     """Is something done with a value that None does not allow: `x.size(0)`, `x + 1`, `torch.relu(x)`?"""
-    parent = source.parents.get(node)
-    if isinstance(parent, (ast.Call, ast.keyword)):
-        call = parent if isinstance(parent, ast.Call) else source.parents.get(parent)
-        return isinstance(call, ast.Call) and source.qualified(call.func).startswith("torch.")
-    return isinstance(parent, (ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.Compare))
+    up = source.parents.get(node)
+    call = source.parents.get(up) if isinstance(up, ast.keyword) else up
+    if isinstance(call, ast.Call):
+        return source.qualified(call.func).startswith("torch.")
+    return isinstance(up, (ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp))
 
 
 def bound_before(source: Source, expression: ast.AST, at: ast.stmt) -> bool:
