@@ -261,7 +261,7 @@ def _rebound(source: Source, scope: ast.AST) -> dict[str, tuple[list[int], list[
 
 
 def may_be_none(source: Source, name: str, at: ast.AST, function: ast.AST | None) -> bool:
-    """Is a name a parameter with the default None, which the function asks for only below `at`?"""
+    """Is a name a parameter with the default None, which the function asks for only below `at`, or only hands on?"""
     if not isinstance(function, _FUNCTIONS):
         return False
     arguments = function.args
@@ -269,9 +269,7 @@ def may_be_none(source: Source, name: str, at: ast.AST, function: ast.AST | None
     defaults = dict(
         zip(reversed([one.arg for one in positional]), reversed(arguments.defaults), strict=False)
     )
-    for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        if value is not None:
-            defaults[one.arg] = value
+    defaults |= {one.arg: v for one, v in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if v}
     default = defaults.get(name)
     if not (isinstance(default, ast.Constant) and default.value is None):
         return False
@@ -282,7 +280,16 @@ def may_be_none(source: Source, name: str, at: ast.AST, function: ast.AST | None
                 if node.lineno <= line:
                     return False
                 asked = True
-    return asked
+    return asked or not any(_is_used(source, read) for read in source.names(function).get(name, ()))
+
+
+def _is_used(source: Source, node: ast.Name) -> bool:
+    """Is something done with a value that None does not allow: `x.size(0)`, `x + 1`, `torch.relu(x)`?"""
+    up = source.parents.get(node)
+    call = source.parents.get(up) if isinstance(up, ast.keyword) else up
+    if isinstance(call, ast.Call):
+        return source.qualified(call.func).startswith("torch.")
+    return isinstance(up, (ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp))
 
 
 def bound_before(source: Source, expression: ast.AST, at: ast.stmt) -> bool:

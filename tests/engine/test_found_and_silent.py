@@ -434,3 +434,32 @@ def test_a_base_class_in_another_file() -> None:
         spoken(code, {"bases": base.replace("(nn.Module)", "").replace("super().__init__()", "pass")})
         == set()
     )
+
+
+def test_what_fftfreq_is_given_is_a_number() -> None:
+    code, _ = marked("""
+        class Ticks(nn.Module):
+            def __init__(self, config):
+                super().__init__()
+                for width in config.widths:
+                    self.register_buffer(f"ticks_{width}", self.ticks(width))
+                    self.register_buffer(f"freq_{width}", torch.fft.fftfreq(width, d=1 / width))
+            def ticks(self, width: int) -> torch.Tensor:
+                return torch.arange(width) / width
+    """)
+    assert spoken(code) == set()
+    assert spoken(code.replace("fft.fftfreq(width, d=1 / width)", "fft.fft(width)")) != set()
+
+
+@pytest.mark.parametrize(("table", "found"), [("max(charges)", False), ("charges.float()", True)])
+def test_the_greatest_of_a_tensor_has_a_dimension_less(table: str, found: bool) -> None:
+    code, _ = marked(f"""
+        class Data:
+            def __init__(self, charges):
+                self.scale = {table}
+        def scaled(charges, scale):
+            return charges.unsqueeze(-1) / scale
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        print(scaled(torch.ones(2).to(device), Data(torch.tensor([1, 6, 8])).scale))
+    """)
+    assert bool(spoken(code)) is found

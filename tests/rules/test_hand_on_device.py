@@ -125,3 +125,13 @@ def test_says_where_the_other_device_comes_from() -> None:
     [found] = findings(RULE, HEAD + CHANGED["a parameter"][0])
     assert "goes to the CPU" in found.message
     assert [one.message for one in found.related] == ["the device that it takes"]
+
+
+@pytest.mark.parametrize("held", ["self.index['a']", "self.table", "TABLES[k]"])
+def test_what_an_object_holds_may_take_no_device_where_its_own_method_does(held: str) -> None:
+    text = (
+        "class Searcher:\n    def search(self, x, device='cpu', k=2):\n        if isinstance(x, list):\n"
+        "            return [self.search(one, device, k) for one in x]\n"
+        f"        y = torch.ones(3, device=device) * x\n        return {held}.search(y, k)\n"
+    )
+    assert findings(RULE, HEAD + text) == []

@@ -633,3 +633,17 @@ def test_what_is_declared_to_be_no_tensor_has_no_device() -> None:
 def test_nothing_is_mended_where_the_default_device_is_set() -> None:
     text = HEAD + PORTABLE + JOINED + "\n\ntorch.set_default_tensor_type('torch.cuda.FloatTensor')\n"
     assert [f.fix.safety for f in findings(RULE, text) if f.fix is not None] == [Safety.UNSAFE]
+
+
+@pytest.mark.parametrize(("call", "fixes"), [("train(make(1), judge, 10)", 0), ("train(True)", 1)])
+def test_a_trainer_is_no_module(call: str, fixes: int) -> None:
+    text = (
+        "import torch\nfrom mine import Trainer\n\nif __name__ == '__main__':\n"
+        "    device = torch.device('cuda' if use_cuda else 'cpu')\n\n    def evaluation(trainer: Trainer):\n"
+        "        def judge(size, seen):\n            with torch.no_grad():\n"
+        "                seen = torch.tensor(seen).cuda()\n"
+        "                trainer.sample_generator(seen.unsqueeze(0).expand((size, seen.size(0))), size)\n\n"
+        f"    trainer.{call}\n"
+    )
+    told = findings(RULE, text)
+    assert sum("parameters" in (one.fix.title if one.fix else "") for one in told) == fixes

@@ -344,3 +344,19 @@ def fixed(device, dataset):
     return torch.cat((labels, noise), dim=-1)
 """
     assert len(findings(RULE, HEAD + code)) == 1
+
+
+@pytest.mark.parametrize(("wrapped", "count"), [("fabric.setup(nn.Linear(2, 2))", 0), ("nn.Linear(2, 2)", 1)])
+def test_what_fabric_wraps_a_module_in_has_a_device(wrapped: str, count: int) -> None:
+    head = "from lightning import Fabric\nfrom torch import nn\n\nfabric = Fabric()\n"
+    assert len(findings(RULE, f"{head}model = {wrapped}\nprint(model.device)\n")) == count
+
+
+def test_the_device_of_from_numpy_and_its_dtype_are_those_of_a_move() -> None:
+    text = (
+        "import torch\n\n\ndef f(x, mask, device):\n    return x * torch.from_numpy(mask, {}device=device)\n"
+    )
+    assert ".from_numpy(mask).to(device)\n" in fixed(RULE, text.format(""))
+    assert ".from_numpy(mask).to(device, dtype=torch.long)\n" in fixed(
+        RULE, text.format("dtype=torch.long, ")
+    )

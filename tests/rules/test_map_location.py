@@ -55,8 +55,14 @@ FIXED = [
      Safety.UNSAFE,
      "def f(path, args, x):\n    model = LOAD\n    return model(x.to(args.device))\n"),
     ("a whole model on a program's GPU", "torch.load(path)",
-     'torch.load(path, map_location="cuda" if torch.cuda.is_available() else "cpu")', Safety.UNSAFE,
+     'torch.load(path, map_location=None if torch.cuda.is_available() else "cpu")', Safety.UNSAFE,
      "def f(path, x):\n    model = LOAD\n    return model(x.cuda())\n"),
+    ("a whole model, by a global name", "torch.load(path)",
+     'torch.load(path, map_location=None if torch.cuda.is_available() else "cpu")', Safety.UNSAFE,
+     "def f(path):\n    global model\n    model = LOAD\ndef g(x):\n    return model(x.cuda())\n"),
+    ("a whole model for somebody else", "torch.load(path)",
+     'torch.load(path, map_location=None if torch.cuda.is_available() else "cpu")', Safety.UNSAFE,
+     "from mine import Judge\ndef f(path, x):\n    model = LOAD\n    return Judge(model).of(x.cuda())\n"),
     ("an optimizer of torch", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.SAFE,
      "def make(kind, p):\n    if kind:\n        return torch.optim.SGD(p, 0.1)\n"
      "    return torch.optim.Adam(p)\ndef f(kind, p, path, device):\n    optimizer = make(kind, p)\n"

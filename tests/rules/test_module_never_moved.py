@@ -334,3 +334,13 @@ def run(device):
     print(model(torch.ones(3, device=device)))
 """
     assert findings(ModuleNeverMoved(), text) == []
+
+
+def test_a_literal_device_that_only_some_runs_have_is_not_written() -> None:
+    text = HEAD + (
+        "loader = torch.utils.data.DataLoader(torch.ones(4, 4), batch_size=2)\n"
+        "teacher, model = Net(), Net()\nif args.cuda:\n    model.cuda()\n\n\n"
+        "def train(model):\n    for data in loader:\n        if args.cuda:\n            data = data.cuda()\n"
+        "        print((model(data) + teacher(data)).sum())\n\n\ntrain(model)\n"
+    )
+    assert '.to("cuda")' not in fixed(RULE, text)

@@ -826,3 +826,16 @@ def test_no_device_of_what_may_be_none() -> None:
         "    if mask is not None:\n        bias = bias + mask\n    return q @ bias\n"
     )
     assert "torch.zeros(3, 3, device=q.device)" in fixed(RULE, HEAD + text, Safety.UNSAFE)
+
+
+def test_the_device_of_an_argument_that_may_be_left_out() -> None:
+    text = (
+        "import torch\n\n\ndef inflate(x, times):\n    return x.repeat(*[times] * x.dim())\n\n\n"
+        "class Decoder(torch.nn.Module):\n    def forward(self, inputs=None, outputs=None):\n"
+        "        inputs, size = self.rnn.validate(inputs, outputs)\n"
+        "        self.index = torch.LongTensor(range(size)) * self.k\n"
+        "        if self.rnn.attends:\n            outputs = inflate(outputs, self.k)\n"
+    )
+    assert "outputs.device" not in fixed(RULE, text)
+    used = text.replace("size = self.rnn", "size = outputs.size(0), self.rnn")
+    assert "outputs.device" in fixed(RULE, used)

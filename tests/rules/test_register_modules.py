@@ -330,3 +330,32 @@ def test_another_branch_that_holds_something_else() -> None:
 def test_the_same_name_in_another_class() -> None:
     after = "\n\ndef load(net, w):\n    net.other.layers.weight = w\n"
     assert len(findings(RULE, program(f"self.layers = [{LINEAR}, {LINEAR}]", after=after))) == 1
+
+
+@pytest.mark.parametrize(
+    "stores",
+    [
+        f"self.layers[0] = {LINEAR}",
+        f"for i in range(n):\n    self.layers[i] = {LINEAR}",
+        f"for i in range(n):\n    for name in given:\n        self.layers[i] = {LINEAR}",
+    ],
+)
+def test_numbers_are_no_keys_of_a_module_dict(stores: str) -> None:
+    (found,) = findings(RULE, program(f"self.layers = {{}}\n{stores}", "return self.layers[0](x)"))
+    assert found.fix is None
+
+
+def test_strings_that_a_loop_gives_are_keys() -> None:
+    stores = f"self.layers = {{}}\nfor name in ('a', 'b'):\n    self.layers[name] = {LINEAR}"
+    assert "self.layers = nn.ModuleDict()" in fixed(RULE, program(stores, "return self.layers['a'](x)"))
+
+
+@pytest.mark.parametrize("values", ["list(self.layers.values())", "[one for one in self.layers.values()]"])
+def test_modules_that_are_registered_by_another_name_too(values: str) -> None:
+    init = f"self.layers = {{}}\nself.layers['a'] = {LINEAR}\nself.all = nn.ModuleList({values})"
+    assert findings(RULE, program(init, "return self.layers['a'](x)")) == []
+
+
+def test_a_number_of_modules_registers_nothing() -> None:
+    init = f"self.layers = [{LINEAR}]\nself.head = nn.Sequential(nn.Linear(4, len(self.layers)))"
+    assert len(findings(RULE, program(init))) == 1

@@ -113,14 +113,14 @@ def _keyword(one: Missing, analysis: Analysis) -> Told:
     message = f"`{one.name}` takes no `device`: this raises TypeError"
     keyword = next(given for given in node.keywords if given.arg == "device")
     device = source.code(keyword.value)
-    rest: list[ast.expr | ast.keyword] = [*node.args, *(one for one in node.keywords if one is not keyword)]
-    if "\n" in source.code(node) or not rest or keyword is not node.keywords[-1]:
+    others = [one for one in node.keywords if one is not keyword]
+    if "\n" in source.code(node) or not (node.args or others) or keyword is not node.keywords[-1]:
         return message, (), Safety.UNSAFE
-    # `f(x, device=d)` -> `f(x).to(d)`
-    given = ", ".join(
-        source.code(part) if isinstance(part, ast.expr) else _argument(part, source) for part in rest
-    )
-    text = f"{source.code(node.func)}({given}).to({device})"
+    # `f(x, device=d)` -> `f(x).to(d)`; from_numpy takes nothing but the array
+    told = [_argument(one, source) for one in others]
+    moved = told if one.name.endswith("from_numpy") else []
+    given = ", ".join([*(source.code(part) for part in node.args), *(told if not moved else [])])
+    text = f"{source.code(node.func)}({given}).to({', '.join([device, *moved])})"
     return message, (ReplaceExpression(source.span(node), text),), Safety.UNSAFE
 
 

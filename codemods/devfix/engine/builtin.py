@@ -118,6 +118,8 @@ class Builtins(Methods):
         if name == "abs":
             return first
         one = element(first) if first.kind == SEQUENCE else first if len(values) == 1 else None
+        if one is first and one.kind == TENSOR:
+            one = one.but(rank=None)  # it has one dimension less than the tensor
         if one is None:
             return A_NUMBER if all(value.kind == NUMBER for value in values) else ANYTHING
         if first.kind == SEQUENCE and one.kind == TENSOR and name == "sum":

@@ -7,6 +7,7 @@ import builtins
 from typing import TYPE_CHECKING
 
 from devfix.engine.files import Class, File, Function
+from devfix.engine.places import OWNED
 from devfix.engine.values import MODULE, Value
 from devfix.flow import torch_api
 from devfix.models.loader import module_attributes
@@ -158,7 +159,7 @@ def _named_in(source: Source) -> frozenset[str] | None:
 
 def is_plain(analysis: Analysis, value: Value) -> bool:
     """Is a module nothing but a torch.nn.Module, which has no `device`?"""
-    if value.kind != MODULE:
+    if value.kind != MODULE or value.place.kind == OWNED:  # what a framework wraps it in may have one
         return False
     if value.role == "part":
         return True

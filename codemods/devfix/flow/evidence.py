@@ -51,6 +51,8 @@ _ATTRIBUTE = re.compile(r"\.(\w+)")
 _MOVED = re.compile(r"(?<![\w.])(\w{1,99})(?=(?:\.\w{1,99}|\[[^\]\n]{0,200}\]){0,20}\.(?:to|cuda)\()")
 _LOOPED = re.compile(r"\bfor\b[^\n]*?\bin\b([^\n]*)")
 _NAME = re.compile(r"(?<![\w.])\w+")
+# More than a module's `train` takes: that of a trainer.
+_TRAINS = re.compile(r"\((?:[^(),]|\([^()]{0,200}\)){1,400},")
 _TELLING = torch_api.MODULE_ONLY | torch_api.TENSOR_ONLY
 _MODULE_ANNOTATION = re.compile(r"(?:^|\.)(?:Module|PreTrainedModel|\w+Model|\w+Net)$")
 _TENSOR_ANNOTATION = re.compile(r"(?:^|\.)(?:Tensor|\w*Tensor)$")
@@ -236,7 +238,8 @@ class Evidence:
             at = text.find(needle)
             while at >= 0:
                 end = at + len(needle)
-                if not (text[end : end + 1].isalnum() or text.startswith("_", end)):
+                other = attribute == "train" and _TRAINS.match(text, end)
+                if not (other or text[end : end + 1].isalnum() or text.startswith("_", end)):
                     start = at
                     while start and (text[start - 1].isalnum() or text[start - 1] in "._"):
                         start -= 1

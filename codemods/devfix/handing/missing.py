@@ -167,12 +167,15 @@ class Missed:
         if taker is None or _ANYTHING.match(name) or not _bare(call) or source.qualified(call.func):
             return None
         path = path_of(call.func.value)
+        # that a function calls itself with its device says nothing of what its object holds
+        given = {a.arg for a in (*function.args.posonlyargs, *function.args.args)} - {"self", "cls"}
         sibling = next(
             (
                 other
                 for other in source.walk(function)
                 if isinstance(other, ast.Call)
                 and path_of(other.func).rpartition(".")[2] == name
+                and (path in given or self._takers.function_of(other) is not function)
                 and any(path_of(value) == taker.parameter for value in _values(other))
             ),
             None,

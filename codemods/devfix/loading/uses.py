@@ -157,6 +157,9 @@ class Follower:
         elif isinstance(target, ast.Name):
             self._found.names.append(target.id)
             scope: ast.AST = function_around(source, target) or source.tree
+            if any(target.id in one.names for one in source.of_kind(ast.Global, scope)):
+                self._note(Use.OUT)
+                return
             if isinstance(at, ast.comprehension):
                 scope = source.parents[at]
             self._reads(scope, target.id, target, depth)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from devfix.findings import Edit, EnsureImport, ReplaceExpression, WrapExpression
 from devfix.registration.classes import RESERVED, ModuleClass
-from devfix.registration.holding import NOTHING, Held, Holding, good_key
+from devfix.registration.holding import NOTHING, Held, Holding, odd_key, string_key
 from devfix.registration.quick import may_hold_modules
 from devfix.registration.stores import Method, Store, self_name
 from devfix.source import Source, walk
@@ -135,7 +135,9 @@ class Containers:
         elif not sure and not _NAME.search(name) and called != "directly":
             return None
         wraps = tuple(node for h in modules for node in h.wraps)
-        if any(h.odd_keys for h in modules) or (wraps and (mapping or "isinstance(" in owner.text)):
+        if (mapping and any(h.odd_keys for h in modules)) or (
+            wraps and (mapping or "isinstance(" in owner.text)
+        ):
             allowed = False
         edits = self._edits(values, wraps, mapping) if allowed else ()
         return Container(owner, name, stores, mapping, sure, edits, node, method)
@@ -174,12 +176,12 @@ class Containers:
                 found.append(held)
             elif isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store):
                 statement = self.source.statement(parent)
-                if not isinstance(statement, ast.Assign) or not _string_key(parent.slice):
+                if not isinstance(statement, ast.Assign) or not string_key(parent.slice):
                     return None
                 held = self.holding.element(owner, statement.value)
                 if held is NOTHING:
                     return None
-                found.append(held)
+                found.append(replace(held, odd_keys=odd_key(self.source, parent.slice)))
         return found
 
     # --- uses ----------------------------------------------------------------------------------
@@ -245,7 +247,7 @@ class Containers:
     def _use(self, node: ast.Attribute, mapping: bool) -> str:
         """'fine', 'registers' or 'other'."""
         parent = self.source.parents[node]
-        if isinstance(parent, ast.Starred):
+        if isinstance(parent, ast.Starred) or self._registers(node):
             return "registers"
         if isinstance(parent, ast.Attribute):
             return "fine" if parent.attr in (_DICT_METHODS if mapping else _LIST_METHODS) else "other"
@@ -257,8 +259,6 @@ class Containers:
             return "fine"
         if isinstance(parent, ast.Call):
             last = self.source.code(parent.func).rpartition(".")[2]
-            if last in _REGISTERING:
-                return "registers"
             return "fine" if last in _READERS else "other"
         if self._iterated(node):
             return "fine"
@@ -269,6 +269,18 @@ class Containers:
         if isinstance(parent, (ast.If, ast.While, ast.IfExp, ast.BoolOp, ast.Assert)):
             return "fine"
         return "other"
+
+    def _registers(self, node: ast.AST) -> bool:
+        """`nn.ModuleList(list(self.convs.values()))`"""
+        while isinstance(node, (ast.expr, ast.comprehension)):
+            child, node = node, self.source.parents[node]
+            if isinstance(node, ast.Call) and child is not node.func:
+                last = self.source.code(node.func).rpartition(".")[2]
+                if last not in ("list", "tuple", "reversed", "sorted"):
+                    return last in _REGISTERING
+            elif isinstance(node, ast.Subscript) and child is not node.value:
+                return False
+        return False
 
     def _iterated(self, node: ast.expr) -> bool:
         parent = self.source.parents[node]
@@ -380,13 +392,3 @@ def _inner_names(scope: ast.AST, names: set[str]) -> set[str]:
         for name in walk(node.target)
         if isinstance(name, ast.Name)
     }
-
-
-def _string_key(node: ast.expr) -> bool:
-    """A key that is a string without dots, as far as can be seen; an index of a list otherwise."""
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, int) or good_key(node.value)
-    return isinstance(node, (ast.Name, ast.JoinedStr)) and not (
-        isinstance(node, ast.JoinedStr)
-        and any(isinstance(v, ast.Constant) and "." in str(v.value) for v in node.values)
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from devfix.flow import torch_api
@@ -289,8 +289,29 @@ def good_key(key: object) -> bool:
     return isinstance(key, str) and bool(key) and "." not in key and key not in RESERVED | set(dir(dict))
 
 
-def text_key(node: ast.expr, generators: list[ast.comprehension]) -> bool:
-    """May the key of a comprehension be a string without dots, as far as can be seen?"""
+def string_key(node: ast.expr) -> bool:
+    """A key that is a string without dots, as far as can be seen; an index of a list otherwise."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int) or good_key(node.value)
+    return isinstance(node, (ast.Name, ast.JoinedStr)) and not (
+        isinstance(node, ast.JoinedStr)
+        and any(isinstance(v, ast.Constant) and "." in str(v.value) for v in node.values)
+    )
+
+
+def odd_key(source: Source, node: ast.expr) -> bool:
+    """May a ModuleDict refuse what something is stored under?"""
+    if isinstance(node, ast.Constant):
+        return not good_key(node.value)
+    loops, up = list[ast.For](), source.enclosing(node, ast.For)
+    while isinstance(up, ast.For):
+        loops.append(up)
+        up = source.enclosing(up, ast.For)
+    return not text_key(node, loops)
+
+
+def text_key(node: ast.expr, generators: Sequence[ast.comprehension | ast.For]) -> bool:
+    """May the key of a comprehension or a loop be a string without dots, as far as can be seen?"""
     if isinstance(node, ast.JoinedStr):
         return not any(isinstance(v, ast.Constant) and "." in str(v.value) for v in node.values)
     if isinstance(node, ast.Call):

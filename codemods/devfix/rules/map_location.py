@@ -58,7 +58,8 @@ class MapLocation(Codemod):
     argument on, functions of the file and methods that are given one elsewhere in it among them, the
     `map_location` that they lack: `"cpu"` where what is loaded only feeds `load_state_dict`, a converter
     or a file; the device in scope (`device`, `self.device`, `args.device`) where the loaded model or
-    tensors are used themselves. A function that takes a `map_location` and forgets it passes it on, also
+    tensors are used themselves; without one, in a program that moves to CUDA, the CPU only where there is
+    no CUDA. A function that takes a `map_location` and forgets it passes it on, also
     where it names a place of its own in one call of several. A device that is None unless a caller
     names one counts as none where a model's state is loaded.
 
@@ -262,9 +263,10 @@ def _choice(flow: Flow, load: Load, uses: Uses, device: str) -> tuple[str, Safet
         return '"cpu"', Safety.UNSAFE
     if device:
         return device, Safety.UNSAFE
-    if uses.has(Use.MODULE) and not uses.moved and _GPU.search(flow.source.text):
+    if uses.kinds and not uses.moved and _GPU.search(flow.source.text):
+        # where it is wanted is out of sight, but what works with CUDA goes on as it does
         torch = next((local for local, what in flow.source.imports.items() if what == "torch"), "torch")
-        return f'"cuda" if {torch}.cuda.is_available() else "cpu"', Safety.UNSAFE
+        return f'None if {torch}.cuda.is_available() else "cpu"', Safety.UNSAFE
     return '"cpu"', Safety.UNSAFE
 
 

@@ -184,7 +184,7 @@ def candidates(flow: Flow, event: Event, stray: Meeting) -> list[str]:
             if named.value.kind is Kind.DEVICE and named.value.place.key == place.key
         ]
         found.sort(key=lambda text: (len(text), text))
-    if place.text.startswith(('"', "'")) and place.where is Where.ACCELERATOR:
+    if place.text.startswith(('"', "'")) and place.where is Where.ACCELERATOR and not place.guarded:
         found.append(place.text)
     if not found and place.where is Where.SYMBOL and not place.key and place.text:
         found.append(place.text)  # `args.gpu`, `local_rank`
