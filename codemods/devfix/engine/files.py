@@ -278,6 +278,13 @@ class File:
                 for handler in getattr(one, "handlers", None) or getattr(one, "cases", None) or ():
                     self._collect(handler.body, outer, top)
 
+    def forget_others(self) -> None:
+        """Let go of what is in other files, which would otherwise live as long as this one; it is looked up again."""
+        self._found.clear()
+        for one in self.all_classes:
+            for name in ("lineage", "outside", "registers", "stores"):
+                one.__dict__.pop(name, None)
+
     def release(self) -> None:
         """Break the circles between the file, its functions and its classes."""
         for function in self.all_functions:

@@ -31,7 +31,7 @@ from devfix.source import Source
 DEPTH = 2
 PROGRAMS = 48  # interpreted files that are kept
 OUTLINES = 4096
-FILES = 256  # that the engine looks definitions up in
+FILES = 40  # that the engine looks definitions up in
 MANY_STARS = 8  # of one file, for which what they give is indexed
 
 
@@ -301,7 +301,10 @@ class Project:
         if file is None or file.source is not source:
             file = self._files[definition.path] = File(definition.path, source, self.resolve)
             if len(self._files) > FILES:
-                self._files.popitem(last=False)
+                for one in self._files.values():
+                    one.forget_others()
+                while len(self._files) > FILES // 2:
+                    self._files.popitem(last=False)
         return file, definition.name
 
     def name(self, definition: Definition) -> str:
