@@ -48,7 +48,8 @@ def of(tensor: Any) -> History:
     if base is None or own.name:
         return own
     under: History = _known.get(base) or History()
-    return replace(under, made=under.made or own.made, moved=own.moved or under.moved, view=True)
+    made, moved = under.made or own.made, own.moved or under.moved
+    return replace(under, made=made, moved=moved, view=True, sources=own.sources or under.sources)
 
 
 def note(tensor: Any, **changes: Any) -> None:
