@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from devfix import commands
 from devfix.codemod import registry
 
@@ -210,6 +211,9 @@ def test_oldest_versions_are_those_of_the_project() -> None:
 
 
 def test_the_manual_page_is_up_to_date() -> None:
+    review = importlib.import_module("devfix.commands.campaign").review
+    alone = CliRunner().invoke(review, ["--help"])  # click keeps the help option of a command that has run
+    assert "-h, --help" in alone.output
     assert MAN.read_text(encoding="utf-8") == man_page(), "run `python docs/site/man.py`"
 
 

@@ -109,7 +109,7 @@ class _Group(Group):
         "devfix check --help": "more on one command",
     },
     codes={0: "done, or nothing to do", 1: "there are findings, or a diff", 2: CANNOT, 130: "interrupted"},
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings={"max_content_width": 110},
 )
 @click.version_option(__version__, message="devfix %(version)s")
 @click.pass_context

@@ -14,10 +14,9 @@ from pathlib import Path
 import click
 from devfix import __version__, commands
 from devfix.cli import group
-from devfix.commands.helping import Command
+from devfix.commands.helping import HELP, Command
 
 PAGE = Path(__file__).resolve().parent.parent / "man" / "devfix.1"
-HELP = group.context_settings["help_option_names"]  # as where it is run
 
 
 def page() -> str:

@@ -18,6 +18,7 @@ import click
 from devfix import commands
 from devfix.cli import group
 from devfix.codemod import Codemod, Example, registry
+from devfix.commands.helping import HELP
 from devfix.config import option_types
 from devfix.explain import _type, _value, page, safeties, title
 from devfix.findings import Safety
@@ -26,7 +27,6 @@ from devfix.review.patch import hunk_lines
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "benchmarks" / "real_bugs" / "results" / "devfix.json"
 SAID = Path(__file__).resolve().parent / "torch_says.json"
-HELP = group.context_settings["help_option_names"]  # as where it is run
 _SHOWN = 4  # examples of each sort that are open; the others are folded
 _LINK = re.compile(r"(?<=\()(https?://[^\s()]+)(?=\))")
 

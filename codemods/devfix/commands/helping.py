@@ -13,6 +13,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 OUTPUT = "Output"
 CANNOT = "something could not be done"
 DONE = {0: "done, or nothing to do", 2: CANNOT}
+HELP = ["-h", "--help"]
 SOME_FAILED = {0: "done", 2: "some repositories failed"}
 
 
@@ -35,6 +36,9 @@ class Command(click.Command):
         **named: Any,
     ) -> None:
         super().__init__(*given, **named)
+        self.context_settings.setdefault(
+            "help_option_names", HELP
+        )  # also where it runs without the group above
         self.examples, self.codes = dict(examples or {}), dict(DONE if codes is None else codes)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

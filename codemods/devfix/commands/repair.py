@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @command_(
-    context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
+    context_settings={"allow_interspersed_args": False},
     examples={
         "devfix repair -- python train.py --epochs 1": "print the patch",
         "devfix repair --write -- pytest tests/": "write the fixes",

@@ -30,7 +30,7 @@ CANNOT = 2
         1: "with --keep-going: there were device errors",
         2: "it could not be run",
     },
-    context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
+    context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
 )
 @click.option(
