@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from devfix import parallel, writing
+from devfix import parallel, runner, writing
 from devfix.codemod import Codemod
 from devfix.discover import Discovered, discover
 from devfix.documents import Document
@@ -323,6 +323,29 @@ def test_garbage_collection_is_as_before(many: Path) -> None:
     assert gc.isenabled()
     run(discover(["."]), [Rename()], jobs=1)
     assert gc.isenabled()
+
+
+def test_chunks_are_small_in_number_and_size(tmp_path: Path) -> None:
+    sizes = [10] * 40 + [30_000] * 6 + [90_000, 10, 90_000] + [10] * 40
+    paths = []
+    for number, size in enumerate(sizes):
+        (tmp_path / f"f{number:03}.py").write_text("#" * size)
+        paths.append(str(tmp_path / f"f{number:03}.py"))
+    chunks = list(parallel._chunks(paths, 2))
+    assert [path for chunk in chunks for path in chunk] == paths
+    size = [sum(Path(path).stat().st_size for path in chunk) for chunk in chunks]
+    assert all(len(c) == 1 or s <= parallel.CHUNK_BYTES for c, s in zip(chunks, size, strict=True))
+    assert max(map(len, chunks)) == parallel.CHUNK
+
+
+def test_garbage_is_collected_between_the_files_of_a_chunk(
+    many: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel, "GARBAGE", -1)
+    collected: list[int] = []
+    monkeypatch.setattr(gc, "collect", lambda: collected.append(1))
+    runner._Chunks(runner._task([Rename()], Safety.SAFE, False, None))(("f00.py", "f01.py", "f02.py"))
+    assert len(collected) == 3
 
 
 def test_file_that_vanishes(many: Path) -> None:

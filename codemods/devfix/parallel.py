@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 SERIAL = 50  # so few files are done before a pool of processes has started
-CHUNK = 16
+CHUNK, CHUNK_BYTES = 16, 64_000  # files of one chunk, and their size together if they are several
 # Bytes: a file that gets a process of its own, since its tree may not fit into memory. Python 3.10's parser
 # crashes on chains of some 100,000 terms, later ones refuse them.
 BIG = 2_000_000 if sys.version_info >= (3, 11) else 100_000
@@ -58,7 +58,7 @@ def spread(
         return
     with no_gc():
         for path in paths:
-            if _is_big(path):
+            if _size(path) > BIG:
                 with _Pool(task, lost, 1, seconds) as pool:
                     yield from pool.results([(path,)])
                 continue
@@ -68,23 +68,27 @@ def spread(
             except TookTooLong as error:
                 done = lost(path, str(error))
             yield done
-            _tidy()
+            tidy()
 
 
 def _chunks(paths: Sequence[str], jobs: int) -> Iterator[tuple[str, ...]]:
-    """Small ones first, so that the first results are there soon."""
+    """Small ones first, so that the first results are there soon; none that takes very long."""
     at = number = 0
     while at < len(paths):
-        size = min(CHUNK, 1 << number // jobs)
-        yield tuple(paths[at : at + size])
-        at, number = at + size, number + 1
+        most = min(CHUNK, 1 << number // jobs)
+        end, size = at + 1, _size(paths[at])
+        while end < min(at + most, len(paths)) and (size := size + _size(paths[end])) <= CHUNK_BYTES:
+            end += 1
+        yield tuple(paths[at:end])
+        at, number = end, number + 1
 
 
-def _is_big(path: str) -> bool:
+def _size(path: str) -> int:
+    """In bytes; 0 if that cannot be had."""
     try:
-        return os.stat(path).st_size > BIG
+        return os.stat(path).st_size
     except (OSError, ValueError):
-        return False
+        return 0
 
 
 class TookTooLong(BaseException):
@@ -175,7 +179,7 @@ def _start_worker() -> None:
         if used:  # otherwise the limit could be below what the process has already
             most = used + MEMORY
             resource.setrlimit(resource.RLIMIT_AS, (most if hard < 0 else min(most, hard), hard))
-    # What is imported by now stays for good; what a file leaves behind goes chunk by chunk.
+    # What is imported by now stays for good; what files leave behind goes in `tidy`.
     gc.disable()
     gc.freeze()
 
@@ -199,12 +203,12 @@ def _virtual_memory() -> int:
 
 def _in_worker(task: Task[Result], chunk: tuple[str, ...]) -> Result:
     done = task(chunk)
-    _tidy()
+    tidy()
     return done
 
 
-def _tidy() -> None:
-    """Free what the files of the last chunks left behind in cycles, if it is much."""
+def tidy() -> None:
+    """Free what the last files left behind in cycles, if it is much."""
     if gc.get_count()[0] > GARBAGE:  # counts on while collection is off
         gc.collect()
 

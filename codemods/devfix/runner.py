@@ -13,7 +13,7 @@ from devfix import depends
 from devfix.around import Around
 from devfix.discover import Discovered
 from devfix.findings import Safety
-from devfix.parallel import TookTooLong, limited, no_gc, spread
+from devfix.parallel import TookTooLong, limited, no_gc, spread, tidy
 from devfix.report import FileError, FileResult, Report, Skipped
 from devfix.trouble import BUG
 
@@ -275,12 +275,14 @@ class _Chunks:
     record: bool = False  # what each result is made of
 
     def __call__(self, paths: tuple[str, ...]) -> _Chunk:
-        if not self.record:
-            return _Chunk.of([self.task.file(path) for path in paths])
         results, made_of = [], []
         for path in paths:
-            with depends.recording() as needs:
+            if self.record:
+                with depends.recording() as needs:
+                    result = self.task.file(path)
+                made_of.append((result, needs.states))
+            else:
                 result = self.task.file(path)
             results.append(result)
-            made_of.append((result, needs.states))
+            tidy()
         return replace(_Chunk.of(results), made_of=tuple(made_of))

@@ -41,6 +41,7 @@ from devfix.models.loader import models
 # A device that something is moved to: how it is written, in which function, the `self` there, and its forms.
 Target = tuple[ast.expr, Function | None, object, Forms]
 MAX_RUNS = 12  # of one function
+MAX_FAR_RUNS = 100  # of what other files call, so that the file's own calls are followed to the last
 MAX_STEPS = 1000
 
 
@@ -77,7 +78,7 @@ class Analysis(Context):
         self._runs: dict[Function, int] = {}
         self._memo: dict[object, tuple[Value, list[tuple[object, Place | None, dict[str, Value]]]]] = {}
         self._active: list[Function] = []
-        self._budget = 400 + 10 * len(file.all_functions)
+        self._budgets = [400 + 10 * len(file.all_functions), MAX_FAR_RUNS]
 
     # --- the whole -----------------------------------------------------------------------
 
@@ -176,8 +177,12 @@ class Analysis(Context):
             place = places.pop() if len(places) == 1 else NOWHERE
             self.calls.setdefault((function.node, name), []).append(place)
 
-    def may_run(self, function: Function) -> bool:
-        return self._budget > 0 and function not in self._active and self._runs.get(function, 0) < MAX_RUNS
+    def may_run(self, caller: Frame, function: Function) -> bool:
+        return (
+            self._budgets[caller.away_of(function.file) > 1] > 0
+            and function not in self._active
+            and self._runs.get(function, 0) < MAX_RUNS
+        )
 
     def run_call(
         self,
@@ -207,7 +212,7 @@ class Analysis(Context):
             self._again(state, known[1])
             return self._given(caller, node, function, known[0])
         self._runs[function] = self._runs.get(function, 0) + 1
-        self._budget -= 1
+        self._budgets[caller.away_of(function.file) > 1] -= 1
         inner = State()
         inner.names = Names(names.items())
         inner.heap, inner.places, inner.stamps = state.heap, state.places, state.stamps

@@ -250,7 +250,7 @@ class Calls(Builtins):
         """Run a function with these arguments, or take what an equal run came to."""
         bound = self._bound(node, function, me, arguments)
         self.analysis.note_call(self, function, bound)
-        if self.depth >= MAX_DEPTH or not self.analysis.may_run(function):
+        if self.depth >= MAX_DEPTH or not self.analysis.may_run(self, function):
             self.escape(arguments)
             return self.unknown(node)
         return self.analysis.run_call(self, node, function, me, bound, outer)

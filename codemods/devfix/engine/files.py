@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
@@ -356,10 +357,17 @@ class File:
     def definition(self, node: ast.AST) -> Function | Class | None:
         """The function or class that a name stands for, here or in another file of the project."""
         if isinstance(node, ast.Name) and node.id not in self.source.imports:
-            found = self.classes.get(node.id) or self.functions.get(node.id)
+            found = self.classes.get(node.id) or self.functions.get(node.id) or self.from_stars(node.id)
             if found is not None:
                 return found
         return self.imported(self.dotted(node))
+
+    def from_stars(self, name: str) -> Function | Class | None:
+        """The function or class of the project that `from x import *` gives a name."""
+        if not self.stars or name in self.globals or hasattr(builtins, name):
+            return None
+        found = (self.imported(f"{star}.{name}") for star in reversed(self.stars))
+        return next((one for one in found if one is not None), None)
 
     def imported(self, dotted: str) -> Function | Class | None:
         """The function or class of another file that a dotted name stands for."""

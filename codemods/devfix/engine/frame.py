@@ -78,6 +78,7 @@ class Frame(ABC):
     ) -> None:
         self.analysis, self.file, self.function, self.state = analysis, file, function, state
         self.outer, self.me, self.depth, self.caller = outer, me, depth, caller
+        self.away: int = 0 if caller is None else caller.away_of(file)
         self.returns: list[tuple[Value, State]] = []
         self.yields: list[Value] = []
         self.results: list[tuple[Value, ast.AST, ast.Return, Path]] = []  # tensors that are returned
@@ -89,6 +90,10 @@ class Frame(ABC):
         self._uses: Uses | None = None
         if outer is not None:
             self.default, self.quiet = outer.default, outer.quiet
+
+    def away_of(self, file: File) -> int:
+        """How often the file changes on the way of calls to a function of `file` that is called here."""
+        return self.away + (file is not self.file)
 
     # --- the parts -----------------------------------------------------------------------
 
@@ -151,12 +156,9 @@ class Frame(ABC):
         """The value of a name that nothing was bound to: an import, a definition, or not known."""
         imported = self.file.source.imports.get(name)
         if imported is None:
-            made = self.file.classes.get(name)
+            made = self.file.classes.get(name) or self.file.functions.get(name) or self.file.from_stars(name)
             if made is not None:
-                return Value(CLASS, ref=made)
-            function = self.file.functions.get(name)
-            if function is not None:
-                return Value(FUNCTION, ref=function)
+                return Value(CLASS if isinstance(made, Class) else FUNCTION, ref=made)
             imported = self.file.starred(name)
         if imported:
             return self.library(imported)
@@ -167,11 +169,9 @@ class Frame(ABC):
         if dotted in ("math.pi", "math.e", "math.inf", "math.nan", "numpy.pi", "torch.pi"):
             return Value(NUMBER)
         found = self.file.imported(dotted)
-        if isinstance(found, Class):
-            return Value(CLASS, ref=found)
-        if isinstance(found, Function):
-            return Value(FUNCTION, ref=found)
-        return Value(LIBRARY, ref=dotted)
+        if found is None:
+            return Value(LIBRARY, ref=dotted)
+        return Value(CLASS if isinstance(found, Class) else FUNCTION, ref=found)
 
     # --- places --------------------------------------------------------------------------
 
