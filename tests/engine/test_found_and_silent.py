@@ -463,3 +463,82 @@ def test_the_greatest_of_a_tensor_has_a_dimension_less(table: str, found: bool) 
         print(scaled(torch.ones(2).to(device), Data(torch.tensor([1, 6, 8])).scale))
     """)
     assert bool(spoken(code)) is found
+
+
+ON_CUDA = {
+    "is_cuda": "if x.is_cuda:\n            eye = eye.cuda()",
+    "not is_cuda": "if not x.is_cuda:\n            pass\n        else:\n            eye = eye.cuda()",
+    "type of its device": 'if x.device.type == "cuda":\n            eye = eye.to("cuda")',
+    "not of that type": 'if x.device.type != "cpu":\n            eye = eye.cuda()',
+    "another device": 'if x.device != torch.device("cpu"):\n            eye = eye.cuda()',
+    "text on the left": 'if "cuda" == x.device.type:\n            eye = eye.cuda()',
+    "an expression": "eye = eye.cuda() if x.is_cuda else eye",
+    "a helper": "eye = beside(x, eye)",
+}
+
+
+@pytest.mark.parametrize("asked", ON_CUDA.values(), ids=ON_CUDA)
+@pytest.mark.parametrize("made", ["torch.rand(3, 3)", "torch.rand(3, 3, device=device)"])
+def test_what_follows_a_tensor_to_cuda_is_beside_it(asked: str, made: str) -> None:
+    program = f"""
+def beside(x, other):
+    if x.is_cuda:
+        return other.cuda()
+    return other
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        eye = torch.eye(3)
+        {asked}
+        return x + eye
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+x = {made}
+print(torch.mm(x, Net()(x)))
+"""
+    assert spoken(program) == set()
+    assert spoken(program.replace("        " + asked, "        pass")) == {10}
+
+
+def test_only_what_is_asked_about_is_beside_it() -> None:
+    code, wanted = marked("""
+        def shifted(x, y):
+            eye = torch.eye(3)  # <
+            if y.is_cuda:
+                eye = eye.cuda()
+            return x + eye
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        net = nn.Linear(3, 3).to(device)
+        print(shifted(net(torch.rand(3, 3, device=device)), torch.rand(3)))
+    """)
+    assert spoken(code) == wanted
+
+
+FLAGS = {
+    "not, with an else": "if not flag:\n        pass\n    else:\n        model = model.cuda()",
+    "not, with an early end": "if not flag:\n        return None\n    model = model.cuda()",
+    "an expression": "model = model.cuda() if flag else model",
+    "an expression with not": "model = model if not flag else model.cuda()",
+    "an expression that moves in place": "moved = model if not flag else model.cuda()",
+    "is False": "if flag is False:\n        pass\n    else:\n        model.cuda()",
+    "!=": "if flag != 1:\n        pass\n    else:\n        model.cuda()",
+}
+
+
+@pytest.mark.parametrize("moved", FLAGS.values(), ids=FLAGS)
+def test_a_flag_that_is_asked_the_other_way_round(moved: str) -> None:
+    asked = "flag == 1" if "!=" in moved else "flag is not False" if "is False" in moved else "flag"
+    program = f"""
+def main(flag):
+    model = nn.Linear(2, 2)
+    {moved}
+    x = torch.ones(2, 2)
+    if {asked}:
+        x = x.cuda()
+    return model(x)
+"""
+    assert spoken(program) == set()
+    if "return" not in moved:
+        assert spoken(program.replace(f"if {asked}:\n        x", f"if not ({asked}):\n        x")) != set()

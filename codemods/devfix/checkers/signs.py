@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import islice
 
 from devfix.engine.analysis import Analysis
 from devfix.engine.classes import OTHER_FRAMEWORKS
@@ -229,21 +230,17 @@ def _is_hidden(source: Source, link: Link) -> bool:
 
 
 def _is_set_elsewhere(source: Source, owner: Class, name: str) -> bool:
-    """Does code outside of the class, or a subclass, give the attribute another value, or delete it?"""
-    return any(_reaches(source, node, owner) for node in _stored(source).get(name, ()))
+    """Does code outside of the class, or a subclass, give the attribute another value, or delete it?
 
-
-def _reaches(source: Source, node: ast.Attribute, owner: Class) -> bool:
-    """May a store be one of a class's attributes from elsewhere? `self` of a class without kinship is not."""
-    around = source.enclosing(node, ast.ClassDef)
-    if isinstance(node.ctx, ast.Del) or around is None:
+    `self` of a class without kinship is not the class's own.
+    """
+    others, selves = _stored(source).get(name, (set(), set()))
+    if any(one is not owner.node for one in islice(others, 2)):
         return True
-    if around is owner.node:
-        return False
-    other = owner.file.of_node.get(around)
-    if not isinstance(other, Class) or not (isinstance(node.value, ast.Name) and node.value.id == "self"):
-        return True
-    return owner in other.lineage or other in owner.lineage
+    kin = owner.file.heirs.get(owner, set())
+    return not kin.isdisjoint(selves) or any(
+        one.node in selves for one in owner.lineage if one is not owner and one.file is owner.file
+    )
 
 
 @remembered
@@ -252,12 +249,22 @@ def _lines(source: Source) -> list[str]:
 
 
 @remembered
-def _stored(source: Source) -> dict[str, list[ast.Attribute]]:
-    """Attribute -> where it is given a value, or deleted."""
-    found: dict[str, list[ast.Attribute]] = {}
+def _stored(source: Source) -> dict[str, tuple[set[ast.AST | None], set[ast.AST | None]]]:
+    """Attribute -> the classes in which it is given a value: of other objects, and of `self`.
+
+    None stands for what is in no class, and for what is deleted.
+    """
+    found: dict[str, tuple[set[ast.AST | None], set[ast.AST | None]]] = {}
     for node in source.of_kind(ast.Attribute):
         if not isinstance(node.ctx, ast.Load):
-            found.setdefault(node.attr, []).append(node)
+            around = None if isinstance(node.ctx, ast.Del) else source.enclosing(node, ast.ClassDef)
+            own = (
+                around is not None
+                and not isinstance(source.parents.get(around), ast.ClassDef)  # whose kinship is not known
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "self"
+            )
+            found.setdefault(node.attr, (set(), set()))[own].add(around)
     return found
 
 

@@ -7,7 +7,7 @@ import ast
 from devfix.engine.calls import Calls
 from devfix.engine.files import Class
 from devfix.engine.forms import AN_OBJECT, NO_FORMS, options
-from devfix.engine.places import AT, OF, VAR, Place
+from devfix.engine.places import AT, OF, VAR, Place, on_cuda
 from devfix.engine.values import (
     A_NUMBER,
     ANYTHING,
@@ -20,6 +20,7 @@ from devfix.engine.values import (
     LIBRARY,
     LOADER,
     MODULE,
+    NUMBER,
     OBJECT,
     SEQUENCE,
     TENSOR,
@@ -139,6 +140,11 @@ class Attributes(Calls):
             return Value(DTYPE)
         if name == "shape":
             return Value(SEQUENCE, rest=A_NUMBER)
+        if name == "is_cuda":
+            asked = on_cuda(self.where(base))
+            if asked.__class__ is tuple:
+                return Value(NUMBER, Place(AT, asked))
+            return A_NUMBER if asked is None else Value(NUMBER, const=asked)
         if name in _NUMBERS:
             return A_NUMBER
         if base.kind == BATCH:

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field
 
 from devfix.engine.devices import Devices
-from devfix.engine.places import Condition
+from devfix.engine.places import ON_CPU, Condition, on_cuda
 from devfix.engine.state import either
 from devfix.engine.values import (
     ANYTHING,
@@ -53,6 +53,11 @@ class Test:
         if len(self.if_true) == 1 and len(self.if_false) == 1:
             return self.if_true[0][0] if self.if_true[0][1] else self.if_false[0][0]
         return None
+
+    @property
+    def is_negative(self) -> bool:
+        """Does that hold where the test fails?"""
+        return self.condition is not None and not self.if_true[0][1]
 
 
 class Conditions(Devices):
@@ -172,12 +177,29 @@ class Conditions(Devices):
             if op in (ast.Is, ast.IsNot) and left.const.__class__ is bool:
                 return Test((left.const is right.const) is (op is ast.Is))
         self.compared(node, left, right)
+        if op in (ast.Eq, ast.NotEq):
+            found = self._type_of_device(left, right) or self._type_of_device(right, left)
+            if found is not None:
+                return found.negated() if op is ast.NotEq else found
         if op in (ast.NotEq, ast.NotIn, ast.IsNot):
             source = self.file.source
             positive = {ast.NotEq: "==", ast.NotIn: "in", ast.IsNot: "is"}[op]
             text = f"{source.code(node.left)} {positive} {source.code(node.comparators[0])}"
             return self._one((id(self.function), text), False)
         return self._one(self.key_of(node, Value(OBJECT)))
+
+    def _type_of_device(self, device: Value, wanted: Value) -> Test | None:
+        """`x.device.type == "cuda"`, `x.device == torch.device("cpu")`."""
+        if device.role != "type" and device.kind != DEVICE:
+            return None
+        name = "cpu" if wanted.place == ON_CPU else wanted.const
+        if name not in ("cpu", "cuda") or (device.kind == DEVICE and name == "cuda"):
+            return None
+        asked = on_cuda(self.state.resolve(device.place))
+        if asked is None:
+            return None
+        test = Test(asked) if isinstance(asked, bool) else self._one(asked)
+        return test.negated() if name == "cpu" else test
 
     def compared(self, node: ast.Compare, left: Value, right: Value) -> Value:
         """Tensors that are compared must be together; the result."""

@@ -10,7 +10,7 @@ from devfix.engine.attributes import Attributes
 from devfix.engine.forms import NO_FORMS, as_text, begun, joined, of_text
 from devfix.engine.frame import Lambda
 from devfix.engine.places import VAR, Place, literal
-from devfix.engine.state import either
+from devfix.engine.state import either, merge
 from devfix.engine.values import (
     A_NUMBER,
     A_TEXT,
@@ -154,18 +154,22 @@ class Expressions(Attributes):
         test = self.test(node.test)
         if test.decided is not None:
             return self.eval(node.body if test.decided else node.orelse)
-        names, path = self.state.names, self.state.path
-        values = []
+        names, before = self.state.names, self.state.copy()
+        arms = []
         for conditions, told, part in (
             (test.if_true, test.true_names, node.body),
             (test.if_false, test.false_names, node.orelse),
         ):
-            self.state.names = names.and_also(told) if told else names
-            self.state.path = path | set(conditions)
-            values.append(self.eval(part))
-        self.state.names, self.state.path = names, path
-        chosen = self._choice(node, values[0], values[1])
-        return chosen if chosen is not None else either(self.state, values[0], values[1], test.condition)
+            self.state.take(before.copy())
+            self.assume(conditions, told)
+            arms.append((self.eval(part), self.state.copy()))
+        if test.is_negative:
+            arms.reverse()
+        (one, first), (other, second) = arms
+        self.state.take(merge(first, second, test.condition))
+        self.state.names = names  # what the test told of them holds in one arm only
+        chosen = self._choice(node, one, other)
+        return chosen if chosen is not None else either(self.state, one, other, test.condition)
 
     def _choice(self, node: ast.IfExp, one: Value, other: Value) -> Value | None:
         """`"cuda" if ... else "cpu"`: a device that is decided here."""

@@ -299,6 +299,16 @@ class File:
         self.of_node[function.node] = function
 
     @cached_property
+    def heirs(self) -> dict[Class, set[ast.AST]]:
+        """Class -> the nodes of those of this file that derive from it."""
+        found: dict[Class, set[ast.AST]] = {}
+        for one in self.all_classes:
+            for base in one.lineage:
+                if base is not one and base.file is self:
+                    found.setdefault(base, set()).add(one.node)
+        return found
+
+    @cached_property
     def stars(self) -> tuple[str, ...]:
         """The modules whose names are all imported."""
         return tuple(
@@ -306,22 +316,6 @@ class File:
             for one in self.source.tree.body
             if isinstance(one, ast.ImportFrom) and any(alias.name == "*" for alias in one.names)
         )
-
-    @cached_property
-    def options(self) -> dict[str, ast.expr]:
-        """The options of the command line that the file adds to a parser -> their defaults, by attribute."""
-        found: dict[str, ast.expr] = {}
-        for call in self.source.calls:
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
-                default = next((one.value for one in call.keywords if one.arg == "default"), None)
-                for one in call.args:
-                    if (
-                        isinstance(one, ast.Constant)
-                        and str(one.value).startswith("--")
-                        and default is not None
-                    ):
-                        found[str(one.value)[2:].replace("-", "_")] = default
-        return found
 
     def dotted(self, node: ast.AST) -> str:
         """The dotted name of a Name or Attribute chain through the imports; as it stands where not imported."""

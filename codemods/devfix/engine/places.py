@@ -61,6 +61,8 @@ ON_CPU = Place(CPU)
 BY_OWNER = Place(OWNED)
 NOWHERE = Place(UNKNOWN)
 NO_PATH: Path = frozenset()
+CURRENT_CUDA = Place(LITERAL, "cuda")
+ON_CUDA = "is_cuda"  # the last part of a condition, whose first is the place of which that is asked
 
 
 def relate(a: Place, b: Place) -> str:
@@ -91,10 +93,22 @@ def choose(condition: object, then: Place, other: Place) -> Place:
         return then
     then = project(then, condition, True)
     other = project(other, condition, False)
+    if condition.__class__ is tuple and condition[-1] == ON_CUDA and condition[0].__class__ is Place:
+        then = condition[0] if then == CURRENT_CUDA else then
+        other = condition[0] if other.on_host else other
     if then == other:
         return then
     made = Place(CHOICE, condition, then, other)
     return made if arms(made) <= MAX_ALTERNATIVES else NOWHERE
+
+
+def on_cuda(place: Place) -> object:
+    """Whether what is at a place is on CUDA, or else the condition that it is; None where nothing is known."""
+    if place.on_host:
+        return False
+    if place.kind == LITERAL:
+        return str(place.key).partition(":")[0] == "cuda"
+    return None if place.kind in (CHOICE, UNKNOWN) else (place, ON_CUDA)
 
 
 def arms(place: Place) -> int:

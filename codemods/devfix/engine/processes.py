@@ -30,6 +30,7 @@ from devfix.engine.values import (
     Value,
     texts,
 )
+from devfix.source import Source, remembered
 
 _ENVIRONMENT = "os.environ"
 _READS = frozenset({"os.getenv", "os.environ.get", "os.environ.pop", "os.environ.setdefault"})
@@ -120,7 +121,7 @@ class Processes(Bindings):
         if value.kind == TEXT and (value.texts or isinstance(value.const, str)):
             return frozenset(one.lower() for one in texts(value))
         if isinstance(at, ast.Attribute):
-            default = self.file.options.get(at.attr)
+            default = _defaults(self.file.source).get(at.attr)
         elif isinstance(at, ast.Name) and self.function is not None:
             default = self.function.defaults.get(at.id)
         else:
@@ -350,3 +351,16 @@ class Processes(Bindings):
 def _cell(value: Value) -> object:
     """The cell of an object of which nothing but its identity is known."""
     return "named", value.place.key
+
+
+@remembered
+def _defaults(source: Source) -> dict[str, ast.expr]:
+    """The options of the command line that a file adds to a parser -> their defaults, by attribute."""
+    found: dict[str, ast.expr] = {}
+    for call in source.calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+            default = next((one.value for one in call.keywords if one.arg == "default"), None)
+            for one in call.args:
+                if isinstance(one, ast.Constant) and str(one.value).startswith("--") and default is not None:
+                    found[str(one.value)[2:].replace("-", "_")] = default
+    return found

@@ -254,8 +254,8 @@ class Requirements(Frame):
         return self.analysis.is_autograd(function) or self.analysis.class_kind(function.owner) == "module"
 
     def _input(self) -> tuple[Value, ast.AST, Place] | None:
-        """The first tensor that `forward` is given: its results are wanted there."""
-        if self.function is None or not self.is_forward():
+        """The first tensor that `forward` is given, by whom is not known: its results are wanted there."""
+        if self.function is None or self.caller is not None or not self.is_forward():
             return None
         for value in self.analysis.parameters(self.function, self.me).values():
             if value.kind in (TENSOR, BATCH) and self.where(value).on_device:

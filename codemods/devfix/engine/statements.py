@@ -95,7 +95,8 @@ class Run(Processes):
         if state.dead:
             state.take(then)
         elif not then.dead:
-            state.take(merge(then, state.copy(), test.condition))
+            both = then, state.copy()
+            state.take(merge(*(both[::-1] if test.is_negative else both), test.condition))
 
     def _for(self, node: ast.For) -> None:
         iterated = self.eval(node.iter)
