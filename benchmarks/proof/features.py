@@ -124,6 +124,38 @@ def _moved_at_use(m: Maker) -> Feature:
     return [f"self.{n} = {_tensor(m)}"], [*before, f"x = {_meet(m, value)}"]
 
 
+def _asked(m: Maker) -> Feature:
+    """A tensor goes to CUDA where another one is asked whether it is there."""
+    n = m.name()
+    test = m.one("x.is_cuda", "x.device.type == 'cuda'", "x.device.type != 'cpu'", "not x.is_cpu")
+    moved = m.site("asked and not moved", f"{n}.cuda()", n)
+    way = m.one(
+        [f"if {test}:", f"    {n} = {moved}"],
+        [f"if not ({test}):", "    pass", "else:", f"    {n} = {moved}"],
+        [f"{n} = {moved} if {test} else {n}"],
+        [f"{n} = {n} if not ({test}) else {moved}"],
+    )
+    return [], [f"{n} = {_tensor(m)}", *way, f"x = {_meet(m, n)}"]
+
+
+def _flagged(m: Maker) -> Feature:
+    """A flag decides twice: whether a tensor is moved, and whether it is used."""
+    n, flag = m.name(), f"self.{m.name()}"
+    moved = m.site("flag without a move", f"{n}.to(x.device)", n)
+    way = m.one(
+        [f"if {flag}:", f"    {n} = {moved}"],
+        [f"if not {flag}:", f"    {n} = {n} * 2", "else:", f"    {n} = {moved}"],
+        [f"{n} = {moved} if {flag} else {n}"],
+        [f"{n} = {n} if not {flag} else {moved}"],
+    )
+    use = m.one(
+        [f"if {flag}:", f"    x = {_meet(m, n)}"],
+        [f"if not {flag}:", "    x = x * 2", "else:", f"    x = {_meet(m, n)}"],
+    )
+    held = m.one("True", "len(str(self.weight_.shape)) > 2")
+    return [f"{flag} = {held}"], [f"{n} = {_tensor(m)}", *way, *use]
+
+
 def _kept_together(m: Maker) -> Feature:
     """Tensors in a plain container, which no `.to` of the module moves: each is moved where it is used."""
     n, k = m.name(), m.name()
@@ -156,7 +188,7 @@ def _nested(m: Maker) -> Feature:
 
 
 _FEATURES = (_linear, _buffer, _buffer, _made_in_forward, _made_in_forward, _modules, _parameter, _embedding,
-             _recurrent, _cached, _harmless, _moved_at_use, _kept_together, _numpy)  # fmt: skip
+             _recurrent, _cached, _harmless, _moved_at_use, _asked, _flagged, _kept_together, _numpy)  # fmt: skip
 
 
 def module(m: Maker, *, small: bool = False) -> str:
