@@ -12,7 +12,9 @@ from devfix.placing import dotted as path_of
 from devfix.source import Source, walk
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-Resolver = Callable[[str, str], "tuple[File, str] | None"]  # (path, dotted name) -> file and the name in it
+# (path, dotted name) -> file and the name in it; STAR and a name: what some `from x import *` of the file gives it.
+Resolver = Callable[[str, str], "tuple[File, str] | None"]
+STAR = "*"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 MAX_BASES = 32
 _REGISTERING = frozenset({"register_buffer", "register_parameter", "register_module"})
@@ -360,8 +362,7 @@ class File:
         """The function or class of the project that `from x import *` gives a name."""
         if not self.stars or name in self.globals or hasattr(builtins, name):
             return None
-        found = (self.imported(f"{star}.{name}") for star in reversed(self.stars))
-        return next((one for one in found if one is not None), None)
+        return self.imported(f"{STAR}{name}")
 
     def imported(self, dotted: str) -> Function | Class | None:
         """The function or class of another file that a dotted name stands for."""

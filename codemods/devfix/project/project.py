@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from devfix import depends
 from devfix.depends import Needs
-from devfix.engine.files import File
+from devfix.engine.files import STAR, File
 from devfix.flow.evidence import declared
 from devfix.flow.lattice import Kind, fresh_identity
 from devfix.flow.outside import Bases, Outside, judged
@@ -291,7 +291,12 @@ class Project:
 
     def resolve(self, path: str, dotted: str) -> tuple[File, str] | None:
         """The file that defines what `dotted`, imported by the file `path`, is in the end, and its name there."""
-        definition = self.lookup(path, dotted)
+        if dotted.startswith(STAR):
+            outline = self.outline(path)
+            stars = outline.stars if outline is not None else []
+            definition = self.starred(path, stars, dotted.removeprefix(STAR))
+        else:
+            definition = self.lookup(path, dotted)
         if definition is None or definition.what not in ("def", "class"):
             return None
         source = self.files.source(definition.path)
