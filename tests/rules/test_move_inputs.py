@@ -321,6 +321,47 @@ def test_a_whole_batch_may_be_a_list() -> None:
     assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
 
 
+@pytest.mark.parametrize(
+    ("read", "is_moved"),
+    [
+        ("self.net(batch)", True),
+        ("self.net(batch[0]) - batch[1]", False),
+        ("self.net(*batch[:2])", True),
+        ("self.two(batch)", True),
+        ("(lambda a: a)(self.unpacked(batch))", True),
+    ],
+)
+@pytest.mark.parametrize("given", ["batch, 2.0", "factor=2.0, batch=batch"])
+def test_a_batch_that_is_taken_apart_may_be_a_list(read: str, is_moved: bool, given: str) -> None:
+    text = f"""
+import torch
+from torch import nn
+
+
+class Loss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(2, 2)
+
+    def forward(self, batch, factor=1.0):
+        return ({read}).sum() * factor
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+objective = Loss().to(device)
+
+
+def epoch(loader):
+    for batch in loader:
+        objective({given}).backward()
+"""
+    (finding,) = findings(RULE, text)
+    assert (finding.fix is not None) is is_moved
+    unpacked = text.replace("        return", "        a, b = batch\n        return")
+    (finding,) = findings(RULE, unpacked)
+    assert finding.fix is None
+
+
 def test_collate_fn_makes_it_unsafe() -> None:
     text = HEAD.replace("DataLoader(data)", "DataLoader(data, collate_fn=mine)")
     (finding,) = findings(RULE, text + "for x, y in loader:\n    model(x)\n")

@@ -839,3 +839,30 @@ def test_the_device_of_an_argument_that_may_be_left_out() -> None:
     assert "outputs.device" not in fixed(RULE, text)
     used = text.replace("size = self.rnn", "size = outputs.size(0), self.rnn")
     assert "outputs.device" in fixed(RULE, used)
+
+
+@pytest.mark.parametrize("moved", ["type_as(logits)", "to(logits.device)", "to(logits)"])
+@pytest.mark.parametrize("name", ["loss", "criterion", "cross_entropy_loss", "offset"])
+def test_a_function_of_the_file_is_followed_whatever_it_is_called(name: str, moved: str) -> None:
+    text = f"""
+import torch
+from torch import nn
+
+
+def {name}(labels, logits, counts):
+    counts = counts.{moved}
+    return nn.functional.cross_entropy(logits + counts, labels)
+
+
+class Client:
+    def __init__(self, device):
+        self.device = device
+        self.model = nn.Linear(2, 2).to(device)
+        self.counts = torch.zeros(2)
+
+    def train(self, loader):
+        for x, y in loader:
+            {name}(y.to(self.device), self.model(x.to(self.device)), self.counts).backward()
+"""
+    assert not findings(RULE, text)
+    assert findings(RULE, text.replace(f"    counts = counts.{moved}\n", ""))

@@ -96,7 +96,9 @@ class Calls(Layers):
         return self.combine(node, compared)
 
     def _criterion(self, path: str) -> bool:
-        """Is it a loss, by its name or by what the file binds it to?"""
+        """Is it a loss, by its name or by what the file binds it to? What the file defines is followed instead."""
+        if self.scopes.callee(path, self.owner) is not None:
+            return False
         return looks_like_loss(path) or path.rpartition(".")[2] in self.scopes.criteria
 
     def _aligns(self, node: ast.Call) -> bool:
@@ -131,7 +133,7 @@ class Calls(Layers):
                 return moved if known else base
             if base.form is Form.MAYBE and method in _TELLING:
                 return self.tensor(func.value, base)
-            if looks_like_loss(method):
+            if looks_like_loss(method) and self.scopes.callee(path, self.owner) is None:
                 return self._loss(node, facts)
             if base.form is Form.MAYBE and base.anchor is not None and method in REDUCTIONS:
                 if isinstance(func.value, ast.Call) and looks_like_module(path_of(func.value.func)):

@@ -9,6 +9,7 @@ from functools import cached_property
 from devfix.findings import AppendCall, Edit, EnsureImport, InsertStatement, Span
 from devfix.flow import Flow
 from devfix.flow.lattice import Kind
+from devfix.inputs.classes import named
 from devfix.inputs.strays import Group, Stray, base_of, targets_of
 from devfix.names import Binding, Names
 from devfix.source import walk
@@ -59,7 +60,7 @@ class Mover:
                 if self._bound_before(first.device, source.span(binding.statement).start):
                     span = source.span(binding.value)
                     return (AppendCall(span, self._to(first.device)),), span, True
-        if any(_unpacked(stray) for stray in group.strays):
+        if any(_unpacked(stray) or _is_taken_apart(self.flow, stray) for stray in group.strays):
             return (), source.span(node), False
         edits = tuple(self._inline(stray) for stray in group.strays)
         return edits, source.span(node), True
@@ -153,6 +154,8 @@ class Mover:
         imports: tuple[Edit, ...] = ()
         for name, stray in moved.items():
             text, certain = self._moved(name, stray)
+            if not text:
+                return (), False
             sure = sure and certain
             values.append(text)
             if "torch." in text and source.imports.get("torch") != "torch":
@@ -165,7 +168,7 @@ class Mover:
         return (InsertStatement(source.span(anchor), statement, before), *imports), sure
 
     def _moved(self, name: str, stray: Stray) -> tuple[str, bool]:
-        """`x.to(device)`, or its like for a batch that is a dict or a sequence."""
+        """`x.to(device)`, or its like for a batch that is a dict or a sequence; empty where it may be either."""
         value = stray.meeting.value
         to = self._to(stray.device)
         if value.kind is not Kind.BATCH or value.name == "BatchEncoding":
@@ -180,7 +183,31 @@ class Mover:
             return f"{{k: v{to} if torch.is_tensor(v) else v for k, v in {name}.items()}}", True
         if "int" in keys:
             return f"[t{to} if torch.is_tensor(t) else t for t in {name}]", False
-        return f"{name}{to}", False
+        return ("" if _is_taken_apart(self.flow, stray) else f"{name}{to}"), False
+
+
+def _is_taken_apart(flow: Flow, stray: Stray) -> bool:
+    """Does the module that is run read `x[0]` of a batch, or bind `a, b = x`, so that it may be a list?"""
+    call, value = stray.event.node, stray.event.value
+    if value is None or not value.name or stray.meeting.value.kind is not Kind.BATCH:
+        return False
+    owner = named(flow, value.name)
+    method = owner.method("forward") if owner is not None else None
+    if method is None or not isinstance(call, ast.Call):
+        return False
+    names = [one.arg for one in (*method[1].args.posonlyargs, *method[1].args.args)][1:]
+    given = {name for name, argument in zip(names, call.args, strict=False) if argument is stray.meeting.node}
+    given |= {one.arg for one in call.keywords if one.value is stray.meeting.node and one.arg}
+    for node in method[0].source.walk(method[1]):
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            taken: ast.expr = node.value
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List)):
+            taken = node.value
+        else:
+            continue
+        if isinstance(taken, ast.Name) and taken.id in given:
+            return True
+    return False
 
 
 def _unpacked(stray: Stray) -> bool:
