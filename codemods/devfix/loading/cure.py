@@ -37,7 +37,12 @@ def cures(flow: Flow, load: Load, stay: Sequence[Load]) -> bool:
     names = _names(flow.source, load)
     if _handed(load) and names and flow.called_after_download(names[-1]):
         return False  # what is published was mostly saved so that it loads anywhere
-    return flow.needs_cuda() is not True and flow.goes_to_cuda(names) is not True
+    return not needs_cuda(flow, load)
+
+
+def needs_cuda(flow: Flow, load: Load) -> bool:
+    """Does the program, or what it uses of other files, go to CUDA whatever there is?"""
+    return flow.needs_cuda() is True or flow.goes_to_cuda(_names(flow.source, load)) is True
 
 
 def _file_name(load: Load) -> str:

@@ -98,11 +98,19 @@ def matters(source: Source, load: Load) -> bool:
         return False
     if _twice(source):
         return False
-    return _has_choice(source) and not (_trained_above(source, load) or _own_file(source, path))
+    return has_choice(source) and not (_trained_above(source, load) or _own_file(source, path))
+
+
+def is_settled(source: Source, load: Load) -> bool:
+    """Does what is loaded go where it was saved from, in the program as it is run?
+
+    It has trained it itself, runs on CUDA whatever there is, or loads nothing but numbers.
+    """
+    return _numbers(load, source) or _cuda_throughout(source, load) or _trained_above(source, load)
 
 
 @remembered
-def _has_choice(source: Source) -> bool:
+def has_choice(source: Source) -> bool:
     """Has the program a choice of devices, and does it not save from the CPU?"""
     text = plain(source)
     if _FIXED.search(text) and not _OPTION.search(text):

@@ -14,11 +14,11 @@ from devfix.findings import Edit, EnsureImport, Finding, Safety, SetArgument
 from devfix.flow import Flow
 from devfix.handing.reasons import reads
 from devfix.loading.calls import ARGUMENT, Load, Loads, is_none_at
-from devfix.loading.cure import cures
+from devfix.loading.cure import cures, needs_cuda
 from devfix.loading.devices import DevicesInScope
 from devfix.loading.examples import EXAMPLES
 from devfix.loading.handed import fixed, open_ended
-from devfix.loading.standing import matters, of_replicas
+from devfix.loading.standing import has_choice, is_settled, matters, of_replicas
 from devfix.loading.uses import Follower, Use, Uses
 from devfix.source import Source, walk
 
@@ -64,7 +64,8 @@ class MapLocation(Codemod):
     names one counts as none where a model's state is loaded.
 
     Nothing is said of datasets, caches, vocabularies and the like, of schedulers, in tests, of a file that the same
-    function has just written, and under a condition that there is a GPU.
+    function has just written, and under a condition that there is a GPU. Nor, unless the option `all` is set, where
+    the function, or a program without a choice of devices, goes to CUDA whatever there is, or has trained what it loads.
 
     ## Why is this bad?
     `torch.load` puts every tensor back on the device it was saved from. Without that device it raises
@@ -81,7 +82,13 @@ class MapLocation(Codemod):
     loaded from a GPU's checkpoint now arrives on the named device, and code that has relied on the old one
     may need a move. So may optimizers and other objects of classes out of sight, which can keep what they
     are given, and what one process of many has saved for itself.
+
+    ## Options
+    - `all` (default false): report also loads in programs that run on CUDA whatever there is, and of what
+      the same run has trained, where the fix makes no difference unless that changes.
     """
+
+    all: bool = False
 
     id: ClassVar[str] = "map-location"
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
@@ -129,7 +136,8 @@ class MapLocation(Codemod):
         for one in found:
             if one.safety is Safety.SAFE and not cures(flow, one.load, stay):
                 one = replace(one, safety=Safety.UNSAFE)
-            yield self._report(flow, one)
+            if self.all or not _is_without_choice(flow, one):
+                yield self._report(flow, one)
 
     def _named(self, flow: Flow) -> Iterator[Finding]:
         """Those that name a place: another one than the function is asked for, or none by default."""
@@ -189,6 +197,14 @@ class _Found:
     value: str
     safety: Safety
     here: bool
+
+
+def _is_without_choice(flow: Flow, found: _Found) -> bool:
+    """Is the device that it was saved from there in the program as it is run, so that nobody needs the fix?"""
+    load, source = found.load, flow.source
+    if found.here or load.wrapper:
+        return False
+    return is_settled(source, load) or (not has_choice(source) and needs_cuda(flow, load))
 
 
 def _is_checkpoint(flow: Flow, load: Load, uses: Uses, device: str, host: bool) -> bool:

@@ -64,7 +64,7 @@ class ModuleNeverMoved(Codemod):
     """
 
     id: ClassVar[str] = "module-never-moved"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = ((".to(", ".cuda(", "device"), ("torch",))
+    words: ClassVar[tuple[tuple[str, ...], ...]] = ((".to(", ".cuda(", "device", "Module"), ("torch",))
     examples: ClassVar[tuple[Example, ...]] = (
         Example(
             "A second network and a loss with class weights",
