@@ -542,3 +542,76 @@ def main(flag):
     assert spoken(program) == set()
     if "return" not in moved:
         assert spoken(program.replace(f"if {asked}:\n        x", f"if not ({asked}):\n        x")) != set()
+
+
+BATCHES = {
+    "by its keys": "for key in batch.keys():\n            batch[key] = batch[key].to(device)",
+    "by its items": "for key, part in batch.items():\n            batch[key] = part.to(device)",
+    "what can be moved": "for key in batch:\n            batch[key] = {k: v.to(device) if hasattr(v, 'to') else v"
+    " for k, v in batch[key].items()}",
+    "what is a tensor": "for key in batch:\n            if torch.is_tensor(batch[key]):\n"
+    "                batch[key] = batch[key].to(device)",
+    "one of its elements": "if isinstance(batch, list):\n            batch[0] = batch[0].to(device)\n"
+    "        else:\n            batch = batch.to(device)",
+    "one of its elements, by type": "if type(batch) == type([]):\n            batch[0] = batch[0].to(device)\n"
+    "        else:\n            batch = batch.to(device)",
+}
+
+
+@pytest.mark.parametrize("moved", BATCHES.values(), ids=BATCHES)
+def test_a_batch_that_is_moved_by_its_parts(moved: str) -> None:
+    program = f"""
+from torch.utils.data import DataLoader
+
+
+def train(loader: DataLoader, device):
+    model = nn.Linear(2, 2).to(device)
+    for batch in loader:
+        {moved}
+        model(batch)
+"""
+    assert spoken(program) == set()
+    assert spoken(program.replace(f"        {moved}\n", "")) == {7}
+
+
+@pytest.mark.parametrize("test", ["torch.is_tensor(v)", "hasattr(v, 'to')", "isinstance(v, torch.Tensor)"])
+def test_a_module_has_a_move(test: str) -> None:
+    code, _ = marked(f"""
+        def put(v, device):
+            return v.to(device) if {test} else v
+        def main(device):
+            model = put(nn.Linear(2, 2), device)
+            return model(torch.ones(2, 2, device=device))
+    """)
+    assert bool(spoken(code)) is ("hasattr" not in test)
+
+
+def test_a_parameter_is_where_its_data_was_put() -> None:
+    code, _ = marked("""
+        class Scores(nn.Module):
+            def __init__(self, gpu):
+                super().__init__()
+                start = torch.zeros(3, 3)
+                if gpu:
+                    start = start.cuda()
+                self.moves = nn.Parameter(start)
+            def forward(self, x):
+                return x + self.moves
+        def main(gpu):
+            model = Scores(gpu)
+            x = torch.ones(3, 3)
+            if gpu:
+                x = x.cuda()
+            return model(x)
+    """)
+    assert spoken(code) == set()
+    assert spoken(code.replace("if gpu:\n            start", "if not gpu:\n            start")) != set()
+
+
+@pytest.mark.parametrize(("name", "found"), [("test_sum", False), ("sums", True)])
+def test_what_a_fixture_gives_a_test_is_made_on_the_cpu(name: str, found: bool) -> None:
+    code, _ = marked(f"""
+        def {name}(values: torch.Tensor):
+            assert (values.exp() * torch.ones(3)).sum() == 3
+    """)
+    assert bool(spoken(code)) is found

@@ -9,7 +9,7 @@ from applying import findings, fixed
 from devfix.findings import Safety
 from devfix.rules.map_location import MapLocation
 
-RULE = MapLocation()
+RULE, ALL = MapLocation(), MapLocation(all=True)
 
 # (name, the call as it was, the call as it becomes, safety, the program with `LOAD` for the call)
 FIXED = [
@@ -126,9 +126,9 @@ FIXED = [
 )
 def test_fixed(before: str, after: str, safety: Safety, program: str) -> None:
     text = "import torch\n" + program.replace("LOAD", before)
-    (finding,) = findings(RULE, text)
+    (finding,) = findings(ALL, text)
     assert finding.fix is not None and finding.fix.safety is safety
-    assert fixed(RULE, text) == "import torch\n" + program.replace("LOAD", after)
+    assert fixed(ALL, text) == "import torch\n" + program.replace("LOAD", after)
 
 
 STATE = "    model.load_state_dict(torch.load({}))\n"
@@ -236,8 +236,21 @@ MATTERS = {
 
 @pytest.mark.parametrize("text", NO_MATTER.values(), ids=NO_MATTER)
 def test_unsafe_where_it_may_make_no_difference(text: str) -> None:
-    (finding,) = findings(RULE, "import torch\n" + text)
+    (finding,) = findings(ALL, "import torch\n" + text)
     assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
+
+
+# Of those, what goes where it was saved from in each run of the program is only told where that is asked for.
+SETTLED = (
+    "the file of this run", "the file of this run, in a script", "the file of this run, under another name",
+    "the file of this run, in a function that is called below", "CUDA only", "CUDA whatever there is",
+    "all tensors on CUDA", "downloaded", "fetched above", "what a trainer has done",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_MATTER)
+def test_what_each_run_settles_is_told_only_if_asked_for(name: str) -> None:
+    assert bool(findings(RULE, "import torch\n" + NO_MATTER[name])) is (name not in SETTLED)
 
 
 @pytest.mark.parametrize("text", MATTERS.values(), ids=MATTERS)

@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from devfix.engine.expressions import Expressions
-from devfix.engine.places import OF
+from devfix.engine.places import CHOICE, IN, OF, Place, choose
 from devfix.engine.values import (
     BATCH,
     ELEMENT,
@@ -103,13 +103,9 @@ class Bindings(Expressions):
             self.state.set_attribute(base.ref, name, value.linked(self.link(STORE, target, name)))
             return
         if base.kind == MODULE and value.kind == TENSOR and value.role == "parameter":
-            place = self.where(value)
-            moved = place.on_device and place.kind != OF
-            self.state.set_attribute(
-                base.ref,
-                name,
-                value if moved else value.but(place=value.place._replace(kind="in", key=base.ref), links=()),
-            )
+            place = _of_parameter(self.where(value), Place(IN, base.ref))
+            links = () if place.kind == IN else value.links
+            self.state.set_attribute(base.ref, name, value.but(place=place, links=links))
             return
         kept = self.state.attribute(base.ref, name)
         if base.kind == MODULE and kept is not None and kept.role == "parameter" and value.kind == TENSOR:
@@ -142,3 +138,10 @@ class Bindings(Expressions):
         for target in node.targets:
             if isinstance(target, ast.Name):
                 self.state.names.pop(target.id, None)
+
+
+def _of_parameter(place: Place, module: Place) -> Place:
+    """Where a parameter is that a module is given: it moves with the module, but was put on a device before."""
+    if place.kind == CHOICE and place.then is not None and place.other is not None:
+        return choose(place.key, _of_parameter(place.then, module), _of_parameter(place.other, module))
+    return place if place.on_device and place.kind != OF else module

@@ -228,9 +228,10 @@ class Conditions(Devices):
         return made
 
     def _instance(self, node: ast.Call) -> Test | None:
-        """`isinstance(x, torch.Tensor)`, `torch.is_tensor(x)`."""
+        """`isinstance(x, torch.Tensor)`, `torch.is_tensor(x)`, `hasattr(x, "to")`."""
         dotted = self.file.dotted(node.func)
-        tensor = dotted == "torch.is_tensor"
+        movable = dotted == "hasattr" and self._asks_for_move(node)
+        tensor = movable or dotted == "torch.is_tensor"
         if not node.args or not (tensor or dotted == "isinstance"):
             return None
         at = node.args[0]
@@ -250,17 +251,21 @@ class Conditions(Devices):
                 ):
                     made.true_names[at.id] = _of_classes(names) if value.kind != BATCH else value
                 return made
-        if value.kind == BATCH:
+        if value.kind == BATCH or (movable and value.kind in (TENSOR, MODULE)):
             return Test(True)  # what else is among its elements has no place
         if not tensor or not isinstance(at, ast.Name):
             return None
         made = self._one((id(self.function), f"tensor {at.id}"))
         if value.kind == UNKNOWN:
-            made.true_names[at.id] = value.but(kind=TENSOR)
+            made.true_names[at.id] = value if movable else value.but(kind=TENSOR)
         elif value.kind in (NUMBER, TEXT, NONE, MODULE):
             return Test(False)
         made.false_names[at.id] = Value(UNKNOWN)
         return made
+
+    def _asks_for_move(self, node: ast.Call) -> bool:
+        """`hasattr(x, "to")`"""
+        return len(node.args) == 2 and self.eval(node.args[1]).const in _MOVES
 
     def assume(self, conditions: list[Condition], names: dict[str, Value]) -> None:
         """Go on where these conditions hold."""
@@ -278,6 +283,7 @@ def _of_classes(names: list[str]) -> Value:
     return Value(kinds.pop()) if len(kinds) == 1 else ANYTHING
 
 
+_MOVES = ("to", "cuda")
 _CLASSES = {
     "list": SEQUENCE, "tuple": SEQUENCE, "ndarray": ARRAY, "int": NUMBER, "float": NUMBER, "bool": NUMBER, "str": TEXT,
 }  # fmt: skip

@@ -242,8 +242,10 @@ class Containers(Conditions):
                 return
             if index.const is not ...:
                 self.rebind(target.value, base.but(fields={index.const: value}))
-            elif value.kind in (TENSOR, BATCH):  # in a loop over its keys
-                self.rebind(target.value, base.but(place=value.place, links=value.links))
+            else:  # in a loop over its keys
+                held = [one for one, _ in self.tensors(value, node)]
+                if held and len({self.where(one) for one in held}) == 1:
+                    self.rebind(target.value, base.but(place=held[0].place, links=held[0].links))
             return
         if base.kind in (MAPPING, BATCH):
             linked = value.linked(self.link(ELEMENT, target)) if value.links else value

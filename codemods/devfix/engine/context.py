@@ -9,7 +9,7 @@ from devfix.engine import evidence
 from devfix.engine.classes import Classes
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import EITHER, NO_FORMS, OPEN, Forms, of_elements, of_parameters
-from devfix.engine.places import AT_DEFAULT, NOWHERE, OF, VAR, Place
+from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, OF, VAR, Place
 from devfix.engine.state import Names, State
 from devfix.engine.statements import Run
 from devfix.engine.uses import Evidence, Uses
@@ -142,7 +142,8 @@ class Context:
         self, function: Function, name: str, kind: str, assumed: Assumptions, home: Place | None
     ) -> Value:
         key = ("parameter", id(function.node), name)
-        place = home or Place(OF, key)
+        # What pytest gives to a test comes from fixtures, which make it on the CPU mostly.
+        place = home or Place(AT if evidence.is_test(function.name) else OF, key)
         forms = self.forms(function).get(name, NO_FORMS)
         if kind == DEVICE and not forms and (inner := self._elements(function, name)):
             return Value(SEQUENCE, rest=Value(DEVICE, Place(VAR, ("element", key)), forms=inner))

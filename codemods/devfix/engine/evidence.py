@@ -77,6 +77,11 @@ def is_module_name(name: str) -> bool:
     return name in _MODULE_NAMES or name.endswith(("_model", "_net"))
 
 
+def is_test(name: str) -> bool:
+    """Is that a name by which pytest and unittest take a function for a test?"""
+    return name.startswith("test")
+
+
 def is_loader_name(name: str) -> bool:
     return name.endswith(("loader", "dataloader", "loaders"))
 

@@ -312,8 +312,8 @@ class Requirements(Frame):
 
     def tensors(self, value: Value, node: ast.AST, depth: int = 0) -> list[Operand]:
         """The tensors in a value, each with the node to blame."""
-        if value.kind in (TENSOR, BATCH, MODULE):
-            return [(value, node)]
+        if value.kind in (TENSOR, MODULE) or (value.kind == BATCH and not value.fields):
+            return [(value, node)]  # of a batch whose elements were replaced, those
         if depth > 2:
             return []
         found: list[Operand] = []

@@ -176,6 +176,8 @@ class _Judge:
             return
         sure = of_a_value(self.flow, self.partners, guard) and not current_only(self.source, self.function)
         sure = sure and above is not None
+        if not sure and self.flow.other_gpu() is False:
+            return  # no program of the project uses another GPU than the current one
         whole = self._whole(guard, sites, guard.device)
         if whole is not None:
             span, edits = whole

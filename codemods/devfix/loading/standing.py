@@ -92,20 +92,13 @@ def matters(source: Source, load: Load) -> bool:
         return False  # there is no such file
     if path is not None and (_ENGINE.search(source.code(path)) or _INITIAL.search(source.code(path))):
         return False
-    if _numbers(load, source) or _cuda_throughout(source, load):
+    if is_settled(source, load) or _published(source, load, path) or _kept_best(source, load, path):
         return False
-    if _published(source, load, path) or _kept_best(source, load, path):
-        return False
-    if _twice(source):
-        return False
-    return has_choice(source) and not (_trained_above(source, load) or _own_file(source, path))
+    return has_choice(source) and not (_twice(source) or _own_file(source, path))
 
 
 def is_settled(source: Source, load: Load) -> bool:
-    """Does what is loaded go where it was saved from, in the program as it is run?
-
-    It has trained it itself, runs on CUDA whatever there is, or loads nothing but numbers.
-    """
+    """Does a program run on CUDA whatever there is, or load what it has trained itself, or numbers?"""
     return _numbers(load, source) or _cuda_throughout(source, load) or _trained_above(source, load)
 
 

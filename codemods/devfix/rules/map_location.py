@@ -64,8 +64,9 @@ class MapLocation(Codemod):
     names one counts as none where a model's state is loaded.
 
     Nothing is said of datasets, caches, vocabularies and the like, of schedulers, in tests, of a file that the same
-    function has just written, and under a condition that there is a GPU. Nor, unless the option `all` is set, where
-    the function, or a program without a choice of devices, goes to CUDA whatever there is, or has trained what it loads.
+    function has just written, and under a condition that there is a GPU. Nor, unless the option `all` is set,
+    where the function, or a program without a choice of devices, goes to CUDA whatever there is, and of what the
+    same run has trained or downloaded.
 
     ## Why is this bad?
     `torch.load` puts every tensor back on the device it was saved from. Without that device it raises
@@ -84,8 +85,8 @@ class MapLocation(Codemod):
     are given, and what one process of many has saved for itself.
 
     ## Options
-    - `all` (default false): report also loads in programs that run on CUDA whatever there is, and of what
-      the same run has trained, where the fix makes no difference unless that changes.
+    - `all` (default false): report also loads in programs that run on CUDA whatever there is, and of what the
+      same run has trained or downloaded. There the fix makes no difference until that changes.
     """
 
     all: bool = False
