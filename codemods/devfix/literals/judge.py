@@ -23,7 +23,7 @@ from devfix.literals.scope import Devices
 from devfix.literals.shown import current_only, moved_above, of_a_value, runs
 from devfix.literals.sites import Site, edits_for, moved
 from devfix.literals.verdict import Cure, Verdict
-from devfix.literals.worth import Worth
+from devfix.literals.worth import Worth, top_of
 
 # Without one of these there is nothing to find.
 _SOMETHING = re.compile(r"\.cuda\(|cuda\.current_device\(|cuda\.\w*Tensor\b|[\"']cuda(?::0)?[\"'](?!\s+if\b)")
@@ -176,7 +176,7 @@ class _Judge:
             return
         sure = of_a_value(self.flow, self.partners, guard) and not current_only(self.source, self.function)
         sure = sure and above is not None
-        if not sure and self.flow.other_gpu() is False:
+        if self.flow.other_gpu() is False and not self.flow.runs_elsewhere(top_of(self.source, self.function)):
             return  # no program of the project uses another GPU than the current one
         whole = self._whole(guard, sites, guard.device)
         if whole is not None:
