@@ -86,3 +86,37 @@ print(add(model(torch.ones(2, device=device)), torch.zeros(2)))
 """
     write(tmp_path, {"sums.py": ADD, "train.py": main})
     assert found(tmp_path, codemods=["place-factory"]) == []
+
+
+DEFAULTS = {
+    "a type of CUDA": ("torch.set_default_tensor_type('torch.cuda.FloatTensor')", False),
+    "a device": ("torch.set_default_device(args.device)", False),
+    "a type": ("torch.set_default_tensor_type(torch.DoubleTensor)", True),
+    "the CPU": ("torch.set_default_device('cpu')", True),
+    "a comment": ("pass", True),
+}
+
+
+@pytest.mark.parametrize(("line", "found_"), DEFAULTS.values(), ids=DEFAULTS)
+@pytest.mark.parametrize("through", ["net", "parts"])
+def test_a_program_that_sets_where_tensors_are_made(
+    tmp_path: Path, line: str, found_: bool, through: str
+) -> None:
+    net = """
+import torch
+from torch import nn
+
+
+class Shift(nn.Module):
+    def forward(self, x):
+        return x + torch.arange(3)
+"""
+    files = {
+        "train.py": f"import torch\nfrom {through} import Shift\n\n{line}\nShift()(torch.ones(3).exp())\n",
+        "parts.py": "from net import Shift\n",
+        "net.py": net,
+        "other.py": "import torch\n\ntorch.set_default_device('cuda')\n",
+        "pyproject.toml": "",
+    }
+    write(tmp_path, files)
+    assert found(tmp_path, "net.py", codemods=["place-factory"]) == ["net.py:8 place-factory"] * found_

@@ -13,11 +13,16 @@ from devfix.source import Source
 __all__ = ["Analysis", "File", "HostRead", "Mismatch", "Surgery", "Term", "analyse"]
 
 
-def analyse(path: str, source: Source, resolve: Resolver | None = None) -> Analysis:
+def analyse(
+    path: str, source: Source, resolve: Resolver | None = None, default_is_known: bool = True
+) -> Analysis:
     """Interpret a file; `resolve` finds the definitions of other files.
+
+    Without `default_is_known` nothing is said of where torch makes what it is not told a device for.
 
     Raises RecursionError on nesting that Python itself can hardly run.
     """
     made = Analysis(File(path, source, resolve))
+    made.default_is_known = default_is_known
     made.run()
     return made

@@ -55,7 +55,8 @@ class Flow:
 
         def made(source: Source) -> Analysis:
             outside = self._program.outside
-            return interpret(self.path, source, outside.resolver() if outside is not None else None)
+            resolver = outside.resolver() if outside is not None else None
+            return interpret(self.path, source, resolver, not self.default_is_other())
 
         if "facts" not in self._once:
             self._once["facts"] = made(self.source)
@@ -80,6 +81,11 @@ class Flow:
         """Does a program that the file seems to be a part of set where torch makes things?"""
         outside = self._program.outside
         return outside is not None and outside.sets_default()
+
+    def default_is_other(self) -> bool:
+        """Does a program that makes another device than the CPU the default load the file?"""
+        outside = self._program.outside
+        return outside is not None and outside.default_is_other()
 
     def declared(self, dotted: str, attribute: str) -> tuple[Source, tuple[ast.expr, ...]] | None:
         """How a class of another file, or one of its bases, annotates an attribute: the file and the annotations."""

@@ -132,6 +132,10 @@ class Outside(ABC):
     def sets_default(self) -> bool:
         """Is the default device set by a program that the asking file seems to be a part of?"""
 
+    def default_is_other(self) -> bool:
+        """Does a program that makes another device than the CPU the default load the asking file?"""
+        return False
+
     @abstractmethod
     def saves_from_cpu(self) -> bool:
         """Does the project copy its checkpoints to the CPU before it saves them?"""

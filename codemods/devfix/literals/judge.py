@@ -83,7 +83,8 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
     for function, verdict in settled:
         if verdict.safety is Safety.SAFE and not worth.of(verdict, function):
             verdict = replace(verdict, safety=Safety.UNSAFE)
-        yield verdict
+        if rest or verdict.safety is Safety.SAFE or flow.needs_cuda() is not True:
+            yield verdict
     if module:
         one = owned(flow, sorted(left, key=place), module, "cuda" if declare == "no" else declare)
         if one is not None:
@@ -176,7 +177,9 @@ class _Judge:
             return
         sure = of_a_value(self.flow, self.partners, guard) and not current_only(self.source, self.function)
         sure = sure and above is not None
-        if self.flow.other_gpu() is False and not self.flow.runs_elsewhere(top_of(self.source, self.function)):
+        if self.flow.other_gpu() is False and not self.flow.runs_elsewhere(
+            top_of(self.source, self.function)
+        ):
             return  # no program of the project uses another GPU than the current one
         whole = self._whole(guard, sites, guard.device)
         if whole is not None:

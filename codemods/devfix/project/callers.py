@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 CALLERS = 24  # files
 READ = 16  # files whose names are kept
+_OTHER_DEFAULT = re.compile(
+    r"\bset_default_device\(\s*(?![\"']cpu)|\bset_default_tensor_type\([^)\n]{0,60}cuda", re.IGNORECASE
+)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -128,6 +131,15 @@ class Callers:
         """Does a file beside another one, or in a folder that it is in, set the default device?"""
         folders = {os.path.dirname(setter) for setter in self.importing(DEFAULT)}
         return any(path.startswith(f"{folder}{os.sep}" if folder else "") for folder in folders)
+
+    def default_is_other(self, path: str) -> bool:
+        """Does a file that makes another device than the CPU the default load this one, itself or in turn?"""
+        return any(
+            path in self.project.facts.reach(setter)
+            and _OTHER_DEFAULT.search(self.project.files.text(setter))
+            for setter in self.importing(DEFAULT)
+            if setter != path
+        )
 
     def saves_from_cpu(self) -> bool:
         """Does the project copy its checkpoints to the CPU before it saves them?"""

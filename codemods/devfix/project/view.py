@@ -131,6 +131,9 @@ class View(Outside):
     def sets_default(self) -> bool:
         return self.project.callers.sets_default(self.path)
 
+    def default_is_other(self) -> bool:
+        return self.project.callers.default_is_other(self.path)
+
     def saves_from_cpu(self) -> bool:
         return self.project.callers.saves_from_cpu()
 

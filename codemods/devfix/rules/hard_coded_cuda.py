@@ -67,7 +67,8 @@ class HardCodedCuda(Codemod):
     Changed defaults are shown, never applied.
 
     ## Options
-    - `all` (default false): report also what has no device to go to in programs that are CUDA throughout.
+    - `all` (default false): report also what has no device to go to in programs that are CUDA throughout,
+      and fixes that make no difference in programs that need CUDA in any case.
     - `declare` (`no`, `cuda` or `accelerator`, default `no`): fix those by declaring one `device`
       below the imports, CUDA or any accelerator where there is one, else the CPU.
     - `module` (a path such as `pkg/device.py`, default none): one module of the program owns the device.

@@ -264,6 +264,8 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
                 )
 
     def _check(self, flow: Flow, scopes: Scopes) -> Iterator[Finding]:
+        if flow.default_is_other():
+            return
         follows, others, kept = of_file(scopes)
         host = of_host([*follows, *others])
         proof = Proof([*follows, *others])
