@@ -177,10 +177,10 @@ class _Judge:
             return
         sure = of_a_value(self.flow, self.partners, guard) and not current_only(self.source, self.function)
         sure = sure and above is not None
-        if self.flow.other_gpu() is False and not self.flow.runs_elsewhere(
-            top_of(self.source, self.function)
-        ):
-            return  # no program of the project uses another GPU than the current one
+        top = top_of(self.source, self.function)
+        in_view = self.flow.runs_chosen(top) is not None and self.flow.runs_moved(top) is not None
+        if in_view and self.flow.other_gpu() is False and not self.flow.runs_elsewhere(top):
+            return  # the programs of the project use no GPU but the current one
         whole = self._whole(guard, sites, guard.device)
         if whole is not None:
             span, edits = whole

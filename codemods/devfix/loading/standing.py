@@ -94,12 +94,16 @@ def matters(source: Source, load: Load) -> bool:
         return False
     if is_settled(source, load) or _published(source, load, path) or _kept_best(source, load, path):
         return False
-    return has_choice(source) and not (_twice(source) or _own_file(source, path))
+    return has_choice(source) and not (
+        _twice(source) or _own_file(source, path) or _trained_above(source, load)
+    )
 
 
 def is_settled(source: Source, load: Load) -> bool:
     """Does a program run on CUDA whatever there is, or load what it has trained itself, or numbers?"""
-    return _numbers(load, source) or _cuda_throughout(source, load) or _trained_above(source, load)
+    around = source.text if load.function is None else source.code(load.function)
+    trained = _trained_above(source, load) and not _FETCHED.search(without_comments(around))
+    return trained or _numbers(load, source) or _cuda_throughout(source, load)
 
 
 @remembered

@@ -66,7 +66,7 @@ class MapLocation(Codemod):
     Nothing is said of datasets, caches, vocabularies and the like, of schedulers, in tests, of a file that the same
     function has just written, and under a condition that there is a GPU. Nor, unless the option `all` is set,
     where the function, or a program without a choice of devices, goes to CUDA whatever there is, and of what the
-    same run has trained or downloaded.
+    same run has trained.
 
     ## Why is this bad?
     `torch.load` puts every tensor back on the device it was saved from. Without that device it raises
@@ -86,7 +86,7 @@ class MapLocation(Codemod):
 
     ## Options
     - `all` (default false): report also loads in programs that run on CUDA whatever there is, and of what the
-      same run has trained or downloaded. There the fix makes no difference until that changes.
+      same run has trained. There the fix makes no difference until that changes.
     """
 
     all: bool = False
