@@ -46,8 +46,10 @@ def analysed(files: Sequence[str]) -> Report:
     """What the static analysis says of the files of a program."""
     from devfix import runner
     from devfix.around import Around
+    from devfix.rules.map_location import MapLocation
 
-    codemods = [made() for made in registry().values() if made.default]
+    codemods = [made() for made in registry().values() if made.default and made is not MapLocation]
+    codemods.append(MapLocation(all=True))  # a run without CUDA has shown where it matters
     report = runner.run(
         Discovered(tuple(files[:_FILES])), codemods, Safety.UNSAFE, repair=False, jobs=1, around=Around()
     )
