@@ -606,12 +606,3 @@ def test_a_parameter_is_where_its_data_was_put() -> None:
     """)
     assert spoken(code) == set()
     assert spoken(code.replace("if gpu:\n            start", "if not gpu:\n            start")) != set()
-
-
-@pytest.mark.parametrize(("name", "found"), [("test_sum", False), ("sums", True)])
-def test_what_a_fixture_gives_a_test_is_made_on_the_cpu(name: str, found: bool) -> None:
-    code, _ = marked(f"""
-        def {name}(values: torch.Tensor):
-            assert (values.exp() * torch.ones(3)).sum() == 3
-    """)
-    assert bool(spoken(code)) is found

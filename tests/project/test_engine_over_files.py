@@ -120,3 +120,26 @@ class Shift(nn.Module):
     }
     write(tmp_path, files)
     assert found(tmp_path, "net.py", codemods=["place-factory"]) == ["net.py:8 place-factory"] * found_
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "is_told"),
+    [
+        ("test_sums.py", "test_sum", False),
+        ("sums_test.py", "test_sum", False),
+        ("test_sums.py", "sums", True),
+        ("train.py", "test", True),
+    ],
+)
+def test_what_a_fixture_gives_a_test_is_made_on_the_cpu(
+    tmp_path: Path, file: str, name: str, is_told: bool
+) -> None:
+    text = f"""
+import torch
+
+
+def {name}(values: torch.Tensor):
+    return (values.exp() * torch.ones(3)).sum()
+"""
+    write(tmp_path, {file: text, "pyproject.toml": ""})
+    assert bool(found(tmp_path, file, codemods=["place-factory"])) is is_told

@@ -143,7 +143,7 @@ class Context:
     ) -> Value:
         key = ("parameter", id(function.node), name)
         # What pytest gives to a test comes from fixtures, which make it on the CPU mostly.
-        place = home or Place(AT if evidence.is_test(function.name) else OF, key)
+        place = home or Place(AT if evidence.is_test(function.file.path, function.name) else OF, key)
         forms = self.forms(function).get(name, NO_FORMS)
         if kind == DEVICE and not forms and (inner := self._elements(function, name)):
             return Value(SEQUENCE, rest=Value(DEVICE, Place(VAR, ("element", key)), forms=inner))

@@ -77,9 +77,10 @@ def is_module_name(name: str) -> bool:
     return name in _MODULE_NAMES or name.endswith(("_model", "_net"))
 
 
-def is_test(name: str) -> bool:
-    """Is that a name by which pytest and unittest take a function for a test?"""
-    return name.startswith("test")
+def is_test(path: str, name: str) -> bool:
+    """Is it a function that pytest takes for a test: by its name, and that of its file?"""
+    file = path.replace("\\", "/").rpartition("/")[2]
+    return name.startswith("test") and (file.startswith("test_") or file.endswith("_test.py"))
 
 
 def is_loader_name(name: str) -> bool:
