@@ -7,18 +7,20 @@ from dataclasses import dataclass
 from devfix.api import Codemod, Example, Finding, Flow, ReplaceExpression, Safety
 ```
 
-- A codemod: `Codemod` (or `TextCodemod`, which rewrites a whole text), `Example`.
+- A codemod: `Codemod` (or `TextCodemod`, which rewrites a whole text, or `RecipeCodemod`, which is given a `Recipe`
+  made of `Node`s), `Example`.
 - What it is given: `Flow`, which knows where values live, with `flow.source` (`Source`: the text, its `ast` and
   positions), `flow.path`, `flow.value(node)` (`Value`: `Kind` and `Place`, which is somewhere in `Where`),
   `flow.events(What.MOVE, ...)` (`Event`) and `flow.scopes` (`Scope`).
 - What it may ask: `facts(flow, node)` (`Fact`) and `mismatches(flow)` (`Mismatch`), of the engine that devfix's own
-  checkers ask.
+  checkers ask, and `scripts(recipe)` for the programs that run a recipe, each as a `Flow`.
 - What it yields: `Finding` with `Span`, `Related`, `Fix`, `Safety` and edits.
 
 Names that are not here may change with any version.
 """
 
-from devfix.codemod import Codemod, Example
+from devfix.codemod import Codemod, Example, RecipeCodemod
+from devfix.documents.yaml import Node
 from devfix.findings import (
     AppendCall,
     AssignResult,
@@ -42,8 +44,9 @@ from devfix.findings import (
 from devfix.flow import Flow
 from devfix.flow.events import Event, Meeting, Scope, What
 from devfix.flow.lattice import UNKNOWN, Kind, Named, Place, Value, Where
-from devfix.own.asking import Fact, Mismatch, facts, mismatches
+from devfix.own.asking import Fact, Mismatch, facts, mismatches, scripts
 from devfix.own.text_codemod import NewText, TextCodemod
+from devfix.recipes.recipe import Recipe
 from devfix.source import Source
 
 __all__ = [
@@ -68,7 +71,10 @@ __all__ = [
     "MoveStatement",
     "Named",
     "NewText",
+    "Node",
     "Place",
+    "Recipe",
+    "RecipeCodemod",
     "Related",
     "ReplaceExpression",
     "ReplaceText",
@@ -85,4 +91,5 @@ __all__ = [
     "WrapStatement",
     "facts",
     "mismatches",
+    "scripts",
 ]

@@ -21,8 +21,8 @@ class Example:
     """A small program that runs as it stands, before and after the codemod.
 
     Both print numbers; on the CPU they print the same ones. `after=None` says that the
-    codemod has nothing to say about `before`. `raises` is a regular expression found in
-    what `before` raises on CUDA; empty where it raises nothing.
+    codemod has nothing to say about `before`. `raises` and `raises_on_cpu` are regular
+    expressions found in what `before` raises there; empty where it raises nothing.
     """
 
     title: str
@@ -40,6 +40,8 @@ class Example:
     """A HyperPyYAML file beside the program, `hyperparams.yaml`."""
     recipe_after: str = ""
     """The same with the fixes."""
+    raises_on_cpu: str = ""
+    """What `before` raises on the CPU: a bug that needs no accelerator, such as a device that torch does not know."""
 
     def program(self, after: bool = False) -> str:
         """What is to be run; it writes its recipe first."""

@@ -231,7 +231,8 @@ def smoke_examples(codemod: str, examples: Iterable[Example], runner: Runner | N
     """Run examples on the CPU, where before and after print the same, and on CUDA.
 
     There `before` raises what the example says, if anything, and `after` runs and prints the
-    CPU's numbers, as near as floating point allows.
+    CPU's numbers, as near as floating point allows. Where `before` raises on the CPU, too, as the
+    example says, `after` has to run there.
     """
     failed: list[str] = []
     unchecked: list[str] = []
@@ -253,7 +254,10 @@ def check_example(example: Example, runner: Runner | None = None) -> Iterator[Ve
     """The verdicts on one example, on the CPU and then on CUDA."""
     runner = runner or _runner
     cpu_before = runner.run(example.program(), "cpu")
-    yield _runs("before, on the CPU,", cpu_before)
+    if example.raises_on_cpu:
+        yield _raises("before, on the CPU,", cpu_before, example.raises_on_cpu)
+    else:
+        yield _runs("before, on the CPU,", cpu_before)
     last = cpu_before
     if example.after is not None:
         last = runner.run(example.program(after=True), "cpu")

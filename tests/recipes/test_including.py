@@ -43,7 +43,7 @@ def test_what_the_script_takes_and_nobody_lists(tmp_path: Path) -> None:
     half = LISTED.splitlines(keepends=True)[0]
     done = checked(tmp_path, recipe(INCLUDING, half), script(TAKES), **{WHERE: MODELS})
     (message,) = done.messages
-    assert message.startswith("`head` is not listed under `modules:`, where train.py, line 10, takes it from")
+    assert message.startswith("train.py, line 10, takes `head` from `modules:`, which does not list it")
     assert done.after("train.yaml") == recipe(INCLUDING, LISTED)
     assert [Path(result.path).name for result in done.report.changed] == ["train.yaml"]
 

@@ -55,7 +55,7 @@ def test_added_at_the_end_of_the_list(name: str, newline: str, tmp_path: Path) -
     assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
     assert finding.fix.title == "add `lin` to `model`, which is listed"
     assert finding.message.endswith(
-        "the fix assumes that `lin` is to be trained with the rest, "
+        "The fix assumes that `lin` is to be trained with the rest, "
         "and no checkpoint of `model` without it is to be loaded"
     )
     assert done.after("train.yaml") == after

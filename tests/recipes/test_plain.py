@@ -66,7 +66,7 @@ KEEPS = {
 def test_what_is_only_kept_is_not_moved(name: str, tmp_path: Path) -> None:
     (message,) = found(tmp_path, *KEEPS[name])
     assert message.startswith(
-        "`lin` is not under `modules:`, so it stays on the CPU, and `parts`, which train.py"
+        "`lin` is not under `modules:`, so it stays on the CPU; `parts`, which train.py"
     )
 
 

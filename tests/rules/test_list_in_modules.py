@@ -20,8 +20,8 @@ def test_a_layer_that_is_used_and_not_listed(tmp_path: Path) -> None:
     done = checked(tmp_path, recipe())
     (finding,) = done.findings
     assert finding.message == (
-        "`lin` is not under `modules:`, so it stays on the CPU, and train.py, line 10, runs it there; "
-        "the fix assumes that `lin` is to be trained with the rest"
+        "`lin` is not under `modules:`, so it stays on the CPU; train.py, line 10, runs it there. "
+        "The fix assumes that `lin` is to be trained with the rest"
     )
     assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
     assert (finding.place.line, finding.place.end_line) == (12, 13)
@@ -170,7 +170,7 @@ def test_taken_from_where_it_is_not(tmp_path: Path) -> None:
     """Nothing that worked can change: the script stops there on every device."""
     text = script("x = self.modules.lin(x)")
     done = checked(tmp_path, recipe(), text, Safety.SAFE)
-    assert done.messages == ["`lin` is not listed under `modules:`, where train.py, line 10, takes it from"]
+    assert done.messages == ["train.py, line 10, takes `lin` from `modules:`, which does not list it"]
     assert (done.after("train.yaml"), done.after("train.py")) == (recipe(more=LISTED), text)
 
 

@@ -18,13 +18,14 @@ FOUND = {
     "a tensor or None": {"annotation": ": Tensor | None"},
     "of a class without a forward": {"method": "transform"},
     "made of a list": {"annotation": ": list[int]", "store": "self.table = torch.tensor(table)", "use": "x + self.table"},
+    "dimensions unknown": {"use": "x + self.table"},
     "handed to a static method": {"use": "Shift.add(x=x, y=self.table)\n    @staticmethod\n    def add(x, y):\n        return x + y[:2]"},
 }  # fmt: skip
 SILENT = {
     "not annotated": {"annotation": ""},
     "perhaps a parameter": {"annotation": ": Tensor | nn.Parameter"},
     "perhaps a number": {"annotation": ": Tensor | float"},
-    "dimensions unknown": {"use": "x + self.table"},
+    "no dimensions": {"use": "x + self.table.reshape(())"},
     "perhaps one number": {"annotation": ": float", "store": "self.table = torch.tensor(table)", "use": "x + self.table"},
     "moved at its use": {"use": "x + self.table[:2].to(x.device)"},
     "a method that prepares data": {"method": "collate"},

@@ -42,7 +42,9 @@ def forwarded(source: Source, calls: Iterable[ast.Call]) -> Iterator[Forwarded]:
         if isinstance(scope, _FUNCTIONS) and isinstance(owner, ast.ClassDef) and _is_module(source, owner):
             origin = _Trace(source, scope, owner).origin(func.value, 0)
             if origin:
-                yield Forwarded(func.value, f"is on the device of the module, since it is made of `{origin}`")
+                yield Forwarded(
+                    func.value, f"is on the device of the module, since it is computed from `{origin}`"
+                )
 
 
 def _is_module(source: Source, owner: ast.ClassDef) -> bool:

@@ -60,11 +60,11 @@ class Following:
         edits = self._follow(call, near)
         if not edits:
             return
-        change = "is switched off there" if off else "is switched on there, in bfloat16 if no dtype is given"
+        change = "off for the CPU, too" if off else "on for the CPU, too, in bfloat16 unless a dtype is given"
         yield self.file.finding(
             span,
-            f"this autocast is for CUDA only, but the data is on {where}: on any other device it {effect}; "
-            f"with the fix autocast on the CPU {change}",
+            f"this autocast is for CUDA only, but the data is on {where}: on any other device it {effect}. "
+            f"The fix switches it {change}",
             title=f"follow {where}",
             edits=edits,
             safety=Safety.UNSAFE,
@@ -141,8 +141,8 @@ class Following:
         if edits:
             yield self.file.finding(
                 self.file.source.span(argument),
-                f"this asks whether there is a GPU, not where the data is: `{near.text}` may be the CPU; "
-                "with the fix autocast is switched on for data on the CPU of a machine with a GPU",
+                f"this asks whether there is a GPU, not where the data is: `{near.text}` may be the CPU. "
+                "The fix switches autocast on for data on the CPU of a machine with a GPU",
                 title=f"follow `{near.text}`",
                 edits=edits,
                 safety=Safety.UNSAFE,

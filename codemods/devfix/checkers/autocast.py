@@ -116,7 +116,7 @@ def _following(one: Autocast, node: ast.Call, place: Place, analysis: Analysis) 
     where = f"`{device}`" if device else "a device that is chosen at run time"
     message = f"this autocast is for CUDA only, but its data is moved to {where}: on any other device it does nothing"
     if edits:
-        message += "; with the fix autocast on the CPU is switched on there, in bfloat16 if no dtype is given"
+        message += ". The fix switches it on for the CPU, too, in bfloat16 unless a dtype is given"
     fix = Fix(f"follow `{device}`", edits, Safety.UNSAFE) if edits else None
     return Finding(CODEMOD, source.span(node), message, fix)
 

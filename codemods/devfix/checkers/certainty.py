@@ -20,7 +20,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import about_devices
 from devfix.engine.facts import Mismatch
 from devfix.engine.places import FIXED, OF, VAR
-from devfix.engine.values import LIBRARY_CALL, MODULE, MOVE, NAME, PATH_TAKEN, RANK
+from devfix.engine.values import GIVEN, LIBRARY_CALL, MODULE, MOVE, NAME, PATH_TAKEN, RANK
 from devfix.source import Source, remembered
 
 # Not `device=x.device` and `.device`, which only follow.
@@ -47,7 +47,7 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         return "it is not known whether both paths are taken in one run"
     if of_caller and NAME in kinds:
         return "only a name says what the other value is"
-    if RANK in kinds:
+    if RANK in kinds and GIVEN not in kinds:
         return "it may be a tensor without dimensions, which mixes with any device"
     of_anchor = {one.kind for one in mismatch.anchor.assumed}
     if LIBRARY_CALL in kinds and (

@@ -101,7 +101,7 @@ def _bound_twice(file: File, body: Sequence[ast.stmt], *, whole: bool) -> Iterat
         if _is_plain(first.value) or _reads(file.source, [*between, statement.value], name):
             continue
         line = file.source.position(file.source.span(first).start)[0]
-        message = f"`{name}` is chosen in line {line} and overwritten here before it is read"
+        message = f"`{name}` is chosen on line {line} and overwritten here before it is read"
         fix = Fix(
             f"keep the `{name}` of line {line}",
             (DeleteStatement(file.source.span(statement)),),

@@ -11,25 +11,16 @@ from collections.abc import Collection, Iterator
 
 from devfix.checkers import collectives
 from devfix.checkers.certainty import why_silent
-from devfix.checkers.signs import is_kept_otherwise, quoted
+from devfix.checkers.signs import is_kept_otherwise
+from devfix.checkers.wording import assumptions, message_of, where
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch, Surgery
 from devfix.engine.files import Class
-from devfix.engine.places import FIXED, IN, LITERAL, OF, VAR, Place
+from devfix.engine.places import FIXED, LITERAL
 from devfix.engine.values import (
-    CALLER,
-    GIVEN,
-    LIBRARY_CALL,
     LOAD,
     MODULE,
-    NAME,
-    PATH_TAKEN,
-    RANK,
-    RESULT,
     STORE,
-    USES,
-    Assumption,
-    Assumptions,
     History,
     Link,
 )
@@ -53,16 +44,6 @@ CODEMODS = (
     "reorder-to",
 )
 _KEPT = frozenset({"register-buffer", "register-modules"})
-_WORDS = {
-    NAME: "`{}` is what its name suggests",
-    USES: "`{}` is what its uses suggest",
-    LIBRARY_CALL: "{} takes and returns tensors",
-    PATH_TAKEN: "one run takes both paths",
-    RANK: "it has dimensions",
-    RESULT: "its result belongs where the other values are",
-    GIVEN: "`{}` is on the CPU when the module is made",
-    CALLER: "`{}` is on the device of the module",
-}
 
 
 def findings(analysis: Analysis, wanted: Collection[str]) -> Iterator[Finding]:
@@ -130,7 +111,8 @@ def _of_surgery(surgery: Surgery, analysis: Analysis) -> Finding:
     source = analysis.file.source
     device, edits = moved_again(surgery, analysis)
     message = (
-        f"this part stays on the CPU: it was added after its module was moved, which is {_where(surgery.place)}"
+        "this part stays on the CPU, since it is added after its module was moved; "
+        f"the module is {where(surgery.place)}"
         + (". The fix assumes that nothing runs the module in between" if edits else "")
     )
     fix = Fix(f"move the module to `{device}` again", edits, Safety.UNSAFE) if edits else None
@@ -193,29 +175,13 @@ def _finding(codemod: str, at: ast.AST, mismatch: Mismatch, analysis: Analysis) 
     title, edits = _fix(codemod, mismatch, analysis)
     if not any(link.file is analysis.file for link in mismatch.stray.links):
         edits = ()  # it is repaired in the other file
-    assumed = _assumptions(mismatch.assumed)
-    where = _where(mismatch.anchor_place)
-    here = mismatch.file is analysis.file
-    operation = mismatch.operation if mismatch.operation.startswith("the ") else f"`{mismatch.operation}`"
-    line = f" in line {source.position(source.span(mismatch.node).start)[0]}" if here else ""
-    told = quoted(source, at)
-    if codemod == "hard-coded-cuda":
-        message = f"the device of {told} is hard-coded; {operation}{line} combines it with a value {where}"
-    elif codemod in ("register-buffer", "register-modules"):
-        link = _stored_in_module(mismatch, analysis)
-        name = link.name.removesuffix("[]") if link is not None else ""
-        stays = f"`{name}` stays on the CPU when the module is moved"
-        message = f"{stays}; {operation}{line} combines it with a value {where}"
-    elif codemod == "module-never-moved":
-        message = f"the module {told} is on the CPU; {operation}{line} runs it on a value {where}"
-    else:
-        message = f"{told} is on the CPU; {operation}{line} combines it with a value {where}"
+    link = _stored_in_module(mismatch, analysis) if codemod in _KEPT else None
+    message = message_of(
+        codemod, at, link.name.removesuffix("[]") if link is not None else "", mismatch, analysis
+    )
     if edits:
-        message += (
-            f". The fix assumes that {assumed}"
-            if assumed
-            else ". The fix assumes that this is run on an accelerator"
-        )
+        message += assumptions(mismatch)
+    here = mismatch.file is analysis.file
     related = (Related(source.span(mismatch.node), "they come together here"),) if here else ()
     fix = Fix(title, edits, Safety.UNSAFE) if edits else None
     return Finding(codemod, source.span(at), message, fix, related)
@@ -239,23 +205,3 @@ def _fix(codemod: str, mismatch: Mismatch, analysis: Analysis) -> tuple[str, tup
     if not edits and has_to(mismatch.stray.links[0]):
         device, edits = at_its_making(mismatch, analysis)
     return f"move it to `{device}`", edits
-
-
-def _where(place: Place) -> str:
-    if place.kind == LITERAL:
-        return f"on `{place.key}`"
-    if place.kind == OF or place.kind == IN:
-        return "on the caller's device"
-    return "on a device that is chosen at run time" if place.kind == VAR else "on another device"
-
-
-def _assumptions(assumed: Assumptions) -> str:
-    return ", and ".join(
-        sorted(_WORDS.get(one.kind, "").format(_subject(one)) for one in assumed if one.kind in _WORDS)
-    )
-
-
-def _subject(one: Assumption) -> str:
-    if one.kind == LIBRARY_CALL:
-        return f"`{one.subject}`" if one.subject else "a module that is not in view"
-    return one.subject

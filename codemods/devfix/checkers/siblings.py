@@ -143,7 +143,7 @@ def _next_round(
         return None
     line = source.position(source.span(first).start)[0]
     message = (
-        f"{quoted(source, made)} is on the CPU, and the next round uses it as `{name}`, "
+        f"{quoted(source, made)} is on the CPU, and the next iteration uses it as `{name}`, "
         f"which line {line} makes on `{device}`"
     )
     fix = Fix(f"move it to `{device}`", (AppendCall(source.span(made), f".to({device})"),), Safety.UNSAFE)
@@ -173,7 +173,7 @@ def _methods(source: Source, owner: Class) -> Iterator[Finding]:
                 continue
             line = source.position(source.span(movers[0][1]).start)[0]
             text = f"{attribute}.to({device})"
-            message = f"`{attribute}` is run on what is moved to `{device}`, and moved in line {line} only"
+            message = f"`{attribute}` is run on what is moved to `{device}`, but is moved on line {line} only"
             edit = InsertStatement(source.span(source.statement(at)), text, before=isinstance(at, ast.Call))
             related = (Related(source.span(movers[0][1]), "another method moves it"),)
             fix = Fix(f"move `{attribute}` here, too", (edit,), Safety.UNSAFE)

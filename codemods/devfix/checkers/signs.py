@@ -27,10 +27,10 @@ _ON_PURPOSE = re.compile(
 )
 
 
-def quoted(source: Source, node: ast.AST) -> str:
-    """The code of a node for a message; what is too long for that is `this`."""
+def quoted(source: Source, node: ast.AST, longest: int = 60) -> str:
+    """The code of a node for a message; what has more than `longest` characters is "this value"."""
     code = " ".join(source.code(node).split())
-    return f"`{code}`" if len(code) <= 60 and "`" not in code else "this"
+    return f"`{code}`" if len(code) <= longest and "`" not in code else "this value"
 
 
 def lives_on_devices(function: Function, analysis: Analysis) -> bool:

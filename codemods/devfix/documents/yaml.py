@@ -33,15 +33,22 @@ class Node:
     `start` and `end` are characters of the text. A block collection ends where its last leaf ends.
     """
 
-    kind: str  # "scalar", "sequence" or "mapping"
+    kind: str
+    """"scalar", "sequence" or "mapping"."""
     tag: str
+    """Such as "!new:torch.nn.Linear"."""
     start: int
     end: int
     value: str = ""
-    plain: bool = True  # written without quotes
-    flow: bool = False  # [a, b] or {a: b}
+    """The text of a scalar."""
+    plain: bool = True
+    """It is written without quotes."""
+    flow: bool = False
+    """It is written as `[a, b]` or `{a: b}`."""
     items: tuple[Node, ...] = ()
+    """The elements of a sequence."""
     pairs: tuple[tuple[Node, Node], ...] = ()
+    """The keys and values of a mapping."""
 
     def get(self, key: str) -> Node | None:
         """The value of a key of a mapping."""
@@ -49,6 +56,7 @@ class Node:
 
     @property
     def children(self) -> tuple[Node, ...]:
+        """The elements of a sequence, or the keys and values of a mapping."""
         return self.items or tuple(node for pair in self.pairs for node in pair)
 
     def walk(self) -> Iterator[Node]:

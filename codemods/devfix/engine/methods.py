@@ -156,6 +156,8 @@ class Methods(Moves):
             made = made.but(rank=1)
         elif name == "squeeze":
             made = made.but(rank=None)
+        elif name in ("reshape", "view") and [value.items for value, _ in values] == [()]:
+            made = made.but(rank=0)
         return Value(SEQUENCE, rest=made) if row.many else made
 
     # --- modules -------------------------------------------------------------------------

@@ -28,7 +28,7 @@ class Meeting:
     node: ast.expr  # the operation
     anchor: Anchor  # where the other one is
     other: str  # how the other one is written
-    how: str = "meets"
+    how: str = "is combined with"
     certain: bool = True
     at: ast.expr | None = None  # how the new tensor is written there
 
@@ -93,7 +93,7 @@ class Meetings(ABC):
         node: ast.expr,
         operands: Iterable[tuple[ast.expr, Fact]],
         strict: bool = False,
-        how: str = "meets",
+        how: str = "is combined with",
         certain: bool = True,
     ) -> Fact:
         """Tensors that must be in one place; the result is there, too."""
@@ -148,7 +148,7 @@ class Meetings(ABC):
         stray: Fact,
         other: ast.expr,
         placed: Fact,
-        how: str = "meets",
+        how: str = "is combined with",
         certain: bool = True,
         at: ast.expr | None = None,
     ) -> None:

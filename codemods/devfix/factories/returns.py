@@ -48,7 +48,7 @@ def _fallback(source: Source, rows: Rows, value: ast.expr, at: int) -> Iterator[
         return
     anchor, other, how = fact.filled, value, "is filled with tensors of another device in"
     if anchor is None:
-        how = "is returned where elsewhere there is"
+        how = "is returned, while other ways return"
         anchor = fact.anchor if fact.anchor is not None and fact.anchor.sure else None
         for elsewhere, others in rows:
             if elsewhere is not value and len(others) == len(row) and others[at].placed:

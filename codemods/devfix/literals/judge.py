@@ -168,7 +168,7 @@ class _Judge:
         if not sites:
             return
         other = guard.path if guard.path == "self.device" else guard.path.removesuffix(".device")
-        why = f"is meant to join `{other}`, but goes to the current GPU, which may be another one"
+        why = f"goes to the current GPU, but `{other}`, with which it is used, may be on another one"
         known = self.devices.at(sites[0])
         if known is not None and known.sure and known.text == guard.device:
             return  # `device = "cuda" if is_available() else "cpu"`: that is the current GPU

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from devfix.flow import Flow
+from devfix.flow import Flow, analyse
 from devfix.flow.lattice import Where
 
 if TYPE_CHECKING:
     from devfix.engine.places import Place
     from devfix.engine.values import Value
+    from devfix.recipes.recipe import Recipe
 
 _WHERE = {
     "default": Where.DEFAULT,
@@ -82,6 +83,17 @@ def mismatches(flow: Flow) -> Iterator[Mismatch]:
                 _fact(one.anchor, one.anchor_place, flow),
                 why_silent(one, watched),
             )
+
+
+def scripts(recipe: Recipe) -> Iterator[Flow]:
+    """The programs with a Brain that surely, or by all that is seen, run a recipe; each is analysed when asked for."""
+    from devfix.recipes.pairing import paired
+
+    for usage in paired(recipe, recipe.files):
+        module = usage.script.module
+        flow = analyse(module.source)
+        flow.path = module.path
+        yield flow
 
 
 def _fact(value: Value, place: Place, flow: Flow) -> Fact:

@@ -70,7 +70,5 @@ def _checked(kind: type[Codemod], origin: Origin) -> None:
         raise ConfigError(f"{where}: `words` must be a tuple of tuples of texts, such as (('torch',),)")
     if not isinstance(getattr(kind, "examples", None), tuple):
         raise ConfigError(f"{where}: `examples` must be a tuple of devfix.api.Example; it may be empty")
-    if kind.recipes:
-        raise ConfigError(f"{where}: only devfix's own codemods look at recipes; leave `recipes` out")
     if "__abstractmethods__" in vars(kind) and kind.__abstractmethods__:
         raise ConfigError(f"{where} must define {', '.join(sorted(kind.__abstractmethods__))}")

@@ -119,7 +119,7 @@ def _operands(known: _Gpus) -> Iterator[Remark]:
                 continue
             yield Remark(
                 source.span(one),
-                f"`{source.code(one)}` is on `{gpu.name}`, but meets `{source.code(first)}` on `{own.name}`",
+                f"`{source.code(one)}` is on `{gpu.name}`, but is combined with `{source.code(first)}` on `{own.name}`",
                 f"move it to `{own.name}`",
                 (_moved(flow, one, own),),
             )

@@ -109,7 +109,7 @@ class Reader:
         fix = None
         if why_not:
             in_cell = in_code = ()
-            message = f"{message.partition('; the fix assumes')[0]} (change it by hand: {why_not})"
+            message = f"{message.partition('. The fix assumes')[0]} (change it by hand: {why_not})"
         elif finding.fix is not None:
             title = finding.fix.title if in_code else finding.fix.title.partition(" and call it as")[0]
             edits = [PlacedEdit(self._place(text, place(source, edit.span)), edit.text) for edit in plain]

@@ -39,7 +39,10 @@ class Held:
 
 
 class Recipe:
-    """One recipe, composed, and the files around it. Raises YamlError for what is none."""
+    """One recipe, composed, and the files around it. Raises YamlError for what is none.
+
+    `path` and `text` are the file's, `root` is its mapping, `keys` and `entries` have what is at its top, by name.
+    """
 
     def __init__(self, path: str, text: str, files: Files | None = None) -> None:
         self.path, self.text = path, text
@@ -59,6 +62,7 @@ class Recipe:
 
     @property
     def files(self) -> Files:
+        """What is read of the files around it."""
         if self._files is None:
             self._files = Files(self.path)
         return self._files
@@ -161,6 +165,7 @@ class Recipe:
         return numbered or {key.value: self.value(value) for key, value in node.pairs}
 
     def value(self, node: Node) -> Any:
+        """What a scalar is, through references, else OBJECT."""
         whole = self._whole(node)
         return self.constant(whole) if whole else scalar(node)
 

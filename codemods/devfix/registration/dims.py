@@ -133,6 +133,8 @@ def after(name: str, dim: int, call: ast.Call, *, method: bool) -> int:
         if keep:
             return dim
         return dim - 1 if dim > 0 and not named else ANY
+    if name in ("reshape", "view") and [ast.unparse(one) for one in call.args[not method :]] == ["()"]:
+        return 0
     if name in _GROW:
         return SOME
     if name in _UNCLEAR:

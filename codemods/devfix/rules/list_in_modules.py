@@ -72,13 +72,13 @@ class ListInModules(RecipeCodemod):
 
 def _message(case: Case, unless: str) -> str:
     where = case.use.where if case.use is not None else ""
-    unmoved = f"`{case.entry}` is not under `modules:`, so it stays on the CPU, and"
+    unmoved = f"`{case.entry}` is not under `modules:`, so it stays on the CPU;"
     if case.unlisted:
-        text = f"`{case.name}` is not listed under `modules:`, where {where} takes it from"
+        text = f"{where} takes `{case.name}` from `modules:`, which does not list it"
     elif case.move is not None:
         text = (
             f"`{case.entry}` is moved to the device of the command line only, which is None where none is given: then "
-            f"it stays on the CPU, and {where} runs it there"
+            f"it stays on the CPU, where {where} runs it"
         )
     elif case.use is None:
         text = f"{unmoved} `{case.holder}`, a part of a listed module, runs it and does not move it"
@@ -87,8 +87,8 @@ def _message(case: Case, unless: str) -> str:
     else:
         text = f"{unmoved} {where} runs it there"
     if case.like:
-        text += f", and `{case.like}` of the same class is listed"
-    return f"{text}; the fix assumes that {unless}" if unless else text
+        text += f"; `{case.like}` of the same class is listed"
+    return f"{text}. The fix assumes that {unless}" if unless else text
 
 
 def _related(case: Case, recipe: Recipe) -> tuple[Related, ...]:

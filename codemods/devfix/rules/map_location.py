@@ -158,7 +158,7 @@ class MapLocation(Codemod):
             span, code = source.span(call), source.code(keyword.value)
             yield self.finding(
                 span,
-                f"`{code}` is None unless a caller sets it, and then tensors go to the device they were saved from",
+                f"`{code}` is None unless a caller sets it, and None loads tensors to the device they were saved from",
                 title="load to the CPU by default",
                 edits=(
                     SetArgument(span, ARGUMENT, f"{code} or {_quote(source, call)}cpu{_quote(source, call)}"),

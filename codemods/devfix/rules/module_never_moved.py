@@ -315,7 +315,7 @@ print(round((model(x) + layer(x)).sum().item(), 4))
         source = flow.source
         return self.finding(
             source.span(left.move),
-            f"`{left.other}` is moved here, but `{left.path}`, which is run as well, nowhere in this file",
+            f"`{left.other}` is moved here, but `{left.path}`, which is run as well, is not moved in this file",
             title=f"move `{left.path}` to `{left.device}`",
             edits=left.edits,
             safety=Safety.UNSAFE,
@@ -340,7 +340,7 @@ print(round((model(x) + layer(x)).sum().item(), 4))
         met = f"what `{event.via}` gives it" if event.via else f"`{source.code(stray.node)}`"
         return self.finding(
             source.span(made.values[-1]),
-            f"`{name}` is made on the CPU and nothing moves it, but it is run on {met}, on {where}",
+            f"`{name}` is made on the CPU and nothing moves it, but it is run on {met}, which is on {where}",
             title=f"move `{name}` to `{move.device}`" if move else "",
             edits=move.edits if move else (),
             safety=Safety.SAFE if certain else Safety.UNSAFE,

@@ -303,7 +303,7 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
         for trip in trips(flow):
             yield self.finding(
                 source.span(trip.made),
-                f"`{source.code(trip.taken)}` went to the host, and what comes back stays on the CPU",
+                f"`{source.code(trip.taken)}` is on the CPU, and so is the tensor that is made of the result",
                 title=f"move it to `{trip.device}`",
                 edits=(AppendCall(source.span(trip.made), f".to({trip.device})"),),
                 safety=Safety.UNSAFE,
@@ -323,8 +323,8 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
         source = flow.source
         return self.finding(
             source.span(found.node),
-            f"`{found.name}` is run as it comes, while `{found.mover}` moves its `{found.name}` to "
-            f"`{found.device}` first",
+            f"`{found.name}` is not moved before it is used, while `{found.mover}` moves its "
+            f"`{found.name}` to `{found.device}` first",
             title=f"move `{found.name}` to `{found.device}`",
             edits=found.edits,
             safety=Safety.UNSAFE,
@@ -383,8 +383,8 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
             origin = "" if origin.strip("`") in source.code(first.meeting.node) else f"made by {made}"
         return self.finding(
             span,
-            f"{subject}{f' ({origin})' if origin else ''} {'is' if one else 'are'} on the CPU and "
-            f"meet{'s' if one else ''} {other}{since}{f' through `{event.via}`' if event.via else ''}",
+            f"{subject}{f' ({origin})' if origin else ''} {'is' if one else 'are'} on the CPU and used with "
+            f"{other}{since}{f' through `{event.via}`' if event.via else ''}",
             title=f"move {subject} to `{first.device}`",
             edits=edits,
             safety=Safety.SAFE if safe else Safety.UNSAFE,

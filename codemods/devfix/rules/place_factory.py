@@ -362,6 +362,8 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
         at: ast.AST | None = None,
     ) -> Finding:
         where = f", which is on `{meeting.anchor.text}`" if meeting.anchor.text else ""
+        if meeting.anchor.text == f"{meeting.other}.device":
+            where = ", which may be on another device"
         return self.finding(
             source.span(at or origin.call),
             f"`{origin.name}` makes a tensor on the CPU; it {meeting.how} `{_short(meeting.other)}`{where}",

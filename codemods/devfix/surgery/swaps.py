@@ -270,8 +270,8 @@ def _wrapper(flow: Flow, owner: ast.ClassDef) -> Iterator[Late]:
     edits += [SetArgument(source.span(call), "device", device) for call in factories]
     yield Late(
         source.span(factories[0]),
-        f"`{owner.name}` adds parameters to `{parameter}`, but not where `{parameter}` is: "
-        f"around a module that was moved they stay on the CPU",
+        f"`{owner.name}` makes parameters on the CPU and combines them with `{parameter}`, "
+        "which may have been moved before",
         f"make them where `{parameter}` is",
         tuple(edits),
         Safety.UNSAFE,

@@ -1,0 +1,107 @@
+"""The message of a mismatch: what strays, which operation needs it elsewhere, and what the fix assumes."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.checkers.signs import quoted
+from devfix.engine.analysis import Analysis
+from devfix.engine.facts import Mismatch
+from devfix.engine.places import FIXED, IN, LITERAL, OF, VAR, Place
+from devfix.engine.values import (
+    CALLER,
+    GIVEN,
+    LIBRARY_CALL,
+    MODULE,
+    NAME,
+    PATH_TAKEN,
+    RANK,
+    RESULT,
+    USES,
+    Assumption,
+)
+
+_ASSUMED = {
+    NAME: "`{}` is what its name suggests",
+    USES: "`{}` is what its uses suggest",
+    LIBRARY_CALL: "{} takes and returns tensors",
+    PATH_TAKEN: "one run takes both paths",
+    RANK: "it has at least one dimension",
+    RESULT: "whoever gets both wants them on one device",
+    GIVEN: "`{}` is on the CPU when the module is made",
+    CALLER: "`{}` is on the device of the module",
+}
+# How an operation without a name of its own uses the value that strays, and the other one.
+_USES = {
+    "the result": "it is returned{}, where {} is expected too",
+    "the container": "it is stored{} beside {}",
+    "the index": "it is indexed{} by {}",
+    "the assignment": "an assignment{} combines it with {}",
+    "the comparison": "a comparison{} combines it with {}",
+    "the forward pass": "the forward pass{} runs it on {}",
+}
+_LONGEST = 40  # characters of code that a sentence takes in its stride
+
+
+def message_of(codemod: str, at: ast.AST, stored: str, mismatch: Mismatch, analysis: Analysis) -> str:
+    """What is wrong: the value at `at`, or what a module has `stored`, and the operation that needs it elsewhere."""
+    told = quoted(analysis.file.source, at)
+    is_module = codemod == "module-never-moved"
+    if codemod == "hard-coded-cuda":
+        what = f"the device of {told} is hard-coded"
+    elif stored:
+        what = f"`{stored}` stays on the CPU when the module is moved"
+    elif is_module:
+        what = f"{told if told.startswith('this') else f'the module {told}'} is on the CPU"
+    else:
+        what = f"{told} is on the CPU"
+    return f"{what}; {_used(mismatch, analysis, told, is_module=is_module)}"
+
+
+def _used(mismatch: Mismatch, analysis: Analysis, told: str, *, is_module: bool) -> str:
+    here = mismatch.file is analysis.file
+    line = mismatch.file.source.position(mismatch.file.source.span(mismatch.node).start)[0]
+    at = f" on line {line}" if here else f" on line {line} of {mismatch.file.path.rpartition('/')[2]}"
+    if mismatch.anchor.kind == MODULE and not is_module and mismatch.operation not in _USES:
+        return f"it is given to `{mismatch.operation}`{at}, which is {where(mismatch.anchor_place)}"
+    other = f"{_other(mismatch, told if here else '')}{where(mismatch.anchor_place)}"
+    if mismatch.operation == "the index" and mismatch.relation == FIXED:
+        return f"it indexes{at} {other}"
+    if mismatch.operation in _USES:
+        return _USES[mismatch.operation].format(at, other)
+    return f"`{mismatch.operation}`{at} {'runs it on' if is_module else 'combines it with'} {other}"
+
+
+def _other(mismatch: Mismatch, told: str) -> str:
+    """The other operand by its code, where that is short and says something."""
+    node = mismatch.anchor_node
+    if isinstance(node, ast.Attribute) and node.attr == mismatch.operation:
+        node = node.value  # the method that is called
+    is_code = isinstance(node, ast.expr) and node is not mismatch.node
+    code = quoted(mismatch.file.source, node, _LONGEST) if is_code and node is not None else told
+    if not is_code or code == told or not code.startswith("`"):
+        return f"{'a module' if mismatch.anchor.kind == MODULE else 'a value'} "
+    return f"{code}, which is "
+
+
+def where(place: Place) -> str:
+    """A place in words: `on the caller's device`."""
+    if place.kind == LITERAL:
+        return f"on `{place.key}`"
+    if place.kind in (OF, IN):
+        return "on the caller's device"
+    return "on a device that is chosen at run time" if place.kind == VAR else "on another device"
+
+
+def assumptions(mismatch: Mismatch) -> str:
+    """What a fix of a mismatch assumes, as a sentence to be added to the message."""
+    words = sorted(
+        _ASSUMED[one.kind].format(_subject(one)) for one in mismatch.assumed if one.kind in _ASSUMED
+    )
+    return f". The fix assumes that {', and '.join(words) or 'this is run on an accelerator'}"
+
+
+def _subject(one: Assumption) -> str:
+    if one.kind == LIBRARY_CALL:
+        return f"`{one.subject}`" if one.subject else "a module that is not in view"
+    return one.subject
