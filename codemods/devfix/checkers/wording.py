@@ -33,7 +33,6 @@ _ASSUMED = {
 }
 # How an operation without a name of its own uses the value that strays, and the other one.
 _USES = {
-    "the result": "it is returned{}, where {} is expected too",
     "the container": "it is stored{} beside {}",
     "the index": "it is indexed{} by {}",
     "the assignment": "an assignment{} combines it with {}",
@@ -60,11 +59,16 @@ def message_of(codemod: str, at: ast.AST, stored: str, mismatch: Mismatch, analy
 
 def _used(mismatch: Mismatch, analysis: Analysis, told: str, *, is_module: bool) -> str:
     here = mismatch.file is analysis.file
-    line = mismatch.file.source.position(mismatch.file.source.span(mismatch.node).start)[0]
-    at = f" on line {line}" if here else f" on line {line} of {mismatch.file.path.rpartition('/')[2]}"
-    if mismatch.anchor.kind == MODULE and not is_module and mismatch.operation not in _USES:
+    source = mismatch.file.source
+    line = source.position(source.span(mismatch.node).start)[0]
+    at = f" on line {line}" if here else f" in {mismatch.file.path.rpartition('/')[2]}"
+    if mismatch.anchor.kind == MODULE and not is_module and not mismatch.operation.startswith("the "):
         return f"it is given to `{mismatch.operation}`{at}, which is {where(mismatch.anchor_place)}"
-    other = f"{_other(mismatch, told if here else '')}{where(mismatch.anchor_place)}"
+    name, place = _other(mismatch, told if here else ""), where(mismatch.anchor_place)
+    if mismatch.operation == "the result":
+        return f"it is returned{at}, while {name or 'another value'} is {place}"
+    value = "a module" if mismatch.anchor.kind == MODULE else "a value"
+    other = f"{name}, which is {place}" if name else f"{value} {place}"
     if mismatch.operation == "the index" and mismatch.relation == FIXED:
         return f"it indexes{at} {other}"
     if mismatch.operation in _USES:
@@ -73,15 +77,14 @@ def _used(mismatch: Mismatch, analysis: Analysis, told: str, *, is_module: bool)
 
 
 def _other(mismatch: Mismatch, told: str) -> str:
-    """The other operand by its code, where that is short and says something."""
+    """The other operand by its code, where that is short and says something; else an empty string."""
     node = mismatch.anchor_node
     if isinstance(node, ast.Attribute) and node.attr == mismatch.operation:
         node = node.value  # the method that is called
-    is_code = isinstance(node, ast.expr) and node is not mismatch.node
-    code = quoted(mismatch.file.source, node, _LONGEST) if is_code and node is not None else told
-    if not is_code or code == told or not code.startswith("`"):
-        return f"{'a module' if mismatch.anchor.kind == MODULE else 'a value'} "
-    return f"{code}, which is "
+    if not isinstance(node, ast.expr) or node is mismatch.node:
+        return ""
+    code = quoted(mismatch.file.source, node, _LONGEST)
+    return code if code != told and code.startswith("`") else ""
 
 
 def where(place: Place) -> str:

@@ -363,8 +363,8 @@ print(round((model(x) + layer(x)).sum().item(), 4))
         seen.update({(event.scope.node, event.path), event.scope.name, made})
         yield self.finding(
             source.span(event.node),
-            f"`{event.path}` comes here from where it was made on the CPU, and is run on "
-            f"`{source.code(stray.node)}`, on `{move.device}`",
+            f"`{event.path}` was made on the CPU and nothing moves it, but it is run on `{source.code(stray.node)}`, "
+            f"which is on `{move.device}`",
             title=f"move `{event.path}` to `{move.device}`",
             edits=move.edits,
             safety=Safety.UNSAFE,
