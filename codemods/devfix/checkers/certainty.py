@@ -7,7 +7,6 @@ or without use.
 from __future__ import annotations
 
 import ast
-import re
 
 from devfix.checkers.signs import (
     is_caught,
@@ -17,27 +16,17 @@ from devfix.checkers.signs import (
     tells_the_cpu,
 )
 from devfix.engine.analysis import Analysis
-from devfix.engine.evidence import about_devices
+from devfix.engine.evidence import about_devices, is_cpu_program
 from devfix.engine.facts import Mismatch
 from devfix.engine.places import FIXED, OF, VAR
 from devfix.engine.values import GIVEN, LIBRARY_CALL, MODULE, MOVE, NAME, PATH_TAKEN, RANK
-from devfix.source import Source, remembered
-
-# Not `device=x.device` and `.device`, which only follow.
-_DEVICES = re.compile(r"cuda|accelerat|\b(?:mps|xpu|hpu|npu)\b|(?<!\.)\bdevice\b(?!\s*=\s*[\w.]+\.device\b)")
-
-
-@remembered
-def _is_of_the_cpu(source: Source) -> bool:
-    """Is it a program that names no device?"""
-    return "__main__" in source.text and _DEVICES.search(source.text) is None
 
 
 def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     """The reason for which nothing is said of a mismatch; an empty string if it is told."""
     kinds = {one.kind for one in mismatch.assumed}
     of_caller = mismatch.anchor_place.kind == OF
-    if _is_of_the_cpu(analysis.file.source):
+    if is_cpu_program(analysis.file.source, analysis.file.path):
         return "the program names no device: all of it is on the CPU"
     if analysis.refuted(mismatch.anchor_place):
         return "all calls in the file pass what is on the CPU"

@@ -6,6 +6,7 @@ The only place that looks at what something is called. Evidence proposes a kind;
 from __future__ import annotations
 
 import ast
+import re
 
 from devfix.engine.files import Function
 from devfix.engine.uses import Evidence, Uses
@@ -24,7 +25,16 @@ from devfix.engine.values import (
     USES,
     Assumption,
 )
+from devfix.source import Source, remembered
 
+_COMMENT = re.compile(r"#.*")
+# What is run, and not imported: it reads its command line, or does something at the top.
+_PROGRAM = re.compile(r"\bargparse\b|\bsys\.argv\b|__main__|^(?:for |while |print\()", re.MULTILINE)
+_TRAINING = re.compile(r"\.backward\(|onnx\.export\(|\boptim\.\w+\(")
+_DEVICE_WORD = re.compile(
+    r"cuda|device|\.to\((?!\s*(?:dtype\s*=|torch\.\w+\s*[,)]))|accelerat|\b(?:xpu|mps|npu|hpu)\b",
+    re.IGNORECASE,
+)
 _DEVICE_NAMES = frozenset({"device", "dev", "torch_device", "map_location"})
 _MODULE_NAMES = frozenset(
     {"model", "net", "network", "module", "encoder", "decoder", "generator", "discriminator", "backbone"}
@@ -79,8 +89,35 @@ def is_module_name(name: str) -> bool:
 
 def is_test(path: str, name: str) -> bool:
     """Is it a function that pytest takes for a test: by its name, and that of its file?"""
+    return name.startswith("test") and _is_of_pytest(path)
+
+
+def _is_of_pytest(path: str) -> bool:
     file = path.replace("\\", "/").rpartition("/")[2]
-    return name.startswith("test") and (file.startswith("test_") or file.endswith("_test.py"))
+    return file.startswith("test_") or file.endswith("_test.py")
+
+
+def is_cpu_program(source: Source, path: str) -> bool:
+    """Is it a program, a notebook or a file of tests that names no device? All that it makes is on the CPU."""
+    return _names_no_device(source) and (
+        path.endswith(".ipynb") or _is_of_pytest(path) or _is_program(source)
+    )
+
+
+@remembered
+def trains_on_cpu(source: Source) -> bool:
+    """Does a file train or export, and name no device? It is a program, or written for one like that."""
+    return _names_no_device(source) and _TRAINING.search(_COMMENT.sub("", source.text)) is not None
+
+
+@remembered
+def _names_no_device(source: Source) -> bool:
+    return not _DEVICE_WORD.search(_COMMENT.sub("", source.text))
+
+
+@remembered
+def _is_program(source: Source) -> bool:
+    return _PROGRAM.search(_COMMENT.sub("", source.text)) is not None
 
 
 def is_loader_name(name: str) -> bool:

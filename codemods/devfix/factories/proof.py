@@ -11,12 +11,12 @@ import ast
 import re
 from collections.abc import Iterator
 
+from devfix.engine.evidence import trains_on_cpu
 from devfix.factories.follow import Follow
 from devfix.factories.owners import FUNCTIONS
 from devfix.factories.placeholders import spare
 from devfix.factories.values import Anchor, Fact, Form
 from devfix.flow import Flow
-from devfix.flow.evidence import cpu_program
 from devfix.inputs.arms import never_read, on_cpu, on_host, opposed
 from devfix.source import Source, remembered, walk
 
@@ -48,7 +48,7 @@ class Proof:
         self._aware: dict[ast.AST, set[str]] = {}
         source = follows[0].source if follows else None
         self._host = source is not None and (
-            cpu_program(source) or _TESTS.search(source.text) is not None or "onnx.export(" in source.text
+            trains_on_cpu(source) or _TESTS.search(source.text) is not None or "onnx.export(" in source.text
         )
         for follow in follows:
             for one in follow.passed:

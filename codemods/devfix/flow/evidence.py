@@ -10,7 +10,7 @@ import re
 from functools import cached_property, lru_cache
 
 from devfix.flow import torch_api
-from devfix.source import Source, remembered
+from devfix.source import Source
 
 _DEVICE_NAME = re.compile(r"(?:^|[_.])(?:device|dev|gpu|device_id|local_rank)s?\d*$", re.IGNORECASE)
 _LOADER_NAME = re.compile(r"(?:data_?)?loader(?!s)\w{0,99}$", re.IGNORECASE)
@@ -35,12 +35,6 @@ _LAYER_NAME = re.compile(
 _NETWORK_NAME = re.compile(
     r"^[A-Z]\w*(?:Net|Network|Discriminator|Backbone|Critic|Actor|Autoencoder|AutoEncoder|VAE|GPT|BERT|ViT|LSTM|GRU|"
     r"RNN|CNN|MLP|GAN|GCN|GAT|VGG|LPIPS)(?:\d\w{0,3})?$|^(?:VGG|Vgg|ResNet|UNet|GPT|Bert|LPIPS)\w*$"
-)
-_COMMENT = re.compile(r"#.*")
-_PROGRAM = re.compile(r"\.backward\(|onnx\.export\(|\boptim\.\w+\(|\bargparse\b|\bsys\.argv\b")
-_DEVICE_WORD = re.compile(
-    r"cuda|device|\.to\((?!\s*(?:dtype\s*=|torch\.\w+\s*[,)]))|accelerat|\b(?:xpu|mps|npu|hpu)\b",
-    re.IGNORECASE,
 )
 _SIZE_NAME = re.compile(
     r"(?:_features|_channels|_size|_dim|_dims|_heads|_embeddings|_classes|_layers)$|^(?:d_model|n_\w+|num_\w+|stride|"
@@ -140,13 +134,6 @@ def tells_loaders(source: Source) -> bool:
         and source.code(call.func).endswith("Loader")
         for call in source.calls
     )
-
-
-@remembered
-def cpu_program(source: Source) -> bool:
-    """A program, not a library, that names no device anywhere: all of it runs on the CPU."""
-    text = _COMMENT.sub("", source.text)
-    return bool(_PROGRAM.search(text)) and not _DEVICE_WORD.search(text)
 
 
 def moves_inputs(code: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

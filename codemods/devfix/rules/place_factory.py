@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
+from devfix.engine.evidence import is_cpu_program
 from devfix.factories.edits import device_for, edit_for
 from devfix.factories.files import of_file
 from devfix.factories.follow import Follow
@@ -264,7 +265,7 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
                 )
 
     def _check(self, flow: Flow, scopes: Scopes) -> Iterator[Finding]:
-        if flow.default_is_other():
+        if flow.default_is_other() or is_cpu_program(flow.source, flow.path):
             return
         follows, others, kept = of_file(scopes)
         host = of_host([*follows, *others])

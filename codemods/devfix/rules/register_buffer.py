@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
+from devfix.engine.evidence import is_cpu_program, trains_on_cpu
 from devfix.findings import Finding, Related, Safety
 from devfix.flow import Flow
-from devfix.flow.evidence import cpu_program
 from devfix.registration.buffer_edits import register
 from devfix.registration.buffers import Candidate, candidates, safe
 from devfix.registration.classes import module_classes
@@ -226,8 +226,8 @@ print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
             group = _together(number, every, stored)
             reported |= {(c.owner.node.name, c.name) for c in group}
             done = register(source, group)
-            sure = all(safe(source, c) for c in group) and not cpu_program(source)
-            sure = sure and not flow.default_is_set()
+            sure = all(safe(source, c) for c in group) and not is_cpu_program(source, flow.path)
+            sure = sure and not flow.default_is_set() and not trains_on_cpu(source)
             sure = sure and flow.runs_moved(candidate.owner.node.name) is not False
             sure = sure and not _makes(source, meet.method)
             one = len(group) == 1
