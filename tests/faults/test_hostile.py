@@ -89,6 +89,25 @@ def _opened_by(hostile: Path, text: str) -> set[str]:
     return opened
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["check", "--write-baseline", "{}"], ["diff", "-o", "{}"], ["diff", "--format", "html", "-o", "{}"]],
+)
+def test_results_are_not_written_over_links(hostile: Path, outside: Path, arguments: list[str]) -> None:
+    """The usual names of reports may be taken by links that came with the repository."""
+    (hostile / "main.py").write_text(BUG)
+    (hostile / "link").symlink_to(outside / "secret.py")
+    (hostile / "folder").symlink_to(outside)
+    (hostile / "inside").symlink_to("report")
+    for name in ("link", "folder/new"):
+        assert main([*(one.format(name) for one in arguments), "."]) == 2
+    assert [path.name for path in outside.iterdir()] == ["secret.py"]
+    assert (outside / "secret.py").read_text() == BUG
+    for target in ("inside", str(outside / "report")):
+        assert main([*(one.format(target) for one in arguments), "."]) in (0, 1)
+    assert (hostile / "report").exists() and (outside / "report").exists()
+
+
 def test_fifos_sockets_and_devices_do_not_hang(hostile: Path) -> None:
     names = ["fifo.py", "fifo.ipynb", "fifo.yaml", ".gitignore", "pyproject.toml"]
     for name in names:
@@ -225,6 +244,7 @@ NAMES = (
     "tab\tb.py", "%0A.py", '"quoted".py',
     "<script>alert(1)</script>.py", "&amp;.py", "]]>.py", "-o.py", "--help.py", "a:1:2.py", "é大\u202e.py", "\u2028.py",
     "'; touch ran; '.py", "$(touch ran).py", "a b.py", "\\.py", "{}.py", "%s%n.py", "#.py", "diff --git a b.py",
+    "From x@y Mon Sep 17 00:00:00 2001/b.py", "Index: b.py", "---b.py",
 )  # fmt: skip
 
 
@@ -282,7 +302,8 @@ def test_names_are_neutralised_in_every_output(
         elif "mbox" in arguments:
             heads = [line for line in text.splitlines() if line.startswith(("From ", "Subject: "))]
             assert all("touch ran" not in line or line.startswith("Subject:") for line in heads)
-            assert not any(line.startswith("b.py") for line in text.split("\n"))
+            assert not any(line.startswith(("b.py", "Index: ", "---b")) for line in text.split("\n"))
+            assert text.count("\nFrom x@y") == 0 and text.count("\ndiff --git a b.py:") == 0
     assert not (named / "ran").exists()
 
 

@@ -80,8 +80,8 @@ def git(
 
 
 def setting(key: str, *where: str) -> str:
-    """A setting of git's, or nothing; `where` may be `--global`."""
+    """A setting of git's as one line, or nothing; `where` may be `--global`."""
     try:
-        return git("config", *where, "--get", key).decode("utf-8", "replace").strip()
+        return " ".join(git("config", *where, "--get", key).decode("utf-8", "replace").split())
     except GitError:
         return ""

@@ -63,7 +63,7 @@ def _body(report: Report) -> str:
     """What was wrong and what was done, from the findings."""
     out: list[str] = []
     for result in report.changed:
-        out.append(f"{printable(result.path)}:\n")
+        out.append(f"In {printable(result.path)}:\n")  # no name is taken for the start of a mail or a patch
         seen: dict[str, None] = {}
         for change in result.changes:
             seen[_paragraph(change)] = None
@@ -84,4 +84,4 @@ def _header(text: str) -> str:
 
 def _author() -> str:
     name, mail = setting("user.name") or "devfix", setting("user.email") or "devfix@localhost"
-    return formataddr((name, mail))
+    return formataddr((printable(name), printable(mail)))
