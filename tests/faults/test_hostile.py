@@ -18,6 +18,7 @@ from devfix import config
 from devfix.cli import main
 from devfix.discover import discover
 from devfix.documents import journal, state
+from devfix.globs import Globs
 from devfix.rules.reorder_to import ReorderTo
 from devfix.runner import run
 from ran import Ran
@@ -183,6 +184,20 @@ def test_patterns_that_take_for_ever(hostile: Path) -> None:
     start = time.monotonic()
     assert len(discover(["."]).files) == 2
     assert time.monotonic() - start < 60
+
+
+def test_very_many_patterns() -> None:
+    """Twice as many take twice as long (as one expression they took four times as long); counted in CPU time."""
+
+    def seconds(number: int) -> float:
+        globs = Globs("/", tuple(f"*{n}*a*b*c*" for n in range(number)))
+        globs.decide("/x.py", False)  # made, once
+        start = time.process_time()
+        for n in range(40):
+            globs.decide(f"/aaa_{n}.py", False)
+        return time.process_time() - start
+
+    assert seconds(4000) < 20 * seconds(500)  # 8 times as many
 
 
 def test_lines_that_look_like_tables(hostile: Path) -> None:
