@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import stat
@@ -320,6 +321,26 @@ def test_names_are_neutralised_in_every_output(
             assert not any(line.startswith(("b.py", "Index: ", "---b")) for line in text.split("\n"))
             assert text.count("\nFrom x@y") == 0 and text.count("\ndiff --git a b.py:") == 0
     assert not (named / "ran").exists()
+
+
+def test_no_source_steers_a_terminal(hostile: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """A patch has the bytes of its files, unless it is coloured, which is for people to read."""
+    (hostile / "main.py").write_text(
+        BUG.replace("\n", "  # \x1b]0;x\x07 \x1b[2J \u202e \x9b1m\n").replace("\n", "\r\n")
+    )
+    assert main(["diff", "--color", "always", "."]) == 1
+    said = re.sub(rb"\x1b\[\d*m", b"", capfdbinary.readouterr().out).decode()
+    assert not set("\x1b\x07\r\u202e\x9b") & set(said) and r"\x1b]0;x\x07" in said
+    assert main(["diff", "."]) == 1
+    assert b"\x1b]0;x\x07" in capfdbinary.readouterr().out
+
+
+def test_a_line_that_python_cannot_parse_is_not_explained(
+    hostile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (hostile / "deep.py").write_text(f"x = {'-' * 100_000}1\n")
+    assert main(["explain", "deep.py:1"]) == 2
+    assert capsys.readouterr().err.startswith("devfix: deep.py:")
 
 
 LONG = "a" * 100_000

@@ -105,6 +105,13 @@ def test_the_author_is_one_header(tmp_path: Path, git: Git) -> None:
     assert not rest.startswith(("---", "X:")) and "\x1b" not in head
 
 
+@pytest.mark.parametrize("epoch", ["0", "x", "1e999", "nan"])
+def test_the_date(tmp_path: Path, git: Git, monkeypatch: pytest.MonkeyPatch, epoch: str) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+    assert main(["diff", "-q", "--format", "mbox", "-o", "one.mbox", "."]) == 1
+    assert (b" 1970 00:00:00" in (tmp_path / "one.mbox").read_bytes()) is (epoch == "0")
+
+
 def test_one_file(tmp_path: Path, git: Git, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["diff", "-q", "."]) == 1
     printed = capfdbinary.readouterr().out
