@@ -83,7 +83,7 @@ def wrong(before: Ended, after: Ended, *, same_error: bool) -> str:
     if before.error:
         if (
             not same_error
-            or after.error == before.error
+            or _LINE.sub("", after.error) == _LINE.sub("", before.error)
             or (_ABSENT.search(before.error) and not after.error)
         ):
             return ""

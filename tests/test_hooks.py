@@ -85,6 +85,9 @@ def test_the_steps_of_the_action(tmp_path: Path) -> None:
     install, check = steps["Install devfix"], steps["Check"]
     assert install["env"] == {"HERE": "${{ github.action_path }}"}
     (tmp_path / "a.py").write_text(BUG)
+    (tmp_path / "pip.py").write_text("raise SystemExit('the repository that is checked was run')")
+    (tmp_path / "other").write_text("mine")
+    (tmp_path / "devfix.sarif").symlink_to("other")
     here = tmp_path / "installed"
     environment = {
         **os.environ,
@@ -109,6 +112,7 @@ def test_the_steps_of_the_action(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
     assert (here / "devfix" / "cli.py").read_bytes() == (ROOT / "codemods" / "devfix" / "cli.py").read_bytes()
     assert (tmp_path / "output").read_text() == "findings=true\n"
+    assert (tmp_path / "other").read_text() == "mine"
     (result,) = json.loads((tmp_path / "devfix.sarif").read_text())["runs"][0]["results"]
     assert result["ruleId"] == "reorder-to"
 

@@ -16,7 +16,7 @@ _SKIPPED_FOLDERS = frozenset(
 )
 # Names that are also good names for packages: skipped only if they hold no `__init__.py`.
 _BUILD_FOLDERS = frozenset({"build", "dist"})
-_MOST = 2_000_000  # bytes of a file of patterns
+_MOST = 200_000  # bytes of a file of patterns
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import count
 
 _CLASSES = {
@@ -30,6 +30,7 @@ _CLASSES = {
 }
 
 
+_TOGETHER = 50  # patterns in one expression
 _NAMED = re.compile(r"\[:([^\]]*):\]")
 
 
@@ -45,11 +46,9 @@ class Globs:
         if not path.startswith(self._prefix):
             return None
         inside = _bytes(path[len(self._prefix) :]).replace(os.sep, "/") + ("/" if is_folder else "")
-        if not self._any.match(inside):
-            return None
-        for positive, pattern in reversed(self._compiled):
-            if pattern.match(inside):
-                return positive
+        for any_of, patterns in reversed(self._parts):
+            if any_of.match(inside):
+                return next(positive for positive, one in reversed(patterns) if _compiled(one).match(inside))
         return None
 
     def below(self, path: str) -> bool:
@@ -65,18 +64,20 @@ class Globs:
         return os.path.realpath(self.base).rstrip(os.sep) + os.sep
 
     @cached_property
-    def _compiled(self) -> list[tuple[bool, re.Pattern[str]]]:
-        found = []
-        for line in self.patterns:
-            positive, source = translate(line)
-            if source:
-                found.append((positive, re.compile(source, re.DOTALL)))
-        return found
+    def _parts(self) -> list[tuple[re.Pattern[str], list[tuple[bool, str]]]]:
+        """The patterns, some at a time, each time with an expression for any of them.
 
-    @cached_property
-    def _any(self) -> re.Pattern[str]:
-        """Most paths match nothing: one expression says so faster than one after the other."""
-        return re.compile("|".join(f"(?:{p.pattern})" for _, p in self._compiled) or "(?!)", re.DOTALL)
+        Most paths match nothing, which one expression says faster than one after the other; one for thousands
+        has thousands of groups, and takes quadratic time.
+        """
+        found = [(positive, source) for positive, source in map(translate, self.patterns) if source]
+        parts = [found[at : at + _TOGETHER] for at in range(0, len(found), _TOGETHER)]
+        return [(_compiled("|".join(f"(?:{source})" for _, source in part)), part) for part in parts]
+
+
+@lru_cache(10_000)
+def _compiled(source: str) -> re.Pattern[str]:
+    return re.compile(source, re.DOTALL)
 
 
 def of_file(text: str, base: str) -> Globs | None:

@@ -47,11 +47,12 @@ def spread(
 ) -> Iterator[Result]:
     """What `task` says of each chunk of `paths`, in order.
 
-    With `jobs=1` or few paths in this process, else in `jobs` of them (0: one per core); big files always in
-    one of their own. `lost(path, why)` stands in for a path that takes longer than `seconds`, takes more than
-    `MEMORY` or kills its process. (In this process only Python's own code can be stopped.)
+    With `jobs=1` or few paths in this process, else in `jobs` of them (0: one per core; never more than four per
+    core); big files always in one of their own. `lost(path, why)` stands in for a path that takes longer than
+    `seconds`, takes more than `MEMORY` or kills its process. (In this process only Python's own code can be
+    stopped.)
     """
-    jobs = jobs or cores()
+    jobs = min(jobs or cores(), 4 * cores())  # the settings of a repository may ask for any number
     if jobs > 1 and len(paths) >= SERIAL:
         with _Pool(task, lost, jobs, seconds) as pool:
             yield from pool.results(list(_chunks(paths, jobs)))

@@ -250,6 +250,14 @@ class Source:
         """All calls of the file, in no particular order."""
         return tuple(node for node in self._nodes if isinstance(node, ast.Call))
 
+    @cached_property
+    def calls_by_name(self) -> dict[str, list[ast.Call]]:
+        """All calls, by the last name of what is called; those without one are below an empty text."""
+        found: dict[str, list[ast.Call]] = {}
+        for call in self.calls:
+            found.setdefault(getattr(call.func, "id", "") or getattr(call.func, "attr", ""), []).append(call)
+        return found
+
     def of_kind(self, kind: type[Node], root: ast.AST | None = None) -> tuple[Node, ...]:
         """Every node of one kind below `root`, in the order of `walk`; found once for each root."""
         key = (kind, self.tree if root is None else root)
@@ -286,7 +294,7 @@ class Source:
 
     def forget(self) -> None:
         """Free what is as large as the tree and can be found out again."""
-        for name in ("parents", "_nodes", "_blocks", "_starts", "calls"):
+        for name in ("parents", "_nodes", "_blocks", "_starts", "calls", "calls_by_name"):
             self.__dict__.pop(name, None)
         self.remembered.clear()
 

@@ -147,3 +147,16 @@ def test_other_errors(project: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_no_such_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain-error", "gone.txt"]) == 2
     assert "gone.txt: no such file" in capsys.readouterr().err
+
+
+def test_a_file_that_python_cannot_parse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its parser says of deep nesting that there is no memory."""
+    monkeypatch.chdir(tmp_path)
+    deep = f"# set_default_device set_default_tensor_type\nx = {'-' * 100_000}1\n"
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "training.py").write_text(deep)
+    (tmp_path / "main.py").write_text(deep)
+    found, said = explained(GENERATOR, tmp_path, capsys)
+    assert found == 0 and "no cause found" in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import stat
@@ -18,6 +19,7 @@ from devfix import config
 from devfix.cli import main
 from devfix.discover import discover
 from devfix.documents import journal, state
+from devfix.globs import Globs
 from devfix.rules.reorder_to import ReorderTo
 from devfix.runner import run
 from ran import Ran
@@ -87,6 +89,25 @@ def _opened_by(hostile: Path, text: str) -> set[str]:
         active = False
     assert str(hostile / "main.py") in opened
     return opened
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["check", "--write-baseline", "{}"], ["diff", "-o", "{}"], ["diff", "--format", "html", "-o", "{}"]],
+)
+def test_results_are_not_written_over_links(hostile: Path, outside: Path, arguments: list[str]) -> None:
+    """The usual names of reports may be taken by links that came with the repository."""
+    (hostile / "main.py").write_text(BUG)
+    (hostile / "link").symlink_to(outside / "secret.py")
+    (hostile / "folder").symlink_to(outside)
+    (hostile / "inside").symlink_to("report")
+    for name in ("link", "folder/new"):
+        assert main([*(one.format(name) for one in arguments), "."]) == 2
+    assert [path.name for path in outside.iterdir()] == ["secret.py"]
+    assert (outside / "secret.py").read_text() == BUG
+    for target in ("inside", str(outside / "report")):
+        assert main([*(one.format(target) for one in arguments), "."]) in (0, 1)
+    assert (hostile / "report").exists() and (outside / "report").exists()
 
 
 def test_fifos_sockets_and_devices_do_not_hang(hostile: Path) -> None:
@@ -166,6 +187,20 @@ def test_patterns_that_take_for_ever(hostile: Path) -> None:
     assert time.monotonic() - start < 60
 
 
+def test_very_many_patterns() -> None:
+    """Twice as many take twice as long (as one expression they took four times as long); counted in CPU time."""
+
+    def seconds(number: int) -> float:
+        globs = Globs("/", tuple(f"*{n}*a*b*c*" for n in range(number)))
+        globs.decide("/x.py", False)  # made, once
+        start = time.process_time()
+        for n in range(40):
+            globs.decide(f"/aaa_{n}.py", False)
+        return time.process_time() - start
+
+    assert seconds(4000) < 20 * seconds(500)  # 8 times as many
+
+
 def test_lines_that_look_like_tables(hostile: Path) -> None:
     """How long patterns take is looked at in `tests/test_patterns.py`."""
     from devfix.doctor import settings
@@ -225,6 +260,7 @@ NAMES = (
     "tab\tb.py", "%0A.py", '"quoted".py',
     "<script>alert(1)</script>.py", "&amp;.py", "]]>.py", "-o.py", "--help.py", "a:1:2.py", "é大\u202e.py", "\u2028.py",
     "'; touch ran; '.py", "$(touch ran).py", "a b.py", "\\.py", "{}.py", "%s%n.py", "#.py", "diff --git a b.py",
+    "From x@y Mon Sep 17 00:00:00 2001/b.py", "Index: b.py", "---b.py",
 )  # fmt: skip
 
 
@@ -282,8 +318,29 @@ def test_names_are_neutralised_in_every_output(
         elif "mbox" in arguments:
             heads = [line for line in text.splitlines() if line.startswith(("From ", "Subject: "))]
             assert all("touch ran" not in line or line.startswith("Subject:") for line in heads)
-            assert not any(line.startswith("b.py") for line in text.split("\n"))
+            assert not any(line.startswith(("b.py", "Index: ", "---b")) for line in text.split("\n"))
+            assert text.count("\nFrom x@y") == 0 and text.count("\ndiff --git a b.py:") == 0
     assert not (named / "ran").exists()
+
+
+def test_no_source_steers_a_terminal(hostile: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """A patch has the bytes of its files, unless it is coloured, which is for people to read."""
+    (hostile / "main.py").write_text(
+        BUG.replace("\n", "  # \x1b]0;x\x07 \x1b[2J \u202e \x9b1m\n").replace("\n", "\r\n")
+    )
+    assert main(["diff", "--color", "always", "."]) == 1
+    said = re.sub(rb"\x1b\[\d*m", b"", capfdbinary.readouterr().out).decode()
+    assert not set("\x1b\x07\r\u202e\x9b") & set(said) and r"\x1b]0;x\x07" in said
+    assert main(["diff", "."]) == 1
+    assert b"\x1b]0;x\x07" in capfdbinary.readouterr().out
+
+
+def test_a_line_that_python_cannot_parse_is_not_explained(
+    hostile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (hostile / "deep.py").write_text(f"x = {'-' * 100_000}1\n")
+    assert main(["explain", "deep.py:1"]) == 2
+    assert capsys.readouterr().err.startswith("devfix: deep.py:")
 
 
 LONG = "a" * 100_000

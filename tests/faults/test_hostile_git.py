@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from devfix.cli import main
+from devfix.documents import git as asking
 from devfix.documents.changed_lines import changed_lines
 from devfix.documents.git import GitError, setting
 from test_odd_inputs import BUG
@@ -163,6 +164,17 @@ def test_a_folder_that_looks_like_a_repository(
     with pytest.raises(GitError, match=r"safe\.bareRepository"):
         changed_lines("HEAD")
     assert setting("user.name") != "somebody else"
+
+
+def test_git_that_is_kept_waiting(
+    tmp_path: Path, git: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A FIFO in the place of a file of git's: the name of an author is not worth the wait."""
+    os.mkfifo(tmp_path / ".git" / "waits")
+    git("config", "include.path", "waits")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(asking, "PATIENCE", 0.5)
+    assert setting("user.name") == ""
 
 
 def test_names_that_lead_out(

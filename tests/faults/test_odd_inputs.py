@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import re
 import sys
@@ -210,6 +211,22 @@ def _guarded(paths: tuple[str, ...]) -> str:
         return _eats_memory(paths)
     except MemoryError:
         return "no memory"
+
+
+def test_no_number_of_processes_is_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings that came with a repository may name any."""
+    from devfix import parallel
+
+    monkeypatch.setattr(parallel, "cores", lambda: 1)
+    names = [str(number) for number in range(60)]
+    counts = []
+    for _ in spread(_named, names, lambda path, why: why, jobs=12):
+        counts.append(len(multiprocessing.active_children()))
+    assert max(counts) == 4
+
+
+def _named(paths: tuple[str, ...]) -> str:
+    return paths[0]
 
 
 @pytest.mark.slow

@@ -203,6 +203,18 @@ URIS = (
 
 
 @pytest.mark.asyncio
+async def test_what_python_cannot_parse_has_no_hover(client: LanguageClient, tmp_path: Path) -> None:
+    """Its parser says of deep nesting that there is no memory."""
+    uri = (tmp_path / "deep.py").as_uri()
+    text = f"{BUG}x = {'-' * 100_000}1\n"
+    client.text_document_did_open(
+        types.DidOpenTextDocumentParams(types.TextDocumentItem(uri, "python", 1, text))
+    )
+    where = types.HoverParams(types.TextDocumentIdentifier(uri), types.Position(4, 0))
+    assert await client.text_document_hover_async(where) is None
+
+
+@pytest.mark.asyncio
 async def test_what_is_not_open_is_not_read(client: LanguageClient, tmp_path: Path) -> None:
     """Whatever a URI names: a FIFO would hang the server. And what is open needs no file."""
     os.mkfifo(tmp_path / "fifo.py")

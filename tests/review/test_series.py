@@ -95,6 +95,23 @@ def test_git_am(tmp_path: Path, git: Git, by: str) -> None:
     assert len(git("log", "--format=%h").split()) == 1 + {"codemod": 3, "file": 3, "fix": 12}[by]
 
 
+def test_the_author_is_one_header(tmp_path: Path, git: Git) -> None:
+    """Who the author is may be said by a configuration that came with the repository."""
+    git("config", "user.name", "Ann\nX: y\n\n---\ndiff --git a/x b/x")
+    git("config", "user.email", "ann@localhost>\n\n---\n\x1b[31m")
+    assert main(["diff", "-q", "--format", "mbox", "-o", "one.mbox", "."]) == 1
+    head, _, rest = (tmp_path / "one.mbox").read_text().partition("\n\n")
+    assert [line.partition(":")[0] for line in head.splitlines()[1:4]] == ["From", "Date", "Subject"]
+    assert not rest.startswith(("---", "X:")) and "\x1b" not in head
+
+
+@pytest.mark.parametrize("epoch", ["0", "x", "1e999", "nan"])
+def test_the_date(tmp_path: Path, git: Git, monkeypatch: pytest.MonkeyPatch, epoch: str) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+    assert main(["diff", "-q", "--format", "mbox", "-o", "one.mbox", "."]) == 1
+    assert (b" 1970 00:00:00" in (tmp_path / "one.mbox").read_bytes()) is (epoch == "0")
+
+
 def test_one_file(tmp_path: Path, git: Git, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["diff", "-q", "."]) == 1
     printed = capfdbinary.readouterr().out

@@ -239,3 +239,23 @@ def test_a_result_that_is_moved_at_once_was_made_on_the_cpu(then: str, number: i
         f"    return torch.exp(-torch.abs(x - torch.arange(4)) + 1)[:, :2]{then}\n"
     )
     assert len(findings(RULE, HEAD + text)) == number
+
+
+@pytest.mark.parametrize(
+    ("between", "asked", "number"),
+    [
+        ("pass", "not self.flag", 0),
+        ("self.flag = False", "not self.flag", 1),
+        ("pass", "self.flag", 1),
+        ("pass", "x", 1),
+    ],
+)
+def test_a_condition_that_is_asked_again(between: str, asked: str, number: int) -> None:
+    """What was moved in one of its arms has been moved where the same arm is taken again."""
+    text = (
+        "class Net(nn.Module):\n    def forward(self, x):\n        x = x @ x\n        y = torch.randn(4)\n"
+        "        if not self.flag:\n            y = y * 2\n        else:\n            y = y.to(x.device)\n"
+        f"        {between}\n        if {asked}:\n            x = x * 2\n        else:\n            x = x.add(y)\n"
+        "        return x\n"
+    )
+    assert len(findings(RULE, HEAD + text)) == number

@@ -72,7 +72,7 @@ def _trace(file: str, line: int) -> int:
     try:
         for text in traced(file, line):
             click.echo(printable(text))
-    except (DocumentError, SyntaxError, ValueError, RecursionError) as error:
+    except (DocumentError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise click.ClickException(f"{file}: {error}") from error
     return 0
 

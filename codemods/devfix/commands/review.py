@@ -130,7 +130,7 @@ class Review:
         edit = TextEdit(Span(ends[first], ends[last]), given)
         try:
             Source(document.text[: edit.span.start] + given + document.text[edit.span.end :])
-        except (SyntaxError, ValueError) as error:
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             return f"as edited the file does not parse ({error}); the fix is undecided"
         self.edited[name] = (document, edit, finding)
         return ""

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Mapping
 
 SECONDS = 120.0
+PATIENCE = 5.0  # for a setting, which can be done without
 _OFF = {
     "core.fsmonitor": "false",
     "core.hooksPath": os.devnull,
@@ -51,10 +52,11 @@ def git(
     folder: str | None = None,
     variables: Mapping[str, str] | None = None,
     okay: tuple[int, ...] = (0,),
+    seconds: float = SECONDS,
 ) -> bytes:
     """What a git command prints, in the working directory or a folder. It must not look into working files.
 
-    Exit codes other than those that are `okay` raise GitError, as does what takes longer than `SECONDS`.
+    Exit codes other than those that are `okay` raise GitError, as does what takes longer than `seconds`.
     """
     options = [part for key, value in _OFF.items() for part in ("-c", f"{key}={value}")]
     try:
@@ -62,7 +64,7 @@ def git(
             ["git", "--no-pager", *options, *arguments],
             input=stdin,
             capture_output=True,
-            timeout=SECONDS,
+            timeout=seconds,
             check=False,
             cwd=folder,
             env={**os.environ, **_ENVIRONMENT, **(variables or {})},
@@ -72,7 +74,7 @@ def git(
     except OSError as error:
         raise GitError(f"git cannot be run: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
-        raise GitError("git took longer than two minutes") from error
+        raise GitError(f"git took longer than {seconds:g} seconds") from error
     if done.returncode not in okay:
         why = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise GitError(why[0][:500] if why else f"git ended with {done.returncode}")
@@ -80,8 +82,10 @@ def git(
 
 
 def setting(key: str, *where: str) -> str:
-    """A setting of git's, or nothing; `where` may be `--global`."""
+    """A setting of git's as one line, or nothing, also where git is kept waiting; `where` may be `--global`."""
     try:
-        return git("config", *where, "--get", key).decode("utf-8", "replace").strip()
+        return " ".join(
+            git("config", *where, "--get", key, seconds=PATIENCE).decode("utf-8", "replace").split()
+        )
     except GitError:
         return ""

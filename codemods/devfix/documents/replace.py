@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from devfix.documents.beside import alone_in, keep_beside, remove, sync_folder, write_beside
 from devfix.documents.python import DocumentError, digest_of, read_bytes, reason
+from devfix.documents.state import is_below, leads_out, tree_of
 from devfix.signals import held
 
 _CHANGED = "changed since it was read; nothing was written, run devfix again"
@@ -22,9 +23,15 @@ def replace_file(path: str, digest: str, data: bytes) -> None:
 def write_new(path: str, data: bytes, *, folder: bool = False) -> None:
     """Write a file that a user named, whole or not at all, whatever was there; with `folder` its folder, too.
 
-    What is no file, such as /dev/stdout or a pipe, is written to. Raises DocumentError.
+    What is no file, such as /dev/stdout or a pipe, is written to; a link of this tree that leads out of it is not
+    written through. Raises DocumentError.
     """
     with _naming(path):
+        if is_below(os.path.abspath(path), tree_of(os.curdir)) and leads_out(path, os.curdir):
+            target = os.path.realpath(path)
+            raise DocumentError(
+                "write", f"a link leads from it to {target}, out of the tree; name that file itself"
+            )
         if os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path):
             with open(path, "wb") as stream:
                 stream.write(data)

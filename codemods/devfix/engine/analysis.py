@@ -73,7 +73,7 @@ class Analysis(Context):
         # For who asks before `run`: (line, name) -> what the engine takes the name to be bound to, in each run.
         self.claims: dict[tuple[int, str], list[tuple[str, Place]]] | None = None
         self.part_of: dict[object, object] = {}  # cell of a module -> of the module that it is registered in
-        self.calls: dict[tuple[ast.AST, str], list[Place]] = {}
+        self.calls: dict[tuple[object, str], list[Place]] = {}
         self._seen: set[object] = set()
         self._runs: dict[Function, int] = {}
         self._memo: dict[object, tuple[Value, list[tuple[object, Place | None, dict[str, Value]]]]] = {}
@@ -175,7 +175,7 @@ class Analysis(Context):
         for name, value in bound.items():
             places = {frame.where(one) for one, _ in frame.tensors(value, function.node)}
             place = places.pop() if len(places) == 1 else NOWHERE
-            self.calls.setdefault((function.node, name), []).append(place)
+            self.calls.setdefault((id(function.node), name), []).append(place)
 
     def may_run(self, caller: Frame, function: Function) -> bool:
         return (
@@ -368,10 +368,7 @@ class Analysis(Context):
             key = key[1]  # a part is passed with the whole
         if place.kind != OF or not isinstance(key, tuple) or key[0] != "parameter":
             return []
-        found = [
-            places for (node, name), places in self.calls.items() if id(node) == key[1] and name == key[2]
-        ]
-        return found[0] if found else []
+        return self.calls.get((key[1], key[2]), [])
 
     def refuted(self, place: Place) -> bool:
         """Do all calls in the file pass what is on the CPU for the parameter that a place is of?"""

@@ -125,7 +125,7 @@ def _scopes(document: Document) -> tuple[tuple[int, int], ...]:
     """First and last line of every function."""
     try:
         source = Source(document.text)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     return tuple(
         (shown_line(document, node.lineno), shown_line(document, node.end_lineno or node.lineno))

@@ -33,7 +33,7 @@ def settings_in(files: Iterable[str]) -> tuple[Setting, ...]:
                 continue
             document = document_of(path, data)
             source = Source(document.text)
-        except (DocumentError, SyntaxError, ValueError):
+        except (DocumentError, SyntaxError, ValueError, RecursionError, MemoryError):
             continue
         for call in source.calls:
             name = source.qualified(call.func)

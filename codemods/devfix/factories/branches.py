@@ -19,6 +19,9 @@ class Branches(Expressions):
     dead: bool  # does nothing come here?
     looping: int  # how many loops around
     left: list[Names]  # what the arms of a loop that leave its round leave behind
+    arms: dict[
+        str, tuple[Names, Names, Names]
+    ]  # what an `if` has left where a name or path is false, true, either
 
     @abstractmethod
     def block(self, statements: list[ast.stmt]) -> None:
@@ -26,12 +29,14 @@ class Branches(Expressions):
 
     def _if(self, node: ast.If) -> None:
         self.ev(node.test)
+        path, negated = _plain(node.test)
         start, dead = self.names, self.dead
         ends: list[Names] = []
         spans: list[tuple[int, int]] = []
         for arm, holds in ((node.body, True), (node.orelse, False)):
             self.names, self.dead = start.copy(), dead
             self._assume(node.test, holds)
+            self._as_before(path, holds is not negated)
             first = len(self.meetings)
             self.block(arm)
             spans.append((first, len(self.meetings)))
@@ -47,6 +52,18 @@ class Branches(Expressions):
         else:
             self.names = self._joined(ends[0], ends[1], about_devices(node.test))
             self._given_else(node.test, start)
+            if path:
+                yes, no = reversed(ends) if negated else ends
+                self.arms[path] = no, yes, self.names.copy()
+
+    def _as_before(self, path: str, holds: bool) -> None:
+        """What was moved in this arm the last time that the condition was asked is moved in it now."""
+        arms = self.arms.get(path)
+        if arms is None or self.names.get(path) is not arms[2].get(path):
+            return
+        for name, fact in arms[holds].items():
+            if fact.placed and arms[2][name].stray and self.names.get(name) is arms[2][name]:
+                self.names[name] = fact
 
     def _given_else(self, test: ast.expr, start: Names) -> None:
         """`if x is None: x = something()`: whatever that is, a tensor may have been given."""
@@ -155,6 +172,13 @@ class Branches(Expressions):
         self.dead = False
         self.names = self._joined(self.names, before)
         self.block(orelse)
+
+
+def _plain(test: ast.expr) -> tuple[str, bool]:
+    """`self.x` of `self.x` and `not self.x`, and whether it is negated; empty for other conditions."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return path_of(test.operand), True
+    return path_of(test), False
 
 
 def _asked_for(test: ast.expr) -> str:

@@ -60,6 +60,7 @@ class Follow(Branches):
         self.depth = 0
         self.looping = 0
         self.left: list[Names] = []
+        self.arms: dict[str, tuple[Names, Names, Names]] = {}
 
     def run(self) -> None:
         assert isinstance(self.scope, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef))

@@ -38,9 +38,7 @@ def _defaults(source: Source, function: Function) -> dict[str, object]:
     found = {one.arg: default.value for one, default in pairs if isinstance(default, ast.Constant)}
     static = any(path_of(one) == "staticmethod" for one in function.decorator_list)
     method = isinstance(source.parents.get(function), ast.ClassDef) and not static
-    for call in source.calls if found else ():
-        if path_of(call.func).rpartition(".")[2] != function.name:
-            continue
+    for call in source.calls_by_name.get(function.name, ()) if found else ():
         if any(isinstance(one, ast.Starred) for one in call.args) or any(
             k.arg is None for k in call.keywords
         ):

@@ -16,7 +16,7 @@ from devfix.literals.sites import Site, sites_of
 from devfix.literals.verdict import Cure, Verdict
 from devfix.placing import around
 from devfix.project.marks import CHOOSES, OTHER, marks_in
-from devfix.source import Source, remembered
+from devfix.source import Source
 
 # A compiled extension as PyTorch had them before 1.0, when tensors had no `device`.
 _OLD = re.compile(r"\btorch\.utils\.ffi\b|^[^\S\n]*(?:from|import)\s+[\w.]*\b_ext\b", re.MULTILINE)
@@ -119,7 +119,9 @@ class Worth:
             verdict, function
         ):
             return True
-        callers = {function_around(self.source, node) for node in _calls(self.source).get(function.name, ())}
+        callers = {
+            function_around(self.source, node) for node in self.source.calls_by_name.get(function.name, ())
+        }
         return bool(callers) and all(caller in self._bound for caller in callers)
 
     def _goes_on(self, verdict: Verdict, function: FunctionNode) -> bool:
@@ -158,12 +160,3 @@ def top_of(source: Source, node: ast.AST) -> str:
             name = up.name
         up = source.parents.get(up)
     return name
-
-
-@remembered
-def _calls(source: Source) -> dict[str, list[ast.Call]]:
-    """The calls of a file by the name that is called."""
-    found: dict[str, list[ast.Call]] = {}
-    for node in source.of_kind(ast.Call):
-        found.setdefault(getattr(node.func, "id", "") or getattr(node.func, "attr", ""), []).append(node)
-    return found

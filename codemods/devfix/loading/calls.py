@@ -297,7 +297,8 @@ def _is_test(source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef) -
     if not function.name.startswith(("test", "_test")):
         return False
     return not any(
-        (call.args or call.keywords) and path_of(call.func) == function.name for call in source.calls
+        (call.args or call.keywords) and path_of(call.func) == function.name
+        for call in source.calls_by_name.get(function.name, ())
     )
 
 

@@ -325,12 +325,7 @@ def _trained_above(source: Source, load: Load) -> bool:
         return False
     if path.id not in {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}:
         return False
-    callers = [
-        call
-        for path, calls in calls(source).items()
-        if path.rpartition(".")[2] == function.name
-        for call in calls
-    ]
+    callers = source.calls_by_name.get(function.name, ())
     return bool(callers) and all(
         _of_this_run(source, call, function_around(source, call)) for call in callers
     )

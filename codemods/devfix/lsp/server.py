@@ -100,7 +100,7 @@ def make(observed: str = "") -> LanguageServer:
         try:
             with limited(_SECONDS):
                 known = under(document, params.position.line + 1, column)
-        except (SyntaxError, ValueError, RecursionError, TookTooLong):
+        except (SyntaxError, ValueError, RecursionError, MemoryError, TookTooLong):
             return None
         said = [f"`{one.expression}`: {one.what}{f' (line {one.line})' if one.line else ''}" for one in known]
         said += _seen_in_run(observed, document, params.position.line + 1) if observed else []

@@ -9,6 +9,7 @@ import base64
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from email.header import Header
 from email.utils import formataddr, formatdate
 
@@ -26,7 +27,7 @@ _WIDTH = 72
 def render(steps: Sequence[Step]) -> bytes:
     """The messages, in order; the author is git's own `user.name` and `user.email`."""
     author = _author()
-    date = formatdate(float(os.environ.get("SOURCE_DATE_EPOCH") or time.time()))
+    date = _date()
     return b"".join(_message(step, number, len(steps), author, date) for number, step in enumerate(steps, 1))
 
 
@@ -63,7 +64,7 @@ def _body(report: Report) -> str:
     """What was wrong and what was done, from the findings."""
     out: list[str] = []
     for result in report.changed:
-        out.append(f"{printable(result.path)}:\n")
+        out.append(f"In {printable(result.path)}:\n")  # no name is taken for the start of a mail or a patch
         seen: dict[str, None] = {}
         for change in result.changes:
             seen[_paragraph(change)] = None
@@ -82,6 +83,13 @@ def _header(text: str) -> str:
     return text if text.isascii() else Header(text, "utf-8", maxlinelen=200).encode()
 
 
+def _date() -> str:
+    """Now, or the time that $SOURCE_DATE_EPOCH names."""
+    with suppress(ValueError, OverflowError, OSError):
+        return formatdate(float(os.environ.get("SOURCE_DATE_EPOCH", "")))
+    return formatdate(time.time())
+
+
 def _author() -> str:
     name, mail = setting("user.name") or "devfix", setting("user.email") or "devfix@localhost"
-    return formataddr((name, mail))
+    return formataddr((printable(name), printable(mail)))

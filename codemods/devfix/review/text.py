@@ -127,13 +127,14 @@ def repaired(result: FileResult) -> str:
 
 
 def coloured_patch(data: bytes) -> bytes:
-    """A patch for a terminal; no longer one for `git apply`."""
-    colours = {b"-": "31", b"+": "32", b"@": "36", b"#": "2"}
+    """A patch for a terminal, which nothing in it steers; no longer one for `git apply`."""
+    colours = {"-": "31", "+": "32", "@": "36", "#": "2"}
     out = []
-    for line in data.split(b"\n"):
-        colour = "1" if line.startswith((b"---", b"+++", b"diff ")) else colours.get(line[:1])
-        out.append(b"\x1b[%sm%s\x1b[0m" % (colour.encode(), line) if colour else line)
-    return b"\n".join(out)
+    for line in data.decode("utf-8", "surrogateescape").split("\n"):
+        colour = "1" if line.startswith(("---", "+++", "diff ")) else colours.get(line[:1])
+        line = "".join(c if c.isprintable() or c == "\t" else _escape(c) for c in line.removesuffix("\r"))
+        out.append(f"\x1b[{colour}m{line}\x1b[0m" if colour else line)
+    return "\n".join(out).encode()
 
 
 def _position(place: Place | PlacedRelated) -> str:

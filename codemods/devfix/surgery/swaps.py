@@ -13,7 +13,7 @@ from devfix.flow.evidence import looks_like_size
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Where
 from devfix.placing import around, covers, dotted
-from devfix.source import Source, remembered, walk
+from devfix.source import Source, walk
 from devfix.surgery.late import Late
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -46,23 +46,13 @@ def swapped_layers(flow: Flow) -> Iterator[Late]:
 def _is_moved_elsewhere(flow: Flow, function: Function) -> bool:
     """Is the function called in this file? Then the flow knows what becomes of the model."""
     whole = flow.source.span(function)
-    for call in _calls(flow.source).get(function.name, ()):
-        if not whole.start <= flow.source.span(call).start < whole.end:
+    for call in flow.source.calls_by_name.get(function.name, ()):
+        if isinstance(call.func, ast.Name) and not whole.start <= flow.source.span(call).start < whole.end:
             return True
     return any(
         function.name in _functions(event) and event.value.place.where not in (Where.UNKNOWN, Where.OF)
         for event in flow.events(What.ATTACH)
     )
-
-
-@remembered
-def _calls(source: Source) -> dict[str, list[ast.Call]]:
-    """The calls of each name."""
-    found: dict[str, list[ast.Call]] = {}
-    for call in source.calls:
-        if isinstance(call.func, ast.Name):
-            found.setdefault(call.func.id, []).append(call)
-    return found
 
 
 def _functions(event: Event) -> Iterator[str]:
