@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from devfix.cli import main
 from ran import TESTS, Ran
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -61,6 +62,20 @@ def devfix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran
             timeout=120,
         )
         return Ran(done.returncode, done.stdout, done.stderr.decode(errors="surrogateescape"))
+
+    return run
+
+
+@pytest.fixture
+def called(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """Run `devfix` in this process, which has loaded it already."""
+
+    def run(*arguments: str, cwd: Path) -> Ran:
+        monkeypatch.chdir(cwd)
+        capfdbinary.readouterr()
+        code = main(arguments)
+        done = capfdbinary.readouterr()
+        return Ran(code, done.out, done.err.decode())
 
     return run
 

@@ -251,14 +251,8 @@ def test_other_numbers_are_not_written(folder: Path) -> None:
     assert done.stderr.endswith("nothing is written: it prints other numbers than on the CPU\n")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "ema_checkpoint",
-        pytest.param("own_optimizer", marks=pytest.mark.slow),
-        pytest.param("weight_averaging", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["own_optimizer", "ema_checkpoint", "weight_averaging"])
 def test_programs_of_the_table(name: str, folder: Path) -> None:
     """A part of what `benchmarks/repair.py` measures."""
     where = Path(__file__).parents[2] / "benchmarks" / "repair_programs" / name
