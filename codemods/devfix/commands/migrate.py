@@ -222,7 +222,7 @@ def _working(command: Callable[..., int]) -> Callable[..., int]:
             type=click.IntRange(0),
             default=0,
             metavar="N",
-            help="Processes; 0: one per core (default).",
+            help="Processes; 0: one per core (default). Repositories at a time on an adaptive cluster.",
         ),
         click.option(
             "--cluster",
@@ -273,7 +273,7 @@ def _run(campaign: str, jobs: int, cluster: str | None, refresh: bool, quiet: bo
             if cluster is not None:
                 from devfix.migrate.cluster import connected
 
-                pool = connected(cluster, campaign, settings, waiting)
+                pool = connected(cluster, campaign, settings, waiting, jobs)
             else:
                 size = max(1, min(jobs or cores(), waiting))
                 pool = LocalPool(campaign, settings.uid, size, settings.limits)
