@@ -40,7 +40,7 @@ def init(
     if not found:
         raise MigrateError("no repository is named")
     folders.make_campaign(campaign)
-    settings = replace(settings, uid=os.urandom(8).hex())
+    settings = replace(settings, uid=os.urandom(8).hex(), shard_by=by or "")
     with folders.locked(campaign):
         if by is not None:
             found = [shard for source in found for shard in _split(campaign, source, settings, by, most)]

@@ -63,6 +63,7 @@ class Settings:
     smoke_cmd: str = ""
     page: bool = False  # make a review page for each repository that changes
     forges: tuple[str, ...] = ()  # KIND=URL
+    shard_by: str = ""  # folder or codeowners, where monorepos were split
     limits: Limits = field(default_factory=Limits)
 
     def to_json(self) -> str:
