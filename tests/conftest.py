@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from devfix.cli import main
 from ran import TESTS, Ran
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -50,6 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def devfix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
     """Run `devfix` with the stub codemods in a process of its own, in `tmp_path`."""
     monkeypatch.chdir(tmp_path)
+    path = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH", ""))))
 
     def run(*arguments: str | bytes, stdin: bytes = b"", cwd: Path = tmp_path, **environment: str) -> Ran:
         done = subprocess.run(
@@ -57,10 +59,24 @@ def devfix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran
             input=stdin,
             capture_output=True,
             cwd=cwd,
-            env={**os.environ, "PYTHONPATH": str(TESTS), **environment},
+            env={**os.environ, "PYTHONPATH": path, **environment},
             timeout=120,
         )
         return Ran(done.returncode, done.stdout, done.stderr.decode(errors="surrogateescape"))
+
+    return run
+
+
+@pytest.fixture
+def called(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """Run `devfix` in this process, which has loaded it already."""
+
+    def run(*arguments: str, cwd: Path) -> Ran:
+        monkeypatch.chdir(cwd)
+        capfdbinary.readouterr()
+        code = main(arguments)
+        done = capfdbinary.readouterr()
+        return Ran(code, done.out, done.err.decode())
 
     return run
 

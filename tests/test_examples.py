@@ -6,14 +6,16 @@ import json
 import re
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from devfix.cli import main
 from devfix.smoke import Run, Runner, same_numbers
+from ran import Ran
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -43,6 +45,8 @@ PROGRAMS = [
     Program("image_toolkit", "toolkit.py", TWO_DEVICES, ("--epochs", "2")),
     Program("recipe_notebook", "own_model.ipynb", TWO_DEVICES, unsafe=True),
 ]
+Devfix = Callable[..., Ran]
+Repaired = Callable[[Program], Path]
 REPAIRED = [program for program in PROGRAMS if program.found]
 
 
@@ -50,9 +54,9 @@ def named(program: Program) -> str:
     return program.folder
 
 
-def devfix(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "devfix", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, timeout=120)
+@pytest.fixture
+def devfix(called: Devfix) -> Devfix:
+    return partial(called, cwd=ROOT)
 
 
 def test_every_example_is_here() -> None:
@@ -66,40 +70,40 @@ def test_every_example_is_here() -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=named)
-def test_check(program: Program, snapshot: Any) -> None:
+def test_check(program: Program, snapshot: Any, devfix: Devfix) -> None:
     """Findings, summary and exit code as a person sees them."""
     snapshot.snapshot_dir = SNAPSHOTS
     path = f"examples/{program.folder}"
     done = devfix("check", path)
-    assert done.returncode == (1 if program.found else 0)
-    seen = f"$ devfix check {path}\n".encode() + done.stdout + done.stderr
-    snapshot.assert_match(seen + f"[exit code {done.returncode}]\n".encode(), f"{program.folder}.check.txt")
+    assert done.code == (1 if program.found else 0)
+    seen = f"$ devfix check {path}\n".encode() + done.out + done.err.encode()
+    snapshot.assert_match(seen + f"[exit code {done.code}]\n".encode(), f"{program.folder}.check.txt")
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=named)
-def test_diff(program: Program, snapshot: Any) -> None:
+def test_diff(program: Program, snapshot: Any, devfix: Devfix) -> None:
     snapshot.snapshot_dir = SNAPSHOTS
     done = devfix("diff", f"examples/{program.folder}")
-    assert done.returncode == (1 if program.found else 0), done.stderr
-    snapshot.assert_match(done.stdout, f"{program.folder}.diff")
+    assert done.code == (1 if program.found else 0), done.err
+    snapshot.assert_match(done.out, f"{program.folder}.diff")
 
 
-def test_explained_diff(snapshot: Any) -> None:
+def test_explained_diff(snapshot: Any, devfix: Devfix) -> None:
     """All of them at once, with the reasons, as `devfix diff --explain` prints it."""
     snapshot.snapshot_dir = SNAPSHOTS
     done = devfix("diff", "--explain", "examples")
-    assert done.returncode == 1, done.stderr
-    snapshot.assert_match(done.stdout, "all.explained.diff")
+    assert done.code == 1, done.err
+    snapshot.assert_match(done.out, "all.explained.diff")
 
 
-def test_git_applies_what_is_shown(tmp_path: Path) -> None:
+def test_git_applies_what_is_shown(tmp_path: Path, devfix: Devfix) -> None:
     """The patch of all examples, applied by git, is what `devfix apply` does."""
     for name in ("by_git", "by_devfix"):
         shutil.copytree(EXAMPLES, tmp_path / name / "examples", ignore=shutil.ignore_patterns("__pycache__"))
-    patch = devfix("diff", "--explain", "examples").stdout
+    patch = devfix("diff", "--explain", "examples").out
     by_git = subprocess.run(["git", "apply"], cwd=tmp_path / "by_git", input=patch, capture_output=True)
     assert by_git.returncode == 0, by_git.stderr
-    assert devfix("apply", "examples", cwd=tmp_path / "by_devfix").returncode == 0
+    assert devfix("apply", "examples", cwd=tmp_path / "by_devfix").code == 0
     changed = 0
     for path in sorted((tmp_path / "by_git").rglob("*.*")):
         other = tmp_path / "by_devfix" / path.relative_to(tmp_path / "by_git")
@@ -109,10 +113,9 @@ def test_git_applies_what_is_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=named)
-def test_a_second_run_changes_nothing(program: Program, tmp_path: Path) -> None:
-    repaired(program, tmp_path)
-    done = devfix("apply", "--exit-code", ".", cwd=tmp_path / program.folder)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_a_second_run_changes_nothing(program: Program, repaired: Repaired, devfix: Devfix) -> None:
+    done = devfix("apply", "--exit-code", ".", cwd=repaired(program))
+    assert done.code == 0, done.text + done.err
 
 
 # --- how it runs -----------------------------------------------------------------------------------
@@ -124,14 +127,20 @@ def runner() -> Iterator[Runner]:
         yield runner
 
 
-def repaired(program: Program, folder: Path) -> Path:
-    """The folder of a copy that `devfix apply` has repaired."""
-    copy = folder / program.folder
-    shutil.copytree(EXAMPLES / program.folder, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    done = devfix(
-        "apply", "--exit-code", *(("--unsafe",) if program.unsafe else ()), program.folder, cwd=folder
-    )
-    assert done.returncode == (1 if program.found else 0), done.stderr
+@pytest.fixture(scope="module")
+def repaired(tmp_path_factory: pytest.TempPathFactory) -> Repaired:
+    """The folder of a copy that `devfix apply` has repaired, once for all tests."""
+    base, made = tmp_path_factory.mktemp("repaired"), set[str]()
+
+    def copy(program: Program) -> Path:
+        folder = base / program.folder
+        if program.folder not in made:
+            made.add(program.folder)
+            shutil.copytree(EXAMPLES / program.folder, folder, ignore=shutil.ignore_patterns("__pycache__"))
+            unsafe = ("--unsafe",) if program.unsafe else ()
+            assert main(["apply", "--exit-code", *unsafe, str(folder)]) == (1 if program.found else 0)
+        return folder
+
     return copy
 
 
@@ -179,11 +188,11 @@ CUDA = pytest.mark.parametrize("kind", ["simulated", pytest.param("real", marks=
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=named)
-def test_on_the_cpu_nothing_changes(program: Program, runner: Runner, tmp_path: Path) -> None:
+def test_on_the_cpu_nothing_changes(program: Program, runner: Runner, repaired: Repaired) -> None:
     before = run(runner, program, EXAMPLES / program.folder, "cpu")
     assert before.status == "ok", before.error
     assert any(character.isdigit() for character in before.output)
-    after = run(runner, program, repaired(program, tmp_path), "cpu")
+    after = run(runner, program, repaired(program), "cpu")
     assert (after.status, after.output) == ("ok", before.output), after.error
 
 
@@ -197,8 +206,8 @@ def test_on_cuda_it_fails_before(program: Program, kind: str, runner: Runner) ->
 
 @CUDA
 @pytest.mark.parametrize("program", REPAIRED, ids=named)
-def test_on_cuda_it_runs_after(program: Program, kind: str, runner: Runner, tmp_path: Path) -> None:
-    folder = repaired(program, tmp_path)
+def test_on_cuda_it_runs_after(program: Program, kind: str, runner: Runner, repaired: Repaired) -> None:
+    folder = repaired(program)
     after = on_cuda(runner, program, folder, kind)
     assert after.status == "ok", after.error
     if program.same_on_cuda:

@@ -2,7 +2,8 @@
 it, in front of real bare repositories that git's own `http-backend` serves. It can be told to fail.
 
 Shapes are those of https://docs.github.com/en/rest, https://docs.gitlab.com/api/ and Gitea's /swagger.v1.json: the
-fields that devfix and the client libraries read, and the documented status codes.
+fields that devfix and the client libraries read, and the documented status codes. Each request and each answer is
+compared with what the servers' OpenAPI descriptions say (`published.py`), and a test that sees a difference fails.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 from making import ENVIRONMENT, git
+from published import wrong
 
 VARIABLES = {"github": "GH_ENTERPRISE_TOKEN", "gitlab": "GITLAB_TOKEN", "gitea": "GITEA_TOKEN"}
 TOKEN = "canary-6b1f5c0e-token"
@@ -81,6 +83,7 @@ class Standin:
         self.pulls: list[Pull] = []
         self.faults: list[Fault] = []
         self.seen: list[tuple[str, str]] = []  # verb and path of the API's requests
+        self.wrong: list[str] = []  # what is not as the server's own description has it
         self.created = 0
         self.writes = 0  # requests that were to change something, git's pushes too
         self.lock = threading.RLock()
@@ -172,6 +175,7 @@ def serving(kind: str, folder: Path) -> Iterator[Standin]:
         yield server
     finally:
         server.close()
+    assert not server.wrong, sorted(set(server.wrong))
 
 
 class _Answer(Exception):
@@ -210,6 +214,9 @@ def _handler(server: Standin) -> type[BaseHTTPRequestHandler]:
                 status, found = answer.status, answer.data
             except (KeyError, StopIteration):
                 status, found = 404, {"message": "Not Found"}
+            server.wrong += wrong(
+                server.kind, self.command, f"/{path}", query, json.loads(data or b"null"), status, found
+            )
             if fault := server.fault(self.command, path, after=True):
                 return self._fail(fault)
             headers = {}
@@ -323,7 +330,7 @@ def _github(
         owner, _, branch = query["head"].partition(":")
         found = [one for one in server.pulls if one.path == at and one.branch == branch]
         found = [one for one in found if one.head.startswith(f"{owner}/")]
-        return 200, [_hub_pull(server, one) for one in reversed(found)]
+        return 200, [_hub_short(server, one) for one in reversed(found)]
     if rest == ["pulls"]:
         owner, _, branch = data["head"].partition(":")
         head = at if at.startswith(f"{owner}/") else f"{owner}/{at.rpartition('/')[2]}"
@@ -339,7 +346,7 @@ def _github(
     pull = server.pull(at, rest[1])
     if rest[2:] == ["requested_reviewers"]:
         pull.reviewers += [name for name in data["reviewers"] if name not in pull.reviewers]
-        return 201, _hub_pull(server, pull)
+        return 201, _hub_short(server, pull)
     if rest[2:] == ["reviews"]:
         state = {"approved": "APPROVED", "refused": "CHANGES_REQUESTED"}.get(pull.review)
         return 200, [{"id": 1, "state": state, "user": {"login": "boss"}}] if state else []
@@ -374,6 +381,11 @@ def _hub_pull(server: Standin, pull: Pull) -> dict[str, Any]:
             "label": f"{pull.head.partition('/')[0]}:{pull.branch}",
         },
     }  # fmt: skip
+
+
+def _hub_short(server: Standin, pull: Pull) -> dict[str, Any]:
+    """As it stands in lists."""
+    return {name: value for name, value in _hub_pull(server, pull).items() if name != "mergeable"}
 
 
 def _edited(pull: Pull, data: dict[str, Any], body: str, state: str | None) -> None:
@@ -559,6 +571,8 @@ def _tea_repository(server: Standin, path: str) -> dict[str, Any]:
 
 def _tea_pull(server: Standin, pull: Pull) -> dict[str, Any]:
     found = _hub_pull(server, pull)
+    del found["issue_url"]
+    found["head"]["repo"] = _tea_repository(server, pull.head)
     return {**found, "merged": pull.state == "merged", "title": "WIP: " * pull.draft + pull.title}
 
 

@@ -219,6 +219,34 @@ def test_a_cluster_of_its_own(tmp_path: Path) -> None:
     assert not list((campaign / "work").iterdir())
 
 
+# As docs/scale.md has it for SLURM and Kubernetes, whose classes have the same methods.
+ADAPTIVE = """
+import subprocess, sys
+from distributed import LocalCluster
+
+if __name__ == "__main__":
+    cluster = LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=None, host="127.0.0.1")
+    adaptive = cluster.adapt(minimum=0, maximum=2, interval="100ms")
+    command = [sys.executable, "-m", "devfix", "migrate", "run", sys.argv[1], "-q",
+               "--cluster", cluster.scheduler_address, "--jobs", "4"]
+    assert not cluster.workers
+    code = subprocess.run(command).returncode
+    print("workers were brought:", any(change["status"] == "up" for _, change in adaptive.log), "exit code:", code)
+"""
+
+
+def test_an_adaptive_cluster_that_has_no_worker_at_first(tmp_path: Path) -> None:
+    made = many(tmp_path, 6)
+    alone, campaign = (made_campaign(tmp_path / name, tmp_path / "repos") for name in ("one", "two"))
+    devfix("migrate", "run", str(alone), "--jobs", "1", "-q", cwd=tmp_path)
+    (tmp_path / "adaptive.py").write_text(ADAPTIVE)
+    command = [sys.executable, "adaptive.py", str(campaign)]
+    done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+    assert "workers were brought: True exit code: " in done.stdout, done.stdout + done.stderr
+    assert final(campaign) == final(alone) and set(ends(campaign).values()) == {1}
+    assert {Path(name).name: row["state"] for name, row in final(campaign).items()} == states(made)
+
+
 # --- errors ------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""A campaign of twelve repositories over its whole life, undisturbed and killed while it pushes: the same end."""
+"""A campaign over its whole life, undisturbed and killed while it pushes: the same end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from campaigning import whole
+from campaigning import Told, whole
 from standin import TOKEN
 
 
@@ -14,12 +14,25 @@ from standin import TOKEN
     "kind", ["gitlab", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("github", "gitea"))]
 )
 def test_killed_and_resumed(tmp_path: Path, kind: str) -> None:
-    quiet = whole(tmp_path / "quiet", kind, 12, kills=0, seed=1)
-    killed = whole(tmp_path / "killed", kind, 12, kills=6, seed=2)
-    assert killed.kills >= 3 and killed.pushes > quiet.pushes
-    assert killed.rows == quiet.rows and killed.requests == quiet.requests
-    assert killed.created == quiet.created == len(quiet.requests) == 10
-    assert not [path for path, many in Counter(one["path"] for one in killed.requests).items() if many > 1]
+    quiet, killed = both(tmp_path, kind, 12, 6)
+    assert killed.kills >= 3 and killed.created == 10
     assert Counter(one["request"] for one in quiet.rows)["closed"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["github", "gitlab", "gitea"])
+def test_two_hundred_repositories_and_fifty_kills(tmp_path: Path, kind: str) -> None:
+    _, killed = both(tmp_path, kind, 200, 50)
+    assert killed.kills == 50 and killed.created == 167
+
+
+def both(tmp_path: Path, kind: str, count: int, kills: int) -> tuple[Told, Told]:
+    quiet = whole(tmp_path / "quiet", kind, count, kills=0, seed=1)
+    killed = whole(tmp_path / "killed", kind, count, kills=kills, seed=2)
+    assert killed.pushes > quiet.pushes
+    assert killed.rows == quiet.rows and killed.requests == quiet.requests
+    assert killed.created == quiet.created == len(quiet.requests)
+    assert not [path for path, many in Counter(one["path"] for one in killed.requests).items() if many > 1]
     assert {"merged", "closed", "open"} <= {one["request"] for one in quiet.rows}
     assert TOKEN not in quiet.said + killed.said
+    return quiet, killed

@@ -292,7 +292,7 @@ def test_a_pause_between_requests_to_servers(
     assert migrate("init", *(f"--repos={daemon}/{name}.git" for name in "ab"), "--repos=c.git") == 0
     assert migrate("run") == 0
     slept: list[float] = []
-    monkeypatch.setattr("devfix.commands.campaign_push.sleep", slept.append)
+    monkeypatch.setattr("devfix.migrate.pushing.sleep", slept.append)
     assert migrate("push", "--all", "--pause", "7") == 0 and states() == "ppp"
     assert slept == [7.0], "none before the first one, nor for a folder"
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from devfix.migrate import steps
 from devfix.migrate.model import Job, Limits, MigrateError, Settings, Source
-from devfix.migrate.shards import by_folder, by_owner, split
+from devfix.migrate.shards import Shard, by_folder, by_owner, regrouped, split
 from devfix.migrate.sources import named
+from devfix.migrate.state import Row, Store
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from making import CLEAN, FIXABLE, repository
+from making import CLEAN, FIXABLE, commit, git, repository
 
 part = st.sampled_from(["a", "b", "c", "train.py", "x.py"])
 paths = st.lists(st.lists(part, min_size=1, max_size=4).map("/".join), unique=True, max_size=60)
@@ -90,6 +92,60 @@ def test_shards_are_repaired_apart(tmp_path: Path) -> None:
         branches.add(job.branch)
     assert [patch.count(b"diff --git") for patch in patches] == [1, 1, 1]
     assert len(branches) == 3 and all(branch.startswith("devfix/camp-") for branch in branches)
+
+
+def test_files_stay_in_their_shards() -> None:
+    before = [Shard("a/..b/", ("a/1.py", "b/1.py")), Shard("c/..d/", ("c/1.py", "d/1.py"))]
+    now = ("a/0.py", "a/1.py", "b/2.py", "c/1.py", "e/1.py")
+    assert regrouped(now, before, []) == [
+        Shard("a/..b/", ("a/0.py", "a/1.py", "b/2.py")),
+        Shard("c/..d/", ("c/1.py", "e/1.py")),
+    ]
+
+
+def test_files_get_other_owners() -> None:
+    before = [Shard("@all", ("top.py",)), Shard("@lib lib/", ("lib/a.py", "lib/b.py"))]
+    rules = [("*", "@all"), ("/lib/", "@lib"), ("/lib/b.py", "@all"), ("/new/", "@new")]
+    shards = regrouped(("lib/a.py", "lib/b.py", "lib/c.py", "new/a.py", "top.py"), before, rules)
+    assert {shard.name: shard.files for shard in shards} == {
+        "@lib lib/": ("lib/a.py", "lib/c.py"),
+        "@all": ("lib/b.py", "top.py"),
+        "@new": ("new/a.py",),
+    }
+
+
+def test_a_monorepo_that_has_moved(tmp_path: Path, migrate: Callable[..., int]) -> None:
+    owners = b"/team0/ @zero\n/team1/ @one\n/team2/ @two\n"
+    files = {f"team{at}/train.py": FIXABLE % (at + 2) for at in range(3)}
+    files |= {"old/train.py": FIXABLE % 6, "CODEOWNERS": owners}
+    path = repository(tmp_path / "mono", files)
+    assert migrate("init", "--repos", "mono", "--shard-by", "codeowners") == 0 and migrate("run") == 0
+
+    def rows() -> dict[str, Row]:
+        with Store("camp/campaign.db") as store:
+            return {row.name.split()[-1].removeprefix("@"): row for row in store.rows()}
+
+    first = rows()
+    assert migrate("push", "--all") == 0
+    assert migrate("run", "--refresh") == 0
+    assert {row.state for row in rows().values()} == {"pushed"}
+    git(path, "update-ref", "-d", "refs/heads/main")  # what comes is all that there is
+    del files["team2/train.py"]
+    files |= {"team1/more.py": FIXABLE % 7, "team0/train.py": CLEAN % 2, "team3/x.py": FIXABLE % 8}
+    commit(path, {**files, "CODEOWNERS": owners + b"/team3/ @three\n"}, "later")
+    assert migrate("run", "--refresh") == 0
+    now = rows()
+    assert {name: row.state for name, row in now.items()} == {
+        "zero": "merged", "one": "changed", "two": "pushed", "three": "changed", "nobody": "changed",
+    }  # fmt: skip
+    assert now["one"].files_changed == 2 and now["one"].head != first["one"].head
+    assert len(list(Path("camp/stores").iterdir())) == 1, "the old store is gone"
+    assert migrate("push", "--all") == 0
+    refs = git(path, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads/devfix").decode()
+    tips = {line.split()[0] for line in refs.splitlines()}
+    assert tips == {now[name].commit for name in ("one", "three", "nobody")} | {
+        first[name].commit for name in ("zero", "two")
+    }
 
 
 def test_without_owners(tmp_path: Path) -> None:

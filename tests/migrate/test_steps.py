@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from devfix.migrate import children, steps, trees
 from devfix.migrate.git import Git
 from devfix.migrate.model import Artefact, Job, Limits, Outcome, Settings, Source
+from devfix.migrate.state import Store
 from making import CLEAN, FIXABLE, commit, git, repository
 
+COMPARED = b"import torch\n\n\ndef f(x: torch.Tensor):\n    return x.device == 'cuda'\n"
 SETTINGS = Settings("camp", "devfix/camp", author="A B <a@example.org>", limits=Limits(seconds=60))
 
 
@@ -219,6 +223,49 @@ def test_a_command_that_passes(tmp_path: Path) -> None:
 def test_a_command_that_the_change_repairs(tmp_path: Path) -> None:
     outcome = verified(tmp_path, "grep -n 'model.to' train.py | grep -vq '^8:'")
     assert outcome.state == "verified" and "fails (exit code 1) before the change" in outcome.verified
+
+
+def test_the_program_on_simulated_cuda_as_the_command(tmp_path: Path) -> None:
+    """`devfix run` fails where the device error is raised, and passes where it is not."""
+    pytest.importorskip("torch")
+    outcome = verified(tmp_path, f"'{sys.executable}' -m devfix run train.py", seconds=600)
+    assert outcome.state == "verified" and "fails (exit code 1) before the change" in outcome.verified
+
+
+@pytest.mark.parametrize(
+    ("kinds", "own", "command"),
+    [
+        (("tox.ini=tox", "data/*.txt=cat data/x.txt", "*=false"), "", "cat data/x.txt"),
+        (("tox.ini=tox",), "", "true"),
+        (("*=false",), "test -f train.py", "test -f train.py"),
+    ],
+)
+def test_a_command_for_each_kind_of_repository(
+    tmp_path: Path, kinds: tuple[str, ...], own: str, command: str
+) -> None:
+    """By its files: the first kind that fits, before what is for all; what a list says of one is before both."""
+    path = repository(tmp_path / "r", {"train.py": FIXABLE % 2, "data/x.txt": b"data\n"})
+    job = job_of(path, Settings("camp", "devfix/camp", verify_cmd="true", verify_kinds=kinds), verify_cmd=own)
+    assert done(tmp_path, job).verified == f"`{command}` passes before and after the change"
+
+
+@pytest.mark.parametrize(("level", "state"), [("safe", "nothing-to-do"), ("unsafe", "changed")])
+def test_the_codemods_of_a_recipe(
+    tmp_path: Path, migrate: Callable[..., int], capsys: pytest.CaptureFixture[str], level: str, state: str
+) -> None:
+    """And its levels; the file is found again wherever the work is done."""
+    (tmp_path / "one.toml").write_text(
+        f'name = "one"\ncodemods = [{{ id = "device-comparison", level = "{level}" }}]\n'
+    )
+    repository(tmp_path / "r", {"train.py": FIXABLE % 2, "other.py": COMPARED})
+    assert migrate("init", "--repos", "r", "--recipe", "one.toml", "--codemod", "reorder-to") == 2
+    assert migrate("init", "--repos", "r", "--recipe", "one.toml") == 0
+    assert migrate("plan") == 0 and f"codemods: the recipe {tmp_path}/one.toml" in capsys.readouterr().out
+    assert migrate("run") == 0
+    with Store("camp/campaign.db") as store:
+        (row,) = store.rows()
+        assert row.state == state
+        assert [one.codemod for one in store.findings()] == ["device-comparison"]
 
 
 def test_a_command_that_the_change_breaks(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ devfix.simulate._install = install
 """
 
 
-@pytest.mark.parametrize("forced", [True, False])
+@pytest.mark.parametrize("forced", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_examples_and_calls_without_simulated_devices(tmp_path: Path, forced: bool) -> None:
     repository, site = tmp_path / "repository", tmp_path / "site"
     (repository / ".git").mkdir(parents=True)

@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft4Validator
+from ran import Ran
+
+Devfix = Callable[..., Ran]
 
 SEVEN = Path(__file__).with_name("seven_strays.py").read_text()
 # The analysis must assume that the module is on a device: the run has seen it there.
@@ -42,9 +45,15 @@ print(net.shown(made(device)))
 HELPER = "import torch\n\n\ndef made(device):\n    return torch.ones(2).to(device)\n"
 
 
-def devfix(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def devfix(called: Callable[..., Ran]) -> Devfix:
+    return lambda folder, *words: called(*words, cwd=folder)
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """`devfix run --keep-going`, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "devfix", *words],
+        [sys.executable, "-m", "devfix", "run", "--keep-going", *words],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -58,12 +67,12 @@ def devfix(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def seen(folder: Path, program: str, *more: str, form: str = "json") -> subprocess.CompletedProcess[str]:
     (folder / "train.py").write_text(program)
-    return devfix(folder, "run", "--keep-going", "--format", form, "-o", f"run.{form}", *more, "train.py")
+    return run(folder, "--format", form, "-o", f"run.{form}", *more, "train.py")
 
 
-def findings(folder: Path, *words: str) -> list[dict[str, Any]]:
+def findings(devfix: Devfix, folder: Path, *words: str) -> list[dict[str, Any]]:
     done = devfix(folder, "check", "--format", "json", "--observed", "run.json", *words)
-    found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
+    found: list[dict[str, Any]] = json.loads(done.text)["findings"]
     return found
 
 
@@ -125,9 +134,9 @@ def test_the_page_of_a_run(seven: Path) -> None:
     assert [one["safety"] for one in index["findings"] if one["codemod"] == "seen-in-run"] == ["unsafe"] * 2
 
 
-def test_findings_say_where_they_were_seen(seven: Path) -> None:
-    found = findings(seven, "train.py")
-    plain = json.loads(devfix(seven, "check", "--format", "json", "train.py").stdout)["findings"]
+def test_findings_say_where_they_were_seen(seven: Path, devfix: Devfix) -> None:
+    found = findings(devfix, seven, "train.py")
+    plain = json.loads(devfix(seven, "check", "--format", "json", "train.py").text)["findings"]
     known = [one for one in found if one["codemod"] != "seen-in-run"]
     assert [(one["codemod"], one["line"], one["message"]) for one in known] == [
         (one["codemod"], one["line"], one["message"]) for one in plain
@@ -141,74 +150,72 @@ def test_findings_say_where_they_were_seen(seven: Path) -> None:
     assumption = "The fix assumes that other runs do what this one has done"
     assert batch["message"].endswith(assumption) and history["message"].endswith(assumption)
     assert {batch["fix"]["safety"], history["fix"]["safety"]} == {"unsafe"}
-    text = devfix(seven, "check", "--observed", "run.json", ".").stdout
+    text = devfix(seven, "check", "--observed", "run.json", ".").text
     assert "seen on cpu, needed on cuda:0: `embedding` raised RuntimeError, 3 times" in text
     assert "fix (unsafe): copy `h` to the CPU first [`devfix repair` makes it]" in text
-    assert devfix(seven, "check", "--unsafe", "--observed", "run.json", ".").stderr.endswith("makes 5\n")
+    assert devfix(seven, "check", "--unsafe", "--observed", "run.json", ".").err.endswith("makes 5\n")
 
 
-def test_only_files_that_are_looked_at_get_findings(seven: Path) -> None:
+def test_only_files_that_are_looked_at_get_findings(seven: Path, devfix: Devfix) -> None:
     (seven / "other").mkdir()
-    assert findings(seven, "other") == []
-    assert of(findings(seven, ".", "--exclude", "train.py"), "seen-in-run") == []
+    assert findings(devfix, seven, "other") == []
+    assert of(findings(devfix, seven, ".", "--exclude", "train.py"), "seen-in-run") == []
 
 
 @pytest.mark.skipif(
     sys.version_info < (3, 11), reason="the columns of what runs are known from Python 3.11 on"
 )
-def test_a_run_makes_a_fix_safe_that_needs_nothing_else(tmp_path: Path) -> None:
+def test_a_run_makes_a_fix_safe_that_needs_nothing_else(tmp_path: Path, devfix: Devfix) -> None:
     (tmp_path / "helper.py").write_text(HELPER)
-    before = json.loads(_check(tmp_path, NUMPY).stdout)["findings"]
+    (tmp_path / "train.py").write_text(NUMPY)
+    before = json.loads(devfix(tmp_path, "check", "--format", "json", "train.py").text)["findings"]
     assert [one["fix"]["safety"] for one in of(before, "numpy-of-device")] == ["unsafe"]
     seen(tmp_path, NUMPY)
-    (found,) = of(findings(tmp_path, "train.py"), "numpy-of-device")
+    (found,) = of(findings(devfix, tmp_path, "train.py"), "numpy-of-device")
     assert found["fix"]["safety"] == "safe"
     assert marks(found) == ["seen on cuda:0, needed on cpu: `numpy` raised TypeError"]
-    assert devfix(tmp_path, "diff", ".").stdout == ""
-    patch = devfix(tmp_path, "diff", "--observed", "run.json", ".").stdout
+    assert devfix(tmp_path, "diff", ".").text == ""
+    patch = devfix(tmp_path, "diff", "--observed", "run.json", ".").text
     assert "+        return scores.cpu().numpy()" in patch
     done = devfix(tmp_path, "apply", "--observed", "run.json", ".")
-    assert done.returncode == 0 and "scores.cpu().numpy()" in (tmp_path / "train.py").read_text()
+    assert done.code == 0 and "scores.cpu().numpy()" in (tmp_path / "train.py").read_text()
 
 
-def _check(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
-    (folder / "train.py").write_text(program)
-    return devfix(folder, "check", "--format", "json", "train.py")
-
-
-def test_a_comment_silences_what_only_the_run_knew(tmp_path: Path) -> None:
+def test_a_comment_silences_what_only_the_run_knew(tmp_path: Path, devfix: Devfix) -> None:
     (tmp_path / "helper.py").write_text(HELPER)
     program = "import torch\nfrom helper import made\n\nx = made('cuda')\nprint(x.numpy())\n"
     for comment, count in (("", 1), ("  # devfix: ignore[seen-in-run]", 0)):
         seen(tmp_path, program.replace("numpy())", f"numpy()){comment}"))
-        found = findings(tmp_path, "train.py", "--exclude-codemod", "numpy-of-device")
+        found = findings(devfix, tmp_path, "train.py", "--exclude-codemod", "numpy-of-device")
         assert len(of(found, "seen-in-run")) == count
 
 
-def test_apply_leaves_what_only_may_be_right(seven: Path) -> None:
-    safe = devfix(seven, "diff", "train.py").stdout
-    assert safe and devfix(seven, "diff", "--observed", "run.json", "train.py").stdout == safe
+def test_apply_leaves_what_only_may_be_right(seven: Path, devfix: Devfix) -> None:
+    safe = devfix(seven, "diff", "train.py").text
+    assert safe and devfix(seven, "diff", "--observed", "run.json", "train.py").text == safe
 
 
-def test_a_file_that_has_changed_since_is_not_used(tmp_path: Path) -> None:
+def test_a_file_that_has_changed_since_is_not_used(tmp_path: Path, devfix: Devfix) -> None:
     program = "from helper import made\n\n\ndef shown(x):\n    return x.numpy().sum()\n\n\nprint(shown(made('cuda')))\n"
     (tmp_path / "helper.py").write_text(HELPER)
     seen(tmp_path, program)
-    assert "seen-in-run" in devfix(tmp_path, "check", "--observed", "run.json", "train.py").stdout
+    assert "seen-in-run" in devfix(tmp_path, "check", "--observed", "run.json", "train.py").text
     (tmp_path / "helper.py").write_text(HELPER + "\n")
     done = devfix(tmp_path, "check", "--observed", "run.json", "train.py")
-    assert "devfix: helper.py: changed since the run, so what it has seen there is not used" in done.stderr
-    assert "seen" not in done.stdout
+    assert "devfix: helper.py: changed since the run, so what it has seen there is not used" in done.err
+    assert "seen" not in done.text
     (tmp_path / "helper.py").write_text(HELPER)
-    assert "seen-in-run" in devfix(tmp_path, "check", "--observed", "run.json", "train.py").stdout
+    assert "seen-in-run" in devfix(tmp_path, "check", "--observed", "run.json", "train.py").text
 
 
-def test_the_program_s_own_output_before_the_report(tmp_path: Path) -> None:
+def test_the_program_s_own_output_before_the_report(tmp_path: Path, devfix: Devfix) -> None:
     (tmp_path / "helper.py").write_text(HELPER)
     (tmp_path / "train.py").write_text(NUMPY)
-    done = devfix(tmp_path, "run", "--keep-going", "--format", "json", "train.py")
+    done = run(tmp_path, "--format", "json", "train.py")
     (tmp_path / "run.json").write_text(done.stdout)
-    assert not done.stdout.startswith("{") and marks(of(findings(tmp_path, "."), "numpy-of-device")[0])
+    assert not done.stdout.startswith("{") and marks(
+        of(findings(devfix, tmp_path, "."), "numpy-of-device")[0]
+    )
 
 
 AT = {"path": "a.py", "line": 1, "end_line": 1, "column": 0, "end_column": 1, "function": "f"}
@@ -242,16 +249,16 @@ def report(**changes: Any) -> dict[str, Any]:
         json.dumps(report(passed=[{**PASSED, "found": [{"operand": 3, "at": AT, "module": False}]}])),
     ],
 )
-def test_a_file_that_is_no_report(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_report(tmp_path: Path, text: str, devfix: Devfix) -> None:
     (tmp_path / "run.json").write_text(text)
     (tmp_path / "a.py").write_text("import torch\n")
     done = devfix(tmp_path, "check", "--observed", "run.json", ".")
-    assert done.returncode == 2
-    assert done.stderr.startswith("devfix: run.json: has no device errors of a run ("), done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert done.code == 2
+    assert done.err.startswith("devfix: run.json: has no device errors of a run ("), done.err
+    assert len(done.err.splitlines()) == 1
 
 
-def test_a_sound_report_that_names_lines_that_are_not_there(tmp_path: Path) -> None:
+def test_a_sound_report_that_names_lines_that_are_not_there(tmp_path: Path, devfix: Devfix) -> None:
     from devfix.documents import digest_of
 
     (tmp_path / "a.py").write_text("import torch\n")
@@ -260,15 +267,15 @@ def test_a_sound_report_that_names_lines_that_are_not_there(tmp_path: Path) -> N
     made = {**report(passed=[{**PASSED, "at": at}]), "files": {here: digest_of(b"import torch\n")}}
     (tmp_path / "run.json").write_text(json.dumps(made))
     done = devfix(tmp_path, "check", "--observed", "run.json", ".")
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert (done.code, done.text) == (0, ""), done.err
 
 
-def test_what_observed_cannot_be_used_with(tmp_path: Path) -> None:
-    assert "run.json: no such file" in devfix(tmp_path, "check", "--observed", "run.json", ".").stderr
+def test_what_observed_cannot_be_used_with(tmp_path: Path, devfix: Devfix) -> None:
+    assert "run.json: no such file" in devfix(tmp_path, "check", "--observed", "run.json", ".").err
     done = devfix(tmp_path, "run", "--output", "run.json", "--keep-going", "none.py")
-    assert (done.returncode, done.stderr) == (
+    assert (done.code, done.err) == (
         2,
         "devfix: --output is for --format json and sarif; the text goes to stderr\n",
     )
     done = devfix(tmp_path, "apply", "--observed", "run.json", "--decisions", "made.json", ".")
-    assert (done.returncode, "give one of them" in done.stderr) == (2, True)
+    assert (done.code, "give one of them" in done.err) == (2, True)

@@ -7,9 +7,11 @@ import os
 import re
 import subprocess
 import sys
+from argparse import ArgumentTypeError
 from pathlib import Path
 
 import pytest
+from devfix.simulate import pytest_plugin
 
 CONFTEST = """
 import torch
@@ -45,6 +47,11 @@ def test_child():
 
 
 def run(folder: Path, *arguments: str) -> str:
+    return ended(folder, *arguments)[0]
+
+
+def ended(folder: Path, *arguments: str) -> tuple[str, int]:
+    """What pytest says, and its exit code."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
         cwd=folder,
@@ -55,7 +62,7 @@ def run(folder: Path, *arguments: str) -> str:
     )
     if "cannot simulate CUDA devices" in done.stdout + done.stderr:
         pytest.skip(done.stdout + done.stderr)
-    return done.stdout + done.stderr
+    return done.stdout + done.stderr, done.returncode
 
 
 @pytest.fixture
@@ -66,7 +73,9 @@ def suite(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["one process", "xdist"])
+@pytest.mark.parametrize(
+    "workers", [(), pytest.param(("-n", "1"), marks=pytest.mark.slow)], ids=["one process", "xdist"]
+)
 def test_a_suite_on_simulated_devices(suite: Path, workers: tuple[str, ...]) -> None:
     said = run(suite, "--simulate-cuda=2", "-rs", *workers)
     assert "1 failed, 2 passed, 2 skipped, 1 xfailed" in said
@@ -96,9 +105,11 @@ def test_torch_is_not_imported_for_tests_without_it(tmp_path: Path) -> None:
     assert "1 passed" in run(tmp_path, "--simulate-cuda=1")
 
 
-@pytest.mark.parametrize("value", ["--simulate-cuda=0", "--simulate-cuda=none", "--simulate-cuda=65"])
-def test_a_wrong_number(tmp_path: Path, value: str) -> None:
-    assert "is not a number of devices (1 to 64)" in run(tmp_path, value)
+def test_a_wrong_number(tmp_path: Path) -> None:
+    assert "'0' is not a number of devices (1 to 64)" in run(tmp_path, "--simulate-cuda=0")
+    for text in ("none", "65", "-1"):
+        with pytest.raises(ArgumentTypeError):
+            pytest_plugin._devices(text)
 
 
 # Every way to end that pytest has besides functions: none of these needs a device.
@@ -316,8 +327,8 @@ def test_good():
 def test_a_suite_that_goes_on(tmp_path: Path, workers: tuple[str, ...]) -> None:
     (tmp_path / "test_strays.py").write_text(STRAYS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    said = run(tmp_path, "--simulate-cuda=1", "--keep-going", "--junitxml=junit.xml", *workers)
-    assert "4 passed" in said
+    said, code = ended(tmp_path, "--simulate-cuda=1", "--keep-going", "--junitxml=junit.xml", *workers)
+    assert "4 passed" in said and code == 1
     report = said.partition(" device errors ")[2]
     add, sub = report.index("test_strays.py:9: add: RuntimeError: "), report.index("test_strays.py:6: sub: ")
     assert "  stray: a tensor of shape [2] on cpu, made at test_strays.py:9\n" in report[add:sub]
@@ -332,17 +343,8 @@ def test_a_suite_that_goes_on(tmp_path: Path, workers: tuple[str, ...]) -> None:
     assert told == {"test_shifted[0]": 1, "test_shifted[1]": 1, "test_ready": 1, "test_good": 0}
 
 
-def test_a_suite_that_goes_on_has_not_passed(tmp_path: Path) -> None:
+def test_a_suite_that_goes_on_without_errors_has_passed(tmp_path: Path) -> None:
     (tmp_path / "test_strays.py").write_text(STRAYS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTEST_ADDOPTS": ""}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--keep-going"]
-    codes = {}
-    for options in ((), ("--simulate-cuda=1",), ("--simulate-cuda=1", "-k", "good")):
-        done = subprocess.run(
-            [*command, *options], cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=300
-        )
-        if "cannot simulate CUDA devices" in done.stdout + done.stderr:
-            pytest.skip(done.stdout + done.stderr)
-        codes[options] = done.returncode
-    assert list(codes.values()) == [4, 1, 0]  # of wrong use, of device errors, of none
+    assert ended(tmp_path, "--keep-going")[1] == 4  # of wrong use
+    assert ended(tmp_path, "--keep-going", "--simulate-cuda=1", "-k", "good")[1] == 0

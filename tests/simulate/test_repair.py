@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from devfix.documents import Document
 from devfix.findings import Safety
 from devfix.repair import rounds
 from devfix.report import Place, PlacedEdit, PlacedFinding, PlacedFix
+from devfix.review.device_errors import findings_in
 from devfix.simulate.trial import Copies
 from devfix.smoke import same_numbers
 
@@ -42,6 +43,22 @@ def _devfix(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     if "build for GPUs" in done.stderr:
         pytest.skip(done.stderr)
     return done
+
+
+def runs(folder: Path, devices: int = 1) -> Callable[..., rounds.Outcome]:
+    """What runs train.py of the folder with changed files, without the command `repair` around it."""
+    root = os.path.realpath(folder)
+    copies = Copies(root, ".", os.path.realpath(folder.parent / "copies"), 300.0, seed="0")
+
+    def run(changed: Mapping[str, bytes], keep_going: bool, cpu: bool = False) -> rounds.Outcome:
+        words = [sys.executable, "train.py"]
+        ended = copies.run(words, "one", changed, devices, cpu=cpu, keep_going=keep_going)
+        outcome = outcome_of(ended, copies.at("one"), root)
+        if "build for GPUs" in outcome.unchecked:
+            pytest.skip(outcome.unchecked)
+        return outcome
+
+    return run
 
 
 @pytest.fixture
@@ -103,36 +120,31 @@ def test_a_fix_from_the_run_alone_as_a_patch(folder: Path) -> None:
     assert "(from this run)" in done.stderr
 
 
-def test_kinds_that_only_the_run_repairs(folder: Path) -> None:
-    """Generators, and a loss that autocast refuses; the program cannot run on the CPU as it is."""
-    program = HEAD + (
+# Title: programs below HEAD, and what stands in them when they are repaired. All run as modules of one, since
+# torch takes seconds to be imported, with two devices.
+PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    # Generators, and a loss that autocast refuses; it cannot run on the CPU as it is.
+    "kinds": (
         "with torch.autocast(torch.device('cuda', 0)):\n"
         "    pass\n"
         "cpu = torch.Generator().manual_seed(0)\n"
-        "print(torch.randn(2, generator=cpu, device=device).tolist())\n"
+        "torch.randn(2, generator=cpu, device=device).tolist()\n"
         "there = torch.Generator().manual_seed(0)\n"
         "noise = torch.zeros(2, device=device)\n"
         "noise.uniform_(generator=there)\n"
-        "print(torch.randperm(4, generator=torch.Generator(device)).tolist())\n"
+        "torch.randperm(4, generator=torch.Generator(device)).tolist()\n"
         "with torch.autocast('cuda'):\n"
         "    rate = nn.Linear(2, 1).to(device)(noise).sigmoid()\n"
-        "    print(nn.BCELoss()(rate, torch.ones(1, device=device)))\n"
-    )
-    done = repair(folder, program, "--write")
-    assert done.returncode == 0, done.stderr
-    text = (folder / "train.py").read_text()
-    assert 'torch.randn(2, generator=cpu, device="cpu").to(device)' in text
-    assert "there = torch.Generator(device=device).manual_seed(0)" in text
-    assert (
-        '    with torch.autocast("cuda", enabled=False):\n        print(nn.BCELoss()(rate.float(), ' in text
-    )
-    assert 'generator=torch.Generator("cpu"))' in text
-    assert "there are no numbers to compare with" in done.stderr
-
-
-def test_an_input_is_moved_where_it_is_handed_on(folder: Path) -> None:
-    """What meets the weights was computed from it; a slice of it is known, too."""
-    program = HEAD + (
+        "    loss = nn.BCELoss()(rate, torch.ones(1, device=device))\n",
+        (
+            'torch.randn(2, generator=cpu, device="cpu").to(device)',
+            "there = torch.Generator(device=device).manual_seed(0)",
+            '    with torch.autocast("cuda", enabled=False):\n        loss = nn.BCELoss()(rate.float(), ',
+            'generator=torch.Generator("cpu"))',
+        ),
+    ),
+    # What meets the weights was computed from the input; a slice of it is known, too.
+    "inputs": (
         "import numpy as np\n"
         "class Net(nn.Module):\n"
         "    def __init__(self):\n"
@@ -146,17 +158,11 @@ def test_an_input_is_moved_where_it_is_handed_on(folder: Path) -> None:
         "for rows in np.sin(np.arange(24, dtype='float32')).reshape(2, 4, 3):\n"
         "    batch = getattr(torch, 'from_numpy')(rows)\n"
         "    out = net(batch)\n"
-        "    print(loss(out, batch[:, :2]).item())\n"
-    )
-    done = repair(folder, program, "--write")
-    assert done.returncode == 0, done.stderr
-    fixed = program.replace("net(batch)", "net(batch.to(device))").replace(", :2]).", ", :2].to(device)).")
-    assert (folder / "train.py").read_text() == fixed
-
-
-def test_the_devices_of_a_list(folder: Path) -> None:
-    """What the module makes is not its input, and the device of its output is known as an item of a list."""
-    program = HEAD + (
+        "    print(loss(out, batch[:, :2]).item())\n",
+        ("out = net(batch.to(device))\n    print(loss(out, batch[:, :2].to(device)).item())",),
+    ),
+    # What the module makes is not its input, and the device of its output is known as an item of a list.
+    "lists": (
         "PAIR = ['cuda:0', 'cuda:1'] if torch.cuda.is_available() else ['cpu', 'cpu']\n"
         "class Halves(nn.Module):\n"
         "    def __init__(self):\n"
@@ -167,37 +173,11 @@ def test_the_devices_of_a_list(folder: Path) -> None:
         "        return self.up(low.to(PAIR[1])) + low * 2\n"
         "torch.manual_seed(0)\n"
         "x, net = torch.ones(3, 2), Halves()\n"
-        "print((net(x.to(PAIR[0])) - x.to(PAIR[0])).sum().item())\n"
-    )
-    done = repair(folder, program, "--devices", "2", "--write")
-    assert done.returncode == 0, done.stderr
-    text = (folder / "train.py").read_text()
-    assert "+ (low * 2).to(PAIR[1])" in text
-    assert "(net(x.to(PAIR[0])) - x.to(PAIR[1])).sum()" in text
-
-
-def test_what_is_not_repaired_is_not_written(folder: Path) -> None:
-    program = HEAD + "exec('print((torch.ones(2, device=device) + torch.ones(2)).sum().item())')\n"
-    done = repair(folder, program, "--write")
-    assert done.returncode == 1 and (folder / "train.py").read_text() == program
-    assert (
-        "devfix: not repaired, and nothing is written: no fix is known for `add` at train.py:4" in done.stderr
-    )
-
-
-def test_other_numbers_are_not_written(folder: Path) -> None:
-    program = HEAD + (
-        "print((torch.ones(2, device=device) + torch.ones(2)).sum().item())\n"
-        "print(1 if torch.cuda.is_available() else 0)\n"
-    )
-    done = repair(folder, program, "--write")
-    assert done.returncode == 1 and (folder / "train.py").read_text() == program
-    assert done.stderr.endswith("nothing is written: it prints other numbers than on the CPU\n")
-
-
-def test_what_only_the_run_knows_of_expressions(folder: Path) -> None:
-    """Strays without a name, in lists and dicts, in f-strings, and what is written in place."""
-    program = HEAD + (
+        "print((net(x.to(PAIR[0])) - x.to(PAIR[0])).sum().item())\n",
+        ("+ (low * 2).to(PAIR[1])", "(net(x.to(PAIR[0])) - x.to(PAIR[1])).sum()"),
+    ),
+    # Strays without a name, in lists and dicts, in f-strings, and what is written in place.
+    "expressions": (
         "import numpy as np\n"
         "class Mean(nn.Module):\n"
         "    def __init__(self):\n"
@@ -216,16 +196,62 @@ def test_what_only_the_run_knows_of_expressions(folder: Path) -> None:
         "    halve(total['sum'], out)\n"
         "    kept.append(out.sum())\n"
         "print(total['sum'].tolist(), float(np.mean(kept)))\n"
-        'print(f"{kept[0].numpy():.2f}")\n'
+        'print(f"{kept[0].numpy():.2f}")\n',
+        (
+            "total.mul_(0.5).add_(",
+            "[one.cpu() for one in kept]",
+            'print(f"{kept[0].cpu().numpy():.2f}")',
+            "self.start().to(self.weight.device)",
+        ),
+    ),
+}
+MAIN = """import expressions, inputs, lists, torch
+if torch.cuda.is_available():
+    import kinds
+"""
+
+
+def test_what_only_the_run_repairs(folder: Path) -> None:
+    for name, (text, _) in PARTS.items():
+        (folder / f"{name}.py").write_text(HEAD + text)
+    (folder / "train.py").write_text(MAIN)
+    run = runs(folder, 2)
+    reference = run({}, False, cpu=True)
+    assert (reference.code, reference.error) == (0, "")
+    texts = rounds.Texts()
+    done = rounds.fixed(run, findings_in, lambda ran: "" if same_numbers(reference.output, ran.output) else ran.output,
+                        lambda line: None, texts)  # fmt: skip
+    assert not done.why_not
+    made = {Path(path).stem: data.decode() for path, data in texts.changed(done.fixes).items()}
+    for name, (_, expected) in PARTS.items():
+        for one in expected:
+            assert one in made[name], made[name]
+
+
+def test_what_is_not_repaired_is_not_written(folder: Path) -> None:
+    program = HEAD + (
+        "assert device.type == 'cuda'\n"
+        "exec('print((torch.ones(2, device=device) + torch.ones(2)).sum().item())')\n"
     )
     done = repair(folder, program, "--write")
-    assert done.returncode == 0, done.stderr
-    text = (folder / "train.py").read_text()
-    assert "total.to(" not in text and "[one.cpu() for one in kept]" in text
-    assert 'print(f"{kept[0].cpu().numpy():.2f}")' in text
-    assert "self.start().to(self.weight.device)" in text
+    assert done.returncode == 1 and (folder / "train.py").read_text() == program
+    assert (
+        "devfix: not repaired, and nothing is written: no fix is known for `add` at train.py:5" in done.stderr
+    )
+    assert "there are no numbers to compare with" in done.stderr
 
 
+def test_other_numbers_are_not_written(folder: Path) -> None:
+    program = HEAD + (
+        "print((torch.ones(2, device=device) + torch.ones(2)).sum().item())\n"
+        "print(1 if torch.cuda.is_available() else 0)\n"
+    )
+    done = repair(folder, program, "--write")
+    assert done.returncode == 1 and (folder / "train.py").read_text() == program
+    assert done.stderr.endswith("nothing is written: it prints other numbers than on the CPU\n")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["own_optimizer", "ema_checkpoint", "weight_averaging"])
 def test_programs_of_the_table(name: str, folder: Path) -> None:
     """A part of what `benchmarks/repair.py` measures."""
@@ -249,12 +275,7 @@ def test_nothing_to_do_and_nothing_to_run(folder: Path) -> None:
     assert done.stderr.endswith(
         "devfix: round 1: no device errors left\ndevfix: there is nothing to repair\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "devfix", "repair", "--", "no-such-command"],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-    )
+    done = _devfix(folder, "repair", "--", "no-such-command")
     assert (done.returncode, done.stderr) == (2, "devfix: there is no command 'no-such-command'\n")
 
 
@@ -270,25 +291,18 @@ def test_a_fix_without_which_no_error_comes_back_is_left_out(folder: Path) -> No
         at,
         fix=PlacedFix("write it otherwise", Safety.UNSAFE, (PlacedEdit(at, "(torch.ones(2))"),)),
     )
-    root = os.path.realpath(folder)
-    copies = Copies(root, ".", os.path.realpath(folder.parent / "copies"), 300.0, seed="0")
-    words = [sys.executable, "train.py"]
-    runs: list[bool] = []
+    run, going = runs(folder), []
 
-    def run(changed: Mapping[str, bytes], keep_going: bool) -> rounds.Outcome:
-        runs.append(keep_going)
-        return outcome_of(
-            copies.run(words, "cuda", changed, 1, keep_going=keep_going), copies.at("cuda"), root
-        )
+    def noted(changed: Mapping[str, bytes], keep_going: bool) -> rounds.Outcome:
+        going.append(keep_going)
+        return run(changed, keep_going)
 
     told: list[str] = []
-    path = os.path.join(root, "train.py")
-    done = rounds.repair(run, lambda files: [(path, useless)], lambda outcome: "", told.append)
-    if "build for GPUs" in done.why_not:
-        pytest.skip(done.why_not)
+    path = os.path.realpath(program)
+    done = rounds.repair(noted, lambda files: [(path, useless)], lambda outcome: "", told.append)
     assert [(one.title, one.codemod) for one in done.fixes] == [("move `stray` to `device`", "")]
     assert "left out, since no error comes back: write it otherwise" in told
-    assert runs == [True, True, True, False, False, False]
+    assert going == [True, True, True, False, False, False]
     texts = rounds.Texts({path: Document.read(path)})
     (made,) = texts.changed(done.fixes).values()
     assert b"(torch.ones(2))" not in made and b"+ stray.to(device)" in made
@@ -302,20 +316,13 @@ def test_a_fix_that_makes_it_worse_is_taken_back(folder: Path) -> None:
     edit = PlacedEdit(at, "torch.zeros(2, device=device)")
     fix = PlacedFix("make it another number", Safety.UNSAFE, (edit,))
     wrong = PlacedFinding("place-factory", "a finding that is wrong", at, fix=fix)
-    root = os.path.realpath(folder)
-    copies = Copies(root, ".", os.path.realpath(folder.parent / "copies"), 300.0, seed="0")
-
-    def run(changed: Mapping[str, bytes], keep_going: bool) -> rounds.Outcome:
-        ended = copies.run([sys.executable, "train.py"], "cuda", changed, 1, keep_going=keep_going)
-        return outcome_of(ended, copies.at("cuda"), root)
 
     def same(outcome: rounds.Outcome) -> str:
         return "" if same_numbers("4.0", outcome.output) else "other numbers"
 
     told: list[str] = []
-    done = rounds.repair(run, lambda files: [(os.path.join(root, "train.py"), wrong)], same, told.append)
-    if "build for GPUs" in done.why_not:
-        pytest.skip(done.why_not)
+    path = os.path.realpath(folder / "train.py")
+    done = rounds.repair(runs(folder), lambda files: [(path, wrong)], same, told.append)
     assert (done.why_not, [one.title for one in done.fixes]) == (
         "",
         ["make the result of `torch.ones` on `device`"],

@@ -12,6 +12,7 @@ import pytest
 from devfix.commands.advice import device_error
 from devfix.simulate import landlock
 from devfix.simulate.copies import TooLarge, copy
+from devfix.simulate.supervise import run
 from devfix.simulate.trial import Attempt, Copies, Trial, command, try_out
 
 BUG = """
@@ -51,11 +52,9 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def trial(
-    after: str, *, command: str = "python train.py", file: str = "train.py", seconds: float = 120
-) -> Trial:
+def trial(after: str, *, command: str = "python train.py", file: str = "train.py") -> Trial:
     path = os.path.realpath(file)
-    done = try_out(Attempt(command, {path: after.encode()}, seconds=seconds), device_error)
+    done = try_out(Attempt(command, {path: after.encode()}, seconds=120), device_error)
     if "build for GPUs" in done.word:
         pytest.skip(done.word)
     return done
@@ -65,23 +64,19 @@ REPAIRED = BUG.replace("model.to(device)\n", "").replace("print(", "model.to(dev
 
 
 def test_a_repair_is_verified(repository: Path) -> None:
-    done = trial(REPAIRED)
+    """By a command that starts Python itself."""
+    (repository / "run.sh").write_text(f"exec '{sys.executable}' train.py\n")
+    done = trial(REPAIRED, command="sh run.sh")
     assert done.ok and done.word.startswith("verified: cuda (")
     assert done.of("train.py") == done.word
     assert done.of("other.py") == "not run: because the program does not import this file"
-    assert sorted(os.listdir()) == [".git", "other.py", "parts.py", "train.py"]
+    assert sorted(os.listdir()) == [".git", "other.py", "parts.py", "run.sh", "train.py"]
     assert (repository / "train.py").read_text() == BUG
 
 
 @pytest.mark.parametrize(
     "before, after, ok, word",
     [
-        (
-            BUG,
-            BUG + "print(1)\n",
-            False,
-            "failed: after the repair, the program still fails (parts.py:10: RuntimeE",
-        ),
         (REPAIRED, REPAIRED + "\n", True, "did not reproduce: on cuda ("),
         (
             REPAIRED,
@@ -101,27 +96,32 @@ def test_a_repair_is_verified(repository: Path) -> None:
             None,
             "not run: because the program has not imported torch (exit code 0: 1)",
         ),
-        (BUG, "import time\ntime.sleep(60)\n", None, "not run: because after the repair, it took too long"),
         (
             BUG,
             "import os, torch\nos.abort()\n",
             None,
             "not run: because after the repair, the simulated process cra",
         ),
-        (
+        pytest.param(
             BUG,
             "import torch\nx = torch.cuda.CUDAGraph()\n",
             None,
             "not run: because after the repair, devfix: CUDA graphs are not simulated",
+            marks=pytest.mark.slow,
         ),
     ],
-    ids=["still", "no bug", "broken", "other error", "no torch", "slow", "crash", "limit"],
+    ids=["no bug", "broken", "other error", "no torch", "crash", "limit"],
 )
 def test_what_is_not_verified(repository: Path, before: str, after: str, ok: bool | None, word: str) -> None:
     (repository / "train.py").write_text(before)
-    done = trial(after, seconds=20 if "sleep" in after else 120)
+    done = trial(after)
     assert done.ok is ok
     assert done.word.startswith(word), done.word
+
+
+def test_a_run_has_a_limit_of_time() -> None:
+    ended = run([sys.executable, "-c", "import time; time.sleep(60)"], seconds=1, capture=True)
+    assert (ended.code, ended.unchecked) == (None, "it took too long")
 
 
 @pytest.mark.parametrize(
@@ -134,11 +134,6 @@ def test_what_is_not_verified(repository: Path, before: str, after: str, ok: boo
 )
 def test_commands_that_cannot_be_run(repository: Path, command: str, word: str) -> None:
     assert trial(REPAIRED, command=command) == Trial(word, None)
-
-
-def test_the_command_may_start_python_itself(repository: Path) -> None:
-    (repository / "run.sh").write_text(f"cd {'.'} && exec '{sys.executable}' train.py\n")
-    assert trial(REPAIRED, command="sh run.sh").ok
 
 
 @pytest.mark.skipif(not landlock.version(), reason="no Landlock in this kernel")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import partial
-from time import sleep
 from typing import IO, TYPE_CHECKING
 
 import click
@@ -16,8 +14,8 @@ from devfix.commands.running import complain
 
 if TYPE_CHECKING:
     from devfix.migrate.forges.places import Forges
-    from devfix.migrate.forges.wording import Wording
-    from devfix.migrate.pushing import Asking
+    from devfix.migrate.model import MigrateError
+    from devfix.migrate.pushing import Order, Pushed
     from devfix.migrate.state import Row, Store
     from devfix.migrate.waves import Waves
 
@@ -64,7 +62,7 @@ _FAILED = "push: "  # begins the reason of what could not be pushed
     type=click.FloatRange(0),
     default=1.0,
     metavar="S",
-    help="Between two changes on servers (1).",
+    help="Between two changes on one server (1).",
 )
 @option(_WHEN, "--waves", metavar="N|N%,...", help="Of all, so many out after each wave; one wave at a time.")
 @option(
@@ -106,11 +104,12 @@ def push(
     type how many there are. With --waves, each call asks how the requests fare that are out, and sends the next
     wave, or says why not yet. A repository whose request was closed is left alone, until `reopen`.
     """
-    from devfix.migrate import campaigns
+    from devfix.migrate import campaigns, pushing
     from devfix.migrate.forges.places import Forges
     from devfix.migrate.forges.wording import Wording
-    from devfix.migrate.git import is_local
+    from devfix.migrate.git import host_of
     from devfix.migrate.model import CHANGED
+    from devfix.migrate.pushing import Asking
     from devfix.migrate.waves import Waves, parse, parse_hours, within
     from devfix.review.text import printable
 
@@ -142,23 +141,35 @@ def push(
             for row in chosen:
                 click.echo(printable(f"{row.name}: {row.commit[:12]} to {store.job(row.id).branch}"))
             return 0
-        ask = partial(_asking, store, forges, wording, labels, reviewers, draft)
-        asking = {row.id: ask(row) for row in chosen if pull_request}
-        if chosen and not everything and not _confirmed(chosen):
+        orders = []
+        for row in chosen:
+            job = store.job(row.id)
+            place = forges.place(job.source)
+            asking = None
+            if pull_request and place is not None:
+                again = row.request == "reopened"
+                asking = Asking(forges.at(place), place.path, wording, labels, reviewers, draft, again)
+            server = place.base if place is not None else host_of(job.source.url)
+            own = frozenset({row.pushed, *store.begun(row.id)})
+            orders.append(pushing.Order(row, job, own, server, asking))
+        if orders and not everything and not _confirmed(chosen):
             return 2
-        failed = 0
-        asked = False  # has a server been?
-        for at, row in enumerate(chosen):
+        failed = begun = 0
+
+        def begin(order: Order) -> bool:
+            nonlocal begun
             if open_hours is not None and not within(open_hours, time.time()):
-                complain(
-                    f"it is not the time ({hours}): {len(chosen) - at} not pushed; the same command goes on"
-                )
-                break
-            away = not is_local(store.job(row.id).source.url)
-            if away and asked:
-                sleep(pause)
-            asked = asked or away
-            failed += not _pushed(campaign, store, row, asking.get(row.id))
+                return False
+            begun += 1
+            store.change(order.row.id, "push begins", order.row.commit)
+            return True
+
+        for order, came in pushing.push_all(campaign, orders, pause, begin):
+            failed += not _recorded(store, order.row, came)
+        if begun < len(orders):
+            complain(
+                f"it is not the time ({hours}): {len(orders) - begun} not pushed; the same command goes on"
+            )
         if later:
             complain(f"{later} more to push; the same command goes on")
     return 2 if failed else 0
@@ -222,46 +233,22 @@ def _wave(store: Store, forges: Forges, plan: Waves, chosen: list[Row]) -> list[
     return None if wave.stopped else [*updates, *new[: wave.count]]
 
 
-def _asking(
-    store: Store,
-    forges: Forges,
-    wording: Wording,
-    labels: tuple[str, ...],
-    reviewers: tuple[str, ...],
-    draft: bool,
-    row: Row,
-) -> Asking | None:
-    """How to ask for a pull request; None where the repository is on no server that has them."""
-    from devfix.migrate.pushing import Asking
-
-    place = forges.place(store.job(row.id).source)
-    if place is None:
-        return None
-    again = row.request == "reopened"
-    return Asking(forges.at(place), place.path, wording, labels, reviewers, draft, again)
-
-
-def _pushed(campaign: str, store: Store, row: Row, asking: Asking | None) -> bool:
-    """Push one, and write down what came of it."""
+def _recorded(store: Store, row: Row, came: Pushed | MigrateError) -> bool:
+    """Write down what came of a push; was it one?"""
     from devfix.migrate import pushing
-    from devfix.migrate.model import MigrateError
     from devfix.review.text import printable
 
-    own = {row.pushed, *store.begun(row.id)}
-    store.change(row.id, "push begins", row.commit)
-    try:
-        pushed = pushing.push(campaign, store.job(row.id), row, own, asking)
-    except pushing.Moved as error:
-        store.change(row.id, "push", str(error), state="superseded", reason=str(error))
-        complain(f"{row.name}: {error}")
+    if not isinstance(came, pushing.Pushed):
+        values: dict[str, object] = {"reason": f"{_FAILED}{came}"}
+        if isinstance(came, pushing.Moved):
+            values = {"reason": str(came), "state": "superseded"}
+        elif isinstance(came, pushing.NoRequest):
+            values["pushed"] = row.commit
+        store.change(row.id, "push", str(came), **values)
+        complain(f"{row.name}: {came}")
         return False
-    except MigrateError as error:
-        there = {"pushed": row.commit} if isinstance(error, pushing.NoRequest) else {}
-        store.change(row.id, "push", str(error), reason=f"{_FAILED}{error}", **there)
-        complain(f"{row.name}: {error}")
-        return False
-    request = pushed.request
-    values: dict[str, object] = {"state": "pushed", "pushed": row.commit, "reason": ""}
+    request = came.request
+    values = {"state": "pushed", "pushed": row.commit, "reason": ""}
     if request is not None:
         values |= {"pull_request": request.url, "request": request.state, "checks": "", "conflicts": 0}
         if request.state == "closed":
@@ -269,7 +256,7 @@ def _pushed(campaign: str, store: Store, row: Row, asking: Asking | None) -> boo
             store.change(row.id, "push", why, pull_request=request.url, request="closed", reason=why)
             complain(f"{row.name}: {why}")
             return True
-    detail = " ".join(part for part in (pushed.branch, request.url if request else "") if part)
+    detail = " ".join(part for part in (came.branch, request.url if request else "") if part)
     store.change(row.id, "push", detail, **values)
     click.echo(printable(f"{row.name}: {detail}"))
     return True

@@ -96,11 +96,21 @@ def migrate() -> None:
 @click.option("--codemod", "codemods", multiple=True, metavar="ID", help="Only this one; repeatable.")
 @click.option("--exclude-codemod", "exclude_codemods", multiple=True, metavar="ID", help="Not this one.")
 @click.option("--option", "options", multiple=True, metavar="ID.NAME=VALUE", help="Set up a codemod.")
+@click.option(
+    "--recipe", default="", metavar="NAME", help="The codemods of a recipe; also FILE.toml, FILE.yaml."
+)
 @click.option("--safe/--unsafe", "safe", default=True, help="Safe fixes (default), or unsafe ones too.")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Nothing that matches, in any repository.")
 @click.option("--branch", metavar="NAME", help="The branch that is made (devfix/CAMPAIGN).")
 @click.option("--author", metavar="NAME <MAIL>", help="Of the commits; default: you, as git knows you.")
 @click.option("--verify-cmd", default="", metavar="CMD", help="RUNS THEIR CODE: this, before and after.")
+@click.option(
+    "--verify-kind",
+    "verify_kinds",
+    multiple=True,
+    metavar="GLOB=CMD",
+    help="The same where a file fits, such as 'tests/*=pytest'; the first counts.",
+)
 @click.option(
     "--smoke", is_flag=True, help="RUNS THEIR CODE: functions around each change, before and after."
 )
@@ -133,17 +143,19 @@ def init(campaign: str, repos: tuple[str, ...], **options: Any) -> int:
     from devfix.migrate.discovering import Wanted, discovered
     from devfix.migrate.model import Limits, Settings
     from devfix.migrate.showing import repositories
+    from devfix.own.command_line import recipe_over
     from devfix.own.known import named
     from devfix.review.text import plural
 
     if not repos and not options["organisation"]:
         raise click.UsageError("name repositories: --repos, or --organisation")
     options["codemods"] = tuple(map(campaigns.absolute, options["codemods"]))
+    options["recipe"] = campaigns.absolute(options["recipe"])
     try:
         codemods = named(options["codemods"])
         parsed = tuple(map(config.parse_option, options["options"]))
-        excluded = options["exclude_codemods"]
-        config.choose(config.Config(codemods, exclude_codemods=excluded, options=parsed))
+        chosen = config.Config(codemods, exclude_codemods=options["exclude_codemods"], options=parsed)
+        config.choose(recipe_over(chosen, options["recipe"] or None, codemods)[1])
     except config.ConfigError as error:
         raise click.UsageError(str(error)) from error
     if options["smoke"] or options["smoke_cmd"]:
@@ -158,10 +170,12 @@ def init(campaign: str, repos: tuple[str, ...], **options: Any) -> int:
         codemods=options["codemods"],
         exclude_codemods=options["exclude_codemods"],
         options=options["options"],
+        recipe=options["recipe"],
         unsafe=not options["safe"],
         exclude=options["exclude"],
         author=options["author"] or campaigns.default_author(),
         verify_cmd=options["verify_cmd"],
+        verify_kinds=options["verify_kinds"],
         smoke=options["smoke"],
         smoke_cmd=options["smoke_cmd"],
         page=options["page"],
@@ -208,7 +222,7 @@ def _working(command: Callable[..., int]) -> Callable[..., int]:
             type=click.IntRange(0),
             default=0,
             metavar="N",
-            help="Processes; 0: one per core (default).",
+            help="Processes; 0: one per core (default). Repositories at a time on an adaptive cluster.",
         ),
         click.option(
             "--cluster",
@@ -259,7 +273,7 @@ def _run(campaign: str, jobs: int, cluster: str | None, refresh: bool, quiet: bo
             if cluster is not None:
                 from devfix.migrate.cluster import connected
 
-                pool = connected(cluster, campaign, settings, waiting)
+                pool = connected(cluster, campaign, settings, waiting, jobs)
             else:
                 size = max(1, min(jobs or cores(), waiting))
                 pool = LocalPool(campaign, settings.uid, size, settings.limits)

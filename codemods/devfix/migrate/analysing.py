@@ -98,7 +98,7 @@ def _report(job: Job, tree: str) -> Report:
         inside = real.startswith(here) and not exclude.below(real) and not ours.below(real)
         return inside and (mine is None or real[len(here) :] in mine)
 
-    level = Safety.UNSAFE if job.settings.unsafe else Safety.SAFE
+    level = Safety.UNSAFE if config.unsafe else Safety.SAFE
     around = Around(config.project_root) if config.project else None
     found = replace(found, files=tuple(kept))
     report = runner.run(found, chosen.codemods, level, jobs=1, may_change=may_change, around=around)
@@ -108,6 +108,7 @@ def _report(job: Job, tree: str) -> Report:
 def _chosen(job: Job, tree: str) -> _Chosen:
     """The repository's own settings, as far as they concern its files; the campaign decides on the rest."""
     from devfix import config
+    from devfix.own.command_line import recipe_over
     from devfix.own.known import named
 
     start = os.path.join(tree, job.source.subfolder)
@@ -127,7 +128,9 @@ def _chosen(job: Job, tree: str) -> _Chosen:
             base=own.base or tree,
             options=options,
         )
-        return _Chosen(merged, config.choose(merged))
+        recipe, merged = recipe_over(merged, job.settings.recipe or None, ())
+        codemods = config.choose(merged)
+        return _Chosen(merged, recipe.levelled(codemods) if recipe is not None else codemods)
     except config.ConfigError as error:
         raise MigrateError(f"settings: {error}") from error
 

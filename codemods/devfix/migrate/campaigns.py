@@ -12,10 +12,11 @@ from devfix.migrate import folders
 from devfix.migrate.commits import check_author
 from devfix.migrate.forges.places import parse_forge
 from devfix.migrate.git import check_ref
-from devfix.migrate.model import MigrateError, Settings, Source
+from devfix.migrate.model import MigrateError, Settings, Source, kind_of
 from devfix.migrate.shards import By, split
 from devfix.migrate.sources import named, sources
 from devfix.migrate.state import Store
+from devfix.own.recipes import SUFFIXES
 
 
 def init(
@@ -31,13 +32,15 @@ def init(
     check_ref(settings.branch)
     for text in settings.forges:
         parse_forge(text)
+    for text in settings.verify_kinds:
+        kind_of(text)
     found = sources(names)
     named_already = {source.url for source in found}
     found += [source for source in discovered if source.url not in named_already]
     if not found:
         raise MigrateError("no repository is named")
     folders.make_campaign(campaign)
-    settings = replace(settings, uid=os.urandom(8).hex())
+    settings = replace(settings, uid=os.urandom(8).hex(), shard_by=by or "")
     with folders.locked(campaign):
         if by is not None:
             found = [shard for source in found for shard in _split(campaign, source, settings, by, most)]
@@ -50,10 +53,10 @@ def init(
 
 
 def absolute(codemod: str) -> str:
-    """A codemod that is a file, by a path that means the same in every working directory."""
+    """A codemod or a recipe that is a file, by a path that means the same in every working directory."""
     tool, colon, rest = codemod.partition(":")
     prefix, path = (f"{tool}:", rest) if colon and tool in ("libcst", "bowler") else ("", codemod)
-    is_path = ".py" in path or "/" in path or os.sep in path
+    is_path = ".py" in path or path.endswith(SUFFIXES) or "/" in path or os.sep in path
     return prefix + (os.path.abspath(os.path.expanduser(path)) if is_path else path)
 
 

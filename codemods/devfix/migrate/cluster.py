@@ -2,7 +2,7 @@
 
 A repository is one task with all its steps, so that what a worker has cloned stays where it is. The outcome
 of the clone comes as an event while the task goes on, and again with its result. A result is fetched when
-its task has ended and released at once; there are no more tasks than the cluster has threads.
+its task has ended and released at once; there are no more tasks than the cluster has threads, or `--jobs`.
 
 When a worker dies, the scheduler gives its tasks to others, up to three times by default (`distributed.
 scheduler.allowed-failures`); then it gives up, and the driver counts that as one loss of the repository.
@@ -40,8 +40,12 @@ _GONE = (*_TIMEOUTS, RuntimeError, CancelledError, asyncio.CancelledError)  # of
 _versions = onworker.versions
 
 
-def connected(address: str, campaign: str, settings: Settings, most: int) -> ClusterPool:
-    """The pool of `tcp://HOST:PORT`, `tls://HOST:PORT` or `local:N`; raises MigrateError."""
+def connected(address: str, campaign: str, settings: Settings, most: int, jobs: int = 0) -> ClusterPool:
+    """The pool of `tcp://HOST:PORT`, `tls://HOST:PORT` or `local:N`; raises MigrateError.
+
+    `jobs` is for an adaptive cluster, which brings workers for tasks that wait, and may have none at first: so many
+    repositories are given to it at a time, and a worker is waited for without end. 0: as many as it has threads.
+    """
     local = re.fullmatch(r"local:([1-9]\d{0,3})", address)
     if not local and not re.fullmatch(r"(?:tcp|tls)://(?:[\w.-]+|\[[0-9a-fA-F:]+\]):\d{1,5}", address):
         raise MigrateError(f"--cluster is tcp://HOST:PORT, tls://HOST:PORT or local:N, not {address!r}")
@@ -53,9 +57,12 @@ def connected(address: str, campaign: str, settings: Settings, most: int) -> Clu
     client: Any = None
     try:
         client = _client(cluster or address)
-        client.wait_for_workers(1, timeout=_FIRST)
+        if jobs and not local:
+            _called(client)
+        else:
+            client.wait_for_workers(1, timeout=_FIRST)
         _check(client, address)
-    except (*_TIMEOUTS, MigrateError) as error:
+    except (*_GONE, MigrateError) as error:
         _close(client, cluster)
         if isinstance(error, MigrateError):
             raise
@@ -63,7 +70,7 @@ def connected(address: str, campaign: str, settings: Settings, most: int) -> Clu
             raise MigrateError(f"no dask scheduler answers at {address}: {error}") from error
         how = "" if local else f"; start some with `dask worker {address}`"
         raise MigrateError(f"the cluster at {address} has no workers{how}") from error
-    return ClusterPool(client, cluster, address, settings.uid, scratch)
+    return ClusterPool(client, cluster, address, settings.uid, scratch, 0 if local else jobs)
 
 
 def _library() -> Any:
@@ -94,6 +101,14 @@ def _client(address: Any) -> Any:
     if not wait([found], 2 * _CONNECT).done:
         raise TimeoutError("what is there does not speak dask")
     return found.result()
+
+
+def _called(client: Any) -> None:
+    """Wait for the first worker of an adaptive cluster, which brings none before there is a task."""
+    from distributed import KilledWorker
+
+    with suppress(KilledWorker):  # so there was one
+        client.submit(int, key=f"devfix-first-{os.urandom(8).hex()}").result()
 
 
 def _local(count: int, scratch: str) -> Any:
@@ -157,12 +172,15 @@ class _Work:
 class ClusterPool:
     """A Pool of the driver: see `driver.py`."""
 
-    def __init__(self, client: Any, cluster: Any, address: str, uid: str, scratch: str) -> None:
+    def __init__(
+        self, client: Any, cluster: Any, address: str, uid: str, scratch: str, jobs: int = 0
+    ) -> None:
         self._client = client
         self._cluster = cluster
         self._address = address
         self._uid = uid
         self._scratch = scratch
+        self._jobs = jobs
         self._topic = f"devfix-migrate-{uid}-{os.urandom(4).hex()}"
         self._versions = _versions()
         self._lock = threading.Lock()
@@ -177,7 +195,7 @@ class ClusterPool:
 
     @property
     def size(self) -> int:
-        return max(1, self._threads)
+        return self._jobs or max(1, self._threads)
 
     def submit(self, step: StepName, job: Job, head: Head | None) -> Future[Outcome]:
         if step != "clone":
@@ -282,11 +300,12 @@ class ClusterPool:
     def _watch(self) -> None:
         seen = time.monotonic()
         while not self._closing.wait(_LOOK):
+            answered = True
             try:
                 self._threads = sum(self._client.nthreads().values())
             except _GONE:
-                self._threads = 0
-            if self._threads:
+                self._threads, answered = 0, False
+            if self._threads or (answered and self._jobs):
                 seen = time.monotonic()
             elif self._client.status in ("closing", "closed"):
                 self._fail(self._gone())

@@ -17,6 +17,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from devfix.migrate import folders
 from devfix.migrate.children import MARK, Done, TooLong, TooMuch, TooMuchOutput, run
@@ -121,6 +122,13 @@ def shown(url: str) -> str:
 
 def is_local(url: str) -> bool:
     return os.path.isabs(url) or url.lower().startswith("file://")
+
+
+def host_of(url: str) -> str:
+    """The host of a git URL; empty for one of this machine's paths."""
+    if is_local(url):
+        return ""
+    return (urlsplit(url).hostname or "") if "://" in url else url.partition(":")[0].rpartition("@")[2]
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
 State = Literal[
@@ -52,14 +53,17 @@ class Settings:
     codemods: tuple[str, ...] = ()
     exclude_codemods: tuple[str, ...] = ()
     options: tuple[str, ...] = ()  # ID.NAME=VALUE
+    recipe: str = ""  # of codemods, instead of `codemods`: a name, or an absolute path
     unsafe: bool = False
     exclude: tuple[str, ...] = ()
     author: str = "devfix <devfix@localhost>"
     verify_cmd: str = ""
+    verify_kinds: tuple[str, ...] = ()  # GLOB=COMMAND: instead, where a repository has such a file
     smoke: bool = False
     smoke_cmd: str = ""
     page: bool = False  # make a review page for each repository that changes
     forges: tuple[str, ...] = ()  # KIND=URL
+    shard_by: str = ""  # folder or codeowners, where monorepos were split
     limits: Limits = field(default_factory=Limits)
 
     def to_json(self) -> str:
@@ -123,17 +127,32 @@ class Job:
         return f"{self.settings.branch}-{self.id}"
 
     @property
-    def verify_cmd(self) -> str:
-        return self.source.verify_cmd or self.settings.verify_cmd
-
-    @property
     def smoke_cmd(self) -> str:
         return self.source.smoke_cmd or self.settings.smoke_cmd
 
     @property
     def runs_code(self) -> bool:
         """Did the user ask for code of the repository to be run?"""
-        return bool(self.settings.smoke or self.smoke_cmd or self.verify_cmd)
+        settings = self.settings
+        verify = self.source.verify_cmd or settings.verify_kinds or settings.verify_cmd
+        return bool(settings.smoke or self.smoke_cmd or verify)
+
+    def verify_cmd(self, files: Iterable[str]) -> str:
+        """The repository's own command, else that of the first kind that it is of by its files, else everybody's."""
+        kinds = [kind_of(one) for one in self.settings.verify_kinds]
+        paths = list(files) if kinds and not self.source.verify_cmd else []
+        fitting = (command for glob, command in kinds if any(fnmatchcase(path, glob) for path in paths))
+        return self.source.verify_cmd or next(fitting, self.settings.verify_cmd)
+
+
+def kind_of(text: str) -> tuple[str, str]:
+    """The two parts of GLOB=COMMAND; raises MigrateError."""
+    glob, _, command = text.partition("=")
+    if not glob.strip() or not command.strip():
+        raise MigrateError(
+            f"--verify-kind is GLOB=CMD, such as 'pytest.ini=python -m pytest -q', not {text!r}"
+        )
+    return glob.strip(), command.strip()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from time import sleep
 
@@ -46,6 +48,56 @@ class Pushed:
     branch: str
     was_there: bool
     request: PullRequest | None = None
+
+
+@dataclass(frozen=True)
+class Order:
+    """A result to push. `own` are the commits that the campaign has put on the branch, `server` is where it goes,
+    empty for a path."""
+
+    row: Row
+    job: Job
+    own: frozenset[str]
+    server: str
+    asking: Asking | None
+
+
+def push_all(
+    campaign: str, orders: Sequence[Order], pause: float, begin: Callable[[Order], bool]
+) -> Iterator[tuple[Order, Pushed | MigrateError]]:
+    """Push to all servers at the same time, and to each of them one after the other, with `pause` seconds between.
+
+    `begin` is called before each, in the caller's thread, and says whether it may be pushed now.
+    """
+    queues: dict[str, deque[Order]] = {}
+    for order in orders:
+        queues.setdefault(order.server, deque()).append(order)
+    running: dict[Future[Pushed | MigrateError], Order] = {}
+    with ThreadPoolExecutor(max(1, len(queues))) as pool:
+
+        def next_of(server: str, seconds: float) -> None:
+            queue = queues[server]
+            if queue and begin(queue[0]):
+                order = queue.popleft()
+                running[pool.submit(_pushed, campaign, order, seconds)] = order
+
+        for server in queues:
+            next_of(server, 0)
+        while running:
+            ended, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                order = running.pop(future)
+                yield order, future.result()
+                next_of(order.server, pause if order.server else 0)
+
+
+def _pushed(campaign: str, order: Order, seconds: float) -> Pushed | MigrateError:
+    if seconds:
+        sleep(seconds)
+    try:
+        return push(campaign, order.job, order.row, order.own, order.asking)
+    except MigrateError as error:
+        return error
 
 
 def push(campaign: str, job: Job, row: Row, own: Collection[str], asking: Asking | None) -> Pushed:

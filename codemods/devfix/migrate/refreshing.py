@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from devfix.migrate import folders
 from devfix.migrate.git import Git
 from devfix.migrate.model import Job, MigrateError, State
-from devfix.migrate.state import Store
+from devfix.migrate.shards import By, split_again
+from devfix.migrate.sources import named
+from devfix.migrate.state import Row, Store
 from devfix.migrate.steps import mark_of
 
 _ASKED: tuple[State, ...] = ("nothing-to-do", "changed", "verified", "pushed", "merged")
@@ -29,7 +31,7 @@ class Asked:
 def refresh(campaign: str, store: Store) -> Iterator[Asked]:
     """Ask every finished repository for its head; one that has moved is superseded, and will be done again.
 
-    Shards stay at the commit that they were made of; where a pull request was closed, nobody wants another.
+    Where a pull request was closed, nobody wants another. A monorepo that has moved is fetched and split once more.
     """
     rows = [row for row in store.rows(_ASKED) if row.request != "closed"]
     jobs = [(row, store.job(row.id)) for row in rows]
@@ -42,6 +44,59 @@ def refresh(campaign: str, store: Store) -> Iterator[Asked]:
                 why = f"its head has moved from {row.head[:12] or 'nothing'} to {commit[:12] or 'nothing'}"
                 store.change(row.id, "refresh", why, state="superseded", reason=why)
             yield Asked(job.name, moved, error)
+    yield from _monorepos(campaign, store)
+
+
+def _monorepos(campaign: str, store: Store) -> Iterator[Asked]:
+    """Every shard of a monorepo whose head has moved is superseded, at the new head and with the files that it has."""
+    stores: dict[str, list[tuple[Row, Job]]] = {}
+    for row in store.rows():
+        job = store.job(row.id)
+        if job.source.shard:
+            stores.setdefault(job.source.store, []).append((row, job))
+    for old, all_ in stores.items():
+        shards = [(row, job) for row, job in all_ if row.request != "closed"]
+        if not any(row.state in _ASKED for row, _ in shards):
+            continue
+        job = shards[0][1]
+        commit, error = _head(campaign, job)
+        if error or commit == job.source.base:
+            yield Asked(job.name, False, error)
+            continue
+        try:
+            why = _split_again(campaign, store, all_, commit)
+        except (MigrateError, OSError) as trouble:
+            yield Asked(job.name, False, str(trouble))
+            continue
+        if len(shards) == len(all_):  # of those that are left alone, the commit may still be asked for
+            folders.remove(old)
+        for row, job in shards:
+            yield Asked(job.name, store.row(row.id).reason == why)
+
+
+def _split_again(campaign: str, store: Store, shards: Sequence[tuple[Row, Job]], commit: str) -> str:
+    """Write down what the shards are now; why."""
+    job = shards[0][1]
+    settings = job.settings
+    ((id, _, _),) = named([replace(job.source, shard="")])
+    by: By = "codeowners" if settings.shard_by == "codeowners" else "folder"
+    to = folders.store(campaign, f"{id}-{commit[:12]}")
+    found = {
+        source.shard: source
+        for source in split_again([job.source for _, job in shards], to, settings.limits, by, mark_of(job))
+    }
+    moved = {row.id: found.pop(job.source.shard) for row, job in shards if job.source.shard in found}
+    kept = {row.id for row, _ in shards if row.request == "closed"}  # as they are
+    why = f"its head has moved from {job.source.base[:12]} to {commit[:12] or 'nothing'}"
+    states: dict[str, State] = {}
+    for row in (row for row, _ in shards if row.id not in kept):
+        if row.id in moved and row.state in _ASKED:
+            states[row.id] = "superseded"
+        elif row.id not in moved and row.state not in ("pushed", "merged"):
+            states[row.id] = "skipped"  # none of its files is left
+    changed = {id: source for id, source in moved.items() if id not in kept}
+    store.split_again(changed, states, list(named(list(found.values()))), why)
+    return why
 
 
 def _head(campaign: str, job: Job) -> tuple[str, str]:

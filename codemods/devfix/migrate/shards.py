@@ -27,6 +27,45 @@ class Shard:
 
 def split(source: Source, store: str, limits: Limits, by: By, most: int, mark: str) -> list[Source]:
     """Fetch a monorepo into `store`, and give a source for each of its shards."""
+    part, paths, rules = _fetched(source, store, limits, by, mark)
+    found = by_owner(paths, most, rules) if by == "codeowners" else by_folder(paths, most)
+    return [replace(part, shard=shard.name, files=shard.files) for shard in found]
+
+
+def split_again(before: Sequence[Source], store: str, limits: Limits, by: By, mark: str) -> list[Source]:
+    """Fetch a monorepo once more, into another store: the shards as they were, with the files that it has now."""
+    part, paths, rules = _fetched(replace(before[0], shard="", files=()), store, limits, by, mark)
+    found = regrouped(paths, [Shard(source.shard, source.files) for source in before], rules)
+    return [replace(part, shard=shard.name, files=shard.files) for shard in found]
+
+
+def regrouped(paths: Sequence[str], before: Sequence[Shard], rules: Sequence[tuple[str, str]]) -> list[Shard]:
+    """A file stays where it was, unless it has other owners; a new one joins the neighbour with the same owners."""
+    compiled = _compiled(rules)
+    home = {path: shard.name for shard in before for path in shard.files}
+    owners = {path: _owners(f"{_TOP}/{path}", compiled) or "nobody" for path in paths} if rules else {}
+    of: dict[str, str] = {}  # the owners of a shard: those of its first file
+    for path in paths:
+        if path in home:
+            of.setdefault(home[path], owners.get(path, ""))
+    last: dict[str, str] = {}  # by owners
+    for name, who in of.items():
+        last.setdefault(who, name)
+    found: dict[str, list[str]] = {}
+    for path in sorted(paths):
+        who = owners.get(path, "")
+        name = home.get(path, "")
+        if not name or of[name] != who:
+            name = last.get(who) or who or "all"
+        last[who] = name
+        found.setdefault(name, []).append(path)
+    return [Shard(name, tuple(members)) for name, members in found.items()]
+
+
+def _fetched(
+    source: Source, store: str, limits: Limits, by: By, mark: str
+) -> tuple[Source, tuple[str, ...], list[tuple[str, str]]]:
+    """What all shards have in common, the files to share out, and the rules of CODEOWNERS where they count."""
     from devfix.discover import discover
 
     folders.fresh(store)
@@ -45,9 +84,8 @@ def split(source: Source, store: str, limits: Limits, by: By, most: int, mark: s
     with working_in(tree):
         paths = discover([source.subfolder or "."]).files
         rules = _rules() if by == "codeowners" else []
-    found = by_owner(paths, most, rules) if by == "codeowners" else by_folder(paths, most)
     part = replace(source, store=os.path.realpath(store), base=commit, ref=source.ref or remote.branch)
-    return [replace(part, shard=shard.name, files=shard.files) for shard in found]
+    return part, tuple(paths), rules
 
 
 def by_folder(paths: Sequence[str], most: int, name: str = "") -> list[Shard]:
@@ -85,7 +123,7 @@ def _name(folder: str, first: str, last: str) -> str:
 
 def by_owner(paths: Sequence[str], most: int, rules: Sequence[tuple[str, str]]) -> list[Shard]:
     """The files of each set of owners, in shards by folder; the last rule that matches a path counts."""
-    compiled = [(Globs(_TOP, (pattern,)), pattern.endswith("/*"), owners) for pattern, owners in rules]
+    compiled = _compiled(rules)
     groups: dict[str, list[str]] = {}
     for path in paths:
         groups.setdefault(_owners(f"{_TOP}/{path}", compiled) or "nobody", []).append(path)
@@ -94,6 +132,10 @@ def by_owner(paths: Sequence[str], most: int, rules: Sequence[tuple[str, str]]) 
         for owners, members in sorted(groups.items())
         for shard in by_folder(members, most)
     ]
+
+
+def _compiled(rules: Sequence[tuple[str, str]]) -> list[tuple[Globs, bool, str]]:
+    return [(Globs(_TOP, (pattern,)), pattern.endswith("/*"), owners) for pattern, owners in rules]
 
 
 def _owners(path: str, rules: Sequence[tuple[Globs, bool, str]]) -> str:

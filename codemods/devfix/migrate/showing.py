@@ -91,14 +91,17 @@ def plan(store: Store) -> Iterator[str]:
 
 def _words(settings: Settings) -> Iterator[str]:
     limits = settings.limits
-    yield f"codemods: {', '.join(settings.codemods) or 'those that are on by default, or that the repository names'}"
+    recipe = f"the recipe {settings.recipe}" if settings.recipe else ""
+    asked = recipe or ", ".join(settings.codemods)
+    yield f"codemods: {asked or 'those that are on by default, or that the repository names'}"
     yield f"repairs: {'safe and unsafe ones' if settings.unsafe else 'safe ones only'}"
     yield printable(f"branch: {settings.branch}; author: {settings.author}")
     yield (
         f"limits for each: {limits.seconds:g} s, {limits.size >> 20} MiB, {limits.files} files,"
         f" {limits.file_size >> 20} MiB for one file"
     )
-    runs = [settings.verify_cmd, settings.smoke_cmd, "functions around each change" if settings.smoke else ""]
+    calls = "functions around each change" if settings.smoke else ""
+    runs = [*settings.verify_kinds, settings.verify_cmd, settings.smoke_cmd, calls]
     said = "; ".join(one for one in runs if one)
     yield printable(f"code of the repositories that is run: {said or 'none, unless a list names some'}")
 

@@ -17,7 +17,7 @@ import os
 import sqlite3
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -146,25 +146,26 @@ class Store:
 
     def start(self, settings: Settings, sources: Iterable[tuple[str, str, Source]]) -> int:
         """Fill a new file: (id, name, source) of every repository; how many."""
-        now, count = time.time(), 0
         with self._changing() as db:
             db.execute("INSERT INTO setting VALUES ('settings', ?)", (settings.to_json(),))
-            for id, name, source in sources:
-                files = (
-                    zlib.compress("\0".join(source.files).encode("utf-8", "surrogateescape"))
-                    if source.files
-                    else None
-                )
-                data = json.dumps({**asdict(source), "files": []})
-                state: State = "skipped" if source.skip else "pending"
-                db.execute(
-                    "INSERT INTO repository (id, name, source, files, state, reason, changed_at)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (id, name, data, files, state, source.skip, now),
-                )
-                _event(db, id, "", "init", state, detail=source.skip)
-                count += 1
-        return count
+            return sum(_insert(db, *one) for one in sources)
+
+    def split_again(
+        self,
+        moved: Mapping[str, Source],
+        states: Mapping[str, State],
+        new: Sequence[tuple[str, str, Source]],
+        why: str,
+    ) -> None:
+        """The shards of a monorepo have other files: by their ids, with their new states, and those that are new."""
+        with self._changing() as db:
+            for id, source in moved.items():
+                _set(db, id, **_columns(source))
+            for id, state in states.items():
+                _set(db, id, state=state, reason=why)
+                _event(db, id, "", "refresh", state, detail=why)
+            for one in new:
+                _insert(db, *one)
 
     def settings(self) -> Settings:
         (text,) = self._db.execute("SELECT value FROM setting WHERE name = 'settings'").fetchone()
@@ -352,6 +353,24 @@ def _compared(outcome: Outcome, commit: str, pushed: str, head: str) -> Outcome:
 def _row(values: Sequence[object]) -> Row:
     fields: dict[str, Any] = dict(zip(Row.__dataclass_fields__, values, strict=True))
     return Row(**{**fields, "notes": tuple(json.loads(fields["notes"]))})
+
+
+def _columns(source: Source) -> dict[str, object]:
+    packed = zlib.compress("\0".join(source.files).encode("utf-8", "surrogateescape"))
+    return {
+        "source": json.dumps({**asdict(source), "files": []}),
+        "files": packed if source.files else None,
+    }
+
+
+def _insert(db: sqlite3.Connection, id: str, name: str, source: Source) -> int:
+    """A repository, pending; how many: 1."""
+    state: State = "skipped" if source.skip else "pending"
+    values = {"id": id, "name": name, **_columns(source), "state": state, "reason": source.skip}
+    columns, marks = ", ".join((*values, "changed_at")), "?, " * len(values)
+    db.execute(f"INSERT INTO repository ({columns}) VALUES ({marks}?)", (*values.values(), time.time()))
+    _event(db, id, "", "init", state, detail=source.skip)
+    return 1
 
 
 def _set(db: sqlite3.Connection, id: str, **values: object) -> None:

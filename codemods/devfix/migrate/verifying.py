@@ -48,8 +48,9 @@ def verified(job: Job, folder: str, git: Git, head: Head, report: Report) -> Ver
     if job.settings.smoke or job.smoke_cmd:
         found.append(_smoked(job, places, report))
         report = found[-1].report
-    if job.verify_cmd and not any(one.ok is False for one in found):
-        found.append(_commanded(job, places, report))
+    command = job.verify_cmd(os.fsdecode(entry.path) for entry in entries)
+    if command and not any(one.ok is False for one in found):
+        found.append(_commanded(job, places, report, command))
     oks = [one.ok for one in found]
     ok = False if False in oks else True if True in oks else None
     best = [one for one in found if one.ok is ok and one.words]
@@ -84,8 +85,7 @@ class _Places:
 # --- a command ---------------------------------------------------------------------------------
 
 
-def _commanded(job: Job, places: _Places, report: Report) -> Verification:
-    command = job.verify_cmd
+def _commanded(job: Job, places: _Places, report: Report, command: str) -> Verification:
     name = f"`{printable(command)}`"
     before = _run(job, places.copy("before"), command)
     after = _run(job, places.copy("after", report), command)

@@ -106,12 +106,26 @@ def _back(position: int, edits: Sequence[TextEdit]) -> int | None:
 def repair(
     run: Run, analyse: Analyse, same: Callable[[Outcome], str], tell: Callable[[str], None]
 ) -> Repaired:
-    """Find the fixes with which the program runs strictly, and without which it does not.
+    """Find the fixes with which the program runs strictly, and without which it does not; see `fixed`."""
+    texts = Texts()
+    found = fixed(run, analyse, same, tell, texts)
+    if found.why_not or not found.fixes:
+        return found
+    return _needed(run, texts, found.fixes, same, tell)
+
+
+def fixed(
+    run: Run,
+    analyse: Analyse,
+    same: Callable[[Outcome], str],
+    tell: Callable[[str], None],
+    texts: Texts,
+) -> Repaired:
+    """Find fixes with which the program runs strictly; not all of them may be needed.
 
     `analyse` gives the static findings in files, `same` says what is not as it should be in the output of a
-    strict run (empty: nothing), `tell` gets a line for each round.
+    strict run (empty: nothing), `tell` gets a line for each round, `texts` keeps what was read.
     """
-    texts = Texts()
     chosen: list[Candidate] = []
     tried: set[tuple[str, tuple[TextEdit, ...]]] = set()
     first: Outcome | None = None
@@ -146,8 +160,7 @@ def repair(
         chosen += picked
     else:
         return Repaired(tuple(chosen), f"after {ROUNDS} rounds there still are device errors")
-    why = _strictly(run, texts, chosen, same)
-    return Repaired(tuple(chosen), why) if why or not chosen else _needed(run, texts, chosen, same, tell)
+    return Repaired(tuple(chosen), _strictly(run, texts, chosen, same))
 
 
 def _worse(outcome: Outcome, first: Outcome, same: Callable[[Outcome], str]) -> str:

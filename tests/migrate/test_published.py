@@ -1,0 +1,45 @@
+"""What the stand-in does is compared with what the servers publish: these differences are seen."""
+
+from __future__ import annotations
+
+import pytest
+from published import wrong
+
+PULL = {
+    "number": 1,
+    "html_url": "https://x",
+    "state": "open",
+    "title": "t",
+    "draft": False,
+    "head": {"sha": "0" * 40},
+}
+PROPOSED = {"title": "t", "head": "o:b", "base": "main"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "verb", "path", "query", "data", "status", "found", "said"),
+    [
+        ("github", "POST", "/repos/o/r/pulls", {}, PROPOSED, 201, PULL, ""),
+        ("github", "POST", "/repos/o/r/pull", {}, PROPOSED, 201, PULL, "there is no such route"),
+        ("github", "POST", "/repos/o/r/pulls", {}, {"title": "t", "base": "main"}, 201, PULL, "head is missing"),
+        ("github", "POST", "/repos/o/r/pulls", {}, {**PROPOSED, "label": "x"}, 201, PULL, "there is no label"),
+        ("github", "POST", "/repos/o/r/pulls", {}, PROPOSED, 409, {}, "409 is no answer"),
+        ("github", "GET", "/repos/o/r/pulls", {"status": "all"}, None, 200, [PULL], "there is no parameter status"),
+        ("github", "GET", "/repos/o/r/pulls", {}, None, 200, PULL, "in the answer, a dict, not array"),
+        ("github", "GET", "/repos/o/r/pulls", {}, None, 200, [{**PULL, "iid": 1}], "in the answer, there is no iid"),
+        ("gitea", "GET", "/repos/o/r/pulls/1", {}, None, 200, {**PULL, "number": "1"}, "number: a str"),
+        ("gitlab", "POST", "/projects/o%2Fr/merge_requests", {}, {"title": "t"}, 201, {}, "source_branch is missing"),
+    ],
+)  # fmt: skip
+def test_differences_are_seen(
+    kind: str,
+    verb: str,
+    path: str,
+    query: dict[str, str],
+    data: object,
+    status: int,
+    found: object,
+    said: str,
+) -> None:
+    seen = wrong(kind, verb, path, query, data, status, found)
+    assert any(said in one for one in seen) if said else not seen, seen
