@@ -41,7 +41,7 @@ def test_values_with_their_histories(tmp_path: Path, capsys: pytest.CaptureFixtu
     out = said(tmp_path / "a.py", 6, capsys)
     assert "`steps` is a tensor, on the CPU, torch's default" in out
     assert "made (arange): line 5" in out
-    assert "`x.unsqueeze(0)` is a tensor, on the caller's device" in out
+    assert "`x.unsqueeze(0)` is a tensor, on the device that the caller chooses" in out
 
 
 def test_why_there_is_no_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -166,7 +166,7 @@ class Arguments:
     def _message(
         self, call: AutocastCall, node: ast.expr, device: ast.expr, forms: Forms, related: tuple[Related, ...]
     ) -> str:
-        wants = f'`{call.name.rpartition(".")[2]}` wants a device type such as "cuda"'
+        wants = f'`{call.name.rpartition(".")[2]}` expects a device type such as "cuda"'
         code = self._code(device, node)
         shown = f"`{code}`" if len(code) <= 60 else "this device"
         where = f" (set on line {self.file.source.position(related[0].span.start)[0]})" if related else ""
@@ -177,7 +177,7 @@ class Arguments:
         if device is not node and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             return f'{wants}; this is right for "cuda:0" only, and {shown}{where} can be "cuda:1"'
         if device is not node:
-            return f'{wants}; the string of {shown}{where} can be "cuda:0"'
+            return f'{wants}; {shown}{where} as a string can be "cuda:0"'
         if forms == {Form.OBJECT}:
             return f"{wants}; {shown}{where} is a torch.device"
         if forms & STRINGS and not forms & {Form.OPEN, Form.OBJECT}:
@@ -214,7 +214,7 @@ class Arguments:
         quote = '"' if '"' in self.file.source.code(node) else "'"
         yield self.file.finding(
             self.file.source.span(node),
-            f'`{call.name.rpartition(".")[2]}` wants a device type such as "{kind}", without an index',
+            f'`{call.name.rpartition(".")[2]}` expects a device type such as "{kind}", without an index',
             title=f'say "{kind}"',
             edits=(ReplaceExpression(self.file.source.span(node), f"{quote}{kind}{quote}"),),
         )
@@ -280,8 +280,8 @@ class Arguments:
             quoted = self.file.source.code(text)
             yield self.file.finding(
                 self.file.source.span(node),
-                f"`{code}` {'is' if exact else 'can be'} a torch.device, and `in` raises TypeError for one; "
-                "the device type of autocast is decided here",
+                f"`{code}` {'is' if exact else 'can be'} a torch.device, for which "
+                f"`{self.file.source.code(node)}` raises TypeError",
                 title=f"ask for the type of `{code}`",
                 edits=(ReplaceExpression(self.file.source.span(node), f"{kind} == {quoted}"),
                        *(() if exact else self.file.imports)),

@@ -154,7 +154,7 @@ class Following:
         if near is None or self._chosen_by_availability(near, call.node):
             return
         message = (
-            f"autocast is switched on by `{self.file.source.code(enabled)}`, wherever the data is: "
+            f"autocast is enabled by `{self.file.source.code(enabled)}`, even if the data is elsewhere: "
             f"`{near.text}` may be the CPU"
         )
         if call.decorated is not None:

@@ -177,7 +177,7 @@ def _compared(node: ast.Compare, file: File) -> Iterator[_Told]:
     if all(is_device(one, file) for one in bound):
         right = WRONG_TYPES[str(other.value)]
         edit = ReplaceExpression(source.span(other), f'"{right}"')
-        message = f'`{name}` is never "{other.value}": torch knows no device by that name'
+        message = f'`{name}` is never "{other.value}": torch has no device of that name'
         yield COMPARED, node, message, Fix(f'compare it with "{right}"', (edit,), Safety.UNSAFE)
 
 
@@ -224,7 +224,7 @@ def _numbers(file: File) -> Iterator[_Told]:
         while isinstance(call, ast.IfExp):
             call = source.parents.get(call)
         if isinstance(call, ast.Call) and file.dotted(call.func) == "torch.device":
-            message = f'"{written}" is the only accelerator that the file names, and a machine with one GPU has none'
+            message = f'this file uses "{written}" only, which a machine with one GPU does not have'
             edit = ReplaceExpression(source.span(node), source.code(node).replace(written, kind))
             yield NUMBERS, node, message, Fix(f'use "{kind}"', (edit,), Safety.UNSAFE)
 
@@ -249,4 +249,4 @@ def _keywords(file: File) -> Iterator[_Told]:
         if len(call.keywords) == 1 and not call.args and about_devices(name):
             text = f"{source.code(call.func)}(device={source.code(wrong[0].value)})"
             fix = Fix("name it `device`", (ReplaceExpression(source.span(call), text),), Safety.UNSAFE)
-        yield MOVES, call, f"`cuda` has no parameter `{name}`: this raises TypeError", fix
+        yield MOVES, call, f"`.cuda()` has no parameter `{name}`: this raises TypeError", fix

@@ -169,12 +169,12 @@ def why(one: Judged, analysis: Analysis) -> str:
     if use.sink == "attribute":
         return f"{shown} {what}, which has no `{use.name}` of a device"
     if use.sink == "inside":
-        return f"{shown} {what}, and `in` raises TypeError for one"
+        return f"{shown} {what}, for which `in` raises TypeError"
     if use.sink == "int":
         return f"{shown} {what}, which is not a number"
     if use.sink == "type":
         called = use.name.rpartition(".")[2]
-        return f'`{called}` wants a device type such as "cuda"; {shown} {what}'
+        return f'`{called}` expects a device type such as "cuda"; {shown} {what}'
     if use.sink in ("among", "lookup"):
         return f"{shown} {what}, which is none of the device types that are listed here"
     other = one.against

@@ -13,6 +13,7 @@ from devfix.checkers.signs import (
     lives_on_devices,
     quoted,
 )
+from devfix.checkers.wording import where
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import HostRead
 from devfix.engine.files import Function
@@ -162,8 +163,9 @@ def _is_as_passed(read: HostRead) -> bool:
 
 def _finding(codemod: str, read: HostRead, analysis: Analysis) -> Finding:
     source, node = analysis.file.source, read.value_node
-    place = "on the caller's device" if read.place.kind == OF else "on a device"
-    message = f"{quoted(source, node)} is {place}; `{read.operation}` raises unless it is on the CPU"
+    told = quoted(source, node)
+    place = where(read.place, told) if read.place.kind == OF else "on a device that may be an accelerator"
+    message = f"{told} is {place}; `{read.operation}` raises unless it is on the CPU"
     # Nothing but a tensor has the method `numpy` here.
     sure = read.value.kind in (TENSOR, UNKNOWN) or read.operation == "numpy"
     if not sure or not isinstance(node, ast.expr) or isinstance(node, ast.Starred):
@@ -171,7 +173,7 @@ def _finding(codemod: str, read: HostRead, analysis: Analysis) -> Finding:
     proven = read.place.kind != OF and read.value.kind == TENSOR and not read.assumed
     proven = proven and not read.is_array_function  # what a package does with its argument is not in view
     if not proven:
-        message += ". The fix assumes that this is run on an accelerator; on the CPU it changes nothing"
+        message += ". On the CPU nothing fails, and the fix changes no result"
     fix = Fix(
         "copy it to the CPU",
         (AppendCall(source.span(node), ".cpu()"),),

@@ -27,9 +27,9 @@ _ASSUMED = {
     LIBRARY_CALL: "{} takes and returns tensors",
     PATH_TAKEN: "one run takes both paths",
     RANK: "it has at least one dimension",
-    RESULT: "whoever gets both wants them on one device",
+    RESULT: "the caller expects both on one device",
     GIVEN: "`{}` is on the CPU when the module is made",
-    CALLER: "`{}` is on the device of the module",
+    CALLER: "`{}` is on the module's device",
 }
 # How an operation without a name of its own uses the value that strays, and the other one.
 _USES = {
@@ -64,10 +64,11 @@ def _used(mismatch: Mismatch, analysis: Analysis, told: str, *, is_module: bool)
     at = f" on line {line}" if here else f" in {mismatch.file.path.rpartition('/')[2]}"
     if mismatch.anchor.kind == MODULE and not is_module and not mismatch.operation.startswith("the "):
         return f"it is given to `{mismatch.operation}`{at}, which is {where(mismatch.anchor_place)}"
-    name, place = _other(mismatch, told if here else ""), where(mismatch.anchor_place)
+    name = _other(mismatch, told if here else "")
+    place = where(mismatch.anchor_place, name)
     if mismatch.operation == "the result":
-        return f"it is returned{at}, while {name or 'another value'} is {place}"
-    value = "a module" if mismatch.anchor.kind == MODULE else "a value"
+        return f"it is returned{at}, while {name or 'another result'} is {place}"
+    value = "a module" if mismatch.anchor.kind == MODULE else "a tensor"
     other = f"{name}, which is {place}" if name else f"{value} {place}"
     if mismatch.operation == "the index" and mismatch.relation == FIXED:
         return f"it indexes{at} {other}"
@@ -87,12 +88,17 @@ def _other(mismatch: Mismatch, told: str) -> str:
     return code if code != told and code.startswith("`") else ""
 
 
-def where(place: Place) -> str:
-    """A place in words: `on the caller's device`."""
+def where(place: Place, told: str = "") -> str:
+    """A place in words, such as "on the device of `x`"; `told` is the code of what is there."""
     if place.kind == LITERAL:
         return f"on `{place.key}`"
     if place.kind in (OF, IN):
-        return "on the caller's device"
+        key = place.key if isinstance(place.key, tuple) else ()
+        if key[:1] == ("self",):
+            return "on the module's device"
+        if key[:1] == ("parameter",) and told not in ("", f"`{key[2]}`"):
+            return f"on the device of `{key[2]}`"
+        return "on the device that the caller chooses"
     return "on a device that is chosen at run time" if place.kind == VAR else "on another device"
 
 
@@ -101,7 +107,9 @@ def assumptions(mismatch: Mismatch) -> str:
     words = sorted(
         _ASSUMED[one.kind].format(_subject(one)) for one in mismatch.assumed if one.kind in _ASSUMED
     )
-    return f". The fix assumes that {', and '.join(words) or 'this is run on an accelerator'}"
+    if not words:
+        return ". On the CPU nothing fails, and the fix changes no result"
+    return f". The fix assumes that {', and '.join(words)}"
 
 
 def _subject(one: Assumption) -> str:

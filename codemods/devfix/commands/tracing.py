@@ -16,7 +16,7 @@ _PLACES = {
     "default": "on the CPU, torch's default",
     "cpu": "on the CPU, on purpose",
     "var": "on a device that is chosen at run time",
-    "of": "on the caller's device",
+    "of": "on the device that the caller chooses",
     "owned": "where a framework puts it",
     "choice": "in one place or another, by a condition",
 }

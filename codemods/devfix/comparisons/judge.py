@@ -277,7 +277,7 @@ class Judge:
         if self.kinds.device(device) is not Sure.YES or self.kinds.proof.told_apart(node, path_of(device)):
             return None
         shown = self.source.code(device)
-        why = f"`{shown}` is a torch.device, and `in` raises TypeError for one"
+        why = f"`{shown}` is a torch.device, for which `in` raises TypeError"
         if one.value == ":":
             sign = "is not" if isinstance(op, ast.In) else "is"
             return Verdict(node, why, f"{shown}.index {sign} None", raises=True)

@@ -160,7 +160,7 @@ def _shuffle(source: Source, call: ast.Call, name: str, default: Default) -> Ite
     what = "shuffles" if name != _SPLIT else "draws"
     yield Remark(
         source.span(call),
-        f"`{source.code(call.func)}` {what} by a generator of the CPU, but the default device is another: it raises",
+        f"`{source.code(call.func)}` {what} with a CPU generator, but the default device is another one: this raises",
         "pass a generator on the default device",
         (SetArgument(source.span(call), "generator", f"{torch}.Generator(device={default.device})"),),
         Safety.UNSAFE,

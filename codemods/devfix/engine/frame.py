@@ -37,7 +37,7 @@ Node = ast.AST
 # Roles of modules without parameters, of which none can say where they are; a weighted loss has a buffer only.
 _EMPTY = frozenset({"bare", "loss", "stateless", "weighted"})
 Arguments = tuple[list[tuple[Value, ast.expr]], dict[str, tuple[Value, ast.expr]]]
-MAX_TERMS, MAX_OWN_TERMS = 64, 256  # of all functions that are running, of one
+MAX_TERMS, MAX_OWN_TERMS = 64, 128  # of all functions that are running, of one
 MAX_NAMES = 500  # of a function, that are looked at for terms
 
 

@@ -74,7 +74,7 @@ def enter(follow: Follow, node: ast.Call, path: str, facts: Facts) -> Fact | Non
         ours |= {o for f in follow.names.values() for o in f.origins}
     for meeting in inner.meetings:
         if meeting.origins & ours and meeting.anchor.text in texts:
-            how = f"goes through `{path}` and is combined with"
+            how = f"is passed to `{path}`, which combines it with"
             sure = meeting.certain and meeting.anchor.text in told
             one = replace(meeting, origins=meeting.origins & ours, node=node, how=how, certain=sure)
             follow.meetings.append(one)

@@ -42,7 +42,7 @@ def refused(source: Source) -> Iterator[Said]:
         last = name.rpartition(".")[2]
         yield Said(
             call,
-            f"`torch.{last}` takes the device of the CPU only: that of an accelerator raises",
+            f"`torch.{last}` accepts only a CPU `device`: an accelerator raises RuntimeError",
             f"make it on `{device}` in another way",
             (ReplaceExpression(source.span(call), modern),),
             Safety.SAFE if device.endswith(".device") else Safety.UNSAFE,  # a name may be None

@@ -46,7 +46,7 @@ def _fallback(source: Source, rows: Rows, value: ast.expr, at: int) -> Iterator[
         if beside is not None:
             yield Meeting(fact.origins, value, beside, source.code(value), "is returned in", False)
         return
-    anchor, other, how = fact.filled, value, "is filled with tensors of another device in"
+    anchor, other, how = fact.filled, value, "is filled with tensors from another device, and returned as"
     if anchor is None:
         how = "is returned, while other ways return"
         anchor = fact.anchor if fact.anchor is not None and fact.anchor.sure else None

@@ -281,7 +281,11 @@ class Expressions(Calls):
             return result
         if kind is Kind.LOADER:
             return Value(
-                Kind.BATCH, value.place, node=value.node, source=f"a batch of {value.source}", sure=value.sure
+                Kind.BATCH,
+                value.place,
+                node=value.node,
+                source=f"a batch from {value.source}",
+                sure=value.sure,
             )
         if kind is Kind.TENSOR:
             return value

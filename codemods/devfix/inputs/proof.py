@@ -28,7 +28,7 @@ _ELEMENTWISE = frozenset({"operator", "comparison"})
 # What is made of these has the type that networks compute with.
 _DATA = frozenset(f"torch.{name}" for name in ("randn", "rand", "zeros", "ones", "FloatTensor"))
 _WHOLE = frozenset({"long", "int", "short", "bool"})
-_BATCH = re.compile(r"a batch of `(\w+)`")
+_BATCH = re.compile(r"a batch from `(\w+)`")
 _DEPTH = 4  # of what is made of what
 
 

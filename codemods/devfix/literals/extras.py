@@ -73,7 +73,10 @@ def _default(flow: Flow, function: FunctionNode) -> Verdict | None:
                 ReplaceExpression(source.span(default), "None"),
                 InsertStatement(source.span(first), line, before=True),
             )
-            why = f"is the default of `{argument.arg}`, and what is made there is combined with `{partner.what}`"
+            why = (
+                f"is the default of `{argument.arg}`; tensors made on it are combined with `{partner.what}`, "
+                "which may be elsewhere"
+            )
             code = source.code(default)
             return Verdict(source.span(default), code, partner.device, why, edits, Safety.MANUAL, site.node)
     return None

@@ -168,7 +168,7 @@ class _Judge:
         if not sites:
             return
         other = guard.path if guard.path == "self.device" else guard.path.removesuffix(".device")
-        why = f"goes to the current GPU, but `{other}`, with which it is used, may be on another one"
+        why = f"goes to the current GPU, but it is used with `{other}`, which may be on another one"
         known = self.devices.at(sites[0])
         if known is not None and known.sure and known.text == guard.device:
             return  # `device = "cuda" if is_available() else "cpu"`: that is the current GPU
@@ -274,7 +274,7 @@ class _Judge:
         span = self.source.span(site.node)
         whole = self.source.code(site.node)
         text = whole[: whole.rindex(".cuda")].rstrip()
-        why = f"is moved again at once, to `{self.source.code(target)}`"
+        why = f"is redundant, and raises without CUDA: `.{parent.attr}({self.source.code(target)})` follows"
         return Verdict(span, whole, "", why, (ReplaceExpression(span, text),), Safety.SAFE)
 
     def _plain(self, site: Site) -> Verdict | None:

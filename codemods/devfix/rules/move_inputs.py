@@ -374,7 +374,7 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
             if place.where is Where.OF and not place.text.endswith(".device"):
                 since = ", which may be on another device"
             elif place.text:
-                since = f", which is on `{place.text}` since line {moved.lineno}"
+                since = f", which line {moved.lineno} puts on `{place.text}`"
             here = Related(source.span(moved), f"{other} gets its device here")
             related = (here, *came_from(moved, "by this"), *related)
         origin = first.meeting.value.source
@@ -383,7 +383,7 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
             origin = "" if origin.strip("`") in source.code(first.meeting.node) else f"made by {made}"
         return self.finding(
             span,
-            f"{subject}{f' ({origin})' if origin else ''} {'is' if one else 'are'} on the CPU and used with "
+            f"{subject}{f' ({origin})' if origin else ''} {'is' if one else 'are'} on the CPU, but used with "
             f"{other}{since}{f' through `{event.via}`' if event.via else ''}",
             title=f"move {subject} to `{first.device}`",
             edits=edits,

@@ -363,6 +363,8 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
         at: ast.AST | None = None,
     ) -> Finding:
         where = f", which is on `{meeting.anchor.text}`" if meeting.anchor.text else ""
+        if meeting.how.startswith("is filled"):
+            where = ""
         if meeting.anchor.text == f"{meeting.other}.device":
             where = ", which may be on another device"
         return self.finding(

@@ -90,7 +90,7 @@ class RestoreAfterMove(Codemod):
             safety = Safety.SAFE if made and holder.sure and unnoticed else Safety.UNSAFE
             return self.finding(
                 at,
-                f"{holder.what} before `{source.code(move.node)}`, and so on the CPU",
+                f"{holder.what} before `{source.code(move.node)}`, so it stays on the CPU",
                 title=f"move `{move.path}` first" if edits else "",
                 edits=edits,
                 safety=safety,
