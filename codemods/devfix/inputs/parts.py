@@ -114,7 +114,7 @@ def _told(call: ast.Call) -> bool:
 def _of_dataset(flow: Flow, event: Event, meeting: Meeting) -> list[ast.expr]:
     """The tensors of the `TensorDataset` of the loader that a batch is of."""
     loader, scope = meeting.value.node, event.scope.node
-    if not isinstance(loader, ast.Call) or "batch of" not in meeting.value.source:
+    if not isinstance(loader, ast.Call) or "batch from" not in meeting.value.source:
         return []
     given = [word.value for word in loader.keywords if word.arg == "dataset"] or loader.args[:1]
     found: list[ast.expr] = []

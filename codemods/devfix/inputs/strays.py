@@ -257,7 +257,7 @@ def _is_input(event: Event, meeting: Meeting) -> bool:
     made = value.name in ("torch.from_numpy", "torchaudio.load") or (
         value.name == "" and value.source and "`" not in value.source
     )
-    loaded = made or value.name == "BatchEncoding" or value.kind is Kind.BATCH or "batch of" in value.source
+    loaded = made or value.name == "BatchEncoding" or value.kind is Kind.BATCH or "batch from" in value.source
     if event.value.kind in (Kind.MODULE, Kind.PART):
         method = event.detail if event.value.kind is Kind.MODULE else event.path.rpartition(".")[2]
         if (
