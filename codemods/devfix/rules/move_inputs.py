@@ -381,9 +381,10 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
         if origin.startswith("`"):
             made = f"`{first.meeting.value.name}`" if first.meeting.value.name else origin
             origin = "" if origin.strip("`") in source.code(first.meeting.node) else f"made by {made}"
+        be = "is" if one else "are"
         return self.finding(
             span,
-            f"{subject}{f' ({origin})' if origin else ''} {'is' if one else 'are'} on the CPU, but used with "
+            f"{subject}{f' ({origin})' if origin else ''} {be} on the CPU, but {be} used with "
             f"{other}{since}{f' through `{event.via}`' if event.via else ''}",
             title=f"move {subject} to `{first.device}`",
             edits=edits,
