@@ -311,7 +311,7 @@ def test_templates(server: Standin, migrate: Migrate, tmp_path: Path) -> None:
     assert push(migrate, "--title", "fix: {{ title }}", "--body", "body.txt") == 0
     (pull,) = server.pulls
     assert pull.title == f"fix: {row('org/a').subject}"
-    assert pull.body.startswith("Hello org/a,\n\nThis repairs 1 device bug")
+    assert pull.body.startswith("Hello org/a,\n\nThis fixes 1 device bug")
 
 
 def test_an_error_is_about_one_repository(

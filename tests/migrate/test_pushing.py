@@ -92,7 +92,7 @@ def test_from_init_to_merged(tmp_path: Path, migrate: Migrate) -> None:
     git(path, "update-ref", "refs/heads/main", row().commit)  # a person merges it
     assert migrate("plan", "--refresh") == 0 and row().state == "superseded"
     assert migrate("run") == 0
-    assert row().state == "merged" and row().reason.startswith("nothing is left to repair at")
+    assert row().state == "merged" and row().reason.startswith("nothing is left to fix at")
     assert migrate("status") == 0 and migrate("plan") == 0
 
 

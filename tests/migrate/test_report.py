@@ -272,7 +272,7 @@ def test_the_page(campaign: Path, tmp_path: Path, open_page: Open) -> None:
     (tmp_path / "out").mkdir()
     report(campaign, "--html", "out/r.html")
     page = open_page(tmp_path / "out" / "r.html")
-    assert page.inner_text("h1") == "2 of 13 repositories have nothing left to repair"
+    assert page.inner_text("h1") == "2 of 13 repositories have nothing left to fix"
     assert page.evaluate("() => [window.evil, document.images.length, document.scripts.length]") == [
         None,
         0,

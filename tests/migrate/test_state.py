@@ -64,7 +64,7 @@ def test_what_was_interrupted_is_pending_again(store: state.Store) -> None:
 
 
 def test_after_a_merge(store: state.Store) -> None:
-    """It is the head that says so: nothing is left to repair there."""
+    """It is the head that says so: nothing is left to fix there."""
     finish(store, CHANGED)
     store.change("a", "push", pushed="2" * 40, state="pushed")
     later = Head("3" * 40, 6, "main")

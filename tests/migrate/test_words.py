@@ -135,7 +135,7 @@ def test_one_edit_for_several_recipes_is_one_repair(tmp_path: Path, migrate: Mig
     with Store("camp/campaign.db") as store:
         assert [(one.found, one.fixed, one.left) for one in store.findings()] == [(3, 3, 0)]
     body = artefact("body.md").read_text("utf-8")
-    assert body.startswith("This repairs 1 device bug in 1 file,") and body.count("- `recipes/train.py:") == 1
+    assert body.startswith("This fixes 1 device bug in 1 file,") and body.count("- `recipes/train.py:") == 1
     assert "large.yaml`, `recipes/hparams/medium.yaml` and `recipes/hparams/small.yaml`" in body
     assert "left to you" not in body
 

@@ -215,7 +215,7 @@ def test_what_cannot_be_decided_is_shown_with_the_reason(folder: Path) -> None:
     page = render(report)
     data = index(page)
     why = [one["why"] for one in data["findings"]]
-    assert why[0].startswith("No repair") and why[1].startswith("Only a proposal") and why[3] == ""
+    assert why[0].startswith("No fix") and why[1].startswith("Only a proposal") and why[3] == ""
     assert "a semicolon" in why[2] and "it broke" in why[4]
     assert data["digests"].keys() == {"a.py"}
     (block,) = [

@@ -310,7 +310,7 @@ def test_fixes_that_share_lines_or_files(open_page: Open, tmp_path: Path) -> Non
     assert unfolded(page, 0)[1] == "whole"
     press(page, "r")
     assert unfolded(page, 0) == ["here = old", "b = c", "by hand"]
-    assert "Only a proposal" in page.inner_text("#fix-3") and "No repair" in page.inner_text("#fix-4")
+    assert "Only a proposal" in page.inner_text("#fix-3") and "No fix" in page.inner_text("#fix-4")
     assert page.locator("#fix-3 .buttons, #fix-4 .buttons").count() == 0
     assert "does not parse" in page.inner_text(".problems >> nth=0")
 

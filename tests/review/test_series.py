@@ -91,7 +91,7 @@ def test_git_am(tmp_path: Path, git: Git, by: str) -> None:
     assert now(tmp_path) == wanted
     log = git("log", "--format=%an|%s|%b", "-1")
     assert log.startswith("Ann Ödman|Fix device placement")
-    assert "Repair (safe)" in log
+    assert "Fix (safe)" in log
     assert len(git("log", "--format=%h").split()) == 1 + {"codemod": 3, "file": 3, "fix": 12}[by]
 
 

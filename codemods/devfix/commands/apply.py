@@ -1,4 +1,4 @@
-"""`devfix apply`: make the repairs."""
+"""`devfix apply`: make the fixes."""
 
 from __future__ import annotations
 

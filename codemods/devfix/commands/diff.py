@@ -1,4 +1,4 @@
-"""`devfix diff`: print the repairs as a patch, or as several."""
+"""`devfix diff`: print the fixes as a patch, or as several."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _split(run: Run, steps: Sequence[Step], folder: str, form: str, explain: boo
 
     for number, step in enumerate(steps, 1):
         data = render([step]) if form == "mbox" else patch.patch(step.report, explain=explain)
-        name = re.sub(r"[^\w.-]+", "-", step.name).strip("-")[:60] or "repair"
+        name = re.sub(r"[^\w.-]+", "-", step.name).strip("-")[:60] or "fix"
         path = os.path.join(folder, f"{number:04}-{name}.patch")
         write_into(path, data, folder=True)
         run.note(path)

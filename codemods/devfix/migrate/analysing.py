@@ -1,4 +1,4 @@
-"""From the files of a head to an outcome: findings, repairs, verification, commit, and files to keep."""
+"""From the files of a head to an outcome: findings, fixes, verification, commit, and files to keep."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class _Chosen:
 
 
 def _report(job: Job, tree: str) -> Report:
-    """The repairs of a job, in memory, and what is left after them; the working directory is `tree`."""
+    """The fixes of a job, in memory, and what is left after them; the working directory is `tree`."""
     from devfix import runner
     from devfix.around import Around
     from devfix.discover import Discovered, discover
@@ -152,7 +152,7 @@ def _why_nothing(report: Report) -> str:
 
     if report.findings:
         safe = "safe " if report.level.name == "SAFE" else ""
-        return f"{plural(report.findings, 'finding')}, none with a {safe}repair"
+        return f"{plural(report.findings, 'finding')}, none with a {safe}fix"
     if report.errors and len(report.errors) >= report.files:
         return "no file could be analysed"
     return "no findings" if report.files else "no Python files, notebooks or recipes"

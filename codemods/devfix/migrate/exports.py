@@ -130,7 +130,7 @@ def _head(summary: Summary) -> Iterator[str]:
     yield ""
     share = f" ({100 * summary.done / summary.total:.0f} %)" if summary.total else ""
     yield (
-        f"**{summary.done} of {summary.total}**{share} have nothing left to repair at the head that devfix"
+        f"**{summary.done} of {summary.total}**{share} have nothing left to fix at the head that devfix"
         f" {__version__} has last seen. {moment(summary.made_at)}"
     )
     yield ""
@@ -140,7 +140,7 @@ def _head(summary: Summary) -> Iterator[str]:
         yield f"| {state} | {count} |"
     if summary.findings:
         yield ""
-        yield "| codemod | found | repaired by a commit | left |"
+        yield "| codemod | found | fixed by a commit | left |"
         yield "|---|---:|---:|---:|"
         for one in summary.findings:
             yield f"| {as_text(one.codemod)} | {one.found} | {one.fixed} | {one.left} |"

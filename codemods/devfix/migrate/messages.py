@@ -58,7 +58,7 @@ def _body(
 ) -> Iterator[str]:
     fixes = sum(result.applied for result in report.changed)
     files = plural(len(report.changed), "file")
-    yield f"This repairs {plural(fixes, 'device bug')} in {files}, found by devfix {__version__} at {head.commit[:12]}."
+    yield f"This fixes {plural(fixes, 'device bug')} in {files}, found by devfix {__version__} at {head.commit[:12]}."
     yield ""
     yield "### What is changed, and why"
     yield ""
@@ -104,7 +104,7 @@ def _default(report: Report) -> str:
         for result in report.changed
         for finding in result.remaining
     )
-    then = "devfix finds more to repair in them" if more else "devfix finds nothing more to repair in them"
+    then = "devfix finds more to fix in them" if more else "devfix finds nothing more to fix in them"
     return f"by analysis: {what}; the changed files parse, and {then}."
 
 
@@ -125,7 +125,7 @@ def _home(result: FileResult) -> list[Change]:
 
 def _said(change: Change, *, code: bool = False) -> str:
     show = _text if code else printable
-    said = f"{change.codemod}: {show(change.message)}. Repair ({change.safety.label}): {show(change.title)}."
+    said = f"{change.codemod}: {show(change.message)}. Fix ({change.safety.label}): {show(change.title)}."
     name = _code if code else printable
     if change.also:
         said += f" That changes {listed([name(path) for path in change.also])}, too."

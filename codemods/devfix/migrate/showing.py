@@ -34,9 +34,9 @@ def status(store: Store, *, everything: bool = False) -> Iterator[str]:
     if findings:
         width = max(len(one.codemod) for one in findings)
         yield ""
-        yield f"  {'codemod'.ljust(width)}   found  repaired  left"
+        yield f"  {'codemod'.ljust(width)}   found  fixed  left"
         for one in findings:
-            yield f"  {one.codemod.ljust(width)}  {one.found:6}  {one.fixed:8}  {one.left:4}"
+            yield f"  {one.codemod.ljust(width)}  {one.found:6}  {one.fixed:5}  {one.left:4}"
     failures = store.failures()
     if failures:
         yield ""
@@ -94,7 +94,7 @@ def _words(settings: Settings) -> Iterator[str]:
     recipe = f"the recipe {settings.recipe}" if settings.recipe else ""
     asked = recipe or ", ".join(settings.codemods)
     yield f"codemods: {asked or 'those that are on by default, or that the repository names'}"
-    yield f"repairs: {'safe and unsafe ones' if settings.unsafe else 'safe ones only'}"
+    yield f"fixes: {'safe and unsafe ones' if settings.unsafe else 'safe ones only'}"
     yield printable(f"branch: {settings.branch}; author: {settings.author}")
     yield (
         f"limits for each: {limits.seconds:g} s, {limits.size >> 20} MiB, {limits.files} files,"
@@ -131,7 +131,7 @@ def show(store: Store, job: Job, row: Row, results: str) -> Iterator[str]:
         if value:
             yield printable(f"  {name:8}  {value}")
     for one in store.findings(row.id):
-        yield f"  {one.codemod}: {one.found} found, {one.fixed} repaired, {one.left} left"
+        yield f"  {one.codemod}: {one.found} found, {one.fixed} fixed, {one.left} left"
     for note in row.notes:
         yield printable(f"  note: {note}")
     yield "  history:"

@@ -343,7 +343,7 @@ def _compared(outcome: Outcome, commit: str, pushed: str, head: str) -> Outcome:
     on the remote's branch already is pushed.
     """
     if outcome.state == "nothing-to-do" and commit and outcome.head and outcome.head.commit != head:
-        why = f"nothing is left to repair at {outcome.head.commit[:12]}"
+        why = f"nothing is left to fix at {outcome.head.commit[:12]}"
         return replace(outcome, state="merged", reason=why, commit=commit)
     if outcome.commit and outcome.commit == pushed:
         return replace(outcome, state="pushed")

@@ -37,7 +37,7 @@ def clone(job: Job, folder: str, head: Head | None = None) -> Outcome:
 
 
 def analyse(job: Job, folder: str, head: Head | None) -> Outcome:
-    """Find, repair, verify and commit at the head; the scratch folder is gone afterwards."""
+    """Find, fix, verify and commit at the head; the scratch folder is gone afterwards."""
     from devfix.migrate.analysing import analysed
 
     assert head is not None

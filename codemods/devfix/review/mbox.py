@@ -1,4 +1,4 @@
-"""Repairs as commits: a mailbox that `git am` takes, one message for each step.
+"""Fixes as commits: a mailbox that `git am` takes, one message for each step.
 
 https://git-scm.com/docs/git-format-patch describes the form.
 """
@@ -75,7 +75,7 @@ def _body(report: Report) -> str:
 def _paragraph(change: Change) -> str:
     import textwrap
 
-    said = f"{change.codemod}: {printable(change.message)}. Repair ({change.safety.label}): {printable(change.title)}."
+    said = f"{change.codemod}: {printable(change.message)}. Fix ({change.safety.label}): {printable(change.title)}."
     return textwrap.fill(said, _WIDTH, initial_indent="- ", subsequent_indent="  ") + "\n"
 
 

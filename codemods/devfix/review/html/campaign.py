@@ -30,7 +30,7 @@ _ORDER: tuple[State, ...] = (
 )  # fmt: skip
 _MEANING: dict[State, str] = {
     "merged": "had a change, and needs none at its head now",
-    "nothing-to-do": "nothing that devfix would repair",
+    "nothing-to-do": "nothing that devfix would fix",
     "pushed": "its branch is on the remote",
     "verified": "has a commit, verified by running",
     "changed": "has a commit, verified by analysis",
@@ -170,7 +170,7 @@ def _findings(summary: Summary) -> list[_Line]:
     lines = []
     for one in summary.findings:
         fixed, left = _part(one.fixed, most), _part(one.left, most)
-        bars = [("safe", f"{one.fixed} repaired", 0, fixed), ("none", f"{one.left} left", fixed, left)]
+        bars = [("safe", f"{one.fixed} fixed", 0, fixed), ("none", f"{one.left} left", fixed, left)]
         numbers = (str(one.found), str(one.fixed), str(one.left))
         lines.append(_Line(one.codemod, "", tuple(bar for bar in bars if bar[3]), numbers))
     return lines

@@ -1,6 +1,6 @@
 // A finding beside its hunk: what, why, where else, and the two buttons.
 
-const SAFETY = { safe: 'safe', unsafe: 'unsafe', manual: 'manual', none: 'no repair' };
+const SAFETY = { safe: 'safe', unsafe: 'unsafe', manual: 'manual', none: 'no fix' };
 
 function paragraphs(text) {
   return text.split(/\n\s*\n/).map((part) => make('p', {}, ...prose(part.replace(/\s+/g, ' '))));

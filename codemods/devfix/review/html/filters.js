@@ -1,7 +1,7 @@
 // Which findings are shown.
 
 const chosen = { codemod: new Set(), safety: new Set(), verdict: new Set(), decision: new Set() };
-const LABELS = { none: 'no repair', nothing: 'nothing to decide' };
+const LABELS = { none: 'no fix', nothing: 'nothing to decide' };
 let words = [];
 let visible = findings.map(() => true);
 const facetCounts = [];

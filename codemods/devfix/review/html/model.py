@@ -165,7 +165,7 @@ class Page:
         if text.same(composed(text, allowed), after):
             return []
         return [
-            "Once these fixes are made, devfix finds more to repair in this file. `devfix diff` has it already; "
+            "Once these fixes are made, devfix finds more to fix in this file. `devfix diff` has it already; "
             "this page has it when it is made again after the fixes were applied."
         ]
 
@@ -251,9 +251,9 @@ def _undecidable(finding: PlacedFinding, result: FileResult) -> str:
     if result.error is not None:
         return f"Nothing in this file can be changed: {printable(result.error.message)}"
     if finding.refusal:
-        return f"devfix has a repair, but cannot write it here: {printable(finding.refusal)}"
+        return f"devfix has a fix, but cannot write it here: {printable(finding.refusal)}"
     if finding.fix is None:
-        return "No repair: devfix knows no edit that is certain to be right here."
+        return "No fix: devfix knows no edit that is certain to be right here."
     if finding.codemod == SEEN:
         return "Only the run knew of this: `devfix repair` makes such fixes, and tries them."
     if finding.fix.safety is Safety.MANUAL:
