@@ -143,3 +143,36 @@ def {name}(values: torch.Tensor):
 """
     write(tmp_path, {file: text, "pyproject.toml": ""})
     assert bool(found(tmp_path, file, codemods=["place-factory"])) is is_told
+
+
+RUNS = "\n\nif __name__ == '__main__':\n    print(Shift()(torch.ones(3)))\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "more", "is_told"),
+    [
+        ("net.py", "", True),
+        ("net.py", RUNS, False),
+        ("net.py", "\n\nfor x in torch.ones(2, 3):\n    print(Shift()(x))\n", False),
+        ("net.py", RUNS.replace("Shift()", "Shift().to(sys.argv[1])"), True),
+        ("net.py", RUNS.replace("Shift()", "Shift().cuda()"), True),
+        ("test_net.py", "", False),
+        ("test_net.py", "\n\nDEVICE = 'cuda'\n", True),
+    ],
+)
+def test_a_program_that_names_no_device_is_on_the_cpu(
+    tmp_path: Path, file: str, more: str, is_told: bool
+) -> None:
+    text = """
+import sys
+
+import torch
+from torch import nn
+
+
+class Shift(nn.Module):
+    def forward(self, x):
+        return x.exp() + torch.arange(3)
+"""
+    write(tmp_path, {file: text + more, "pyproject.toml": ""})
+    assert bool(found(tmp_path, file, codemods=["place-factory"])) is is_told

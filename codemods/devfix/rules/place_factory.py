@@ -68,8 +68,8 @@ class PlaceFactory(Codemod):
     file sets; where only its use says that something is a tensor; where it may be None; where a program
     beside it sets the default device; where nothing fails but the result would stay on the CPU; and where it
     is sent, rebuilt, kept by a class, made up for a model, or made before what it meets.
-    Nothing is said of tensors without dimensions in arithmetic, of a CPU index into a tensor, and of
-    code that prepares data or builds modules.
+    Nothing is said of tensors without dimensions in arithmetic, of a CPU index into a tensor, of
+    code that prepares data or builds modules, and of programs, notebooks and test files that name no device.
     """
 
     id: ClassVar[str] = "place-factory"
