@@ -51,13 +51,16 @@ class Trainer:
 '''
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    path = next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        pytest.skip(f"no browser: none of {', '.join(NAMES)} is installed")
+@pytest.fixture(scope="module", params=["chromium", "firefox", "webkit"])
+def engine(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A browser: the system's Chromium, or those that `playwright install` has fetched."""
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        kind = getattr(playwright, request.param)
+        system = next(filter(None, map(shutil.which, NAMES)), None) if request.param == "chromium" else None
+        path = system or kind.executable_path
+        if not Path(path).exists():
+            pytest.skip(f"{request.param} is not installed: python -m playwright install {request.param}")
+        browser = kind.launch(executable_path=path, args=["--no-sandbox"] if system else [])
         yield browser
         browser.close()
 
@@ -66,7 +69,7 @@ Open = Callable[..., Any]
 
 
 @pytest.fixture
-def open_page(chromium: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+def open_page(engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     """Open a page's bytes from disk; whatever it says in the console or asks of the network fails the test."""
     monkeypatch.chdir(tmp_path)
     trouble: list[str] = []
@@ -74,7 +77,7 @@ def open_page(chromium: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     def show(data: bytes, width: int = 1600, theme: str = "light", script: str = "", hash: str = "") -> Any:
         (tmp_path / "review.html").write_bytes(data)
-        context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+        context = engine.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
         contexts.append(context)
         if script:
             context.add_init_script(script)
