@@ -21,6 +21,8 @@ import argparse
 import hashlib
 import json
 import re
+import shlex
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
@@ -176,6 +178,8 @@ def run(name: str, mirrors: Path, files: Path, command: str, verbose: bool) -> N
 
     The last line counts the rows that are no bug where devfix says something all the same.
     """
+    if shutil.which(shlex.split(command)[0]) is None:
+        raise SystemExit(f"{command} is not on PATH: name it with --command")
     bugs, others = read(name)
     placed = layout.Layout(mirrors, files)
     for case in [*bugs, *others]:
