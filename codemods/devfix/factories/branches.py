@@ -19,9 +19,8 @@ class Branches(Expressions):
     dead: bool  # does nothing come here?
     looping: int  # how many loops around
     left: list[Names]  # what the arms of a loop that leave its round leave behind
-    arms: dict[
-        str, tuple[Names, Names, Names]
-    ]  # what an `if` has left where a name or path is false, true, either
+    # What an `if` has left where a name or path is false, where it is true, and after both.
+    arms: dict[str, tuple[Names, Names, Names]]
 
     @abstractmethod
     def block(self, statements: list[ast.stmt]) -> None:
