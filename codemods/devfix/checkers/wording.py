@@ -107,8 +107,9 @@ def assumptions(mismatch: Mismatch) -> str:
     words = sorted(
         _ASSUMED[one.kind].format(_subject(one)) for one in mismatch.assumed if one.kind in _ASSUMED
     )
-    if not words:
+    if not words and mismatch.relation != FIXED and mismatch.stray_place.kind != LITERAL:
         return ". On the CPU nothing fails, and the fix changes no result"
+    words = words or ["both values belong on the same device"]
     return f". The fix assumes that {', and '.join(words)}"
 
 
