@@ -2,7 +2,7 @@
 
     python benchmarks/fresh.py ask --checkouts DIR --found FILE [--command CMD]
     python benchmarks/fresh.py sheet --found FILE --out FILE [--seed N] [--safe N] [--others N]
-    python benchmarks/fresh.py table [--found FILE]
+    python benchmarks/fresh.py table [--draw N] [--found FILE]
 
 `fresh/repositories.txt` names the repositories, OWNER/NAME and commit; DIR has a checkout of each, OWNER+NAME, such as
 `git --git-dir=CLONE archive COMMIT | tar -x -C DIR/OWNER+NAME` makes. `ask` runs `devfix check` with its default
@@ -18,8 +18,8 @@ A person judges the rows of the sheet by reading whatever of the repository deci
 - wrong: the claim is false
 - harmful: the fix would break or change a working program
 
-`table` counts them with the 95 % Wilson interval of `true`; with --found it names those that the present devfix does
-not report any more. Nothing of a repository is run.
+`table` counts them, or those of one draw, with the 95 % Wilson interval of `true`, as devfix reported them then; with
+--found it also counts those that it still reports, and names the others. Nothing of a repository is run.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a person says of a finding; `line` counts from 1, `safety` is that of the fix or "no fix"."""
+    """What a person says of a finding; `line` counts from 1, `safety` is that of the fix or "no fix".
+
+    `draw` is the seed of the sheet that the finding was on.
+    """
 
     repo: str
     commit: str
@@ -59,6 +62,7 @@ class Verdict:
     safety: str
     verdict: str
     reason: str
+    draw: int = 0
 
 
 def key(row: Row) -> tuple[str, str, str, int, str]:
@@ -142,6 +146,7 @@ def main(arguments: list[str] | None = None, folder: Path = FRESH) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--safe", type=int, default=150)
     parser.add_argument("--others", type=int, default=150)
+    parser.add_argument("--draw", type=int)
     options = parser.parse_args(arguments)
     if options.verb != "table" and (options.found is None or (options.verb == "sheet" and not options.out)):
         parser.error("`ask` needs --found, and `sheet` --found and --out")
@@ -151,12 +156,18 @@ def main(arguments: list[str] | None = None, folder: Path = FRESH) -> int:
         write(options.out, drawn(rows(options.found), options.seed, options.safe, options.others))
     else:
         kept = rows(folder / "verdicts.jsonl")
+        if options.draw is not None:
+            kept = [row for row in kept if row.get("draw", 0) == options.draw]
         print(*table([Verdict(**row) for row in kept]), sep="\n")
-        present = {key(row) for row in rows(options.found)} if options.found else {key(row) for row in kept}
-        for row in kept:
-            if key(row) not in present:
-                where = f"{row['repo']}: {row['path']}:{row['line']}: {row['codemod']}"
-                print(f"not reported any more ({row['verdict']}): {where}")
+        if options.found:
+            present = {key(row) for row in rows(options.found)}
+            print(
+                "\nstill reported:", *table([Verdict(**row) for row in kept if key(row) in present]), sep="\n"
+            )
+            for row in kept:
+                if key(row) not in present:
+                    where = f"{row['repo']}: {row['path']}:{row['line']}: {row['codemod']}"
+                    print(f"not reported any more ({row['verdict']}): {where}")
     return 0
 
 

@@ -24,7 +24,7 @@ SNAPSHOTS = ROOT / "snapshots" / "examples"
 
 @dataclass(frozen=True)
 class Program:
-    """A folder of `examples/`. `raises`: what it dies of on CUDA before the repair."""
+    """A folder of `examples/`. `raises`: what it dies of on CUDA before the fix."""
 
     folder: str
     script: str

@@ -36,13 +36,17 @@ def test_from_checkouts_to_a_table(tmp_path: Path, capsys: pytest.CaptureFixture
     kept = {name: row[name] for name in ("repo", "commit", "path", "line", "codemod", "safety")}
     judged = [
         {**kept, "verdict": "true", "reason": ""},
-        {**kept, "line": 1, "verdict": "wrong", "reason": ""},
+        {**kept, "line": 1, "verdict": "wrong", "reason": "", "draw": 7},
     ]
     (tmp_path / "verdicts.jsonl").write_text("".join(json.dumps(one) + "\n" for one in judged))
     fresh.main(["table", "--found", str(at)], tmp_path)
     told = capsys.readouterr().out
     assert f"| {row['codemod']} | {row['safety']} | 2 | 1 | 0 | 1 | 0 | 9% to 91% |" in told
     assert told.endswith(f"not reported any more (wrong): some/project: train.py:1: {row['codemod']}\n")
+    left = told.partition("still reported:")[2]
+    assert f"| {row['codemod']} | {row['safety']} | 1 | 1 | 0 | 0 | 0 |" in left
+    fresh.main(["table", "--draw", "7"], tmp_path)
+    assert f"| {row['codemod']} | {row['safety']} | 1 | 0 | 0 | 1 | 0 |" in capsys.readouterr().out
 
 
 def test_what_is_drawn_is_few_of_a_codemod_and_does_not_depend_on_other_repositories() -> None:

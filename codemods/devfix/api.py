@@ -1,4 +1,4 @@
-"""Everything that an author of codemods needs, under names that stay.
+"""Everything that an author of codemods needs, under stable names.
 
 ```python
 from collections.abc import Iterator
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from devfix.api import Codemod, Example, Finding, Flow, ReplaceExpression, Safety
 ```
 
-- A codemod: `Codemod` (or `TextCodemod`, which rewrites a whole text, or `RecipeCodemod`, which is given a `Recipe`
+- A codemod: `Codemod` (or `TextCodemod`, which rewrites a whole text, or `RecipeCodemod`, which gets a `Recipe`
   made of `Node`s), `Example`.
-- What it is given: `Flow`, which knows where values live, with `flow.source` (`Source`: the text, its `ast` and
+- What it gets: `Flow`, which knows the devices of values, with `flow.source` (`Source`: the text, its `ast` and
   positions), `flow.path`, `flow.value(node)` (`Value`: `Kind` and `Place`, which is somewhere in `Where`),
   `flow.events(What.MOVE, ...)` (`Event`) and `flow.scopes` (`Scope`).
-- What it may ask: `facts(flow, node)` (`Fact`) and `mismatches(flow)` (`Mismatch`), of the engine that devfix's own
-  checkers ask, and `scripts(recipe)` for the programs that run a recipe, each as a `Flow`.
+- What it can query: `facts(flow, node)` (`Fact`) and `mismatches(flow)` (`Mismatch`), from the engine of devfix's own
+  checkers, and `scripts(recipe)` for the programs that run a recipe, each as a `Flow`.
 - What it yields: `Finding` with `Span`, `Related`, `Fix`, `Safety` and edits.
 
-Names that are not here may change with any version.
+All other names may change in any version.
 """
 
 from devfix.codemod import Codemod, Example, RecipeCodemod

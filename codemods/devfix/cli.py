@@ -103,12 +103,12 @@ class _Group(Group):
 @click.group(
     cls=_Group,
     examples={
-        "devfix check": "list the device bugs below this folder",
-        "devfix diff --unsafe": "show every fix as a patch",
+        "devfix check": "list the device bugs in this folder",
+        "devfix diff --unsafe": "show all fixes, unsafe ones too, as a patch",
         "devfix apply": "make the safe fixes",
-        "devfix check --help": "more on one command",
+        "devfix check --help": "describe one command",
     },
-    codes={0: "done, or nothing to do", 1: "there are findings, or a diff", 2: CANNOT, 130: "interrupted"},
+    codes={0: "done, or nothing to do", 1: "there are findings or changes", 2: CANNOT, 130: "interrupted"},
     context_settings={"max_content_width": 110},
 )
 @click.version_option(__version__, message="devfix %(version)s")
@@ -116,8 +116,8 @@ class _Group(Group):
 def group(ctx: click.Context) -> None:
     """Find and fix device bugs in PyTorch programs.
 
-    Your files are written by `devfix apply`, `devfix undo` and `devfix repair --write` only, and your code is run by
-    `devfix run`, `devfix repair`, `devfix smoke` and `devfix apply --smoke` only.
+    Only `apply`, `undo`, `repair --write` and `check --add-ignores` change your files. Only `run`, `repair`, `smoke`,
+    and the options --smoke, --smoke-cmd and --verify-cmd, run your code.
     """
     ctx.color = color_of_environment()  # for all that is printed, unless --color says otherwise
     try:

@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Example:
-    """A small program that runs as it stands, before and after the codemod.
+    """A complete small program, before and after the fixes.
 
-    Both print numbers; on the CPU they print the same ones. `after=None` says that the
-    codemod has nothing to say about `before`. `raises` and `raises_on_cpu` are regular
-    expressions found in what `before` raises there; empty where it raises nothing.
+    Both print numbers, the same ones on the CPU. `after=None` says that the codemod has no finding
+    in `before`. `raises` (on CUDA) and `raises_on_cpu` are regular expressions for the error that
+    `before` raises; empty if it raises none.
     """
 
     title: str
-    """What it is an example of."""
+    """What it shows."""
     before: str
     after: str | None = None
     """The program with the fixes; None: there is no finding."""
     raises: str = ""
     safety: Safety = Safety.SAFE
-    """From which safety the fixes are made."""
+    """The lowest safety of the fixes to make."""
     options: tuple[tuple[str, str], ...] = ()
     """Names and values of the options of the codemod."""
     # A HyperPyYAML file beside the program, `hyperparams.yaml`, before and after.
     recipe: str = ""
-    """A HyperPyYAML file beside the program, `hyperparams.yaml`."""
+    """A HyperPyYAML file next to the program, `hyperparams.yaml`."""
     recipe_after: str = ""
     """The same with the fixes."""
     raises_on_cpu: str = ""
@@ -51,7 +51,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Codemod(ABC):
-    """One kind of device bug and its repair. The fields of a subclass are its options.
+    """One kind of device bug and its fix. The fields of a subclass are its options.
 
     The docstring of a subclass has a title line and the headings *What it does*,
     *Why is this bad?*, *Fix safety* and, where it has any, *Options*; `devfix explain` prints it.
@@ -72,14 +72,14 @@ class Codemod(ABC):
 
     @abstractmethod
     def check(self, flow: Flow) -> Iterator[Finding]:
-        """Yield what is wrong in one file; never print, write or change anything."""
+        """Yield the findings in one file; never print, write or change anything."""
 
     def check_recipe(self, recipe: Recipe) -> Iterator[Finding]:
-        """Yield what is wrong in one recipe, together with the files around it."""
+        """Yield the findings in one recipe, together with the files around it."""
         return iter(())
 
     def wants(self, text: str) -> bool:
-        """Whether it is worth looking at a file with this text."""
+        """Whether a file with this text has to be analysed."""
         for group in self.words:
             for word in group:
                 if word in text:
@@ -129,7 +129,7 @@ class Codemod(ABC):
 
 @dataclass(frozen=True)
 class RecipeCodemod(Codemod):
-    """One that looks at HyperPyYAML recipes instead of Python files."""
+    """A codemod for HyperPyYAML recipes instead of Python files."""
 
     recipes: ClassVar[bool] = True
 
@@ -138,7 +138,7 @@ class RecipeCodemod(Codemod):
 
     @abstractmethod
     def check_recipe(self, recipe: Recipe) -> Iterator[Finding]:
-        """Yield what is wrong in one recipe, together with the files around it."""
+        """Yield the findings in one recipe, together with the files around it."""
 
 
 def wanting(codemods: Sequence[Codemod], text: str) -> tuple[Codemod, ...]:

@@ -1,4 +1,4 @@
-"""What a codemod says: findings, and the edits that would repair them.
+"""What a codemod yields: findings, and the edits that fix them.
 
 Everything here is frozen plain data, since it crosses process borders.
 Positions are characters of `Document.text`, never bytes and never lines.
@@ -29,14 +29,14 @@ def brief(message: str) -> str:
 
 
 class Safety(IntEnum):
-    """How far a fix may be trusted; a property of one fix, not of its codemod."""
+    """How far a fix can be trusted; a property of the fix, not of its codemod."""
 
     MANUAL = 0
     """Shown, never applied."""
     UNSAFE = 1
-    """Right if an assumption holds that the message states."""
+    """Correct if an assumption holds, which the message states."""
     SAFE = 2
-    """Same result on the CPU; on an accelerator it only turns an error into a run."""
+    """The same result on the CPU; on an accelerator it can only turn an error into a run."""
 
     @property
     def label(self) -> str:
@@ -66,7 +66,7 @@ class MoveStatement:
 
 @dataclass(frozen=True)
 class InsertStatement:
-    """Put a new statement on lines of its own beside `anchor`, indented like it.
+    """Put a new statement on lines of its own next to `anchor`, indented like it.
 
     `text` has no indentation and no final newline; it may have several lines.
     With `before=False` it comes after the whole statement (after its body, where it has one).
@@ -80,7 +80,7 @@ class InsertStatement:
 
 @dataclass(frozen=True)
 class WrapStatement:
-    """Put a statement under a header, such as `with torch.no_grad():`, one step further in."""
+    """Put a statement under a header, such as `with torch.no_grad():`, one indentation deeper."""
 
     statement: Span
     """The whole statement; it has its lines to itself."""
@@ -110,7 +110,7 @@ class DeleteStatement:
 
 @dataclass(frozen=True)
 class AppendCall:
-    """`x` -> `x.to(device)`: append `suffix` to an expression, in parentheses where it needs them."""
+    """`x` -> `x.to(device)`: append `suffix` to an expression, with parentheses if needed."""
 
     expression: Span
     """The expression."""
@@ -131,7 +131,7 @@ class WrapExpression:
 
 @dataclass(frozen=True)
 class AssignResult:
-    """`x.to(device)` as a statement -> `x = x.to(device)`: keep what an expression statement drops."""
+    """`x.to(device)` as a statement -> `x = x.to(device)`: keep the result of an expression statement."""
 
     expression: Span
     """The expression, which is a statement of its own."""
@@ -151,7 +151,7 @@ class ReplaceExpression:
 
 @dataclass(frozen=True)
 class SetArgument:
-    """Give a call the keyword argument `name=value`: replaced where it is there, else added last."""
+    """Set the keyword argument `name=value` of a call: replace it if it is there, or add it last."""
 
     call: Span
     """The call."""
@@ -163,7 +163,7 @@ class SetArgument:
 
 @dataclass(frozen=True)
 class ReplaceText:
-    """Replace characters; newlines in `text` become those of the file. For what the other edits cannot say."""
+    """Replace characters, where no other edit fits; newlines in `text` become those of the file."""
 
     span: Span
     """What is replaced."""
@@ -173,7 +173,7 @@ class ReplaceText:
 
 @dataclass(frozen=True)
 class EnsureImport:
-    """`import module` or, with `name`, `from module import name`, unless it is there already."""
+    """Add `import module` or, with `name`, `from module import name`, unless it is already there."""
 
     module: str
     """The module, such as `torch.nn`."""
@@ -220,7 +220,7 @@ class Elsewhere:
 
 @dataclass(frozen=True)
 class Fix:
-    """Edits that belong together: applied whole, or not at all. `title` is a verb phrase."""
+    """Edits that belong together: applied completely or not at all. `title` is a verb phrase."""
 
     title: str
     edits: tuple[Edit, ...]
@@ -259,6 +259,6 @@ class Finding:
     message: str
     """What is wrong, on one line."""
     fix: Fix | None = None
-    """What can be done; None if nothing."""
+    """Its fix; None if there is none."""
     related: tuple[Related, ...] = ()
-    """Other places that belong to it."""
+    """Other places that explain it."""

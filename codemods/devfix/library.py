@@ -37,23 +37,23 @@ def check(
     cache: bool | None = None,
     progress: Progress | None = None,
 ) -> Checked:
-    """Find device bugs in files and folders, or in `source`, the text of a program that need not be a file.
+    """Find device bugs in files and folders, or in the program `source`.
 
     Parameters:
         paths: Files and folders.
-        source: Instead of paths, a program: its text or its bytes.
-        filename: What `source` is called. It need not exist, and can import the files beside it.
-        codemods: Only these: ids, `Codemod` classes or objects, and whatever else `--codemod` takes.
-        options: By the id of a codemod, then by the name of the option: `{"assert-device": {"check": "all"}}`.
+        source: The text or bytes of a program, instead of paths.
+        filename: The name of `source`. The file need not exist; the program can import files next to it.
+        codemods: Run only these: ids, `Codemod` classes or objects, and whatever else `--codemod` takes.
+        options: Options by codemod and name: `{"assert-device": {"check": "all"}}`.
         recipe: The name or file of a recipe, as for `--recipe`.
-        settings: Whether `[tool.devfix]` of the nearest `pyproject.toml`, and the user's own settings, count.
-        jobs: Processes; 0 is one per core.
-        cache: Whether to reuse what is known of files that have not changed, and to keep what is found out;
-            by default what the settings say, which is yes. Never of `source`, nor for codemods of your own.
-        progress: Called with the files that are done, and how many there are.
+        settings: Whether to use `[tool.devfix]` of the nearest `pyproject.toml`, and the user's own settings.
+        jobs: The number of processes; 0 is one per core.
+        cache: Whether to reuse and store the results of files that have not changed; by default as the settings
+            say, or True. `source`, and codemods of your own, are never cached.
+        progress: Called with the number of files done, and the total.
 
     Raises:
-        DevfixError: What was asked for makes no sense.
+        DevfixError: The arguments or settings make no sense.
 
     >>> import devfix
     >>> devfix.check(source="import torch\\n", codemods=["move-input"])
@@ -83,12 +83,12 @@ def fix(
     """Fix what `check` finds. The arguments are those of `check`, and two more.
 
     Parameters:
-        unsafe: True for unsafe fixes as well, False for none; by default what settings and recipe say.
-        write: Whether to write the files, as `devfix apply` does: whole or not at all, and `devfix undo` takes it
-            back. Without it no file is touched, and the result says what would change.
+        unsafe: Whether to make unsafe fixes too; by default as the settings and the recipe say.
+        write: Whether to write the files, as `devfix apply` does: completely or not at all; `devfix undo` takes it
+            back. Otherwise no file is changed, and the result says what would change.
 
     Raises:
-        DevfixError: What was asked for makes no sense.
+        DevfixError: The arguments or settings make no sense.
     """
     if write and source is not None:
         raise DevfixError("what is given as source has no file to write")

@@ -9,15 +9,15 @@ from devfix.findings import Safety
 
 
 class DevfixError(ValueError):
-    """What was asked for makes no sense: an unknown codemod, option or recipe, or bad settings."""
+    """The arguments or settings make no sense: an unknown codemod, option or recipe, or bad settings."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One device bug. `str(finding)` is a line for people."""
+    """One device bug. `str(finding)` is a readable line."""
 
     codemod: str
-    """The id of the codemod that has found it."""
+    """The id of the codemod that found it."""
     path: str
     """The file, as it was named or discovered."""
     line: int
@@ -31,13 +31,13 @@ class Finding:
     message: str
     """What is wrong, on one line."""
     code: str = ""
-    """The first line, without its end."""
+    """Its first line of code, without the newline."""
     scope: str = ""
     """The function or class around it, such as `Net.forward`; empty at the top of a file."""
     fix: str = ""
     """What its fix does, such as "move `x` to `device`"; empty if there is none."""
     safety: Safety | None = None
-    """How far the fix may be trusted; None if there is none."""
+    """How far the fix can be trusted; None if there is no fix."""
     cell: int = 0
     """In a notebook, the number of the cell, from 1."""
     cell_line: int = 0
@@ -49,17 +49,17 @@ class Finding:
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that could not be done with one file, or by one codemod; everything else was."""
+    """Something that failed for one file or one codemod; everything else was done."""
 
     path: str
     """The file."""
     message: str
-    """What could not be done, and why."""
+    """What failed, and why."""
 
 
 @dataclass(frozen=True, repr=False)
 class Checked:
-    """What `check` has found. A notebook shows it as cards.
+    """The result of `check`. A notebook shows it as cards.
 
     >>> import devfix
     >>> found = devfix.check(source="import torch\\n")
@@ -70,15 +70,15 @@ class Checked:
     """
 
     findings: tuple[Finding, ...]
-    """In the order of their paths and places."""
+    """The findings, by path and position."""
     problems: tuple[Problem, ...] = ()
-    """What could not be done. Nothing is raised for a file that cannot be read: the others are still done."""
+    """What failed. A file that cannot be read raises nothing: the others are still analysed."""
     files: int = 0
-    """How many files there were."""
+    """The number of files."""
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was found, and everything was looked at."""
+        """Whether there are no findings, and nothing failed."""
         return not self.findings and not self.problems
 
     def __repr__(self) -> str:
@@ -102,16 +102,16 @@ class FixedFile:
     path: str
     """The file."""
     before: bytes = field(repr=False)
-    """Its bytes as they were."""
+    """Its bytes before the fixes."""
     after: bytes = field(repr=False)
-    """Its bytes with the fixes."""
+    """Its bytes after the fixes."""
     codemods: tuple[str, ...]
-    """The ids of the codemods that have a part in it."""
+    """The ids of the codemods that change it."""
 
 
 @dataclass(frozen=True, repr=False)
 class Fixed:
-    """What `fix` has made. A notebook shows it as cards.
+    """The result of `fix`. A notebook shows it as cards.
 
     >>> import devfix
     >>> program = "import torch\\ndevice = torch.device('cuda')\\nmodel = torch.nn.Linear(4, 2).to(device)\\n"
@@ -127,11 +127,11 @@ class Fixed:
     remaining: tuple[Finding, ...] = ()
     """The findings that are left."""
     problems: tuple[Problem, ...] = ()
-    """What could not be done."""
+    """What failed."""
     written: tuple[str, ...] = ()
     """The paths that were written."""
     text: str = ""
-    """With `source`, its new text, which is the old one if nothing changes."""
+    """With `source`, the text after the fixes."""
     patch: bytes = b""
     """All changes, for `git apply`."""
 

@@ -52,7 +52,7 @@ def _page() -> Iterator[str]:
     yield from (".TP", ".BR FORCE_COLOR ,\\  CLICOLOR_FORCE", "colours also in a file or pipe, if one is set")
     yield from (".TP", ".B CLICOLOR", "no colours, if it is 0")
     yield ".SH SEE ALSO"
-    yield "The documentation comes with the source, in docs/; \\fBdevfix explain \\fICODEMOD\\fR tells of one codemod."
+    yield "The documentation comes with the source, in docs/; \\fBdevfix explain \\fICODEMOD\\fR describes a codemod."
 
 
 def _command(path: str, command: click.Command) -> Iterator[str]:

@@ -104,13 +104,13 @@ def _real_bugs(id: str) -> Iterator[str]:
     found = [case for case in cases if id in case["by"]]
     yield from ("## In the wild", "")
     if not found:
-        yield f"None of the {len(cases)} [real bugs](../real-bugs.md) of the benchmark is one for this codemod."
+        yield f"It finds none of the {len(cases)} [real bugs](../real-bugs.md) of the benchmark."
     else:
         fixed = sum(case["fixed"] for case in found)
         share = 100 * len(found) / len(cases)
         yield (
-            f"It speaks at {len(found)} of the {len(cases)} [real bugs](../real-bugs.md) of the benchmark, which "
-            f"people fixed by hand ({share:.0f} %); devfix changes the place that they changed in {fixed} of these."
+            f"It has a finding for {len(found)} ({share:.0f} %) of the {len(cases)} [real bugs](../real-bugs.md) of "
+            f"the benchmark, which people fixed by hand; for {fixed} of them devfix changes the code that they changed."
         )
     yield ""
 

@@ -14,6 +14,7 @@ from devfix.rules.hand_on_device import HandOnDevice
 from devfix.rules.hard_coded_cuda import HardCodedCuda
 from devfix.rules.move_inputs import MoveInputs
 from devfix.rules.normalize_device_type import NormalizeDeviceType
+from devfix.rules.numpy_of_device import NumpyOfDevice
 from devfix.source import Source
 from programs import marked
 
@@ -295,7 +296,8 @@ def test_marked_lines_are_found_and_others_silent(code: str) -> None:
     text, wanted = marked(code)
     source = Source(HEAD + text)
     start = HEAD.count("\n")
-    found = besides(analyse(source), CODEMODS, ())
+    flow = analyse(source)
+    found = [*besides(flow, CODEMODS, ()), *NumpyOfDevice().check(flow)]
     assert {source.position(one.span.start)[0] - start for one in found} == wanted
 
 

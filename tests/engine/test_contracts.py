@@ -9,6 +9,7 @@ import pytest
 from devfix.checkers.besides import CODEMODS, besides
 from devfix.flow import analyse
 from devfix.rules.lengths_on_cpu import LengthsOnCpu
+from devfix.rules.numpy_of_device import NumpyOfDevice
 from devfix.source import Source
 from programs import marked
 
@@ -28,7 +29,7 @@ def spoken(code: str) -> set[int]:
     source = Source(HEAD + code)
     start = HEAD.count("\n")
     flow = analyse(source)
-    found = [*besides(flow, CODEMODS, ()), *LengthsOnCpu().check(flow)]
+    found = [*besides(flow, CODEMODS, ()), *LengthsOnCpu().check(flow), *NumpyOfDevice().check(flow)]
     return {source.position(one.span.start)[0] - start for one in found}
 
 
@@ -126,6 +127,41 @@ FOUND = {
                 self.setup(n)
             def forward(self, t: torch.Tensor):
                 return torch.outer(t, self.freqs)
+    """,
+    "a table that goes through the constructors of parts": """
+        class Attention(nn.Module):
+            def __init__(self, table):
+                super().__init__()
+                self.proj = nn.Linear(4, 4)
+                self.table = table  # <
+            def forward(self, x):
+                return self.proj(x) + self.table
+        class Model(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.head = nn.Linear(4, 4)
+                table = torch.ones(n, 4, device=self.head.weight.device)
+                self.parts = nn.ModuleDict(dict(body=nn.ModuleList([Attention(table) for _ in range(n)])))
+            def forward(self, x):
+                for part in self.parts.body:
+                    x = part(x)
+                return self.head(x)
+    """,
+    "a loop in a loop, in the second round": """
+        from config import device
+        def act(state, net):
+            return net(state).argmax()
+        def main(env):
+            net = nn.Linear(4, 2)
+            net.to(device)
+            for _ in range(9):
+                state, done = torch.Tensor(env.reset()).to(device), False
+                state = state.unsqueeze(0)
+                while not done:
+                    following, done = env.step(act(state, net))
+                    following = torch.Tensor(following)  # <
+                    following = following.unsqueeze(0)
+                    state = following
     """,
     "an argument that is a list at times": """
         class Focal(nn.Module):

@@ -17,6 +17,22 @@ def spoken(code: str, others: dict[str, str] | None = None) -> set[int]:
 
 
 FOUND = {
+    "a sample of what is kept on the CPU": """
+        import random
+        class Memory:
+            def __init__(self, n):
+                self.gains = torch.zeros(n)  # <
+            def sample(self):
+                return self.gains[random.choices(range(9), k=3)]
+        class Agent:
+            def __init__(self, device):
+                self.device = device
+                self.net = nn.Linear(4, 2).to(device)
+                self.memory = Memory(9)
+            def learn(self, x):
+                values = self.net(x.to(self.device))
+                return self.memory.sample() - values.max(dim=1).values
+    """,
     "a factory in a forward": """
         class Shift(nn.Module):
             def forward(self, x):
@@ -242,6 +258,24 @@ FOUND = {
 }
 
 SILENT = {
+    "a number of samples": """
+        class Mix(nn.Module):
+            def forward(self, x):
+                count = (x > 0).sum()
+                order = torch.ones(len(x)).multinomial(num_samples=count)
+                return x[order], x[torch.multinomial(torch.ones(len(x)), count)]
+    """,
+    "a transform of images and arrays": """
+        import torchvision.transforms.functional as T
+        class Half(nn.Module):
+            def forward(self, image):
+                return T.to_tensor(image).half()
+        class ToTensor(nn.Module):
+            def forward(self, x):
+                if not isinstance(x, torch.Tensor):
+                    return torch.from_numpy(x).float()
+                return x.float()
+    """,
     "a constructor is given what may be a number": """
         class Shift(nn.Module):
             def __init__(self, table: torch.Tensor, rows: dict):
@@ -606,3 +640,27 @@ def test_a_parameter_is_where_its_data_was_put() -> None:
     """)
     assert spoken(code) == set()
     assert spoken(code.replace("if gpu:\n            start", "if not gpu:\n            start")) != set()
+
+
+def test_a_meeting_in_a_longer_file() -> None:
+    code, lines = marked("""
+        from layers import Decoder
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.decoder = Decoder()
+            def forward(self, x):
+                start = torch.full([1, 1], 2, device="cuda")  # <
+                return self.decoder(start, x)
+    """)
+    layers = """\
+{}
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(3, 4)
+
+    def forward(self, start, x):
+        return self.table(start) + x
+""".format("# a line\n" * 40)
+    assert spoken(code, {"layers": layers}) == lines

@@ -38,6 +38,8 @@ def raised() -> str:
         env=environment,
         timeout=120,
     )
+    if "GPU build" in done.stderr:
+        pytest.skip("the simulator needs the CPU build of torch")
     assert "Expected all tensors to be on the same device" in done.stderr
     return done.stderr
 

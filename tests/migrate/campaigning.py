@@ -1,77 +1,95 @@
-"""A campaign from an organisation to merged and closed requests, as its commands would be typed over some weeks; killed
-at random while it pushes, if asked for. For `test_forges_killed.py` and `benchmarks/forges.py`."""
+"""A campaign from an organisation to merged and closed requests, as its commands would be typed over some weeks; each
+of them killed at random, if asked for. For `test_forges_killed.py` and `benchmarks/forges.py`."""
 
 from __future__ import annotations
 
 import json
 import random
+import re
 import signal
+import sqlite3
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from devfix.migrate.model import CHANGED
 from devfix.migrate.state import Store
 from killing import DEVFIX
 from making import CLEAN, ENVIRONMENT, FIXABLE, commit, git, repository
 from standin import TOKEN, VARIABLES, Fault, Standin, serving
 
 WAVES = ("--waves", "3,50%,100%", "--rest", "0", "--stop-at", "40")
+PHASES = ("discovery", "analysis", "review", "push", "asking")
+_COMMANDS = (
+    "init", "run", "review", "push", "status", "push", "status", "push", "status", "run", "push", "status",
+)  # fmt: skip
+_SHARES = {"init": 2, "run": 3, "review": 3, "push": 3, "status": 1}  # of the kills
+_COMPARED = (
+    "name", "state", "stage", "reason", "head", "commit", "files_changed", "decision", "outdated", "pushed",
+    "pull_request", "request", "checks", "conflicts",
+)  # fmt: skip
 
 
 @dataclass
 class Told:
-    """What came of it: requests and rows without what differs by time or port; and what it took."""
+    """What came of it: requests, rows and files without what differs by time or port; and what it took."""
 
     requests: list[dict[str, Any]] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
     created: int = 0
-    kills: int = 0
+    kills: Counter[str] = field(default_factory=Counter)  # by phase
     pushes: int = 0
     calls: int = 0
+    work: list[int] = field(default_factory=list)  # of each command
     seconds: float = 0.0
     said: str = ""
 
+    @property
+    def end(self) -> object:
+        """What no kill may change."""
+        return self.requests, self.rows, self.files
 
-def whole(folder: Path, kind: str, count: int, kills: int, seed: int) -> Told:
-    """`kills` are spread over the pushes; where a push ends before its time has come, the next one gets it."""
+
+def whole(folder: Path, kind: str, count: int, seed: int, kills: int = 0, quiet: Told | None = None) -> Told:
+    """`kills` are spread over the commands, and within each over the work that it had when it was `quiet`."""
     folder.mkdir(parents=True)
-    told, chance = Told(), random.Random(seed)
+    told = Told()
     with serving(kind, folder / "server") as server:
         _fill(server, count)
         begun = time.monotonic()
-        _devfix(folder, told, server, "init", "--organisation", f"{server.url}/org", "--topic", "torch",
-                "--forge", f"{kind}={server.url}")  # fmt: skip
-        _devfix(folder, told, server, "run", "--quiet")
+        user = _User(folder, told, server, random.Random(seed), kills, quiet.work if quiet else ())
+        organisation = ("--organisation", f"{server.url}/org", "--topic", "torch")
+        user.types("discovery", "init", *organisation, "--forge", f"{kind}={server.url}")
+        user.types("analysis", "run", "--quiet")
+        user.types("review", "review", answers=lambda: _decisions(folder / "camp"))
         for round_ in range(4):
-            _push(folder, told, server, kills * (round_ + 1) // 4, chance)
+            user.types("push", "push", "--accepted", "--pause", "0", *WAVES)
             _maintainers(server, round_)
-            _devfix(folder, told, server, "status", "--refresh-requests")
+            user.types("asking", "status", "--refresh-requests")
             if round_ == 2:
                 for path in list(server.repositories)[:count:4]:
                     if not path.startswith("robot/"):
                         commit(folder / "server" / f"{path}.git", {"other.py": CLEAN % 9}, "the base moves")
-                _devfix(folder, told, server, "run", "--quiet", "--refresh")
+                user.types("analysis", "run", "--quiet", "--refresh")
         told.seconds = time.monotonic() - begun
         told.requests = json.loads(json.dumps(server.result()).replace(server.url, "SERVER"))
         told.created, told.calls = server.created, len(server.seen)
         with Store(str(folder / "camp" / "campaign.db")) as store:
-            names = (
-                "name",
-                "state",
-                "head",
-                "commit",
-                "pushed",
-                "pull_request",
-                "request",
-                "checks",
-                "conflicts",
-            )
-            told.rows = [{name: getattr(row, name) for name in names} for row in store.rows()]
-            told.rows = json.loads(json.dumps(told.rows).replace(server.url, "SERVER"))
+            rows = [
+                {name: getattr(row, name) for name in _COMPARED} | {"found": store.findings(row.id)}
+                for row in store.rows()
+            ]
+        told.rows = json.loads(json.dumps(rows, default=vars).replace(server.url, "SERVER"))
+    camp = folder / "camp"
+    found = (str(at.relative_to(camp)) for at in camp.rglob("*"))
+    told.files = sorted(re.sub(r"-[0-9a-f]{10}\b", "", name) for name in found)  # ids have the port in them
     return told
 
 
@@ -106,44 +124,71 @@ def _maintainers(server: Standin, round_: int) -> None:
                     pull.state = "closed"
 
 
-def _command(server: Standin, *arguments: str) -> tuple[list[str], dict[str, str]]:
-    return [*DEVFIX, "migrate", arguments[0], "camp", *arguments[1:]], {
-        **ENVIRONMENT, "OMP_NUM_THREADS": "1", VARIABLES[server.kind]: TOKEN,
-    }  # fmt: skip
+class _User:
+    """Who types the commands, and types one again that was killed."""
 
+    def __init__(
+        self,
+        folder: Path,
+        told: Told,
+        server: Standin,
+        chance: random.Random,
+        kills: int,
+        work: Sequence[int],
+    ) -> None:
+        self.folder, self.told, self.server, self.chance = folder, told, server, chance
+        self.env = {**ENVIRONMENT, "OMP_NUM_THREADS": "1", VARIABLES[server.kind]: TOKEN}
+        due = list(accumulate(_SHARES[command] for command in _COMMANDS))
+        self.due = [kills * one // due[-1] for one in due]  # by the end of each command
+        self.work = work
+        self.events = 0
 
-def _devfix(folder: Path, told: Told, server: Standin, *arguments: str) -> None:
-    command, env = _command(server, *arguments)
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=1800)
-    told.said += done.stdout + done.stderr
-    assert done.returncode == 0, done.stderr
+    def types(self, phase: str, command: str, *arguments: str, answers: Callable[[], str] = str) -> None:
+        """Until it ends by itself; what it missed of its kills, the next command gets."""
+        number, before = len(self.told.work), self.done()
+        owed = self.due[number] - self.told.kills.total()
+        self.told.pushes += command == "push"
+        while not self._ends(owed > 0, number, [*DEVFIX, "migrate", command, "camp", *arguments], answers()):
+            self.told.kills[phase] += 1
+            owed -= 1
+            if command == "init" and (self.folder / "camp" / "campaign.db").exists():
+                break  # killed after its last step
+            self.told.pushes += command == "push"
+        self.told.work.append(self.done() - before)
 
-
-def _push(folder: Path, told: Told, server: Standin, kills: int, chance: random.Random) -> None:
-    """Push until nothing more goes in this wave; up to so many kills in all, each after a few changes on the server."""
-    command, env = _command(server, "push", "--all", "--pause", "0", *WAVES)
-    while True:
-        told.pushes += 1
-        with open(folder / "said", "w+b") as said:
-            process = subprocess.Popen(command, cwd=folder, env=env, stdout=said, stderr=said)
-            if told.kills < kills:
-                until = server.writes + chance.randrange(1, 6)
-                _wait(
-                    lambda until=until, process=process: server.writes >= until or process.poll() is not None
-                )
-                with suppress(OSError):
-                    time.sleep(chance.uniform(0, 0.2))
-                    process.kill()
+    def _ends(self, kill: bool, number: int, command: list[str], answers: str) -> bool:
+        """False if it was killed, after a part of the work that it had in the quiet run."""
+        with open(self.folder / "said", "w+b") as said, open(self.folder / "answers", "w+") as typed:
+            typed.write(answers)
+            typed.seek(0)
+            process = subprocess.Popen(
+                command, cwd=self.folder, env=self.env, stdin=typed, stdout=said, stderr=said
+            )
+            if kill:
+                share = self.due[number] - (self.due[number - 1] if number else 0)
+                until = self.done() + self.chance.randrange(2 + 2 * self.work[number] // (1 + share))
+                while process.poll() is None and self.done() < until:
+                    time.sleep(0.002)
+                time.sleep(self.chance.choice((0.0, 0.02, 0.2)) * self.chance.random())
+                process.kill()
             process.wait(1800)
             said.seek(0)
-            told.said += said.read().decode(errors="replace")
-        if process.returncode == -signal.SIGKILL:
-            told.kills += 1
-            continue
-        assert process.returncode == 0, told.said[-3000:]
-        return
+            self.told.said += said.read().decode(errors="replace")
+        assert process.returncode in (0, -signal.SIGKILL), self.told.said[-3000:]
+        return process.returncode == 0
+
+    def done(self) -> int:
+        """A measure of work: what the server was asked and told, and what the campaign has written down."""
+        database = self.folder / "camp" / "campaign.db"
+        if not self.told.work:  # `init` writes everything at once
+            return len(self.server.seen)
+        with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as db:
+            (self.events,) = db.execute("SELECT count(*) FROM event").fetchone()
+        return len(self.server.seen) + self.server.writes + self.events
 
 
-def _wait(done: Callable[[], bool]) -> None:
-    while not done():
-        time.sleep(0.005)
+def _decisions(campaign: Path) -> str:
+    """What is typed into `review`: one of twelve is rejected."""
+    with Store(str(campaign / "campaign.db")) as store:
+        left = [int(row.name[-3:]) for row in store.rows(CHANGED) if not row.decision]
+    return "".join("r\n" if number % 12 == 0 else "a\n" for number in left)

@@ -3,7 +3,9 @@ differs from it. `published.json` has facts only: names, types and status codes.
 
     python tests/migrate/published.py github api.github.com.json     # writes them anew from a description
 
-Where the descriptions are from stands in `published.json`.
+Where the descriptions are from stands in `published.json`. Of several, each route is of the first that has it; one that
+none has stays as it is. GitLab's is `vague`: "string" may be anything there, one object may be a list of them, and a
+route that names no failure may have one.
 """
 
 from __future__ import annotations
@@ -27,33 +29,41 @@ def wrong(
     kind: str, verb: str, path: str, query: Mapping[str, str], data: Any, status: int, found: Any
 ) -> list[str]:
     """What in a request and its answer is not as published."""
-    routes = _PUBLISHED[kind]["routes"]
+    routes, vague = _PUBLISHED[kind]["routes"], _PUBLISHED[kind].get("vague", False)
     fitting = [route for name, route in routes.items() if _fits(name, f"{verb} {path}")]
     if not fitting:
-        return [] if _PUBLISHED[kind].get("partial") else [f"{verb} {path}: there is no such route"]
+        return [f"{verb} {path}: there is no such route"]
     route = fitting[0]
     said = [f"there is no parameter {name}" for name in query if name not in route["query"]]
+    given = {**query, **(data if isinstance(data, dict) else {})}
+    values = route.get("values", {})
+    said += [f"{name} cannot be {one}" for name, one in given.items() if one not in values.get(name, (one,))]
     if isinstance(data, dict):
         said += [f"{name} is missing" for name in route["required"] if name not in data]
-        said += _differs(data, route["body"], "in the request, ")
-    if str(status) not in route["answers"]:
+        said += _differs(data, route["body"], vague, "in the request, ")
+    if status < 300 and str(status) in route["answers"]:
+        said += _differs(found, route["answers"][str(status)], vague, "in the answer, ")
+    elif str(status) not in route["answers"] and not (status > 399 and vague and max(route["answers"]) < "3"):
         said.append(f"{status} is no answer")
-    elif status < 300:
-        said += _differs(found, route["answers"][str(status)], "in the answer, ")
     return [f"{verb} {path}: {one}" for one in said]
 
 
 def _fits(template: str, request: str) -> bool:
-    return re.fullmatch(re.sub(r"\\\{\w+\\\}", r"[^/]+", re.escape(template)), request) is not None
+    pattern = re.sub(r"\\\{\w+\\\}", r"[^/]+", re.escape(template)).replace(r"\(\-/\)", "(-/)?")
+    return re.fullmatch(pattern, request) is not None
 
 
-def _differs(value: Any, shape: Any, where: str) -> Iterator[str]:
+def _differs(value: Any, shape: Any, vague: bool, where: str) -> Iterator[str]:
     """A shape is a list of types, or of those and one object with the shapes of fields, or [[shape]] for a list."""
     if shape is None:
         return
     types = [one for one in shape if isinstance(one, str)]
     fields = next((one for one in shape if isinstance(one, dict)), None)
     items = next((one for one in shape if isinstance(one, list)), None)
+    if vague and "string" in types:
+        return
+    if vague and fields is not None and items is None and isinstance(value, list):
+        items = shape
     allowed = [*types, *(["object"] if fields is not None else []), *(["array"] if items is not None else [])]
     if allowed and not isinstance(value, tuple(kind for name in allowed for kind in _TYPES[name])):
         yield f"{where}a {type(value).__name__}, not {' or '.join(allowed)}"
@@ -62,21 +72,24 @@ def _differs(value: Any, shape: Any, where: str) -> Iterator[str]:
             if name not in fields:
                 yield f"{where}there is no {name}"
             else:
-                yield from _differs(one, fields[name], f"{where}{name}: ")
+                yield from _differs(one, fields[name], vague, f"{where}{name}: ")
     elif isinstance(value, list) and items is not None:
         for one in value:
-            yield from _differs(one, items, where)
+            yield from _differs(one, items, vague, where)
 
 
 # --- from a description ----------------------------------------------------------------------------------------
 
 
 def facts(description: dict[str, Any], names: list[str], prefix: str, kept: list[str]) -> dict[str, Any]:
-    """Of each route: parameters, fields of the body (and which are required), and of each answer those of `kept`."""
+    """Of each route: parameters, fields of the body (and which are required), the values of those that have a list of
+    them, and of each answer the fields of `kept`."""
     found = {}
     for name in names:
         verb, path = name.split(" ", 1)
-        route = description["paths"][prefix + path]
+        route = description["paths"].get(prefix + path, {})
+        if verb.lower() not in route:
+            continue
         one = route[verb.lower()]
         given = [
             _resolved(description, p) for p in (*route.get("parameters", ()), *one.get("parameters", ()))
@@ -88,10 +101,16 @@ def facts(description: dict[str, Any], names: list[str], prefix: str, kept: list
         for parameter in given:
             body = parameter["schema"] if parameter["in"] == "body" else body
         shape = _shape(description, body, 1, None) if body else None
+        of_body = _merged(description, body)
+        lists = {p["name"]: {**p, **p.get("schema", {})}.get("enum") for p in given if p["in"] == "query"}
+        lists |= {
+            field: _resolved(description, one).get("enum") for field, one in of_body["properties"].items()
+        }
         found[name] = {
             "query": sorted(p["name"] for p in given if p["in"] == "query"),
             "body": shape,
-            "required": sorted(_merged(description, body).get("required", ())),
+            "required": sorted(of_body.get("required", ())),
+            "values": {field: values for field, values in lists.items() if values},
             "answers": {
                 status: _answer(description, answer, kept) if status < "300" else None
                 for status, answer in one["responses"].items()
@@ -154,16 +173,17 @@ def _shape(description: dict[str, Any], schema: Any, depth: int, kept: list[str]
 _PUBLISHED: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
 
 
-def main(kind: str, path: str) -> None:
-    text = Path(path).read_text()
-    if path.endswith(".json"):
-        description = json.loads(text)
-    else:
-        import yaml
-
-        description = yaml.safe_load(text)
+def main(kind: str, *paths: str) -> None:
     own = _PUBLISHED[kind]
-    own["routes"] = facts(description, list(own["routes"]), own["prefix"], own["fields"])
+    for path in reversed(paths):
+        text = Path(path).read_text()
+        if path.endswith(".json"):
+            description = json.loads(text)
+        else:
+            import yaml
+
+            description = yaml.safe_load(text)
+        own["routes"] |= facts(description, list(own["routes"]), own["prefix"], own["fields"])
     text = json.dumps(_PUBLISHED)  # a line for each route
     begins = r'(?="(?:(?:GET|POST|PATCH|PUT) /|(?:github|gitlab|gitea|fields|routes)":))'
     FILE.write_text(re.sub(begins, "\n", text) + "\n")

@@ -80,6 +80,7 @@ class Standin:
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind, self.folder = kind, folder
         self.repositories: dict[str, dict[str, Any]] = {}
+        self.persons: list[str] = []  # owners that are no group, where that makes a difference
         self.pulls: list[Pull] = []
         self.faults: list[Fault] = []
         self.seen: list[tuple[str, str]] = []  # verb and path of the API's requests
@@ -232,7 +233,11 @@ def _handler(server: Standin) -> type[BaseHTTPRequestHandler]:
 
         def _data(self) -> bytes:
             if self.headers.get("Transfer-Encoding") != "chunked":
-                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                length = int(self.headers.get("Content-Length") or 0)
+                data = self.rfile.read(length)
+                if len(data) < length:
+                    raise ConnectionAbortedError  # the client was killed: it has asked for nothing
+                return data
             found = b""
             while size := int(self.rfile.readline(), 16):
                 found += self.rfile.read(size)
@@ -385,7 +390,11 @@ def _hub_pull(server: Standin, pull: Pull) -> dict[str, Any]:
 
 def _hub_short(server: Standin, pull: Pull) -> dict[str, Any]:
     """As it stands in lists."""
-    return {name: value for name, value in _hub_pull(server, pull).items() if name != "mergeable"}
+    return _without(_hub_pull(server, pull), "mergeable")
+
+
+def _without(found: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name not in names}
 
 
 def _edited(pull: Pull, data: dict[str, Any], body: str, state: str | None) -> None:
@@ -403,18 +412,22 @@ def _gitlab(
 ) -> tuple[int, Any]:
     ids = list(server.repositories)
     parts = [unquote(part) for part in path.split("/")]
+    if parts[0] == "users" and parts[2:] == ["projects"]:
+        owned = [one for one in ids if one.startswith(f"{server.persons[int(parts[1]) - 70]}/")]
+        return 200, [_lab_listed(server, one, "archived") for one in owned]
     if parts[0] == "users":
-        return 200, [{"id": 70 + len(query["username"]), "username": query["username"]}]
+        name = query["username"]
+        if name not in server.persons:
+            server.persons.append(name)
+        return 200, [{"id": 70 + server.persons.index(name), "username": name}]
     if parts[0] == "groups":
         groups = sorted({one.partition("/")[0] for one in ids})
         group = groups[int(parts[1])] if parts[1].isdigit() else parts[1]
         owned = [one for one in ids if one.startswith(f"{group}/")]
-        if not owned:
+        if not owned or group in server.persons:
             raise _Answer(404, {"message": "404 Group Not Found"})
         if parts[2:] == ["projects"]:
-            language = query.get("with_programming_language")
-            owned = [one for one in owned if not language or server.repositories[one]["language"] == language]
-            return 200, [_lab_project(server, one) for one in owned]
+            return 200, [_lab_listed(server, one) for one in owned]
         if parts[2:] == ["search"]:
             text = query["search"].strip('"')
             return 200, [
@@ -427,14 +440,16 @@ def _gitlab(
     rest = parts[2:]
     if not rest:
         return 200, _lab_project(server, at)
+    if rest == ["languages"]:
+        return 200, {"Shell": 1.5, server.repositories[at]["language"]: 98.5}
     if rest[0] in ("forks", "fork"):
         if verb == "GET":
             mine = [one for one, values in server.repositories.items() if values["parent"] == at]
-            return 200, [_lab_project(server, one) for one in mine]
-        return 201, _lab_project(server, server.fork(at))
+            return 200, [_lab_listed(server, one) for one in mine]
+        return 201, _lab_listed(server, server.fork(at))
     if rest == ["merge_requests"] and verb == "GET":
         found = [one for one in server.pulls if one.path == at and one.branch == query["source_branch"]]
-        return 200, [_lab_pull(server, one) for one in reversed(found)]
+        return 200, [_without(_lab_pull(server, one), "head_pipeline") for one in reversed(found)]
     if rest == ["merge_requests"]:
         target, title = ids[data["target_project_id"]], data["title"]
         branch, draft = data["source_branch"], title.startswith("Draft: ")
@@ -461,9 +476,7 @@ def _gitlab(
         _edited(
             pull, data, "description", {"close": "closed", "reopen": "open"}.get(data.get("state_event", ""))
         )
-        pull.labels += [
-            name for name in data.get("add_labels", "").split(",") if name and name not in pull.labels
-        ]
+        pull.labels += [name for name in data.get("add_labels", ()) if name not in pull.labels]
         pull.reviewers = (
             [f"#{id}" for id in data["reviewer_ids"]] if "reviewer_ids" in data else pull.reviewers
         )
@@ -479,6 +492,11 @@ def _lab_project(server: Standin, path: str) -> dict[str, Any]:
         "last_activity_at": f"{values['pushed']}T10:00:00.000Z",
         "permissions": {"project_access": {"access_level": 40 if values["writable"] else 20}, "group_access": None},
     }  # fmt: skip
+
+
+def _lab_listed(server: Standin, path: str, *more: str) -> dict[str, Any]:
+    """As it stands in lists, and where it has just been made; `more` is left out, too."""
+    return _without(_lab_project(server, path), "permissions", *more)
 
 
 def _lab_pull(server: Standin, pull: Pull) -> dict[str, Any]:

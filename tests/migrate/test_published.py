@@ -29,6 +29,15 @@ PROPOSED = {"title": "t", "head": "o:b", "base": "main"}
         ("github", "GET", "/repos/o/r/pulls", {}, None, 200, [{**PULL, "iid": 1}], "in the answer, there is no iid"),
         ("gitea", "GET", "/repos/o/r/pulls/1", {}, None, 200, {**PULL, "number": "1"}, "number: a str"),
         ("gitlab", "POST", "/projects/o%2Fr/merge_requests", {}, {"title": "t"}, 201, {}, "source_branch is missing"),
+        ("gitlab", "GET", "/groups/o/projects", {"with_programming_language": "C"}, None, 200, [], "there is no param"),
+        ("gitlab", "GET", "/groups/o/projects", {}, None, 200, [{"permissions": {}}], "there is no permissions"),
+        ("gitlab", "GET", "/groups/o/search", {"scope": "blobs"}, None, 200, [{"project_id": 1}], ""),
+        ("gitlab", "GET", "/groups/o/search", {"scope": "code"}, None, 200, [], "scope cannot be code"),
+        ("gitlab", "PUT", "/projects/1/merge_requests/1", {}, {"state_event": "open"}, 200, {}, "cannot be open"),
+        ("gitlab", "GET", "/groups/o", {}, None, 404, {}, ""),
+        ("gitlab", "GET", "/projects/1/merge_requests/1/approvals", {}, None, 409, {}, "409 is no answer"),
+        ("gitlab", "GET", "/projects/1/merge_requests", {}, None, 200, [{"draft": True, "iid": "1"}], "iid: a str"),
+        ("gitlab", "GET", "/projects/1/nowhere", {}, None, 404, {}, "there is no such route"),
     ],
 )  # fmt: skip
 def test_differences_are_seen(

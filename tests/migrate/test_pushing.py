@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from devfix.migrate.model import Count
 from devfix.migrate.state import Row, Store
 from making import CLEAN, ENVIRONMENT, FIXABLE, commit, git, repository, trapped
 
@@ -94,6 +95,13 @@ def test_from_init_to_merged(tmp_path: Path, migrate: Migrate) -> None:
     assert migrate("run") == 0
     assert row().state == "merged" and row().reason.startswith("nothing is left to fix at")
     assert migrate("status") == 0 and migrate("plan") == 0
+
+    for n in (3, 4):  # the fix of a merged repository counts, and counts once
+        with Store("camp/campaign.db") as store:
+            assert store.findings() == (Count("reorder-to", 1, 1, 0),)
+        assert row().subject and row().files_changed == 1
+        commit(path, {"other.py": CLEAN % n}, "later")
+        assert migrate("run", "--refresh") == 0 and row().state == "merged"
 
 
 def test_a_rerun_makes_no_second_commit(tmp_path: Path, migrate: Migrate) -> None:
@@ -212,7 +220,45 @@ def test_what_init_refuses(tmp_path: Path, migrate: Migrate, capsys: pytest.Capt
         assert migrate("init", *arguments) == 2
         assert said in capsys.readouterr().err
     assert migrate("init", "--repos", "r.git") == 0
-    assert migrate("init", "--repos", "r.git") == 2 and "not empty" in capsys.readouterr().err
+    assert migrate("init", "--repos", "r.git") == 2 and "is a campaign already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("left", "code"),
+    [
+        ({".gitignore": "*\n"}, 0),
+        ({".gitignore.12.tmp": "*"}, 0),
+        (
+            {
+                ".gitignore": "*\n",
+                "lock": "7",
+                "work/": "",
+                "campaign.db.new": "half",
+                "campaign.db.new-wal": "x",
+            },
+            0,
+        ),
+        ({".gitignore": "*\n", "stores/a/repo.git/HEAD": "x"}, 0),
+        ({".gitignore": "*.pyc\n"}, 2),
+        ({"results/mine.txt": "x"}, 2),
+        ({".gitignore": "*\n", "notes.md": "x"}, 2),
+    ],
+)
+def test_init_goes_on_where_it_was_killed_and_nowhere_else(
+    tmp_path: Path, migrate: Migrate, capsys: pytest.CaptureFixture[str], left: dict[str, str], code: int
+) -> None:
+    repository(tmp_path / "r.git", {"train.py": FIXABLE % 2})
+    for name, text in left.items():
+        at = tmp_path / "camp" / name
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.mkdir() if name.endswith("/") else at.write_text(text)
+    assert migrate("init", "--repos", "r.git") == code
+    if code:
+        assert "is there and not empty" in capsys.readouterr().err
+        assert {name: (tmp_path / "camp" / name).read_text() for name in left} == left
+    else:
+        assert migrate("run") == 0 and row().state == "changed"
+        assert not list(Path("camp").glob("*.new*")) and not Path("camp/stores").exists()
     assert migrate("status", "extra") == 2
 
 
@@ -312,6 +358,13 @@ def test_push_says_why_there_is_nothing_to_push(
     assert "1 accepted before, but changed since, 1 not decided on, 1 rejected" in capsys.readouterr().err
     assert migrate("push", "--all", "--verified") == 0
     assert "nothing to push: 2 not verified, 1 rejected" in capsys.readouterr().err
+    assert (
+        migrate("review", "--reject", "a.git", "b.git", "c.git") == 0 and migrate("push", "--accepted") == 0
+    )
+    said = capsys.readouterr().err
+    assert "nothing to push: 3 rejected" in said and "shows and asks" not in said
+    assert migrate("retry", "--failed") == 0 and "nothing has failed" in capsys.readouterr().err
+    assert migrate("close", "--all") == 0 and "no pull request is open" in capsys.readouterr().err
 
 
 def test_a_decision_is_about_a_patch(

@@ -140,12 +140,46 @@ def test_a_monorepo_that_has_moved(tmp_path: Path, migrate: Callable[..., int]) 
     }  # fmt: skip
     assert now["one"].files_changed == 2 and now["one"].head != first["one"].head
     assert len(list(Path("camp/stores").iterdir())) == 1, "the old store is gone"
+    Path("camp/stores/left-by-a-refresh-that-was-killed").mkdir()
+    assert migrate("run", "--refresh") == 0
+    assert {name: (row.state, row.commit) for name, row in rows().items()} == {
+        name: (row.state, row.commit) for name, row in now.items()
+    }
+    assert len(list(Path("camp/stores").iterdir())) == 1
     assert migrate("push", "--all") == 0
     refs = git(path, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads/devfix").decode()
     tips = {line.split()[0] for line in refs.splitlines()}
     assert tips == {now[name].commit for name in ("one", "three", "nobody")} | {
         first[name].commit for name in ("zero", "two")
     }
+
+
+def test_shards_that_are_left_alone_and_files_that_come_back(
+    tmp_path: Path, migrate: Callable[..., int]
+) -> None:
+    files = {f"team{at}/train.py": FIXABLE % (at + 2) for at in range(3)}
+    files["CODEOWNERS"] = b"/team0/ @zero\n/team1/ @one\n/team2/ @two\n"
+    path = repository(tmp_path / "mono", files)
+    assert migrate("init", "--repos", "mono", "--shard-by", "codeowners") == 0 and migrate("run") == 0
+
+    def rows() -> dict[str, tuple[str, str]]:
+        with Store("camp/campaign.db") as store:
+            return {row.name.split()[-1].removeprefix("@"): (row.state, row.commit) for row in store.rows()}
+
+    with Store("camp/campaign.db") as store:
+        store.change(store.find("@one"), "close", request="closed")
+    first = rows()
+    gone = {name: data for name, data in files.items() if name != "team2/train.py"}
+    for now, two in ((gone, "skipped"), (files, "changed"), (gone, "skipped")):
+        git(path, "update-ref", "-d", "refs/heads/main")
+        commit(path, now, two)
+        for _ in range(2):  # the second finds nothing new
+            assert migrate("run", "--refresh") == 0
+            assert {name: state for name, (state, _) in rows().items()} == {
+                "zero": "changed", "one": "changed", "two": two,
+            }  # fmt: skip
+        assert rows()["one"] == first["one"] and rows()["zero"] != first["zero"]
+    assert len(list(Path("camp/stores").iterdir())) == 2, "one for the shard that is left alone"
 
 
 def test_without_owners(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, store: state.Store) -> None:
 def test_other_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "campaign.db"
     sqlite3.connect(path).executescript("CREATE TABLE x (y); INSERT INTO x VALUES (1);")
-    with pytest.raises(MigrateError, match="no file of a campaign"):
+    with pytest.raises(MigrateError, match="not a campaign file"):
         state.Store(str(path))
     path.write_bytes(b"hello, world" * 100)
     with pytest.raises(MigrateError, match="cannot be used"):

@@ -50,7 +50,7 @@ def _kind_of(path: str) -> Any:
 def test_new_overwrites_nothing_and_knows_ids(run: Run, write: Write) -> None:
     write("no_x.py", "mine = 1\n")
     done = run("new", "no-x")
-    assert done.code == 2 and "is there already" in done.err and Path("no_x.py").read_text() == "mine = 1\n"
+    assert done.code == 2 and "already exists" in done.err and Path("no_x.py").read_text() == "mine = 1\n"
     assert not Path("test_no_x.py").exists()
     assert "has a codemod 'reorder-to' already" in run("new", "reorder-to").err
     for id in ("No-X", "no_x", "../x", "x-", ""):

@@ -122,6 +122,16 @@ class Shift(nn.Module):
     assert found(tmp_path, "net.py", codemods=["place-factory"]) == ["net.py:8 place-factory"] * found_
 
 
+@pytest.mark.parametrize("others", [1, 0])
+def test_a_helper_that_all_programs_import_sets_where_tensors_are_made(tmp_path: Path, others: int) -> None:
+    net = "import torch\n\n\ndef shift(x: torch.Tensor):\n    return x + torch.arange(3)\n"
+    start = "import torch\n\n\ndef run(go):\n    torch.set_default_tensor_type('torch.cuda.FloatTensor')\n    go()\n"
+    program = "from net import shift\nfrom start import run\n\nrun(shift)\n"
+    files = {"net.py": net, "start.py": start, "train.py": program, "show.py": program, "pyproject.toml": ""}
+    write(tmp_path, {**files, **({"plain.py": "from net import shift\n"} if others else {})})
+    assert found(tmp_path, "net.py", codemods=["place-factory"]) == ["net.py:5 place-factory"] * others
+
+
 @pytest.mark.parametrize(
     ("file", "name", "is_told"),
     [
@@ -176,3 +186,30 @@ class Shift(nn.Module):
 """
     write(tmp_path, {file: text + more, "pyproject.toml": ""})
     assert bool(found(tmp_path, file, codemods=["place-factory"])) is is_told
+
+
+def test_the_device_of_what_is_unknown_in_another_file(tmp_path: Path) -> None:
+    blocks = """
+import torch
+from parts import unpacked
+from torch import nn
+
+
+class Blocks(nn.Module):
+    def forward(self, parts, mask):
+        part = torch.cat(unpacked(parts))
+        n = part.shape[1]
+        return torch.ones(n, dtype=torch.bool, device=part.device) & mask
+"""
+    main = """
+import torch
+from blocks import Blocks
+
+device = torch.device("cpu")
+
+
+def test_blocks():
+    Blocks()([torch.ones(3, 2)], torch.ones(3, dtype=torch.bool))
+"""
+    write(tmp_path, {"blocks.py": blocks, "main.py": main, "pyproject.toml": ""})
+    assert found(tmp_path, "main.py", codemods=["place-factory"]) == []

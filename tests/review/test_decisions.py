@@ -84,5 +84,5 @@ def test_no_decisions(folder: Path, text: str, capsys: pytest.CaptureFixture[str
 def test_not_both_asked_and_answered(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     decide(folder, 1)
     assert main(["apply", "--interactive", "--decisions", "decisions.json", "."]) == 2
-    assert "give one of them" in capsys.readouterr().err
+    assert "cannot be combined" in capsys.readouterr().err
     assert made(folder) == []

@@ -170,6 +170,10 @@ SILENT = {
     "options": "def f(args):\n    loss = args.backward\n    return args.device == 'cpu'\n",
     "argparse": "import argparse\nargs = argparse.ArgumentParser().parse_args()\n"
     "if args.backward: print(args.device == 'cpu')\n",
+    "argparse, before a device is stored": "import argparse\nargs = argparse.ArgumentParser().parse_args()\n"
+    "if 'cuda' in args.device:\n    args.device = torch.device(args.device, 0)\n",
+    "options with a dtype": "def f(args):\n    kind = KINDS[args.dtype]\n    torch.manual_seed(args.seed)\n"
+    "    return 'cuda' in args.device\n",
     "both kinds at once": "def f(d: torch.device):\n"
     "    return d == 'cpu' or d == torch.device('cpu') or d.type == 'x'\n",
     "told apart": "def f(d: torch.device):\n    if isinstance(d, str):\n        return d == 'cpu'\n"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 from applying import findings, fixed
+from devfix import check
 from devfix.findings import Safety
 from devfix.rules.move_inputs import MoveInputs
 
@@ -49,6 +51,9 @@ class Net(nn.Module):
         if on:
             return self.fc(x)
         return x
+
+    def _rest(self, x, y, **more):
+        return self.fc(x)
 
 
 """
@@ -100,6 +105,8 @@ NEVER = {
     "numpy": ("return self.fc(torch.from_numpy(y.numpy()).to(x.device))", "y"),
     "pack": ("return nn.utils.rnn.pack_padded_sequence(self.fc(x), y)", "y"),
     "store": ("out = x.clone()\nout[:, :2] = y[:, :2]\nreturn self.fc(out)", "y"),
+    "positions": ("return self.fc(torch.stack([x[slice(a, a + 2)] for a in y]))", "y"),
+    "rest": ("return self._rest(x, y, scale=x, again=x)", "y"),
     "copy": ("out = x.clone()\nout.copy_(y)\nreturn self.fc(out)", "y"),
 }
 # It comes out again, or may be a number.
@@ -129,6 +136,19 @@ def test_what_the_module_does_not_use_on_its_device_stays(name: str) -> None:
 @pytest.mark.parametrize("name", DOUBTED)
 def test_what_is_not_shown_to_meet_is_unsafe(name: str) -> None:
     assert safeties(*DOUBTED[name]) == [Safety.UNSAFE]
+
+
+@pytest.mark.parametrize(("forward", "found"), [("self.fc(x)", 0), ("self.fc(x) * y", 1)])
+def test_a_module_that_a_method_of_its_base_makes(forward: str, found: int, tmp_path: Path) -> None:
+    text = NET.format(body=f"        return {forward}") + CALL.format(arguments="y")
+    classes, _, program = text.partition("model = ")
+    (tmp_path / "nets.py").write_text(
+        classes.replace("class Net(nn.Module)", "class Net(nn.Module, HubMixin)")
+    )
+    (tmp_path / "pyproject.toml").touch()
+    program = "import torch\nimport numpy as np\nfrom nets import Net, device\n\nmodel = " + program
+    (tmp_path / "main.py").write_text(program.replace("Net()", "Net.from_pretrained('a')"))
+    assert len(check(str(tmp_path / "main.py")).findings) == found
 
 
 def test_lengths_for_a_module_out_of_sight_are_unsafe() -> None:

@@ -82,6 +82,12 @@ FIXED = [
      Safety.UNSAFE,
      "def load_weights_into(net, w):\n    net.head = torch.nn.Parameter(w['head'])\n"
      "def f(net, path, device):\n    load_weights_into(net, LOAD)\n    net.to(device)\n"),
+    ("a value that is kept as it is", "torch.load(path)", "torch.load(path, map_location=device)", Safety.UNSAFE,
+     "def f(agent, path, device):\n    state = LOAD\n    agent.net.load_state_dict(state['net'])\n"
+     "    agent.alpha = state['alpha']\n"),
+    ("a number that is kept", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.SAFE,
+     "def f(agent, path, device):\n    state = LOAD\n    agent.net.load_state_dict(state['net'])\n"
+     "    agent.epoch = state['epoch']\n"),
     ("a method out of sight", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
      "def f(agent, path):\n    agent.load_weights(LOAD)\n"),
     ("the part of one process", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,

@@ -76,7 +76,7 @@ SILENT = {
         "    return [b.numpy() for a, b in zip(found, model.labels)]\n"
     ),
     "copied on the way": f"{MODEL}    y = to_scalar(model(x).cpu())\n    return y.numpy()\n",
-    "bound in a branch": f"{MODEL}    y = torch.ones(2)\n    if device:\n        y = to_scalar(x)\n    return y.numpy()\n",
+    "bound in a branch": f"{MODEL}    y = torch.ones(2)\n    if len(x) > 2:\n        y = to_scalar(x)\n    return y.numpy()\n",
     "copied before": "def roc(pred, y):\n    pred = pred.cpu()\n    return pred.numpy(), y.cpu().numpy()\n",
     "another class": (
         "class A:\n    def f(self, x):\n        return x.cpu().numpy()\n\n"

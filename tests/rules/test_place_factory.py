@@ -414,6 +414,7 @@ SILENT = {
         "def table(n):\n    return torch.ones(n)\n\n\n"
         "def f(x: torch.Tensor):\n    return x + table(3).to(x.device)\n"
     ),
+    "its own device": "a = torch.rand(3)\ndevice = a.device\nb = a * torch.ones(3, device=device)\n",
     "a probe when the module is built": (
         "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        self.net = nn.Linear(3, 4)\n        self.size = self._probe()\n\n"
@@ -689,6 +690,12 @@ def test_an_old_constructor_of_what_may_be_a_tensor_is_not_safe() -> None:
 def test_no_device_that_is_bound_later() -> None:
     text = "def f(x: torch.Tensor):\n    t = torch.ones(3)\n    d = x * 2\n    return d + t\n"
     assert "torch.ones(3, device=x.device)" in fixed(RULE, HEAD + text)
+
+
+def test_a_device_that_the_module_binds_below() -> None:
+    text = "a = torch.rand(3)\nDEVICE = pick()\nb = torch.ones(3, device=DEVICE)\nc = b + a\n"
+    after = fixed(RULE, "import torch\nfrom mine import pick\n\n\n" + text)
+    assert "a = torch.rand(3)\n" in after and "c = b + a.to(b.device)\n" in after
 
 
 def test_what_the_host_needs_as_well_gets_no_fix() -> None:

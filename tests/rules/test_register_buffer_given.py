@@ -27,6 +27,10 @@ SILENT = {
     "perhaps a number": {"annotation": ": Tensor | float"},
     "no dimensions": {"use": "x + self.table.reshape(())"},
     "perhaps one number": {"annotation": ": float", "store": "self.table = torch.tensor(table)", "use": "x + self.table"},
+    "moved if it is made here": {
+        "annotation": ": Optional[Tensor] = None, device=None",
+        "store": "self.table = table if table is not None else torch.ones(4).to(device)",
+    },
     "moved at its use": {"use": "x + self.table[:2].to(x.device)"},
     "a method that prepares data": {"method": "collate"},
 }  # fmt: skip

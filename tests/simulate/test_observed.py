@@ -39,7 +39,7 @@ class Scores(nn.Module):
         return scores.numpy().sum()
 
 
-net = Scores().to(device)
+net = globals()["Scores"]().to(device)
 print(net.shown(made(device)))
 """
 HELPER = "import torch\n\n\ndef made(device):\n    return torch.ones(2).to(device)\n"
@@ -278,4 +278,4 @@ def test_what_observed_cannot_be_used_with(tmp_path: Path, devfix: Devfix) -> No
         "devfix: --output is for --format json and sarif; the text goes to stderr\n",
     )
     done = devfix(tmp_path, "apply", "--observed", "run.json", "--decisions", "made.json", ".")
-    assert (done.code, "give one of them" in done.err) == (2, True)
+    assert (done.code, "cannot be combined" in done.err) == (2, True)

@@ -199,7 +199,7 @@ PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
         'print(f"{kept[0].numpy():.2f}")\n',
         (
             "total.mul_(0.5).add_(",
-            "[one.cpu() for one in kept]",
+            "[t.cpu() for t in kept]",
             'print(f"{kept[0].cpu().numpy():.2f}")',
             "self.start().to(self.weight.device)",
         ),
@@ -235,9 +235,7 @@ def test_what_is_not_repaired_is_not_written(folder: Path) -> None:
     )
     done = repair(folder, program, "--write")
     assert done.returncode == 1 and (folder / "train.py").read_text() == program
-    assert (
-        "devfix: not repaired, and nothing is written: no fix is known for `add` at train.py:5" in done.stderr
-    )
+    assert "devfix: not fixed, and nothing is written: no fix is known for `add` at train.py:5" in done.stderr
     assert "there are no numbers to compare with" in done.stderr
 
 
@@ -272,9 +270,7 @@ def test_programs_of_the_table(name: str, folder: Path) -> None:
 def test_nothing_to_do_and_nothing_to_run(folder: Path) -> None:
     done = repair(folder, "import torch\nprint(torch.ones(2).sum().item())\n")
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.endswith(
-        "devfix: round 1: no device errors left\ndevfix: there is nothing to repair\n"
-    )
+    assert done.stderr.endswith("devfix: round 1: no device errors left\ndevfix: there is nothing to fix\n")
     done = _devfix(folder, "repair", "--", "no-such-command")
     assert (done.returncode, done.stderr) == (2, "devfix: there is no command 'no-such-command'\n")
 

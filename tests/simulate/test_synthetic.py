@@ -96,7 +96,7 @@ def test_a_list_that_becomes_registered_modules(repository: Path) -> None:
 @pytest.mark.parametrize(
     "text, old, new, word",
     [
-        (NET, "torch.arange(6)", "torch.arange(6) + 0", "not verified: after the repair, Net still ends in a"),
+        (NET, "torch.arange(6)", "torch.arange(6) + 0", "not verified: after the fix, Net still ends in a"),
         (NET, "torch.arange(6)", "torch.arange(1, 7, device=x.device)", "failed: on the CPU, Net gives other"),
         (NET, "torch.arange(6)", "torch.arange(7, device=x.device)", "not run: because no synthetic inputs"),
         (
@@ -148,19 +148,19 @@ def test_a_list_that_becomes_registered_modules(repository: Path) -> None:
             "parser.parse_args()\n" + NET,
             "torch.arange(6)",
             "torch.arange(6, device=x.device)",
-            "not run: because after the repair, on the CPU, importing net.py ends the process (exit code 2)",
+            "not run: because after the fix, on the CPU, importing net.py ends the process (exit code 2)",
         ),
         (
             NET + "\n1 / 0\n",
             "torch.arange(6)",
             "torch.arange(6, device=x.device)",
-            "not run: because after the repair, on the CPU, importing net.py fails (ZeroDivisionError",
+            "not run: because after the fix, on the CPU, importing net.py fails (ZeroDivisionError",
         ),
         (
             "import os\n" + NET + "\nos._exit(3)\n",
             "torch.arange(6)",
             "torch.arange(6, device=x.device)",
-            "not run: because after the repair, on the CPU, the process of net.py ended by itself (exit code 3",
+            "not run: because after the fix, on the CPU, the process of net.py ended by itself (exit code 3",
         ),
         pytest.param(
             NET.replace(
@@ -169,7 +169,7 @@ def test_a_list_that_becomes_registered_modules(repository: Path) -> None:
             ),
             "arange(6)",
             "arange(6, device=x.device)",
-            "not run: because after the repair, devfix: ",
+            "not run: because after the fix, devfix: ",
             marks=pytest.mark.slow,
         ),
     ],
@@ -193,7 +193,7 @@ def test_training_at_import_ends_by_the_limit(repository: Path) -> None:
     text = NET + "\nimport time\ntime.sleep(60)\n"
     found = verdict(text, "torch.arange(6)", "torch.arange(6, device=x.device)", each=6)
     assert found.startswith(
-        "not run: because after the repair, on the CPU, importing net.py or calling Net took too long"
+        "not run: because after the fix, on the CPU, importing net.py or calling Net took too long"
     )
 
 

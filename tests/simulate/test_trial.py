@@ -82,13 +82,13 @@ def test_a_repair_is_verified(repository: Path) -> None:
             REPAIRED,
             REPAIRED + "1 / 0\n",
             False,
-            "failed: after the repair, the program still fails (train.py:10: Z",
+            "failed: after the fix, the program still fails (train.py:10: Z",
         ),
         (
             "import torch\n1 / 0\n",
             REPAIRED,
             None,
-            "not run: because before the repair, the program ends with no dev",
+            "not run: because before the fix, the program ends with no dev",
         ),
         (
             "print(1)\n",
@@ -100,13 +100,13 @@ def test_a_repair_is_verified(repository: Path) -> None:
             BUG,
             "import os, torch\nos.abort()\n",
             None,
-            "not run: because after the repair, the simulated process cra",
+            "not run: because after the fix, the simulated process cra",
         ),
         pytest.param(
             BUG,
             "import torch\nx = torch.cuda.CUDAGraph()\n",
             None,
-            "not run: because after the repair, devfix: CUDA graphs are not simulated",
+            "not run: because after the fix, devfix: CUDA graphs are not simulated",
             marks=pytest.mark.slow,
         ),
     ],
@@ -213,7 +213,7 @@ def test_apply_writes_nothing_that_fails(repository: Path) -> None:
     before = (repository / "train.py").read_text()
     done = devfix("apply", "--smoke-cmd", "python train.py", "--codemod", "reorder-to", ".")
     assert done.returncode == 2
-    assert "devfix: failed: after the repair, the program still fails" in done.stderr
+    assert "devfix: failed: after the fix, the program still fails" in done.stderr
     assert done.stderr.rstrip().endswith("nothing was written")
     assert (repository / "train.py").read_text() == before
 

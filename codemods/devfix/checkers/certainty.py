@@ -19,7 +19,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import about_devices, is_cpu_program
 from devfix.engine.facts import Mismatch
 from devfix.engine.places import FIXED, OF, VAR
-from devfix.engine.values import GIVEN, LIBRARY_CALL, MODULE, MOVE, NAME, PATH_TAKEN, RANK
+from devfix.engine.values import DATA, GIVEN, LIBRARY_CALL, MODULE, MOVE, NAME, PATH_TAKEN, RANK, TENSOR
 
 
 def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
@@ -34,6 +34,8 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         return "arguments of a constructor are mostly moved later"
     if PATH_TAKEN in kinds:
         return "it is not known whether both paths are taken in one run"
+    if of_caller and DATA in kinds:
+        return "what it is made of may be a tensor where the caller says"
     if of_caller and NAME in kinds:
         return "only a name says what the other value is"
     if RANK in kinds and GIVEN not in kinds:
@@ -44,11 +46,7 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         or (of_caller and mismatch.anchor.kind == MODULE and LIBRARY_CALL in of_anchor)
     ):
         return "a class that is not in view may move it"
-    if (
-        mismatch.stray.kind == MODULE
-        and mismatch.anchor_place.kind == VAR
-        and isinstance(mismatch.anchor_place.key, str)
-    ):
+    if mismatch.anchor_place.kind == VAR and _is_of_unknown(mismatch, analysis):
         return "the device of the other value is that of something unknown"
     if mismatch.relation == FIXED:
         return _why_not_literal(mismatch, LIBRARY_CALL in kinds, analysis)
@@ -63,6 +61,14 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     if not _on_accelerators(mismatch, analysis):
         return "nothing but a parameter says that the other value may be on an accelerator"
     return ""
+
+
+def _is_of_unknown(mismatch: Mismatch, analysis: Analysis) -> bool:
+    """Is the other device that of a value of which nothing is known, for a tensor of one in another file?"""
+    key, module = mismatch.anchor_place.key, mismatch.stray.kind == MODULE
+    if isinstance(key, tuple):
+        return key[0] == TENSOR and (module or mismatch.file is not analysis.file)
+    return module and isinstance(key, str)
 
 
 def _why_not_literal(mismatch: Mismatch, out_of_sight: bool, analysis: Analysis) -> str:

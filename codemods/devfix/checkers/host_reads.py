@@ -10,22 +10,25 @@ from devfix.checkers.signs import (
     is_caught,
     is_moved_beside,
     is_other_framework,
+    is_without_gradients,
     lives_on_devices,
     quoted,
 )
 from devfix.checkers.wording import where
 from devfix.engine.analysis import Analysis
+from devfix.engine.evidence import may_bring_to_host, names_what_computes
 from devfix.engine.facts import HostRead
 from devfix.engine.files import Function
-from devfix.engine.places import OF, OWNED
-from devfix.engine.values import LIBRARY_CALL, NAME, PASS, TENSOR, UNKNOWN, USES
-from devfix.findings import AppendCall, Finding, Fix, Safety
-from devfix.models.loader import models
+from devfix.engine.places import OF, OWNED, VAR
+from devfix.engine.uses import NO_EVIDENCE
+from devfix.engine.values import LIBRARY_CALL, MODULE, MOVE, NAME, PASS, TENSOR, UNKNOWN, USES
+from devfix.findings import AppendCall, Edit, Finding, Fix, Related, Safety, WrapExpression
 from devfix.source import Source
 
 _LENGTHS = "lengths-on-cpu"
 _NUMPY = "numpy-of-device"
-CODEMODS = frozenset({_NUMPY})  # of which the old rule does not ask the engine itself
+# Functions of these that take a tensor fail at once; others may hand it on, or refuse it on the CPU as well.
+_CERTAIN = ("numpy.", "sklearn.metrics.", "matplotlib.", "axes.")
 _DOUBTS = frozenset({LIBRARY_CALL, NAME, USES})
 
 
@@ -43,27 +46,38 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
     """The reason for which nothing is said of a read; an empty string if it is told."""
     source = analysis.file.source
     doubts = {one.kind for one in read.assumed} & _DOUBTS
+    of_device = read.place.kind != OF or _is_of_module(read, analysis)
     if read.is_lengths:
         doubts -= {LIBRARY_CALL}
-    elif read.place.kind != OF and (read.operation == "numpy" or read.value.kind == TENSOR):
+    elif of_device and (read.operation == "numpy" or read.value.kind == TENSOR):
         # It is a tensor, with what was moved; a name may say what was called, and nothing else.
         named = {one.subject for one in read.assumed if one.kind == NAME}
-        if any(one.kind == LIBRARY_CALL and one.subject.endswith("()") for one in read.assumed):
+        called = [
+            one.subject for one in read.assumed if one.kind == LIBRARY_CALL and one.subject.endswith("()")
+        ]
+        if any(may_bring_to_host(one.removesuffix("()"), source) for one in called):
             return "a function that is not in view may have brought it to the CPU"
         doubts -= {LIBRARY_CALL, USES} | ({NAME} if named <= _called(read) else set())
     if doubts or is_other_framework(source):
         return "it is not known whether this is a tensor of a device"
-    if read.operation.startswith("numpy.") and read.operation not in models().reads:
-        return "not every function of numpy makes an array of what it is given"
-    if read.value.kind != TENSOR and isinstance(read.value_node, ast.Call):
+    run = read.value.kind != TENSOR and isinstance(read.value_node, ast.Call)
+    if run and not is_without_gradients(source, read.value_node):
         return "what a layer gives needs its gradient, so that this raises on the CPU as well"
+    if read.place.kind == VAR and isinstance(read.place.key, tuple) and read.place.key[0] == TENSOR:
+        return "the device is that of a tensor of which nothing is known"
     if is_caught(source, read.node):
         return "the error is expected, or handled"
     if read.is_array_function and any(link.kind == PASS for link in read.value.links):
         return "callers mostly pass arrays to functions of numpy, not tensors"
+    text = _target(read, analysis)
+    unknown = read.place.kind == VAR and isinstance(
+        read.place.key, tuple
+    )  # of an argument, an attribute, an import
+    if unknown and text and not names_what_computes(text):
+        return "the name of the device does not say that it may be an accelerator"
     if read.place.kind == OWNED and read.operation != "numpy":
         return "what a framework gives need not be a tensor"
-    if read.place.kind != OF:
+    if of_device:
         return ""
     function = read.function
     if function is None or analysis.refuted(read.place):
@@ -74,14 +88,18 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
 
 
 def _called(read: HostRead) -> set[str]:
-    """The names that the function of a read calls."""
+    """The names that the function of a read calls, or of whose objects it calls methods."""
     nodes = read.function.nodes if read.function is not None else ()
-    return {one.func.id for one in nodes if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)}
+    called = (one.func for one in nodes if isinstance(one, ast.Call))
+    roots = (one.value if isinstance(one, ast.Attribute) else one for one in called)
+    return {one.id for one in roots if isinstance(one, ast.Name)}
 
 
 def _why_on_host(read: HostRead, function: Function, analysis: Analysis) -> str:
     if _is_as_passed(read):
         return "what is passed on unchanged is mostly on the CPU on purpose"
+    if read.value.links and read.value.links[-1].kind == MOVE:
+        return "it was moved to where another value is, which may be the CPU"
     if any(one.on_host for one in analysis.passed(read.place)):
         return "some calls in the file pass what is on the CPU"
     if lives_on_devices(function, analysis):
@@ -164,19 +182,63 @@ def _is_as_passed(read: HostRead) -> bool:
 def _finding(codemod: str, read: HostRead, analysis: Analysis) -> Finding:
     source, node = analysis.file.source, read.value_node
     told = quoted(source, node)
-    place = where(read.place, told) if read.place.kind == OF else "on a device that may be an accelerator"
-    message = f"{told} is {place}; `{read.operation}` raises unless it is on the CPU"
+    place, related = _where(read, told, analysis)
+    message = f"{told} {'holds tensors that are' if read.many else 'is'} {place}"
+    message += f", and `{_reader(read, source)}` raises unless it is on the CPU"
     # Nothing but a tensor has the method `numpy` here.
     sure = read.value.kind in (TENSOR, UNKNOWN) or read.operation == "numpy"
     if not sure or not isinstance(node, ast.expr) or isinstance(node, ast.Starred):
-        return Finding(codemod, source.span(node), message, None)
-    proven = read.place.kind != OF and read.value.kind == TENSOR and not read.assumed
-    proven = proven and not read.is_array_function  # what a package does with its argument is not in view
+        return Finding(codemod, source.span(node), message, None, related)
+    span = source.span(node)
+    proven = _is_proven(read)
     if not proven:
         message += ". On the CPU nothing fails, and the fix changes no result"
-    fix = Fix(
-        "copy it to the CPU",
-        (AppendCall(source.span(node), ".cpu()"),),
-        Safety.SAFE if proven else Safety.UNSAFE,
+    edit: Edit = WrapExpression(span, "[t.cpu() for t in ", "]") if read.many else AppendCall(span, ".cpu()")
+    fix = Fix(f"copy {told} to the CPU", (edit,), Safety.SAFE if proven else Safety.UNSAFE)
+    return Finding(codemod, span, message, fix, related)
+
+
+def _is_proven(read: HostRead) -> bool:
+    """Is it a tensor, on a device that is no argument, which a function reads that is known to need the CPU?"""
+    key = read.place.key
+    given = isinstance(key, tuple) and key[:1] == ("parameter",)
+    if given and (read.function is None or (isinstance(key, tuple) and key[1] != id(read.function.node))):
+        return False  # another function was told the device, which may be the CPU
+    known = not read.is_array_function or read.operation.startswith(_CERTAIN)
+    return known and read.place.kind != OF and read.value.kind == TENSOR and not read.assumed
+
+
+def _reader(read: HostRead, source: Source) -> str:
+    if read.operation == "numpy" or not isinstance(read.node, ast.Call):
+        return f".{read.operation}()"
+    return source.code(read.node.func)
+
+
+def _where(read: HostRead, told: str, analysis: Analysis) -> tuple[str, tuple[Related, ...]]:
+    """Where a value is, as a message says it; and where it got there."""
+    source, link = analysis.file.source, read.value.links[-1] if read.value.links else None
+    if read.place.kind == OF:
+        return where(read.place, told), ()
+    text = _target(read, analysis)
+    place = f"on `{text}`" if text else "on a device that may be an accelerator"
+    if link is None or link.kind != MOVE or link.file is not analysis.file:
+        return place, ()
+    span = source.span(link.node)
+    return f"{place} since line {source.position(span.start)[0]}", (Related(span, "it is moved here"),)
+
+
+def _target(read: HostRead, analysis: Analysis) -> str:
+    """How the device of a value is written in the function that reads it, or in the file; empty if it is not known."""
+    targets = analysis.targets.get(read.place, ())
+    texts = (
+        analysis.file.source.code(at) for at, function, _, _ in targets if function in (None, read.function)
     )
-    return Finding(codemod, source.span(node), message, fix)
+    return next(texts, "")
+
+
+def _is_of_module(read: HostRead, analysis: Analysis) -> bool:
+    """Is it where a module is that the function is given?"""
+    key, function = read.place.key, read.function
+    if function is None or not isinstance(key, tuple) or key[:2] != ("parameter", id(function.node)):
+        return False
+    return analysis.known(function).get(key[2], NO_EVIDENCE)[0] == MODULE

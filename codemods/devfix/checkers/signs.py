@@ -11,6 +11,7 @@ from devfix.engine.classes import OTHER_FRAMEWORKS
 from devfix.engine.evidence import about_devices
 from devfix.engine.files import Class, Function
 from devfix.engine.values import Link
+from devfix.flow.torch_api import turns_gradients_off
 from devfix.models.loader import module_attributes
 from devfix.placing import expects_error
 from devfix.source import Source, remembered
@@ -55,7 +56,7 @@ def is_of_one_world(function: Function | None, source: Source) -> bool:
     for one in source.imports.values():
         if one.partition(".")[0] in _ONE_WORLD or "cuda" in one.lower():
             return True
-    return function is not None and _measures(source, function.node)
+    return function is not None and _measures(function.file.source, function.node)
 
 
 @remembered
@@ -88,6 +89,21 @@ def is_caught(source: Source, node: ast.AST) -> bool:
             if about_devices(source.code(parent.test)) or about_devices(source.code(other)):
                 return True  # the other arm is for the accelerator
         up = parent
+    return False
+
+
+def is_without_gradients(source: Source, node: ast.AST) -> bool:
+    """Is gradient mode off where a node stands: by a `with` statement, or a decorator of the function?"""
+    for up in source.ancestors(node):
+        opened: list[ast.expr] = []
+        if isinstance(up, (ast.With, ast.AsyncWith)):
+            opened = [item.context_expr for item in up.items]
+        elif isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            opened = up.decorator_list
+        if any(map(turns_gradients_off, opened)):
+            return True
+        if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
     return False
 
 

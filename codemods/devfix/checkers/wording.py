@@ -10,6 +10,7 @@ from devfix.engine.facts import Mismatch
 from devfix.engine.places import FIXED, IN, LITERAL, OF, VAR, Place
 from devfix.engine.values import (
     CALLER,
+    DATA,
     GIVEN,
     LIBRARY_CALL,
     MODULE,
@@ -29,6 +30,7 @@ _ASSUMED = {
     RANK: "it has at least one dimension",
     RESULT: "the caller expects both on one device",
     GIVEN: "`{}` is on the CPU when the module is made",
+    DATA: "`{}` is no tensor on an accelerator",
     CALLER: "`{}` is on the module's device",
 }
 # How an operation without a name of its own uses the value that strays, and the other one.

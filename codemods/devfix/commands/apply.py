@@ -26,37 +26,50 @@ _WHICH, _SMOKE = "Which fixes", "Run the program first"
 
 @command(
     examples={
-        "devfix apply": "make the safe fixes below this folder",
+        "devfix apply": "make the safe fixes in this folder",
         "devfix apply --unsafe -i train.py": "ask before each fix, unsafe ones too",
-        'devfix apply --smoke-cmd "python train.py --steps 2"': "write only what a run has survived",
-        "devfix undo": "take it back",
+        'devfix apply --smoke-cmd "python train.py --steps 2"': "write only if the program then runs",
+        "devfix undo": "undo the last apply",
     },
     codes={0: "done, or nothing to do", 1: "with --exit-code: files were changed", 2: CANNOT},
 )
 @arguments
 @option(
-    OUTPUT, "--format", "form", type=click.Choice(["text", "json"]), default="text", help="How to print it."
+    OUTPUT,
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="The format of the output.",
 )
-@option(
-    OUTPUT, "--exit-code", "tells", is_flag=True, help="Exit with 1 if something was changed, as diff does."
-)
-@option(_WHICH, "--interactive", "-i", is_flag=True, help="Ask for every fix, as `git add -p` does.")
+@option(OUTPUT, "--exit-code", "tells", is_flag=True, help="Exit with 1 if files were changed, as diff does.")
+@option(_WHICH, "--interactive", "-i", is_flag=True, help="Ask about every fix, like `git add -p`.")
 @option(
     _WHICH,
     "--decisions",
     type=click.Path(),
     metavar="FILE",
-    help="Make the fixes that were accepted on the review page.",
+    help="Make the fixes that you accepted on the review page.",
 )
 @option(
     _SMOKE,
     "--smoke/--no-smoke",
     default=False,
-    help="The codemods' examples and what changes, or not (default).",
+    help="Whether to run the codemods' examples and the changed code first (default: no).",
 )
-@option(_SMOKE, "--smoke-cmd", metavar="COMMAND", help="This command, in copies, before and after the fixes.")
 @option(
-    _SMOKE, "--smoke-seconds", type=click.FloatRange(1), default=300.0, metavar="S", help="Its time limit."
+    _SMOKE,
+    "--smoke-cmd",
+    metavar="COMMAND",
+    help="Run this command in copies of the repository, before and after the fixes.",
+)
+@option(
+    _SMOKE,
+    "--smoke-seconds",
+    type=click.FloatRange(1),
+    default=300.0,
+    metavar="S",
+    help="The time limit of that command.",
 )
 def apply(
     form: str,
@@ -72,12 +85,12 @@ def apply(
     run = Run(**options)
     if interactive and run.from_stdin:
         raise click.UsageError(
-            "--interactive reads its answers from stdin, so the program cannot come from there"
+            "--interactive reads answers from stdin, so the program cannot come from stdin"
         )
     if interactive and decisions is not None:
-        raise click.UsageError("--interactive asks and --decisions has the answers; give one of them")
+        raise click.UsageError("--interactive and --decisions cannot be combined")
     if options["observed"] is not None and decisions is not None:
-        raise click.UsageError("--decisions has all answers: --observed has nothing to add; give one of them")
+        raise click.UsageError("--decisions and --observed cannot be combined")
     given = _decisions(decisions) if decisions is not None else None
     if smoke or smoke_cmd:
         from devfix.commands.smoke import need_torch, prove

@@ -33,21 +33,27 @@ def code(store: Store) -> int:
 
 @command(
     examples={
-        "devfix migrate status spring --all": "a line for each repository",
-        "devfix migrate status spring --refresh-requests": "and what has become of the pull requests",
+        "devfix migrate status spring --all": "show a line for each repository",
+        "devfix migrate status spring --refresh-requests": "also update the state of the pull requests",
     },
     codes={0: "done", 2: "some repositories failed, or could not be asked"},
 )
 @campaign_argument
-@click.option("--all", "everything", is_flag=True, help="A line for each repository.")
+@click.option("--all", "everything", is_flag=True, help="Show a line for each repository.")
 @click.option(
-    "--refresh-requests", "refresh", is_flag=True, help="First ask what has become of pull requests."
+    "--refresh-requests",
+    "refresh",
+    is_flag=True,
+    help="First ask the servers for the state of the pull requests.",
 )
 @click.option(
-    "--watch", type=click.FloatRange(1), metavar="S", help="That, again and again, as long as some are open."
+    "--watch",
+    type=click.FloatRange(1),
+    metavar="S",
+    help="The same every S seconds, as long as some are open.",
 )
 def status(campaign: str, everything: bool, refresh: bool, watch: float | None) -> int:
-    """Show where the campaign is; also while it runs."""
+    """Show the progress of the campaign, also while it runs."""
     from devfix.commands.campaign_requests import refreshed
     from devfix.migrate import campaigns, showing
     from devfix.migrate.forges import OPEN
@@ -64,13 +70,13 @@ def status(campaign: str, everything: bool, refresh: bool, watch: float | None) 
         sleep(watch)  # the campaign is free for others
 
 
-@command(examples={"devfix migrate show spring speechbrain --patch": "what would be pushed to it"})
+@command(examples={"devfix migrate show spring speechbrain --patch": "show what would be pushed"})
 @campaign_argument
 @click.argument("repo", metavar="REPO")
-@click.option("--patch", is_flag=True, help="Only the patch.")
-@click.option("--log", is_flag=True, help="Only what programs printed.")
+@click.option("--patch", is_flag=True, help="Show only the patch.")
+@click.option("--log", is_flag=True, help="Show only the output of programs.")
 def show(campaign: str, repo: str, patch: bool, log: bool) -> int:
-    """Show all that is known of one repository: state, history, files of the result."""
+    """Show one repository: state, history, files of the result."""
     from devfix.commands.running import write_out
     from devfix.migrate import campaigns, folders, showing
 
@@ -109,17 +115,17 @@ def lines(all_: Iterable[str]) -> None:
 
 @command(
     examples={
-        "devfix migrate review spring": "ask about each",
-        "devfix migrate review spring --accept speechbrain": "without a question",
+        "devfix migrate review spring": "ask about each change",
+        "devfix migrate review spring --accept speechbrain": "accept one without being asked",
     },
-    codes={0: "done", 2: "nobody has answered"},
+    codes={0: "done", 2: "no answer"},
 )
 @campaign_argument
 @click.argument("repos", nargs=-1, metavar="[REPO]...")
-@click.option("--accept", "decision", flag_value="accepted", help="Accept what is named.")
-@click.option("--reject", "decision", flag_value="rejected", help="Reject it: it will not be pushed.")
+@click.option("--accept", "decision", flag_value="accepted", help="Accept the repositories that are named.")
+@click.option("--reject", "decision", flag_value="rejected", help="Reject them: they will not be pushed.")
 def review(campaign: str, repos: tuple[str, ...], decision: str | None) -> int:
-    """Show each change that has not been decided on, and ask; or decide with --accept or --reject."""
+    """Show each undecided change and ask; or decide with --accept or --reject."""
     from devfix.migrate import campaigns
     from devfix.migrate.model import CHANGED
 
@@ -162,7 +168,9 @@ def _asked(campaign: str, row: Row) -> str | None:
     click.echo("\n".join(printable(line) for line in message.splitlines()) + f"\n\n{patch}")
     while (typed := answer("Accept, reject, leave for later, quit (a, r, l, q): ")) not in _ANSWERS:
         if typed is None:
-            complain("the input has ended, so nothing more was decided; --accept and --reject do it unasked")
+            complain(
+                "the input has ended, so nothing more was decided; --accept and --reject decide without asking"
+            )
             return None
     return _ANSWERS[typed]
 

@@ -25,36 +25,40 @@ _FAILED = "push: "  # begins the reason of what could not be pushed
 
 @command(
     examples={
-        "devfix migrate push spring --accepted --dry-run": "what would be pushed",
-        "devfix migrate push spring --accepted": "do it",
-        "devfix migrate push spring --accepted --waves 5,25%,100%": "the next wave, if the last one went well",
+        "devfix migrate push spring --accepted --dry-run": "show what would be pushed",
+        "devfix migrate push spring --accepted": "push it",
+        "devfix migrate push spring --accepted --waves 5,25%,100%": "push the next wave, if the last one went well",
     },
     codes={0: "done, or nothing to push now", 2: "something could not be pushed, or the waves have stopped"},
 )
 @campaign_argument
 @click.argument("repos", nargs=-1, metavar="[REPO]...")
-@click.option("--accepted", is_flag=True, help="What was accepted in a review.")
-@click.option("--all", "everything", is_flag=True, help="Also what nobody has reviewed, unasked.")
-@click.option("--verified", is_flag=True, help="Of these, what was verified by running it.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many this time.")
+@click.option("--accepted", is_flag=True, help="Only what was accepted in a review.")
+@click.option("--all", "everything", is_flag=True, help="Also what nobody has reviewed, without asking.")
+@click.option("--verified", is_flag=True, help="Of these, only what was verified by running it.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Push at most N repositories this time.")
 @option(
     _REQUEST,
     "--pull-request/--no-pull-request",
     default=True,
-    help="On GitHub, GitLab, Gitea and Forgejo (default); needs devfix[forges].",
+    help="Whether to open pull requests, on GitHub, GitLab, Gitea and Forgejo (default: yes); needs devfix[forges].",
 )
-@option(_REQUEST, "--draft", is_flag=True, help="As drafts.")
-@option(_REQUEST, "--label", "labels", multiple=True, metavar="NAME", help="Repeatable.")
-@option(_REQUEST, "--reviewer", "reviewers", multiple=True, metavar="USER", help="Repeatable.")
+@option(_REQUEST, "--draft", is_flag=True, help="Open them as drafts.")
+@option(_REQUEST, "--label", "labels", multiple=True, metavar="NAME", help="A label; repeatable.")
+@option(_REQUEST, "--reviewer", "reviewers", multiple=True, metavar="USER", help="A reviewer; repeatable.")
 @option(
-    _REQUEST, "--title", default="", metavar="TEXT", help="A Jinja template; default: the commit's subject."
+    _REQUEST,
+    "--title",
+    default="",
+    metavar="TEXT",
+    help="A Jinja template for the title (default: the commit's subject).",
 )
 @option(
     _REQUEST,
     "--body",
     type=click.File(),
     metavar="FILE",
-    help="A Jinja template; {{ body }} is devfix's own.",
+    help="A Jinja template for the text; {{ body }} is devfix's own.",
 )
 @option(
     _WHEN,
@@ -62,21 +66,31 @@ _FAILED = "push: "  # begins the reason of what could not be pushed
     type=click.FloatRange(0),
     default=1.0,
     metavar="S",
-    help="Between two changes on one server (1).",
+    help="Seconds between two changes on one server (default: 1).",
 )
-@option(_WHEN, "--waves", metavar="N|N%,...", help="Of all, so many out after each wave; one wave at a time.")
+@option(
+    _WHEN,
+    "--waves",
+    metavar="N|N%,...",
+    help="Push in waves: how many repositories have been pushed after each; one wave per call.",
+)
 @option(
     _WHEN,
     "--stop-at",
     type=click.FloatRange(0, 100),
     default=10.0,
     metavar="PERCENT",
-    help="No wave if more have failed checks or are closed (10).",
+    help="Push no wave if a larger share has failed checks or is closed (default: 10).",
 )
 @option(
-    _WHEN, "--rest", type=click.FloatRange(0), default=10.0, metavar="MINUTES", help="Between two waves (10)."
+    _WHEN,
+    "--rest",
+    type=click.FloatRange(0),
+    default=10.0,
+    metavar="MINUTES",
+    help="Minutes between two waves (default: 10).",
 )
-@option(_WHEN, "--hours", metavar="H-H", help="Only at this time of the day, such as 9-17.")
+@option(_WHEN, "--hours", metavar="H-H", help="Push only at this time of day, such as 9-17.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be pushed.")
 def push(
     campaign: str,
@@ -98,11 +112,11 @@ def push(
     hours: str | None,
     dry_run: bool,
 ) -> int:
-    """Push commits to a branch of their repositories; then pull requests. What was rejected never is.
+    """Push the commits to branches, and open pull requests. Rejected changes are never pushed.
 
-    Where something was not accepted in a review, and neither --accepted nor --all is given, you are asked to
-    type how many there are. With --waves, each call asks how the requests fare that are out, and sends the next
-    wave, or says why not yet. A repository whose request was closed is left alone, until `reopen`.
+    Without --accepted or --all, you are asked to confirm changes that were not accepted in a review, by typing the
+    number of repositories. With --waves, each call checks the pull requests of the waves before, and pushes the next
+    one or says why not yet. A repository whose pull request was closed is left alone until `reopen`.
     """
     from devfix.migrate import campaigns, pushing
     from devfix.migrate.forges.places import Forges
@@ -168,10 +182,10 @@ def push(
             failed += not _recorded(store, order.row, came)
         if begun < len(orders):
             complain(
-                f"it is not the time ({hours}): {len(orders) - begun} not pushed; the same command goes on"
+                f"it is not the time ({hours}): {len(orders) - begun} not pushed; run the same command again then"
             )
         if later:
-            complain(f"{later} more to push; the same command goes on")
+            complain(f"{later} more to push; run the same command again")
     return 2 if failed else 0
 
 
@@ -184,7 +198,7 @@ def _kept_back(row: Row, accepted: bool, verified: bool) -> str:
     if row.decision == "rejected":
         return "rejected"
     if row.request == "closed":
-        return "left alone, for its request was closed"
+        return "left alone, since its pull request was closed"
     if accepted and row.decision != "accepted":
         return f"{row.outdated} before, but changed since" if row.outdated else "not decided on"
     return "not verified" if verified and row.state != "verified" else ""
@@ -197,7 +211,8 @@ def _why_nothing(campaign: str, store: Store, rows: Sequence[Row], accepted: boo
         counts[why] = counts.get(why, 0) + 1
     said = [f"{count} {why}" for why, count in sorted(counts.items())]
     said += [f"{count} {state}" for state, count in store.counts().items() if state == "pushed"]
-    hint = f"; `devfix migrate review {campaign}` shows and asks" if accepted and rows else ""
+    undecided = any(not row.decision for row in rows)
+    hint = f"; `devfix migrate review {campaign}` shows and asks" if accepted and undecided else ""
     return f"nothing to push: {', '.join(said) or 'no repository has a change'}{hint}"
 
 
@@ -211,7 +226,7 @@ def _confirmed(rows: Sequence[Row]) -> bool:
     if typed == count:
         return True
     what = "nobody has answered" if typed is None else f"that was not {count}"
-    complain(f"nothing was pushed: {what}; --accepted takes what was accepted, --all everything")
+    complain(f"nothing was pushed: {what}; --accepted pushes what was accepted, --all everything")
     return False
 
 

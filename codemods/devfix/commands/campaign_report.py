@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 @command(
-    examples={"devfix migrate report spring --html report.html": "a page with everything"},
+    examples={"devfix migrate report spring --html report.html": "write a page with everything"},
     codes=SOME_FAILED,
 )
 @campaign_argument
-@click.option("--html", metavar="FILE", help="A page with everything; needs devfix[html].")
-@click.option("--csv", "csv_", metavar="FILE", help="A line for each repository.")
-@click.option("--json", "json_", metavar="FILE", help="All numbers, and all repositories.")
-@click.option("--markdown", metavar="FILE", help="A summary for a tracking issue.")
+@click.option("--html", metavar="FILE", help="Write a page with everything; needs devfix[html].")
+@click.option("--csv", "csv_", metavar="FILE", help="Write a table with a line for each repository.")
+@click.option("--json", "json_", metavar="FILE", help="Write all numbers and repositories.")
+@click.option("--markdown", metavar="FILE", help="Write a summary for a tracking issue.")
 def report(campaign: str, html: str | None, csv_: str | None, json_: str | None, markdown: str | None) -> int:
-    """Report on the campaign, also while it runs. FILE may be - for the output; without any: --markdown -."""
+    """Report on the campaign, also while it runs. FILE may be -, for stdout. Default: --markdown -."""
     from devfix.migrate import campaigns, exports, summary
 
     if html is not None:

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 @command(
     examples={
-        "devfix migrate close spring speechbrain --comment 'Not needed any more.'": "one",
-        "devfix migrate close spring --all": "all that are open",
+        "devfix migrate close spring speechbrain --comment 'Not needed any more.'": "close one, with a comment",
+        "devfix migrate close spring --all": "close all that are open",
     }
 )
 @campaign_argument
 @click.argument("repos", nargs=-1, metavar="[REPO]...")
-@click.option("--all", "everything", is_flag=True, help="All that are open.")
-@click.option("--comment", default="", metavar="TEXT", help="Said there first.")
+@click.option("--all", "everything", is_flag=True, help="All open pull requests.")
+@click.option("--comment", default="", metavar="TEXT", help="Post this comment first.")
 def close(campaign: str, repos: tuple[str, ...], everything: bool, comment: str) -> int:
-    """Close pull requests. Their repositories are left alone from then on, until `reopen`."""
+    """Close pull requests. `push` then leaves their repositories alone until `reopen`."""
     from devfix.migrate import requesting
     from devfix.migrate.forges import OPEN
 
@@ -41,11 +41,11 @@ def close(campaign: str, repos: tuple[str, ...], everything: bool, comment: str)
     )
 
 
-@command(examples={"devfix migrate reopen spring speechbrain": "its maintainers have changed their minds"})
+@command(examples={"devfix migrate reopen spring speechbrain": "reopen its pull request"})
 @campaign_argument
 @click.argument("repos", nargs=-1, required=True, metavar="REPO...")
 def reopen(campaign: str, repos: tuple[str, ...]) -> int:
-    """Open closed pull requests again; where the server refuses, the next `push` makes a new one."""
+    """Reopen closed pull requests; if the server refuses, the next `push` opens a new one."""
     from devfix.migrate import requesting
 
     return _each(campaign, repos, lambda row: row.request == "closed", requesting.reopen)
@@ -68,6 +68,8 @@ def _each(
         forges = Forges(store.settings())
         rows = [store.row(store.find(repo)) for repo in repos]
         rows = rows or [row for row in store.rows() if row.pull_request and fits(row)]
+        if not rows:
+            click.echo("no pull request is open", err=True)
         for row in rows:
             try:
                 if not (row.pull_request and fits(row)):

@@ -21,11 +21,11 @@ _FINDINGS = "Which findings"
 
 @command(
     examples={
-        "devfix check": "the files below this folder",
-        "devfix check --diff-only origin/main": "only what a branch has changed",
-        "devfix check --format sarif src/ >devfix.sarif": "for code scanning",
-        "devfix check --write-baseline devfix.json": "accept what is there today",
-        "devfix check --baseline devfix.json": "and show what is new",
+        "devfix check": "check the files in this folder",
+        "devfix check --diff-only origin/main": "check only the lines that a branch has changed",
+        "devfix check --format sarif src/ >devfix.sarif": "write a report for code scanning",
+        "devfix check --write-baseline devfix.json": "record the findings of today",
+        "devfix check --baseline devfix.json": "show only new findings",
     },
     codes={0: "no findings", 1: "findings", 2: CANNOT},
 )
@@ -38,18 +38,21 @@ _FINDINGS = "Which findings"
         ["text", "concise", "json", "sarif", "github", "github-suggestions", "gitlab", "junit"]
     ),
     default="text",
-    help="For people, or for machines.",
+    help="text and concise are for people, the others for other tools.",
 )
 @option(
-    _FINDINGS, "--baseline", type=click.Path(), metavar="FILE", help="Leave out the findings that FILE has."
+    _FINDINGS, "--baseline", type=click.Path(), metavar="FILE", help="Leave out the findings that FILE lists."
+)
+@option(_FINDINGS, "--write-baseline", type=click.Path(), metavar="FILE", help="Write all findings to FILE.")
+@option(
+    _FINDINGS, "--add-ignores", is_flag=True, help="Silence every finding with a comment; changes your files."
 )
 @option(
-    _FINDINGS, "--write-baseline", type=click.Path(), metavar="FILE", help="Write all findings into FILE."
+    _FINDINGS,
+    "--diff-only",
+    metavar="REV",
+    help="Show only findings on lines changed since this git revision.",
 )
-@option(
-    _FINDINGS, "--add-ignores", is_flag=True, help="Silence every finding by a comment; writes the files."
-)
-@option(_FINDINGS, "--diff-only", metavar="REV", help="Only findings on lines changed since REV.")
 @option(OUTPUT, "--statistics", is_flag=True, help="Count the findings instead of listing them.")
 def check(
     form: str,
@@ -147,7 +150,7 @@ def _add_ignores(run: Run, report: Report) -> int:
     from devfix.writing import write
 
     if run.task is None or run.from_stdin:
-        raise click.UsageError("--add-ignores writes files; what comes from stdin is none")
+        raise click.UsageError("--add-ignores changes files, so the program cannot come from stdin")
     results, left = [], 0
     for result in report.results:
         if not result.findings:

@@ -11,9 +11,9 @@ from devfix.commands.helping import command
 from devfix.commands.running import complain
 
 
-@command("list", examples={"devfix list": "every codemod, your own included"})
+@command("list", examples={"devfix list": "list every codemod, your own included"})
 def list_() -> int:
-    """List the codemods: id, on or off by default, safety, title."""
+    """List the codemods: id, on or off by default, safety of the fixes, title."""
     from devfix import config
     from devfix.explain import listing
     from devfix.own.known import Known
@@ -34,17 +34,16 @@ def list_() -> int:
 
 @command(
     examples={
-        "devfix explain move-inputs": "what that codemod does, with examples",
-        "devfix explain train.py:30": "why there is a finding on that line, or none",
+        "devfix explain move-inputs": "describe that codemod, with examples",
+        "devfix explain train.py:30": "say why that line has a finding, or none",
     }
 )
 @click.argument("codemod", shell_complete=codemod_ids, metavar="CODEMOD|FILE:LINE")
 def explain(codemod: str) -> int:
-    """Describe a codemod: what, why, how safe, its options and examples.
+    """Describe a codemod, or explain what devfix knows about a line.
 
-    CODEMOD is what --codemod takes: an id, or code, which is loaded. With FILE:LINE, say what devfix thinks of the
-    values on that line: what they are, where, since when, and why there is, or is no, finding. It needs no option,
-    and runs nothing.
+    CODEMOD is what --codemod takes: an id, or code of your own, which is run. With FILE:LINE, say what the values on
+    that line are, which device they are on and since when, and why the line has a finding or none; this runs no code.
     """
     file, _, line = codemod.rpartition(":")
     if line.isdigit() and os.path.isfile(file):
@@ -77,7 +76,7 @@ def _trace(file: str, line: int) -> int:
     return 0
 
 
-@command(examples={"devfix recipes": "every recipe", "devfix recipes portable": "what one of them does"})
+@command(examples={"devfix recipes": "list every recipe", "devfix recipes portable": "describe one of them"})
 @click.argument("name", required=False)
 def recipes(name: str | None) -> None:
     """List the recipes, or describe one: codemods, options and levels.

@@ -27,29 +27,44 @@ _PAGE = "For --format html"
 
 @command(
     examples={
-        "devfix diff": "what `devfix apply` would write",
-        "devfix diff --explain --unsafe src/": "with the reason for each hunk",
-        "devfix diff --unsafe | git apply": "let git write it",
+        "devfix diff": "show what `devfix apply` would write",
+        "devfix diff --explain --unsafe src/": "also give the reason for each hunk",
+        "devfix diff --unsafe | git apply": "let git make the changes",
         "devfix diff --format html -o review.html": "decide on each fix in a browser",
     },
     codes={0: "nothing to change", 1: "changes", 2: CANNOT},
 )
 @arguments
-@option(OUTPUT, "--explain", is_flag=True, help="Say before each hunk which codemod made it, and why.")
+@option(OUTPUT, "--explain", is_flag=True, help="Say above each hunk which codemod made it, and why.")
 @option(
     OUTPUT,
     "--format",
     "form",
     type=click.Choice(["patch", "mbox", "html"]),
     default="patch",
-    help="mbox: for `git am`; html: a page to decide on every fix.",
+    help="patch: for `git apply`; mbox: for `git am`; html: a page on which to accept fixes.",
 )
-@option(OUTPUT, "--by", type=_BY, help="One patch or commit for each (default for mbox: codemod).")
-@option(OUTPUT, "--output", "-o", type=click.Path(), metavar="FILE", help="Write into FILE, not on stdout.")
-@option(OUTPUT, "--split", type=click.Path(), metavar="DIR", help="Write one patch for each into DIR.")
-@option(_PAGE, "--smoke-cmd", metavar="COMMAND", help="Also show what comes of running this in copies.")
 @option(
-    _PAGE, "--smoke-seconds", type=click.FloatRange(1), default=300.0, metavar="S", help="Its time limit."
+    OUTPUT,
+    "--by",
+    type=_BY,
+    help="Make one patch or commit for each codemod, file or fix (default for mbox: codemod).",
+)
+@option(OUTPUT, "--output", "-o", type=click.Path(), metavar="FILE", help="Write to FILE instead of stdout.")
+@option(OUTPUT, "--split", type=click.Path(), metavar="DIR", help="Write the patches of --by to this folder.")
+@option(
+    _PAGE,
+    "--smoke-cmd",
+    metavar="COMMAND",
+    help="Also run this command in copies of the repository, before and after, and show the result.",
+)
+@option(
+    _PAGE,
+    "--smoke-seconds",
+    type=click.FloatRange(1),
+    default=300.0,
+    metavar="S",
+    help="The time limit of that command.",
 )
 def diff(
     explain: bool,
@@ -63,7 +78,7 @@ def diff(
 ) -> int:
     """Print the fixes as a patch for `git apply`; change nothing.
 
-    With --split the patches are numbered; each applies after those before it.
+    With --split the patches are numbered: apply them in that order.
     """
     run = Run(**options)
     if split is not None and output is not None:

@@ -9,24 +9,31 @@ from devfix.commands.helping import command
 
 @command(
     examples={
-        "devfix doctor": "is everything in order here?",
-        "devfix doctor --no-torch": "without running torch",
+        "devfix doctor": "check everything",
+        "devfix doctor --no-torch": "check without starting torch",
     },
     codes={
-        0: "all is well, or only something optional is missing",
+        0: "everything works; something optional may be missing",
         1: "devfix works, but not all of it",
         2: "devfix cannot be relied on here",
     },
 )
 @click.argument("path", default=".", type=click.Path(exists=True), metavar="[PATH]")
 @click.option(
-    "--format", "format_", type=click.Choice(["text", "json"]), default="text", help="How to print it."
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="The format of the output.",
 )
 @click.option(
-    "--torch/--no-torch", "torch", default=True, help="Start torch and run programs (default), or not."
+    "--torch/--no-torch",
+    "torch",
+    default=True,
+    help="Whether to start torch and run programs (default: yes).",
 )
 def doctor(path: str, format_: str, torch: bool) -> int:
-    """Examine devfix, its libraries, torch, the simulator and the settings in force for PATH.
+    """Check devfix, its libraries, torch, the simulator and the settings for PATH.
 
     At the end a known bug is found, fixed and, with torch, run before and after. Nothing is written.
     """

@@ -12,10 +12,10 @@ from devfix.commands.helping import color_of, command
 @command(
     "explain-error",
     examples={
-        "devfix explain-error error.txt": "a traceback in a file",
-        "python train.py 2>&1 | devfix explain-error -": "or from a run",
+        "devfix explain-error error.txt": "explain a traceback in a file",
+        "python train.py 2>&1 | devfix explain-error -": "explain the error of a run",
     },
-    codes={0: "explained, with a cause or without", 2: "no device error in the text"},
+    codes={0: "a device error was explained, even if no cause was found", 2: "no device error in the text"},
 )
 @click.argument("file", metavar="FILE|-")
 @click.option(
@@ -23,14 +23,16 @@ from devfix.commands.helping import color_of, command
     "roots",
     multiple=True,
     metavar="PATH",
-    help="Where the program's files are; repeatable (default: the working directory).",
+    help="The folder of the program's files; repeatable (default: the working directory).",
 )
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours.")
+@click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to use colours."
+)
 def explain_error(file: str, roots: tuple[str, ...], color: str) -> int:
     """Find the cause of a device error, and its fix, from a pasted traceback.
 
-    FILE has the text, or - reads it from stdin. The frames are looked up in the files below the working
-    directory, also when the traceback comes from another machine. Nothing is run and nothing is written.
+    FILE contains the traceback; - reads it from stdin. The frames are looked up in the files below the working
+    directory, even if the traceback is from another machine. Nothing is run or written.
     """
     from devfix.codemod import registry
     from devfix.discover import discover

@@ -9,22 +9,22 @@ from devfix.commands.helping import command
 
 @command(
     examples={
-        "devfix lsp": "what an editor starts; see docs/editors.md",
-        "devfix lsp --observed run.json": "hover also tells what a run has seen",
+        "devfix lsp": "start the server, as an editor does; see docs/editors.md",
+        "devfix lsp --observed run.json": "also show on hover what a run recorded",
     },
-    codes={0: "the editor has closed it"},
+    codes={0: "the editor has closed the server"},
 )
 @click.option(
     "--observed",
     type=click.Path(),
     default="",
     metavar="FILE",
-    help="What `devfix run --keep-going --format json -o FILE` has seen; read again for each hover.",
+    help="Also show what `devfix run --keep-going --format json -o FILE` recorded; read again for each hover.",
 )
 def lsp(observed: str) -> None:
     """Serve an editor over stdin and stdout (Language Server Protocol).
 
-    Diagnostics, quick fixes, fix-all, and on hover where the value under the cursor lives.
+    It has diagnostics, quick fixes and fix-all; hover shows the device of the value under the cursor.
     """
     try:
         from devfix.lsp.server import make

@@ -1,4 +1,4 @@
-"""`devfix migrate`: repairs in many repositories, as a campaign that can be stopped at any moment."""
+"""`devfix migrate`: fixes in many repositories, as a campaign that can be stopped at any moment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from devfix.migrate.state import Store
 
 
-_DISCOVERY = "Of an organisation"
+_DISCOVERY = "Repositories of an organisation"
 _DAY = click.DateTime(["%Y-%m-%d"])
 
 
@@ -44,17 +44,17 @@ class _Group(Group):
 @click.group(
     cls=_Group,
     examples={
-        "devfix migrate init spring --repos repos.txt": "a list of repositories, one on each line",
-        "devfix migrate run spring": "analyse them and commit the fixes; nothing is pushed",
-        "devfix migrate review spring": "decide on each",
-        "devfix migrate push spring --accepted": "branches and pull requests",
+        "devfix migrate init spring --repos repos.txt": "start with a list of repositories, one per line",
+        "devfix migrate run spring": "analyse them and commit the fixes; push nothing",
+        "devfix migrate review spring": "decide on each change",
+        "devfix migrate push spring --accepted": "push branches and open pull requests",
     },
 )
 def migrate() -> None:
     """Fix many repositories: clone, analyse, commit, push.
 
-    CAMPAIGN is a folder with all that belongs to one campaign. Repositories are fetched into it; none is
-    changed but by `push`, which makes a branch. A run may be killed at any moment, and goes on where it was.
+    CAMPAIGN is a folder that holds everything about one campaign, clones of the repositories included. Only `push`
+    changes a repository: it makes a branch. You can stop a run at any time; the next one goes on from there.
     """
 
 
@@ -63,19 +63,43 @@ def migrate() -> None:
 
 @migrate.command(
     examples={
-        "devfix migrate init spring --repos ~/code": "every repository in that folder",
-        "devfix migrate init spring --repos repos.txt": "or in a list, one on each line",
-        "devfix migrate init spring --organisation https://github.com/ORG": "or of an organisation",
+        "devfix migrate init spring --repos ~/code": "take every repository in that folder",
+        "devfix migrate init spring --repos repos.txt": "take those in a list, one per line",
+        "devfix migrate init spring --organisation https://github.com/ORG": "take those of an organisation",
     }
 )
 @campaign_argument
-@click.option("--repos", multiple=True, metavar="FILE|DIR|URL", help="Repositories; repeatable.")
-@option(_DISCOVERY, "--organisation", multiple=True, metavar="URL", help="All that it has there; repeatable.")
-@option(_DISCOVERY, "--language", default="", metavar="NAME", help="Mostly in this language, such as Python.")
-@option(_DISCOVERY, "--topic", "topics", multiple=True, metavar="NAME", help="With this topic; repeatable.")
-@option(_DISCOVERY, "--archived", is_flag=True, help="Archived ones, too.")
+@click.option("--repos", multiple=True, metavar="FILE|DIR|URL", help="The repositories; repeatable.")
 @option(
-    _DISCOVERY, "--pushed-since", "since", type=_DAY, metavar="DAY", help="Not older, such as 2026-01-31."
+    _DISCOVERY,
+    "--organisation",
+    multiple=True,
+    metavar="URL",
+    help="All repositories that it has; repeatable.",
+)
+@option(
+    _DISCOVERY,
+    "--language",
+    default="",
+    metavar="NAME",
+    help="Only those mostly in this language, e.g. Python.",
+)
+@option(
+    _DISCOVERY,
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME",
+    help="Only those with this topic; repeatable.",
+)
+@option(_DISCOVERY, "--archived", is_flag=True, help="Archived ones too.")
+@option(
+    _DISCOVERY,
+    "--pushed-since",
+    "since",
+    type=_DAY,
+    metavar="DAY",
+    help="Only if pushed since, such as 2026-01-31.",
 )
 @option(
     _DISCOVERY,
@@ -83,60 +107,82 @@ def migrate() -> None:
     "text",
     default="",
     metavar="TEXT",
-    help="In their code, such as 'import torch'.",
+    help="Only those whose code contains this, such as 'import torch'.",
 )
-@option(_DISCOVERY, "--ssh", is_flag=True, help="Clone them by ssh, not https.")
+@option(_DISCOVERY, "--ssh", is_flag=True, help="Clone over ssh instead of https.")
 @click.option(
     "--forge",
     "forges",
     multiple=True,
     metavar="KIND=URL",
-    help="A server: github, gitlab or gitea; repeatable.",
+    help="The kind of the server URL: github, gitlab or gitea; repeatable.",
 )
-@click.option("--codemod", "codemods", multiple=True, metavar="ID", help="Only this one; repeatable.")
-@click.option("--exclude-codemod", "exclude_codemods", multiple=True, metavar="ID", help="Not this one.")
-@click.option("--option", "options", multiple=True, metavar="ID.NAME=VALUE", help="Set up a codemod.")
+@click.option("--codemod", "codemods", multiple=True, metavar="ID", help="Run only this codemod; repeatable.")
 @click.option(
-    "--recipe", default="", metavar="NAME", help="The codemods of a recipe; also FILE.toml, FILE.yaml."
+    "--exclude-codemod", "exclude_codemods", multiple=True, metavar="ID", help="Not this codemod; repeatable."
 )
-@click.option("--safe/--unsafe", "safe", default=True, help="Safe fixes (default), or unsafe ones too.")
-@click.option("--exclude", multiple=True, metavar="GLOB", help="Nothing that matches, in any repository.")
-@click.option("--branch", metavar="NAME", help="The branch that is made (devfix/CAMPAIGN).")
-@click.option("--author", metavar="NAME <MAIL>", help="Of the commits; default: you, as git knows you.")
+@click.option(
+    "--option", "options", multiple=True, metavar="ID.NAME=VALUE", help="Set a codemod's option; repeatable."
+)
+@click.option("--recipe", default="", metavar="NAME", help="Run this recipe: a name, FILE.toml or FILE.yaml.")
+@click.option("--safe/--unsafe", "safe", default=True, help="Only safe fixes (default), or unsafe ones too.")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="In all repositories, skip files that match.")
+@click.option("--branch", metavar="NAME", help="The branch to push (default: devfix/CAMPAIGN).")
+@click.option("--author", metavar="NAME <MAIL>", help="The commits' author (default: yours, from git).")
 @click.option("--verify-cmd", default="", metavar="CMD", help="RUNS THEIR CODE: this, before and after.")
 @click.option(
     "--verify-kind",
     "verify_kinds",
     multiple=True,
     metavar="GLOB=CMD",
-    help="The same where a file fits, such as 'tests/*=pytest'; the first counts.",
+    help="RUNS THEIR CODE: the same, if a file matches; the first match is used. Example: 'tests/*=pytest'.",
 )
 @click.option(
-    "--smoke", is_flag=True, help="RUNS THEIR CODE: functions around each change, before and after."
+    "--smoke", is_flag=True, help="RUNS THEIR CODE: the functions around each fix, before and after."
 )
 @click.option(
     "--smoke-cmd", default="", metavar="CMD", help="RUNS THEIR CODE: this, on CUDA, real or simulated."
 )
-@click.option("--page", is_flag=True, help="A review page for each repository that changes.")
-@click.option("--shard-by", type=click.Choice(["folder", "codeowners"]), help="Split each repository.")
+@click.option("--page", is_flag=True, help="Make a review page for each repository that changes.")
 @click.option(
-    "--shard-files", type=click.IntRange(1), default=500, metavar="N", help="At most so many files (500)."
+    "--shard-by", type=click.Choice(["folder", "codeowners"]), help="Split each repository into shards."
 )
 @click.option(
-    "--seconds", type=click.FloatRange(1), default=900.0, metavar="S", help="Time limit of a step (900)."
+    "--shard-files", type=click.IntRange(1), default=500, metavar="N", help="Files in a shard (default: 500)."
 )
 @click.option(
-    "--max-size", type=click.IntRange(1), default=2048, metavar="MIB", help="Of a repository (2048)."
+    "--seconds", type=click.FloatRange(1), default=900.0, metavar="S", help="Time for a step (default: 900)."
 )
-@click.option("--max-files", type=click.IntRange(1), default=200_000, metavar="N", help="In one (200000).")
-@click.option("--max-file-size", type=click.IntRange(1), default=16, metavar="MIB", help="Of one file (16).")
-@click.option("--memory", type=click.IntRange(256), default=4096, metavar="MIB", help="Of a process (4096).")
+@click.option(
+    "--max-size",
+    type=click.IntRange(1),
+    default=2048,
+    metavar="MIB",
+    help="Largest repository (default: 2048).",
+)
+@click.option(
+    "--max-files",
+    type=click.IntRange(1),
+    default=200_000,
+    metavar="N",
+    help="Most files of a repository (default: 200000).",
+)
+@click.option(
+    "--max-file-size", type=click.IntRange(1), default=16, metavar="MIB", help="Largest file (default: 16)."
+)
+@click.option(
+    "--memory",
+    type=click.IntRange(256),
+    default=4096,
+    metavar="MIB",
+    help="Memory of a process (default: 4096).",
+)
 def init(campaign: str, repos: tuple[str, ...], **options: Any) -> int:
-    """Make a campaign over repositories.
+    """Create a campaign.
 
-    --repos is a repository (work tree, bare, or URL), a folder of many, a list with one on each line, or a
+    --repos takes a repository (work tree, bare, or URL), a folder of repositories, a list with one per line, or a
     TOML file with a [[repository]] for each: url, ref, subfolder, exclude, smoke, verify, skip, forge. --verify-cmd,
-    --smoke and --smoke-cmd run code of the repositories with your rights: for those that you trust.
+    --verify-kind, --smoke and --smoke-cmd run the repositories' code as you: use them only if you trust it.
     """
     from devfix import config
     from devfix.migrate import campaigns
@@ -198,13 +244,13 @@ def init(campaign: str, repos: tuple[str, ...], **options: Any) -> int:
 
 
 @migrate.command(
-    examples={"devfix migrate plan spring": "what is left to do"},
+    examples={"devfix migrate plan spring": "show what is left to do"},
     codes={0: "done", 2: "with --refresh: some repositories could not be asked"},
 )
 @campaign_argument
-@click.option("--refresh", is_flag=True, help="First ask the finished ones whether they have moved on.")
+@click.option("--refresh", is_flag=True, help="First check whether finished repositories have new commits.")
 def plan(campaign: str, refresh: bool) -> int:
-    """Say what `run` will do."""
+    """Show what `run` will do."""
     from devfix.migrate import campaigns, showing
 
     with campaigns.opened(campaign, change=refresh) as store:
@@ -222,37 +268,36 @@ def _working(command: Callable[..., int]) -> Callable[..., int]:
             type=click.IntRange(0),
             default=0,
             metavar="N",
-            help="Processes; 0: one per core (default). Repositories at a time on an adaptive cluster.",
+            help="Number of processes; 0: one per core (default). On an adaptive cluster: repositories at a time.",
         ),
         click.option(
             "--cluster",
             metavar="URL|local:N",
             help="Work on a dask cluster, tcp://HOST:PORT (devfix[cluster]).",
         ),
-        click.option("--refresh", is_flag=True, help="Also those whose head has moved since their result."),
-        click.option("--quiet", "-q", is_flag=True, help="No line for each repository."),
+        click.option(
+            "--refresh", is_flag=True, help="Also redo finished repositories that have new commits."
+        ),
+        click.option("--quiet", "-q", is_flag=True, help="Do not print a line for each repository."),
     ]
     for decorate in reversed(options):
         command = decorate(command)
     return command
 
 
-@migrate.command(
-    examples={"devfix migrate run spring --jobs 8": "on this machine; Ctrl-C and again goes on"},
-    codes=SOME_FAILED,
-)
+@migrate.command(examples={"devfix migrate run spring --jobs 8": "run on this machine"}, codes=SOME_FAILED)
 @_working
 def run(**options: Any) -> int:
-    """Work on everything that is not done; nothing is pushed. Ctrl-C stops it, and `run` again goes on."""
+    """Work on everything that is not done; push nothing. Stop with Ctrl-C; `run` again goes on."""
     return _run(**options)
 
 
 @migrate.command(
-    examples={"devfix migrate resume spring": "as `run`"}, codes={0: "done", 2: "some repositories failed"}
+    examples={"devfix migrate resume spring": "go on"}, codes={0: "done", 2: "some repositories failed"}
 )
 @_working
 def resume(**options: Any) -> int:
-    """Go on after a run that was stopped or killed: the same as `run`."""
+    """Go on after a run that was stopped or killed; the same as `run`."""
     return _run(**options)
 
 
@@ -287,14 +332,12 @@ def _run(campaign: str, jobs: int, cluster: str | None, refresh: bool, quiet: bo
         return _summary(campaign, store)
 
 
-@migrate.command(
-    examples={"devfix migrate retry spring --failed": "and then `devfix migrate run spring`"},
-)
+@migrate.command(examples={"devfix migrate retry spring --failed": "redo what failed in the next `run`"})
 @campaign_argument
 @click.argument("repos", nargs=-1, metavar="[REPO]...")
-@click.option("--failed", is_flag=True, help="All that failed.")
+@click.option("--failed", is_flag=True, help="All repositories that failed.")
 def retry(campaign: str, repos: tuple[str, ...], failed: bool) -> int:
-    """Have repositories done again by the next `run`."""
+    """Let the next `run` redo repositories."""
     from devfix.migrate import campaigns
 
     if not repos and not failed:
@@ -304,7 +347,9 @@ def retry(campaign: str, repos: tuple[str, ...], failed: bool) -> int:
         ids += [row.id for row in store.rows(("failed",))] if failed else []
         for id in dict.fromkeys(ids):
             store.change(id, "retry", state="pending", stage="", reason="", attempt=0)
-        click.echo(f"{len(set(ids))} to do again: devfix migrate run {campaign}", err=True)
+        many = len(set(ids))
+        said = f"{many} to do again: devfix migrate run {campaign}" if many else "nothing has failed"
+        click.echo(said, err=True)
     return 0
 
 
@@ -319,7 +364,7 @@ def _refresh(campaign: str, store: Store) -> int:
         failed += bool(asked.error)
         if asked.error:
             complain(f"{asked.name}: {asked.error}")
-    click.echo(f"{repositories(moved)} moved on since their result", err=True)
+    click.echo(f"{repositories(moved)} with new commits since their result", err=True)
     return failed
 
 

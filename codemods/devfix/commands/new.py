@@ -9,12 +9,18 @@ import click
 from devfix.commands.helping import command, write_into
 
 
-@command(examples={"devfix new no-device-in-device": "no_device_in_device.py and its tests"})
+@command(examples={"devfix new no-device-in-device": "write no_device_in_device.py and its tests"})
 @click.argument("id")
-@click.option("--folder", type=click.Path(file_okay=False), default=".", metavar="DIR", help="Where (here).")
-@click.option("--package", is_flag=True, help="Also a pyproject.toml, to install it with pip.")
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False),
+    default=".",
+    metavar="DIR",
+    help="The folder to write to (default: this one).",
+)
+@click.option("--package", is_flag=True, help="Also write a pyproject.toml, to install the codemod with pip.")
 def new(id: str, folder: str, package: bool) -> None:
-    """Write a codemod of your own: a rule with examples, and its tests, which pass.
+    """Write a first codemod of your own, with an example and tests that pass.
 
     ID is words with - between them, such as no-device-in-device. Nothing is overwritten.
     """
@@ -28,7 +34,7 @@ def new(id: str, folder: str, package: bool) -> None:
     paths = {os.path.join(folder, name): text for name, text in texts.items()}
     for path in paths:
         if os.path.lexists(path):
-            raise click.ClickException(f"{path}: is there already; nothing was written")
+            raise click.ClickException(f"{path}: already exists; nothing was written")
     for path, text in paths.items():
         write_into(path, text.encode(), folder=True)
         click.echo(os.path.normpath(path))

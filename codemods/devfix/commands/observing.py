@@ -20,7 +20,7 @@ def observed(run: Run, path: str, repair: bool) -> Report:
     from devfix.selection import Selection, fingerprints
 
     if run.from_stdin:
-        raise click.UsageError("--observed is for files: a run has seen nothing of what comes from stdin")
+        raise click.UsageError("--observed is about files, so the program cannot come from stdin")
     seen = _seen(run, path)
     before = run.analysed(False, None, None)
     report = with_seen(before, seen, wanted=lambda name: _covers(run, name))

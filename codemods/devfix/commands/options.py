@@ -27,8 +27,8 @@ def arguments(command: _Command) -> _Command:
             multiple=True,
             metavar="ID",
             shell_complete=codemod_ids,
-            help="Only this one; repeatable. Also FILE.py[:CLASS], libcst:MODULE.CLASS and bowler:FILE.py, "
-            "whose code is run.",
+            help="Run only this codemod; repeatable. FILE.py[:CLASS], libcst:MODULE.CLASS or bowler:FILE.py "
+            "loads your own, and runs its code.",
         ),
         option(
             _RULES,
@@ -37,16 +37,22 @@ def arguments(command: _Command) -> _Command:
             multiple=True,
             metavar="ID",
             shell_complete=codemod_ids,
-            help="Not this one; repeatable.",
+            help="Do not run this codemod; repeatable.",
         ),
-        option(_RULES, "--safe/--unsafe", "safe", default=None, help="Safe fixes (default), or all."),
+        option(
+            _RULES,
+            "--safe/--unsafe",
+            "safe",
+            default=None,
+            help="Only safe fixes (default), or unsafe ones too.",
+        ),
         option(
             _RULES,
             "--option",
             "options",
             multiple=True,
             metavar="ID.NAME=VALUE",
-            help="Set up a codemod.",
+            help="Set an option of a codemod; repeatable.",
         ),
         option(
             _RULES,
@@ -54,60 +60,85 @@ def arguments(command: _Command) -> _Command:
             "arguments",
             multiple=True,
             metavar="NAME=VALUE",
-            help="Set up the codemod of --codemod.",
+            help="Set an option of the codemod that --codemod names; repeatable.",
         ),
         option(
-            _RULES, "--recipe", metavar="NAME", help="The codemods of a recipe; also FILE.toml, FILE.yaml."
+            _RULES,
+            "--recipe",
+            metavar="NAME",
+            help="Run the codemods of this recipe: a name, FILE.toml or FILE.yaml.",
         ),
         option(
-            _RULES, "--config", type=click.Path(), metavar="FILE", help="Read the settings from FILE only."
+            _RULES, "--config", type=click.Path(), metavar="FILE", help="Read settings from this file only."
         ),
-        option(_FILES, "--include", multiple=True, metavar="GLOB", help="In folders, only files that match."),
-        option(_FILES, "--exclude", multiple=True, metavar="GLOB", help="In folders, no files that match."),
+        option(
+            _FILES,
+            "--include",
+            multiple=True,
+            metavar="GLOB",
+            help="In folders, read only files that match; repeatable.",
+        ),
+        option(
+            _FILES,
+            "--exclude",
+            multiple=True,
+            metavar="GLOB",
+            help="In folders, skip files that match; repeatable.",
+        ),
         option(
             _FILES,
             "--stdin-filename",
             default="stdin.py",
             metavar="PATH",
-            help="A name for what - reads.",
+            help="The file name of what - reads from stdin.",
         ),
         option(
             _RUN,
             "--project-root",
             type=click.Path(exists=True, file_okay=False),
             metavar="DIR",
-            help="The folder whose files can import each other (default: the repository).",
+            help="The folder whose files import each other (default: the repository).",
         ),
         option(
             _RUN,
             "--project/--no-project",
             default=None,
-            help="Follow imports into other files (default), or not.",
+            help="Whether to follow imports into other files (default: yes).",
         ),
         option(
-            _RUN, "--jobs", type=click.IntRange(0), metavar="N", help="Processes; 0: one per core (default)."
+            _RUN,
+            "--jobs",
+            type=click.IntRange(0),
+            metavar="N",
+            help="Number of processes; 0: one per core (default).",
         ),
         option(
             _RUN,
             "--cache/--no-cache",
             default=None,
-            help="Reuse the results of files that have not changed (default), or not.",
+            help="Whether to reuse results where nothing has changed (default: yes).",
         ),
         option(
             _RUN,
             "--observed",
             type=click.Path(),
             metavar="FILE",
-            help="What `devfix run --keep-going --format json -o FILE` has seen.",
+            help="Add the device errors that `devfix run --keep-going --format json -o FILE` recorded.",
         ),
-        option(OUTPUT, "--quiet", "-q", is_flag=True, help="No summary."),
-        option(OUTPUT, "--verbose", "-v", is_flag=True, help="Also what was skipped and why, and the time."),
+        option(OUTPUT, "--quiet", "-q", is_flag=True, help="Print no summary."),
+        option(
+            OUTPUT,
+            "--verbose",
+            "-v",
+            is_flag=True,
+            help="Also print what was skipped, why, and the time taken.",
+        ),
         option(
             OUTPUT,
             "--color",
             type=click.Choice(["auto", "always", "never"]),
             default="auto",
-            help="auto: at a terminal, unless NO_COLOR, FORCE_COLOR or CLICOLOR says otherwise.",
+            help="When to use colours; auto: on a terminal, or as NO_COLOR, FORCE_COLOR and CLICOLOR say.",
         ),
     ]
     for decorate in reversed(shared):

@@ -20,9 +20,9 @@ def check(run: Run, output: str | None, several: object, smoke: object) -> None:
     if several:
         raise click.UsageError("--format html makes one page: leave out --by, --split and --explain")
     if run.from_stdin:
-        raise click.UsageError("--format html is for files, so that the decisions can be applied to them")
+        raise click.UsageError("--format html is for files, so the program cannot come from stdin")
     if output is None and sys.stdout.isatty():
-        raise click.UsageError("--format html writes a page, not for a terminal: name a file, -o review.html")
+        raise click.UsageError("--format html writes a page: name a file for it, such as -o review.html")
     from devfix.review.html import MissingLibraries, need_libraries
 
     try:

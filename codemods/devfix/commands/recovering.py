@@ -22,10 +22,14 @@ def recovered(paths: Iterable[str], *, writes: bool) -> None:
         if not abandoned(tree):
             continue
         if not writes:
-            complain("an earlier run was killed while it wrote; `devfix apply` or `devfix undo` tidies up")
+            complain("an earlier run was killed while it wrote; `devfix apply` or `devfix undo` cleans up")
             continue
         found = recover(tree)
         for path in found.restored:
-            complain(f"{printable(os.path.relpath(path))}: put back, since an earlier run was killed over it")
+            complain(
+                f"{printable(os.path.relpath(path))}: restored, since an earlier run was killed while it wrote the file"
+            )
         for path, why in found.refused:
-            complain(f"{printable(os.path.relpath(path))}: an earlier run was killed over it; {why}")
+            complain(
+                f"{printable(os.path.relpath(path))}: an earlier run was killed while it wrote the file; {why}"
+            )

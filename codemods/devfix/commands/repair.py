@@ -26,23 +26,35 @@ if TYPE_CHECKING:
         "devfix repair -- python train.py --epochs 1": "print the patch",
         "devfix repair --write -- pytest tests/": "write the fixes",
     },
-    codes={0: "it runs, or nothing to do", 1: "device errors are left", 2: "it could not be run"},
+    codes={
+        0: "the program runs, or nothing to do",
+        1: "device errors are left",
+        2: "the program could not be run",
+    },
 )
-@click.option("--write", is_flag=True, help="Make the fixes; `devfix undo` takes them back.")
-@click.option("--patch", type=click.Path(), metavar="FILE", help="Write the patch into FILE, not on stdout.")
+@click.option("--write", is_flag=True, help="Write the fixes to your files; `devfix undo` takes them back.")
+@click.option("--patch", type=click.Path(), metavar="FILE", help="Write the patch to FILE instead of stdout.")
 @click.option(
-    "--devices", type=click.IntRange(1, 64), default=1, metavar="N", help="cuda:0 to N-1 (default: 1)."
+    "--devices",
+    type=click.IntRange(1, 64),
+    default=1,
+    metavar="N",
+    help="The number of CUDA devices (default: 1).",
 )
 @click.option(
-    "--seconds", type=click.FloatRange(1), default=600.0, metavar="S", help="The limit of each run."
+    "--seconds",
+    type=click.FloatRange(1),
+    default=600.0,
+    metavar="S",
+    help="The time limit of each run (default: 600).",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- COMMAND...")
 def repair(write: bool, patch: str | None, devices: int, seconds: float, command: tuple[str, ...]) -> int:
     """Fix a program by running it: `devfix repair -- python train.py`.
 
-    COMMAND is run in copies of the repository: on the CPU for its numbers, then with CUDA simulated and
-    --keep-going, in rounds, until a strict run has no device errors and prints the CPU's numbers. The patch has the
-    fixes that this needs. Fixes that come from a run are unsafe: they hold for what it has done.
+    Run COMMAND in copies of the repository: first on the CPU, for its numbers, then on simulated CUDA, fixing the
+    device errors of each run, until it runs without any and prints the same numbers as on the CPU. Print these fixes as
+    a patch. Fixes that come from a run are unsafe: they hold for what that run did.
     """
     if write and patch is not None:
         raise click.UsageError("--write changes the files and --patch writes a patch; give one of them")
@@ -143,10 +155,10 @@ def _end(done: Repaired, write: bool, patch: str | None) -> int:
         kind = one.codemod or "from this run"
         say(f"{shown(one.path)}:{one.line}: {one.title} ({kind})")
     if done.why_not:
-        complain(f"not repaired, and nothing is written: {done.why_not}")
+        complain(f"not fixed, and nothing is written: {done.why_not}")
         return 1
     if not done.fixes:
-        say("there is nothing to repair")
+        say("there is nothing to fix")
         return 0
     report = _report(done)
     if write:

@@ -19,11 +19,11 @@ CANNOT = 2
 
 @command(
     examples={
-        "devfix run train.py --epochs 1": "does it run on a GPU?",
-        "devfix run --keep-going train.py": "all device errors of one run",
-        "devfix run --keep-going --html errors.html train.py": "on the source, in a browser",
-        "devfix run --keep-going --format json -o run.json train.py": "for `devfix check --observed`",
-        "devfix run --devices 2 -m package.train": "two devices; a module",
+        "devfix run train.py --epochs 1": "see whether it would run on a GPU",
+        "devfix run --keep-going train.py": "list all device errors of a run",
+        "devfix run --keep-going --html errors.html train.py": "show them in the source, in a browser",
+        "devfix run --keep-going --format json -o run.json train.py": "save them for `devfix check --observed`",
+        "devfix run --devices 2 -m package.train": "run a module, with two devices",
     },
     codes={
         0: "the program's own exit code",
@@ -38,30 +38,26 @@ CANNOT = 2
     type=click.IntRange(0, 64),
     default=1,
     metavar="N",
-    help="cuda:0 to N-1 (default: 1); 0 with --keep-going only: a machine without CUDA.",
+    help="The number of CUDA devices (default: 1); 0, with --keep-going only, is a machine without CUDA.",
 )
-@click.option(
-    "--keep-going", is_flag=True, help="Note every device error, carry it out, and report at the end."
-)
-@click.option(
-    "--copies", is_flag=True, help="With --keep-going: also note copies between devices that repeat."
-)
+@click.option("--keep-going", is_flag=True, help="Go on after device errors, and list them all at the end.")
+@click.option("--copies", is_flag=True, help="With --keep-going: also list repeated copies between devices.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["text", "json", "sarif"]),
     default="text",
-    help="Of the report of --keep-going.",
+    help="The format of what --keep-going reports.",
 )
 @click.option(
     "--output",
     "-o",
     type=click.Path(),
     metavar="FILE",
-    help="Write the JSON or SARIF into FILE, not on stdout.",
+    help="Write the JSON or SARIF to FILE instead of stdout.",
 )
 @click.option(
-    "--html", type=click.Path(), metavar="FILE", help="Also make a page of the errors on the source."
+    "--html", type=click.Path(), metavar="FILE", help="Also write a page that shows the errors in the source."
 )
 @click.option("-m", "module", is_flag=True, help="PROGRAM is a module, as in python -m.")
 @click.argument("program")
@@ -79,11 +75,10 @@ def run(
 ) -> int:
     """Run a program with CUDA simulated on the CPU.
 
-    PROGRAM and what it imports are run: it can do whatever you can. Its processes see cuda:0 to
-    cuda:N-1 on a CPU build of torch, and mixing devices raises CUDA's own errors. Where there is a
-    real GPU, it runs on that.
+    This runs PROGRAM, which can do whatever you can. With a CPU build of torch, its processes see cuda:0 to
+    cuda:N-1, and mixing devices raises the same errors as on CUDA. If there is a real GPU, it runs on that.
 
-    With --keep-going, the program goes on after each device error as if the stray tensor had been moved.
+    With --keep-going, the program goes on after each device error as if the stray tensor had been on the right device.
     """
     if not keep_going and (form != "text" or html or copies or not devices):
         raise click.UsageError("--copies, --format, --html and --devices 0 are for --keep-going")

@@ -95,7 +95,7 @@ class Run:
         from devfix import series
 
         if self.task is None or self.stdin is not None:
-            raise click.UsageError("what comes from stdin has no files to make several patches of")
+            raise click.UsageError("several patches need files, so the program cannot come from stdin")
         return list(series.steps(report, self.task, by, self.may_change))
 
     def analyse(

@@ -22,18 +22,35 @@ _CANNOT = 2
 
 @command_(
     examples={
-        "devfix smoke --all": "the examples of every codemod",
-        'devfix smoke --smoke-cmd "python train.py --steps 2" .': "a program, before and after its fixes",
+        "devfix smoke --all": "run the examples of every codemod",
+        'devfix smoke --smoke-cmd "python train.py --steps 2" .': "run a program before and after its fixes",
     },
     codes={0: "passed", 1: "something failed", 2: "something could not be checked"},
 )
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("--codemod", "codemods", multiple=True, metavar="ID", help="Only this one; repeatable.")
-@click.option("--all", "everything", is_flag=True, help="The examples of all codemods.")
-@click.option("--smoke-cmd", "command", metavar="COMMAND", help="Run this in copies, before and after.")
-@click.option("--devices", type=click.IntRange(0, 64), default=0, metavar="N", help="CUDA devices for it.")
-@click.option("--seconds", type=click.FloatRange(1), default=300.0, metavar="S", help="Its time limit (300).")
-@click.option("--safe/--unsafe", "safe", default=None, help="Safe fixes (default), or unsafe ones too.")
+@click.option("--codemod", "codemods", multiple=True, metavar="ID", help="Only this codemod; repeatable.")
+@click.option("--all", "everything", is_flag=True, help="Run the examples of all codemods.")
+@click.option(
+    "--smoke-cmd",
+    "command",
+    metavar="COMMAND",
+    help="Run this command in copies of the repository, before and after.",
+)
+@click.option(
+    "--devices",
+    type=click.IntRange(0, 64),
+    default=0,
+    metavar="N",
+    help="The number of CUDA devices for that command.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(1),
+    default=300.0,
+    metavar="S",
+    help="The time limit of that command (default: 300).",
+)
+@click.option("--safe/--unsafe", "safe", default=None, help="Only safe fixes (default), or unsafe ones too.")
 def smoke(
     paths: tuple[str, ...],
     codemods: tuple[str, ...],
@@ -43,13 +60,12 @@ def smoke(
     seconds: float,
     safe: bool | None,
 ) -> int:
-    """Run codemods' examples, or a program before and after its fixes; write nothing.
+    """Run the codemods' examples, or your program, before and after the fixes; write nothing.
 
-    Without PATH, the examples of --codemod (or --all) run before and after on the CPU and on CUDA,
-    simulated where there is no GPU. With PATH, those of the codemods that would change something
-    there; and the COMMAND, such as "python train.py --max-steps 2", in copies of the repository,
-    before and after these changes, or else the functions and modules around them, with synthetic
-    inputs.
+    Without PATH, run the examples of --codemod (or --all) on the CPU and on CUDA, simulated if there is
+    no GPU. With PATH, run the examples of the codemods that would change something there; then run
+    --smoke-cmd in copies of the repository, before and after the fixes, or without a command the
+    functions and modules around the fixes, with made-up inputs.
     """
     need_torch("smoke")
     if not paths:

@@ -11,25 +11,40 @@ from devfix.commands.options import paths_argument
 
 
 @command(
-    examples={"devfix stats": "this folder", "devfix stats --html devices.html src/": "a page as well"},
+    examples={
+        "devfix stats": "count in this folder",
+        "devfix stats --html devices.html src/": "also write a page",
+    },
     codes={0: "done", 2: "a file could not be read"},
 )
 @paths_argument
 @click.option(
-    "--format", "format_", type=click.Choice(["text", "json"]), default="text", help="How to print it."
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="The format of the output.",
 )
-@click.option("--html", metavar="FILE", help="Write a page as well; needs devfix[html].")
+@click.option("--html", metavar="FILE", help="Also write a page; needs devfix[html].")
 @click.option(
     "--depth",
     type=click.IntRange(1),
     default=2,
     metavar="N",
-    help="Folders below PATH are one from here on (2).",
+    help="Count folders apart down to this depth (default: 2).",
 )
-@click.option("--include", multiple=True, metavar="GLOB", help="In folders, only what matches.")
-@click.option("--exclude", multiple=True, metavar="GLOB", help="In folders, nothing that matches.")
 @click.option(
-    "--jobs", type=click.IntRange(0), default=0, metavar="N", help="Processes; 0: one per core (default)."
+    "--include", multiple=True, metavar="GLOB", help="In folders, read only files that match; repeatable."
+)
+@click.option(
+    "--exclude", multiple=True, metavar="GLOB", help="In folders, skip files that match; repeatable."
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Number of processes; 0: one per core (default).",
 )
 def stats(
     paths: tuple[str, ...],
@@ -40,10 +55,10 @@ def stats(
     exclude: tuple[str, ...],
     jobs: int,
 ) -> int:
-    """Count where the devices of a program come from: arguments, configuration, other values, literals.
+    """Count where a program gets its devices from: arguments, configuration, other values, literals.
 
-    A placement is where code chooses a device: a factory, .to, .cuda, map_location. It is device-agnostic if the
-    device is a value that can change, and no literal such as "cuda:0". Nothing is changed.
+    A placement is code that chooses a device: a factory, .to, .cuda, map_location. It is device-agnostic if the
+    device is a value that can change, not a literal such as "cuda:0". Nothing is changed.
     """
     from devfix import stats as counting
     from devfix.commands.running import complain

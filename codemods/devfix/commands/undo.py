@@ -16,7 +16,7 @@ from devfix.commands.helping import command
 def undo() -> int:
     """Take back what the last `devfix apply` wrote here, byte for byte.
 
-    Files that changed since are left alone and named. Run again, it takes back the apply before that.
+    Files that have changed since are left alone and named. Run it again to take back the apply before that.
     """
     from devfix.commands.recovering import recovered
     from devfix.documents import DocumentError

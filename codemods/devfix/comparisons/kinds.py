@@ -7,7 +7,7 @@ import re
 from enum import IntEnum
 from functools import cached_property
 
-from devfix.bindings import Binding, FunctionNode
+from devfix.bindings import Binding, FunctionNode, function_around
 from devfix.comparisons.proof import Proof
 from devfix.device_forms import DeviceForms
 from devfix.flow import Flow
@@ -152,8 +152,9 @@ class Kinds:
         options = is_options(path) or any(_is_parsed(b.value) for b in self.bindings.of(path, base))
         bound = self.bindings.of(full, node) if path else []
         if bound:
-            # Of anything but a bag of options, a property may make of it what it wants.
-            return self._bound(bound, depth) if options else Sure.NO
+            # Of anything but a bag of options, a property may make of it what it wants; and the options
+            # are those of the command line until something is stored.
+            return self._bound(bound, depth) if options and self._is_stored(bound, node) else Sure.NO
         if options:
             return Sure.NO
         value = self.flow.value(base)
@@ -177,6 +178,14 @@ class Kinds:
         if any(reassigned for _, reassigned in moves):
             return Sure.LIKELY
         return Sure.NO
+
+    def _is_stored(self, bindings: list[Binding], node: ast.AST) -> bool:
+        """Does one of these stand above a node, or in another function?"""
+        around, start = function_around(self.source, node), self.source.span(node).start
+        return any(
+            function_around(self.source, one.node) is not around or self.source.span(one.node).start < start
+            for one in bindings
+        )
 
     def _own(self, node: ast.Attribute, depth: int) -> Sure:
         """`self.device`, by what the class binds it to, or by the library that its base is of."""

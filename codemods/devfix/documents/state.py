@@ -131,7 +131,7 @@ def _levels(folder: str) -> list[str]:
 def _check(folder: str) -> None:
     status = os.lstat(folder)
     if not stat.S_ISDIR(status.st_mode):
-        raise OSError(f"{folder} is no folder")
+        raise OSError(f"{folder} is not a folder")
     if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
         raise OSError(f"{folder} is not yours alone; name another folder with XDG_STATE_HOME")
 

@@ -6,8 +6,23 @@ import ast
 from typing import TYPE_CHECKING
 
 from devfix.engine.files import Class, Function
-from devfix.engine.places import AT_DEFAULT, BY_OWNER, IN, NOWHERE, OF, Place, alternatives
+from devfix.engine.places import (
+    AT_DEFAULT,
+    BY_OWNER,
+    CHOICE,
+    CPU,
+    DEFAULT,
+    IN,
+    LITERAL,
+    NOWHERE,
+    OF,
+    VAR,
+    Place,
+    alternatives,
+    choose,
+)
 from devfix.engine.state import MAX_NESTING, State
+from devfix.engine.uses import NO_EVIDENCE
 from devfix.engine.values import (
     ANYTHING,
     CLASS,
@@ -34,6 +49,7 @@ if TYPE_CHECKING:
 OTHER_FRAMEWORKS = frozenset(
     {"paddle", "jittor", "mindspore", "tensorflow", "keras", "flax", "mxnet", "oneflow", "tinygrad", "mlx"}
 )
+_MADE = frozenset({DEFAULT, CPU, VAR, LITERAL})  # places of what the constructor itself makes or moves
 MAX_BUILDERS = 6  # methods besides the constructor that are run to see what they store
 _PLAIN = frozenset(
     {"object", "ABC", "abc.ABC", "Generic", "typing.Generic", "Protocol", "typing.Protocol", "Exception"}
@@ -126,22 +142,26 @@ class Classes:
             for node in init.nodes
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         }
+        known = self.analysis.known(init)
         for name, value in state.attributes(cell):
-            key = value.place.key
-            if (
-                value.kind == TENSOR
-                and value.role != "parameter"
-                and value.place.kind == OF
-                and name in stores
+            if value.kind != TENSOR or value.role == "parameter" or name not in stores:
+                continue
+            places = [place for place, _ in alternatives(value.place)]
+            given = {_argument(place, init) for place in places} - {""}
+            if not given or any(place.kind in _MADE for place in places):
+                continue
+            if any(known.get(one, NO_EVIDENCE)[0] != TENSOR for one in given):
+                continue  # it is made where an object says
+            if any(one in init.handed_up or init.may_be_trained(one) for one in given):
+                continue
+            links = (Link(STORE, init.file, stores[name], name),)
+            assumed = value.assumed | {Assumption(GIVEN, one) for one in given}
+            if any(init.has_dimensions(one) for one in given) or self._has_dimensions(
+                init.owner, f"self.{name}"
             ):
-                if not isinstance(key, tuple) or key[:2] != ("parameter", id(init.node)):
-                    continue
-                if key[2] not in init.handed_up and not init.may_be_trained(key[2]):
-                    links = (Link(STORE, init.file, stores[name], name),)
-                    assumed = value.assumed | {Assumption(GIVEN, str(key[2]))}
-                    if init.has_dimensions(key[2]) or self._has_dimensions(init.owner, f"self.{name}"):
-                        value = value.but(rank=1)
-                    state.set_attribute(cell, name, value.but(place=AT_DEFAULT, links=links, assumed=assumed))
+                value = value.but(rank=1)
+            place = _made_on_host(value.place, init)
+            state.set_attribute(cell, name, value.but(place=place, links=links, assumed=assumed))
 
     def _has_dimensions(self, owner: Class | None, path: str) -> bool:
         return owner is not None and any(one.has_dimensions(path) for one in owner.methods.values())
@@ -236,6 +256,20 @@ class Classes:
             if value is ANYTHING:
                 return True
         return False
+
+
+def _made_on_host(place: Place, init: Function) -> Place:
+    """A place, with the CPU instead of wherever arguments of a constructor are."""
+    if place.kind == CHOICE and place.then is not None and place.other is not None:
+        return choose(place.key, _made_on_host(place.then, init), _made_on_host(place.other, init))
+    return AT_DEFAULT if _argument(place, init) else place
+
+
+def _argument(place: Place, init: Function) -> str:
+    """The argument of a constructor that is at a place; an empty string if none is."""
+    key = place.key
+    of_init = place.kind == OF and isinstance(key, tuple) and key[:2] == ("parameter", id(init.node))
+    return str(key[2]) if of_init and isinstance(key, tuple) else ""
 
 
 def _recurs(method: Function | None, name: str) -> bool:

@@ -145,6 +145,7 @@ class Containers(Conditions):
         if kind == TENSOR:
             self._indexed(node, base, index)
             whole = isinstance(node.slice, ast.Slice) or (index.kind == TENSOR and index.rank == 1)
+            whole = whole or (index.kind == SEQUENCE and not isinstance(node.slice, ast.Tuple))
             kept = self._keeps_dimensions(node.slice, index)
             role = "item" if index.kind == NUMBER and not whole else ""
             return base.but(rank=1 if kept else base.rank if whole else None, role=role)
@@ -182,7 +183,7 @@ class Containers(Conditions):
         return ANYTHING
 
     def _unknown_item(self, node: ast.Subscript, base: Value, key: object) -> Value:
-        if base.role == "given":
+        if base.role in ("given", "moved"):
             return base
         root = base.place.key if base.place.is_named else None
         if root is None or key is ...:
@@ -196,9 +197,9 @@ class Containers(Conditions):
         return Value(UNKNOWN, place)
 
     def _keeps_dimensions(self, at: ast.expr, index: Value) -> bool:
-        """Has a tensor dimensions, whatever it is, after it was indexed by a tuple?"""
+        """Has a tensor dimensions, whatever it is, after it was indexed by a tuple, or by None?"""
         if not isinstance(at, ast.Tuple):
-            return False
+            return isinstance(at, ast.Constant) and at.value is None
         return any(
             isinstance(one, ast.Slice)
             or (isinstance(one, ast.Constant) and one.value is None)

@@ -14,6 +14,7 @@ from devfix.engine.state import Names, State
 from devfix.engine.statements import Run
 from devfix.engine.uses import Evidence, Uses
 from devfix.engine.values import (
+    A_NUMBER,
     ANYTHING,
     ARRAY,
     BATCH,
@@ -33,6 +34,7 @@ from devfix.engine.values import (
     Assumption,
     Assumptions,
     Value,
+    join,
 )
 from devfix.flow import frameworks
 from devfix.models.loader import tensor_attributes
@@ -114,12 +116,16 @@ class Context:
             home = AT_DEFAULT  # in data loading, as the name says
         for name, (kind, assumed) in self.known(function).items():
             first = bool(names) and name == names[0] and name not in function.defaults
-            spoken = name in self.uses(function).tokenized
-            if forward and kind == UNKNOWN and (first or name in _INPUTS) and not spoken:
-                used = {one for one in self.uses(function).attributes.get(name, ()) if not one.endswith("()")}
+            uses = self.uses(function)
+            taken = first or name in _INPUTS or name in uses.sliced
+            if forward and kind == UNKNOWN and taken and name not in uses.tokenized:
+                used = {one for one in uses.attributes.get(name, ()) if not one.endswith("()")}
                 kind = TENSOR if used <= tensor_attributes() else BATCH
                 assumed = frozenset({Assumption(CALLER, name)})
-            found[name] = self.parameter(function, name, kind, assumed, home)
+            passed = (
+                self._written(function, name) if kind == UNKNOWN and function.name == "__init__" else None
+            )
+            found[name] = passed or self.parameter(function, name, kind, assumed, home)
         arguments = function.node.args
         if arguments.vararg is not None:
             given = Value(UNKNOWN, forms=EITHER | {OPEN}) if self._moves(function) else ANYTHING
@@ -127,6 +133,33 @@ class Context:
         if arguments.kwarg is not None:
             found[arguments.kwarg.arg] = ANYTHING
         return found
+
+    def _written(self, function: Function, name: str) -> Value | None:
+        """What every call in the file writes out for a parameter of a constructor: a tensor, or a list of numbers."""
+        owner, found = function.owner, list[Value]()
+        if owner is None or function.file is not self.file or name not in function.positional:
+            return None
+        body, index = self._body(self.file), function.positional.index(name) - 1
+        for call in self.file.source.calls_by_name.get(owner.name, ()):
+            at = next((one.value for one in call.keywords if one.arg == name), None)
+            at = at or (call.args[index] if len(call.args) > index >= 0 else None)
+            if at is None or any(isinstance(one, ast.Starred) for one in call.args):
+                return None
+            names = {one.id for one in ast.walk(at) if isinstance(one, ast.Name)}
+            if not names <= self.file.source.imports.keys():
+                return None
+            body.quiet += 1
+            try:
+                found.append(body.eval(at))
+            finally:
+                body.quiet -= 1
+            if found[-1].kind not in (TENSOR, SEQUENCE) or found[-1].kind != found[0].kind:
+                return None
+            found[-1] = body.passed(found[-1], at, name)
+        made = found[0] if found else None
+        for one in found[1:]:
+            made = join(made, one) if made is not None else None
+        return made
 
     def is_autograd(self, function: Function) -> bool:
         """Is this the forward of a `torch.autograd.Function`? Its results are wanted where its tensors are."""
@@ -156,6 +189,8 @@ class Context:
         if kind == LOADER:
             owned = any(one in frameworks.OWNERS for one in self.file.source.imports.values())
             return Value(LOADER, assumed=assumed, role="owned" if owned else "")
+        if kind == SEQUENCE:
+            return Value(SEQUENCE, rest=A_NUMBER, assumed=assumed)
         if kind in (NUMBER, TEXT, ARRAY):
             made = Value(kind, Place(OF, key) if kind == NUMBER else NOWHERE, assumed=assumed, forms=forms)
             if kind == NUMBER and evidence.is_local_rank(name):

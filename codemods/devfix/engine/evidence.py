@@ -19,6 +19,7 @@ from devfix.engine.values import (
     NAME,
     NUMBER,
     PROVEN,
+    SEQUENCE,
     TENSOR,
     TEXT,
     UNKNOWN,
@@ -41,6 +42,21 @@ _MODULE_NAMES = frozenset(
 )
 _DEVICE_WORDS = ("cuda", "gpu", "device", "cpu", "mps", "xpu", "accelerat")
 _NUMBERS = frozenset(["int", "float", "bool", "complex"])
+_SEQUENCES = frozenset(["list", "tuple", "sequence"])
+_LISTED = re.compile(r"(?:\w+\.)?(?:optional\[)?(?:\w+\.)?(?:list|tuple|sequence)\[[^|]*(?:\| *none)?$")
+_TO_HOST = re.compile(
+    r"numpy|array|cpu|host|list|pil|decode|predict|transcri|translat|metric|accura|plot|show|draw|render|visuali|"
+    r"save|load|read|write|print|collate|item|format|json|remote|map|zip|sorted|dict|postprocess|post_process|nms|"
+    r"(?:^|[._])(?:np|str|to|log|len|act|get|sample|generate|select_action|step|set|int|float|range|min|max|sum)$|"
+    r"(?:^|[._])(?:images?|get)_",
+    re.IGNORECASE,
+)
+_CHOSEN = re.compile(
+    r"(?:^|[.\"'])_?(?:torch_|target_|compute_|cuda_|gpu_|model_)?(?:device|dev|gpu)s?(?:_\d|\d)?(?:\(\))?"
+    r"(?:$|[\"'\])])|cuda|gpu|accelerator|fabric|rank",
+    re.IGNORECASE,
+)
+_SET_UP = r"\.(?:to|cuda|train|eval|parameters|named_parameters|load_state_dict|state_dict|half|zero_grad)\("
 _PLAIN = frozenset(
     [
         "none",
@@ -148,6 +164,25 @@ def without_accelerator(condition: object, holds: bool) -> bool:
     return not holds and any(word in low for word in ("cuda", "gpu", "accelerat", "is_available"))
 
 
+def may_bring_to_host(path: str, source: Source) -> bool:
+    """May what is called out of sight give something on the CPU? Modules that the file sets up, and imports, do not.
+
+    Its name may suggest so; of an object that the file does not move, train or load nothing is known.
+    """
+    base, _, last = path.rpartition(".")
+    if _TO_HOST.search(last):
+        return True
+    if path.partition(".")[0] in source.imports:
+        return last[:1].isupper()
+    parts = [one for one in (path, base) if one not in ("", "self", "cls")]
+    return not any(re.search(rf"(?<![\w.]){re.escape(one)}{_SET_UP}", source.text) for one in parts)
+
+
+def names_what_computes(device: str) -> bool:
+    """Does the expression of a device say that the program computes there, as `cpu_device` or `input_device` do not?"""
+    return _CHOSEN.search(device) is not None
+
+
 def compares_devices(condition: object) -> bool:
     """Does a condition ask whether two values are in one place?"""
     text = condition[-1] if isinstance(condition, tuple) and condition else condition
@@ -174,7 +209,7 @@ def annotated_text(text: str) -> str:
     if (tensors and arrays) or (tensors and any(one in _NUMBERS for one in lower)):
         return ""
     if tensors:
-        inside = ("list", "dict", "tuple", "sequence", "iterable", "mapping")
+        inside = _SEQUENCES | {"dict", "iterable", "mapping"}
         return BATCH if any(one in inside for one in lower) else TENSOR
     if arrays:
         return ARRAY
@@ -189,7 +224,7 @@ def annotated_text(text: str) -> str:
         and all(one in _NUMBERS or one in _PLAIN for one in lower)
         and any(one in _NUMBERS for one in lower)
     ):
-        return NUMBER
+        return SEQUENCE if _LISTED.match(low) else NUMBER
     if (
         lower
         and "str" in lower

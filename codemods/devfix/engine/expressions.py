@@ -26,6 +26,7 @@ from devfix.engine.values import (
     SEQUENCE,
     TENSOR,
     TEXT,
+    UNKNOWN,
     Value,
     element,
     join,
@@ -86,7 +87,7 @@ class Expressions(Attributes):
             return tensor.but(kind=TENSOR, role="item" if tensor.role == "item" else "")
         if rest.kind == SEQUENCE and left is rest:
             return rest
-        if self.where(tensor).on_host:
+        if tensor.rank != 1 and self.where(tensor).on_host:
             return Value(TENSOR, rank=tensor.rank)  # the other may be a tensor elsewhere
         return tensor.but(kind=TENSOR, role="")
 
@@ -106,12 +107,18 @@ class Expressions(Attributes):
             return Value(
                 SEQUENCE, rest=join(one, other) if one is not None and other is not None else one or other
             )
+        if (
+            isinstance(op, ast.Add)
+            and SEQUENCE in (left.kind, right.kind)
+            and UNKNOWN in (left.kind, right.kind)
+        ):
+            return Value(SEQUENCE, rest=ANYTHING)  # to a list only lists are added
         if left.kind == NUMBER and right.kind == NUMBER:
             return A_NUMBER
         if isinstance(op, ast.Mod) and left.kind == TEXT:
             return A_TEXT
         if ARRAY in (left.kind, right.kind):
-            return Value(ARRAY)
+            return Value(ARRAY, rank=1 if 1 in (left.rank, right.rank) else None)
         return ANYTHING
 
     def _unary(self, node: ast.UnaryOp) -> Value:

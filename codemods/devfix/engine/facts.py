@@ -56,7 +56,7 @@ class Mismatch:
 
 @dataclass(frozen=True, eq=False)
 class HostRead:
-    """Something that reads memory of the CPU is given a value of a device."""
+    """Something that reads memory of the CPU is given a value of a device, or a list of `many` such values."""
 
     operation: str
     node: ast.AST
@@ -66,6 +66,7 @@ class HostRead:
     value_node: ast.AST
     place: Place
     assumed: Assumptions
+    many: bool = False
 
     @property
     def is_lengths(self) -> bool:

@@ -7,6 +7,7 @@ import builtins
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
+from devfix.flow import torch_api
 from devfix.models.loader import models
 from devfix.placing import dotted as path_of
 from devfix.source import Source, walk
@@ -18,7 +19,6 @@ STAR = "*"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 MAX_BASES = 32
 _REGISTERING = frozenset({"register_buffer", "register_parameter", "register_module"})
-_PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 _CHANGING = frozenset(
     {"append", "appendleft", "extend", "insert", "update", "add", "setdefault"}
 )  # a container in place
@@ -112,7 +112,7 @@ def _registers(node: ast.AST, file: File) -> bool:
         isinstance(node, ast.Assign)
         and isinstance(node.targets[0], ast.Attribute)
         and isinstance(node.value, ast.Call)
-        and file.dotted(node.value.func) in _PARAMETERS
+        and file.dotted(node.value.func) in torch_api.PARAMETERS
     )
 
 
@@ -375,6 +375,11 @@ class File:
                 file, name = found
                 self._found[dotted] = file.classes.get(name) or file.functions.get(name)
         return self._found[dotted]
+
+    def imported_value(self, dotted: str) -> tuple[File, str] | None:
+        """The file, and the name in its body, of a value that is bound there and that a dotted name stands for."""
+        found = self.resolve(self.path, dotted) if self.resolve is not None else None
+        return found if found is not None and found[1] in found[0].globals else None
 
 
 # Names that people re-export from a module of helpers, and that mean one thing.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import NO_FORMS, OF_TENSOR
-from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, VAR, Path, Place, of_process
+from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, ON_CPU, VAR, Path, Place, of_process
 from devfix.engine.state import State
 from devfix.engine.uses import Uses
 from devfix.engine.values import (
@@ -83,6 +83,7 @@ class Frame(ABC):
         self.yields: list[Value] = []
         self.results: list[tuple[Value, ast.AST, ast.Return, Path]] = []  # tensors that are returned
         self.loops: list[list[State]] = []
+        self.rounds = 0  # loops around that are in their second round
         self.statement: ast.stmt | None = None
         self.default = AT_DEFAULT  # where torch makes what is told nothing
         self.quiet = 0
@@ -161,7 +162,10 @@ class Frame(ABC):
                 return Value(CLASS if isinstance(made, Class) else FUNCTION, ref=made)
             imported = self.file.starred(name)
         if imported:
-            return self.library(imported)
+            value = self.library(imported)
+            if value.kind == DEVICE:
+                self.analysis.global_names(self.file)[name] = value
+            return value
         return Value(UNKNOWN, Place(AT, ("global", self.file.path, name)))
 
     def library(self, dotted: str) -> Value:
@@ -169,6 +173,13 @@ class Frame(ABC):
         if dotted in ("math.pi", "math.e", "math.inf", "math.nan", "numpy.pi", "torch.pi"):
             return Value(NUMBER)
         found = self.file.imported(dotted)
+        last = dotted.rpartition(".")[2]
+        if found is None and self.analysis.is_device_name(last) and not dotted.startswith("torch."):
+            held = self.file.imported_value(dotted)
+            value = self.analysis.global_value(*held) if held is not None else None
+            if value is None or value.kind == UNKNOWN:
+                value = self.analysis.named_device(Place(VAR, ("global", dotted)), last)
+            return value
         if found is None:
             return Value(LIBRARY, ref=dotted)
         return Value(CLASS if isinstance(found, Class) else FUNCTION, ref=found)
@@ -251,17 +262,20 @@ class Frame(ABC):
 
     def device_of(self, value: Value, fallback: object, text: str) -> Value:
         """`value.device`."""
-        place = self.where(value)
+        place, registered = self.where(value), value.role == "parameter"
         if place.kind == "at":
             place = Place(VAR, place.key)
         elif place.kind == "unknown":
             key = value.place.key if value.place.is_named else fallback
-            place = Place(VAR, key if key is not None else text)
+            if key is None:  # of a tensor it need not be one that anybody has chosen
+                key = (TENSOR, text) if value.kind in (TENSOR, BATCH) else text
+            place = Place(VAR, key)
         elif place.on_host:
-            place = Place("cpu") if value.kind in (TENSOR, BATCH) else NOWHERE
+            if not registered:
+                place = ON_CPU if value.kind in (TENSOR, BATCH) else NOWHERE
         forms = OF_TENSOR if value.kind in (TENSOR, BATCH) else NO_FORMS
         # What is put on the device of something that strays, strays with it, and because of it.
-        followed = value.links if place.on_host else ()
+        followed = value.links if place.on_host and not registered else ()
         return Value(
             DEVICE,
             place,

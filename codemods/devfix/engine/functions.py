@@ -9,6 +9,7 @@ from devfix.engine.containers import Containers
 from devfix.engine.frame import Arguments
 from devfix.engine.places import (
     AT_DEFAULT,
+    DEFAULT,
     LITERAL,
     NOWHERE,
     ON_CPU,
@@ -19,7 +20,9 @@ from devfix.engine.places import (
 from devfix.engine.values import (
     A_NUMBER,
     ANYTHING,
+    ARRAY,
     BATCH,
+    DATA,
     DEVICE,
     DTYPE,
     LOAD,
@@ -32,6 +35,7 @@ from devfix.engine.values import (
     TENSOR,
     TEXT,
     UNKNOWN,
+    Assumption,
     History,
     Value,
     element,
@@ -143,7 +147,7 @@ class Functions(Containers):
         form, rank = row.form, row.rank
         if "device" in keywords:
             place = self.target(keywords["device"][0], node)
-            if place is not None:
+            if place is not None and place.kind != DEFAULT:
                 links = (self.link("move", node),) if place.kind == LITERAL else self.followed(arguments)
                 return Value(TENSOR, place, rank=rank, links=links)
         if "out" in keywords:
@@ -173,12 +177,7 @@ class Functions(Containers):
             inner = [value for value, _ in self.tensors(first, node)]
             if inner and any(not self.where(one).on_host for one in inner):
                 rank = 1
-        if (
-            form == "legacy"
-            and last == "Tensor"
-            and first.kind in (TENSOR, BATCH, UNKNOWN)
-            and len(values) == 1
-        ):
+        if form == "legacy" and last == "Tensor" and first.kind in (TENSOR, BATCH) and len(values) == 1:
             return first if first.kind == TENSOR else Value(TENSOR)
         if form == "legacy" and first.kind in (TENSOR, BATCH):
             return Value(TENSOR)  # what is on a device raises
@@ -187,6 +186,8 @@ class Functions(Containers):
             place = AT_DEFAULT
         role = "flat" if last in _FLAT else "host" if form == "array" else ""
         made = Value(TENSOR, place, rank=rank, links=(self.link(MAKE, node, last),), role=role)
+        if form == "legacy" and last == "Tensor" and first.kind == UNKNOWN and len(values) == 1:
+            made = made.but(assumed=frozenset({Assumption(DATA, self.file.source.code(values[0][1])[:40])}))
         return Value(SEQUENCE, items=(made, A_NUMBER)) if row.many else made
 
     def followed(self, arguments: Arguments) -> History:
@@ -201,7 +202,7 @@ class Functions(Containers):
             return 0
         if first.kind == SEQUENCE:
             return 1
-        return first.rank if first.kind == TENSOR else None
+        return first.rank if first.kind in (TENSOR, ARRAY) else None
 
     def _elements(
         self, node: ast.Call, row: Row, last: str, first: Value, values: list[tuple[Value, ast.expr]]

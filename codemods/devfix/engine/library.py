@@ -38,11 +38,11 @@ from devfix.engine.values import (
 )
 from devfix.flow import frameworks, torch_api
 
-_PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 _PASS_THROUGH = frozenset({"tqdm", "trange", "track", "prange", "deepcopy", "copy"})
-_READERS = ("numpy.", "scipy.", "sklearn.", "matplotlib.", "seaborn.", "pandas.")
 # Arguments of `from_pretrained` with which accelerate places the parts, and moves their inputs.
 _PLACED_BY = frozenset({"device_map", "quantization_config", "load_in_8bit", "load_in_4bit"})
+# Roles of unknown values that are tensors, if they have a place at all.
+_LIKELY = frozenset({"given", "moved"})
 _COLLATES = frozenset({"DataLoader", "StatefulDataLoader"})
 
 
@@ -57,6 +57,7 @@ class Library(Modules):
                 return made
         if dotted in frameworks.OWNING_CALLS or self.models.layer(dotted) == "owner":
             return self.given_away(values[0][0] if values else ANYTHING)
+        self._read_arguments(node, dotted, arguments)
         row = self.models.function(dotted)
         if row is not None:
             return self.by_row(node, row, dotted, arguments)
@@ -67,10 +68,9 @@ class Library(Modules):
                 return self.partial(node, arguments)
             if dotted.startswith(("random.", "math.", "time.", "os.", "json.", "logging.", "itertools.")):
                 return self._plain_library(node, dotted, arguments)
-            if dotted.startswith(_READERS):
-                for value, at in values[:2]:
-                    self.read_as_array(node, value, at, dotted)
-            return Value(ARRAY)
+            given = values[0][0] if values else ANYTHING
+            shaped = dotted in self.models.shaped or (dotted in self.models.filled and given.kind == SEQUENCE)
+            return Value(ARRAY, rank=1 if shaped else None, ref=dotted)
         if last in _PASS_THROUGH and values:
             return values[0][0]
         if last in _COLLATES:
@@ -87,6 +87,17 @@ class Library(Modules):
             return self.given_away(made) if placed else made
         return self.unknown_call(node, dotted, arguments)
 
+    def _read_arguments(self, node: ast.Call, dotted: str, arguments: Arguments) -> None:
+        """What a function reads as arrays."""
+        readers = self.models.readers
+        numbered: list[tuple[int | str, tuple[Value, ast.expr]]] = [
+            *enumerate(arguments[0]),
+            *arguments[1].items(),
+        ]
+        for at, (value, given) in numbered:
+            if readers.argument(dotted, at, many=value.kind == SEQUENCE):
+                self.read_as_array(node, value, given, dotted)
+
     def given_away(self, value: Value) -> Value:
         """A module that a framework places from now on, with its inputs."""
         if value.ref is not None and (value.kind == MODULE or value.role == "instance"):
@@ -97,8 +108,9 @@ class Library(Modules):
         values = arguments[0]
         if dotted == "itertools.chain":
             return Value(SEQUENCE, rest=self.iterate(values[0][0], node)) if values else ANYTHING
-        if dotted in ("random.choice", "random.sample") and values:
-            return self.iterate(values[0][0], node)
+        if dotted in ("random.choice", "random.choices", "random.sample") and values:
+            one = self.iterate(values[0][0], node)
+            return one if dotted == "random.choice" else Value(SEQUENCE, rest=one)
         return ANYTHING if dotted.startswith(("os.", "itertools.", "json.")) else A_NUMBER
 
     def _torch(self, node: ast.Call, dotted: str, last: str, arguments: Arguments) -> Value | None:
@@ -108,14 +120,17 @@ class Library(Modules):
             return self.device(given, node)
         if _is_autocast(dotted):
             return self.autocast(node, torch_api.AUTOCAST[dotted], arguments)
-        if dotted in _PARAMETERS or dotted in ("torch.autograd.Variable", "torch.autograd.variable.Variable"):
+        if dotted in torch_api.PARAMETERS or dotted in (
+            "torch.autograd.Variable",
+            "torch.autograd.variable.Variable",
+        ):
             first = values[0][0] if values else keywords["data"][0] if "data" in keywords else ANYTHING
             made = (
                 first
                 if first.kind == TENSOR
                 else Value(TENSOR, first.place if first.kind == BATCH else NOWHERE)
             )
-            return made.but(role="parameter") if dotted in _PARAMETERS else made
+            return made.but(role="parameter") if dotted in torch_api.PARAMETERS else made
         layer = self.models.layer(dotted)
         if layer == "wrapper":
             return values[0][0] if values else ANYTHING
@@ -195,14 +210,15 @@ class Library(Modules):
         given = [
             one
             for value, at in (*arguments[0], *arguments[1].values())
-            for one, _ in self.tensors(value, at)
+            for one, _ in ([(value, at)] if value.role in _LIKELY else self.tensors(value, at))
             if one.kind != MODULE
         ]
         places = {self.where(one) for one in given}
         place = places.pop() if len(places) == 1 else NOWHERE
         if not place.on_device or place.kind == LITERAL:
             return self.unknown(node)
-        assumed = frozenset({Assumption(LIBRARY_CALL, f"{name}()")}).union(*[one.assumed for one in given])
+        path = self.file.source.code(node.func) if isinstance(node.func, (ast.Name, ast.Attribute)) else name
+        assumed = frozenset({Assumption(LIBRARY_CALL, f"{path}()")}).union(*[one.assumed for one in given])
         return Value(UNKNOWN, place, role="given", assumed=assumed)
 
     def unknown_object(self, node: ast.Call, name: str, arguments: Arguments) -> Value:

@@ -19,6 +19,7 @@ from devfix.engine.values import (
     ARRAY,
     BATCH,
     DEVICE,
+    LIBRARY_CALL,
     LOADER,
     MAPPING,
     MODULE,
@@ -31,6 +32,7 @@ from devfix.engine.values import (
     TENSOR,
     TEXT,
     UNKNOWN,
+    Assumption,
     Value,
 )
 from devfix.flow import frameworks
@@ -102,9 +104,10 @@ class Methods(Moves):
         if kind in (NUMBER, TEXT, DEVICE):
             return A_NUMBER if kind == NUMBER else self.text_method(node, base, name)
         if kind == ARRAY:
-            if name in self.models.draws:
-                for value, at in arguments[0]:
-                    self.read_as_array(node, value, at, f"axes.{name}")
+            readers = self.models.readers
+            learns = name in readers.learns and str(base.ref).startswith("sklearn.")
+            for value, at in arguments[0] if learns or name in readers.draws else ():
+                self.read_as_array(node, value, at, f"{base.ref if learns else 'axes'}.{name}")
             return Value(ARRAY)
         return self._of_unknown(node, base, name, arguments)
 
@@ -206,14 +209,14 @@ class Methods(Moves):
             return ANYTHING
         if name in ("load_state_dict", "state_dict", "save_pretrained", "register_forward_hook"):
             return ANYTHING
-        if name in ("generate", "encode", "decode", "predict"):
+        if name == "generate":
             operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
-            made = (
-                self.together(node, [(base, node.func), *operands], name, strict=True)
-                if name == "generate"
-                else ANYTHING
-            )
+            made = self.together(node, [(base, node.func), *operands], name, strict=True)
+            if not self.models.tokens & keywords.keys():  # it may give text, or arrays
+                made = made.but(assumed=made.assumed | {Assumption(LIBRARY_CALL, "generate()")})
             return made.but(place=place) if made.kind == TENSOR else self.unknown(node)
+        if name in ("encode", "decode", "predict"):
+            return self.unknown(node)
         self.escape(arguments)
         return self.like_given(node, name, arguments)
 
@@ -228,7 +231,8 @@ class Methods(Moves):
             kept = place.on_device and (place.kind != OF or base.ref in self.analysis.made)
             if value.kind != TENSOR or not kept:
                 place = Place("in", base.ref)
-            self.state.set_attribute(base.ref, name, Value(TENSOR, place, rank=value.rank, role="parameter"))
+            made = Value(TENSOR, place, rank=value.rank, links=value.links, role="parameter")
+            self.state.set_attribute(base.ref, name, made)
         return ANYTHING
 
     def attach(self, node: ast.AST, base: Value, name: str, part: Value) -> None:
@@ -286,7 +290,7 @@ class Methods(Moves):
         if base.role == "host" and name in _SPEAKING:
             made = self.tensor_method(node, base.but(kind=TENSOR, role="host"), name, arguments)
             return made.but(role="host")
-        if base.role == "moved" and name in _SPEAKING:
+        if base.role == "moved" and (name in _SPEAKING or name == "numpy"):
             return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
         if base.place.is_named and (name in TENSOR_USES or f"{name}()" in TENSOR_USES):
             return self.tensor_method(node, base.but(kind=TENSOR), name, arguments)

@@ -67,6 +67,9 @@ class Modules(Functions):
             )
             if value.kind == MODULE:
                 parts.append(value)
+            for key, part in (value.fields or {}).items():
+                if isinstance(key, str) and part.kind == MODULE:  # also as `modules.name`
+                    self.state.set_attribute(made.ref, key, part)
         places = set()
         for i, part in enumerate(parts):
             if part.kind == MODULE:

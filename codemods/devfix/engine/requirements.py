@@ -25,12 +25,14 @@ from devfix.engine.values import (
     BATCH,
     LIBRARY_CALL,
     MODULE,
+    MOVE,
     PATH_TAKEN,
     RANK,
     RESULT,
     SEQUENCE,
     STORE,
     TENSOR,
+    USES,
     Assumption,
     Assumptions,
     Value,
@@ -68,7 +70,7 @@ class Requirements(Frame):
         ]
         if len(placed) > 1:
             first = placed[0][2]
-            if any(place != first for _, _, place in placed):
+            if first.kind in (DEFAULT, LITERAL) or any(place != first for _, _, place in placed):
                 for i, one in enumerate(placed):
                     for other in placed[i + 1 :]:
                         self._relate(node, one, other, operation, strict)
@@ -94,13 +96,13 @@ class Requirements(Frame):
                     links=value.links if place.kind == LITERAL else (),
                     assumed=value.assumed,
                 )
-            if best is None or best[1].on_host:
+            if best is None or (best[1].on_host and (place.on_host or best[0].rank != 1)):
                 if best is None or not place.on_host or value.rank != 0:
                     best = value, place
         if best is None:
             return Value(TENSOR, rank=rank)
         value, place = best
-        if place.on_host and len(placed) < count:
+        if place.on_host and len(placed) < count and value.rank != 1:
             return Value(TENSOR, rank=rank)  # beside something that may be a tensor elsewhere
         return Value(TENSOR, place, rank=rank, links=value.links, assumed=value.assumed)
 
@@ -235,8 +237,8 @@ class Requirements(Frame):
                     )
                 if place.on_device and place.kind != LITERAL and anchor is None:
                     anchor = value, at, place
-                elif any(about_devices(condition) for condition, _ in path):
-                    continue  # somebody has asked
+                elif self._of_array(value) or any(about_devices(condition) for condition, _ in path):
+                    continue  # of an array, as transforms take and make it; or somebody has asked
                 elif place.kind == DEFAULT and value.rank == 1 and value.links and len(value.links) == 1:
                     strays.append((value, at, place, returned))
         anchor = anchor or self._input()
@@ -245,6 +247,14 @@ class Requirements(Frame):
         for value, at, place, returned in strays:
             assumed = value.assumed | anchor[0].assumed | {Assumption(RESULT)}
             self.report(returned, "the result", DIFFERENT, (value, at, place), anchor, assumed)
+
+    def _of_array(self, value: Value) -> bool:
+        """Is a tensor made of what is no tensor, such as an image: `from_numpy(x)`, `to_tensor(x)`?"""
+        link = value.links[0] if value.links else None
+        if link is None or not isinstance(link.node, ast.Call):
+            return False
+        row = self.models.function(link.file.dotted(link.node.func))
+        return row is not None and row.form == "array"
 
     def is_forward(self) -> bool:
         """Is this what a module, or a function with its own gradient, makes of its inputs?"""
@@ -274,9 +284,19 @@ class Requirements(Frame):
 
     def read_as_array(self, node: ast.AST, value: Value, at: ast.AST, operation: str) -> None:
         """A function makes an array of a tensor, or of a list of tensors."""
-        inside = element(value) if value.kind == SEQUENCE else value
-        if inside is not None and inside.kind == TENSOR:
-            self.on_host(node, inside if inside is value else inside.but(kind=BATCH), at, operation)
+        if value.kind == BATCH and value.links and value.links[-1].kind == MOVE:  # containers are no arrays
+            value = value.but(
+                kind=TENSOR, assumed=value.assumed | {Assumption(USES, self.file.source.code(at))}
+            )
+        if value.kind != SEQUENCE:
+            if value.kind == TENSOR:
+                self.on_host(node, value, at, operation)
+        elif isinstance(at, (ast.List, ast.Tuple)) and value.items and len(value.items) == len(at.elts):
+            for one, element_node in zip(value.items, at.elts, strict=True):
+                self.read_as_array(node, one, element_node, operation)
+        elif (inside := element(value)) is not None and inside.kind == TENSOR:
+            each = at.elt if isinstance(at, ast.ListComp) else at
+            self.on_host(node, inside, each, operation, many=each is at)
 
     def on_host(
         self,
@@ -285,17 +305,23 @@ class Requirements(Frame):
         at: ast.AST,
         operation: str,
         kinds: tuple[str, ...] = (TENSOR, BATCH),
+        *,
+        many: bool = False,
     ) -> None:
-        """Something reads the memory of a value as the CPU's."""
+        """Something reads the memory of a value, or of `many` like it, as the CPU's."""
         proven = operation == "numpy"  # of all that a function out of sight may give, only tensors have it
         if self.quiet or value.kind not in kinds or (value.assumed & _OUT_OF_SIGHT and not proven):
             return
         if value.links and self.where(value).on_host:
             self.analysis.read_on_host.add(value.links[0].node)
         path = self.state.path
+        every = alternatives(self.where(value), path)
+        called = any(one.kind == LIBRARY_CALL and one.subject.endswith("()") for one in value.assumed)
+        if called and any(place.on_host for place, _ in every):
+            return  # on some paths, and only perhaps
         places = [
             place
-            for place, on_way in alternatives(self.where(value), path)
+            for place, on_way in every
             if not any(without_accelerator(condition, holds) for condition, holds in on_way)
         ]
         moved = [place for place in places if place.kind in (LITERAL, VAR, OWNED)]  # on some paths, perhaps
@@ -306,7 +332,15 @@ class Requirements(Frame):
         ):
             self.analysis.host_reads.append(
                 HostRead(
-                    operation, node, self.file, self.function, value, at, [*moved, *places][0], value.assumed
+                    operation,
+                    node,
+                    self.file,
+                    self.function,
+                    value,
+                    at,
+                    [*moved, *places][0],
+                    value.assumed,
+                    many,
                 )
             )
 

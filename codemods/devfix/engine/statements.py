@@ -113,15 +113,20 @@ class Run(Processes):
         self._loop(node.body, node.orelse, lambda: self.assume([], test.true_names))
 
     def _loop(self, body: list[ast.stmt], orelse: list[ast.stmt], start: Callable[[], None]) -> None:
-        """Twice, since a second round meets what the first one made; the second is skipped if nothing changed."""
+        """Twice, since a second round meets what the first one made; the second is skipped if nothing changed.
+
+        In the second round of a loop around it, once.
+        """
         state = self.state
         path = state.path
         final = state.copy()
         for turn in (0, 1):
             before = state.copy()
             self.loops.append([])
+            self.rounds += turn
             start()
             self.block(body)
+            self.rounds -= turn
             ends = self.loops.pop()
             if not state.dead:
                 ends.append(state.copy())
@@ -133,7 +138,7 @@ class Run(Processes):
                 made = merge(made, one)
             made.dead, made.path = False, path
             final = merge(final, made.copy()) if turn else made
-            if turn or self.loops or not _changed(before, made):
+            if turn or self.rounds or not _changed(before, made):
                 break
             state.take(made.copy())  # the second round goes on where the first one ended
         state.take(final)

@@ -6,7 +6,7 @@ import ast
 
 from devfix.engine.files import Function
 from devfix.engine.values import DEVICE, MODULE, PROVEN, TENSOR, UNKNOWN, USES, Assumption, Assumptions
-from devfix.models.loader import models
+from devfix.models.loader import models, tensor_attributes
 
 Evidence = tuple[str, Assumptions]
 NO_EVIDENCE: Evidence = (UNKNOWN, PROVEN)
@@ -195,7 +195,7 @@ class Uses:
                     self.targets.add(first.id)
                 name = dotted(node.func)
                 row = find(name)
-                if row is not None and row.form in ("data", "array") and name != "torch.asarray":
+                if row is not None and row.form in ("data", "array", "legacy") and name != "torch.asarray":
                     self.converted.add(first.id)
                 if name == "torch.device":
                     self.devices.add(first.id)
@@ -235,8 +235,10 @@ class Uses:
             return TENSOR, PROVEN
         if name in self.sliced and used & _TORCH_USES:
             return TENSOR, PROVEN
-        if used & _TORCH_USES and len(used & _SHARED_USES) >= 1 and not used & _OTHER_USES:
-            return TENSOR, frozenset({Assumption(USES, name)})
+        if used & _TORCH_USES and used & _SHARED_USES and not used & _OTHER_USES:
+            # A bag of options may have a `device` and a `dtype` as well, beside what no tensor has.
+            if all(one.removesuffix("()") in tensor_attributes() for one in used):
+                return TENSOR, frozenset({Assumption(USES, name)})
         if name in self.devices and name not in self.called:
             return DEVICE, frozenset({Assumption(USES, name)})
         return NO_EVIDENCE

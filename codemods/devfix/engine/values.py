@@ -53,6 +53,7 @@ RANK = "rank"  # it has dimensions
 BASE = "base"  # a base class is out of sight
 RESULT = "result"  # the result is wanted where the others are
 GIVEN = "given"  # a module is made with a tensor of the CPU, and moved afterwards
+DATA = "data"  # what a tensor is made of is no tensor, which could be on a device
 CALLER = "caller"  # callers give what the contract of the method says
 
 
@@ -348,7 +349,7 @@ def _unlike(a: Value, b: Value, condition: object) -> Value:
     if kinds <= {TENSOR, NUMBER} or kinds <= {TENSOR, UNKNOWN}:
         tensor = a if a.kind == TENSOR else b
         if condition is not None and UNKNOWN in kinds and tensor.place.on_host:
-            return tensor.but(place=choose(condition, a.place, b.place))
+            return tensor.but(place=choose(condition, a.place, b.place), assumed=a.assumed | b.assumed)
         return tensor.but(place=NOWHERE, rank=None)
     if kinds <= {MODULE, UNKNOWN}:
         return (a if a.kind == MODULE else b).but(place=NOWHERE, ref=None)

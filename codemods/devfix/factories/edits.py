@@ -25,7 +25,7 @@ def device_for(source: Source, origin: Origin, meeting: Meeting) -> tuple[str, b
         if found is None:  # the others that it is given are there as well
             found = next((term for term in origin.terms.values() if _writable(source, origin, term)), None)
         return (found.text, False) if found is not None else ("", False)
-    names = origin.names
+    names = {name: fact for name, fact in origin.names.items() if not _comes_later(source, origin.call, name)}
     for name, fact in names.items():
         if fact.form is Form.DEVICE and fact.anchor is not None and fact.anchor.text == wanted.text:
             if wanted.text and name != wanted.text and "." not in name:
@@ -51,6 +51,8 @@ def device_for(source: Source, origin: Origin, meeting: Meeting) -> tuple[str, b
 def _writable(source: Source, origin: Origin, anchor: Anchor) -> bool:
     """Is the root of a device expression what it was, where the origin stands?"""
     text, root = anchor.text, anchor.root
+    if _comes_later(source, origin.call, root):
+        return False
     if text == f"{root}.device" and may_be_none(
         source, root, origin.call, source.enclosing(origin.call, *FUNCTIONS)
     ):
@@ -68,6 +70,12 @@ def _writable(source: Source, origin: Origin, anchor: Anchor) -> bool:
         return False
     # A name that is no tensor of its own there, `x[0].device` or `batch.x.device`, is taken as it is.
     return fact.anchor is None or fact.form is not Form.TENSOR or _same(fact.anchor.text, text)
+
+
+def _comes_later(source: Source, node: ast.AST, name: str) -> bool:
+    """Does the body of the module, in which a node stands, bind a name below it only?"""
+    bound = [] if source.enclosing(node, *FUNCTIONS) else stores(source, source.tree, name)
+    return bool(bound) and all(source.span(one).start > source.span(node).start for one in bound)
 
 
 def _same(one: str, other: str) -> bool:

@@ -85,6 +85,8 @@ class Expressions(Calls):
             return element(base)
         if base.form is Form.TENSOR:
             if attribute == "device":
+                if base.stray:
+                    return OTHER  # the CPU, whatever it is called
                 if base.placed and base.anchor is not None and base.anchor.text != path:
                     return Fact(Form.DEVICE, anchor=replace(base.anchor))
                 return Fact(Form.DEVICE, anchor=Anchor(path, base.placed)) if base.placed else UNKNOWN

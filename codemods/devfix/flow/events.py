@@ -15,17 +15,17 @@ class What(Enum):
     MOVE = auto()
     """A module or tensor is moved: `model.to(device)`, `x = x.cuda()`."""
     ATTACH = auto()
-    """Surgery: a submodule or parameter arrives in `value`."""
+    """A submodule or parameter is attached to `value`."""
     USE = auto()
-    """A module is run, or handed to code that may run it."""
+    """A module is run, or passed to code that may run it."""
     READ = auto()
-    """Something of a module is read or set that does not care where it is."""
+    """Something of a module is read or set that does not depend on its device."""
     WRAP = auto()
-    """DataParallel, DDP, FSDP, torch.compile ...: wants the module in place."""
+    """DataParallel, DDP, FSDP, torch.compile ...: needs the module on its final device."""
     RESTORE = auto()
     """State is loaded into a module or optimizer."""
     MEET = auto()
-    """Values on different devices come together."""
+    """An operation combines values on different devices."""
     LEFT = auto()
     """A module that nothing moved is run on tensors (`strays`) that are on a device."""
     AUTOCAST = auto()
@@ -34,14 +34,14 @@ class What(Enum):
 
 @dataclass(slots=True, eq=False)
 class Meeting:
-    """An argument of a MEET that is not where the others are."""
+    """An argument of a MEET on another device than the others."""
 
     node: ast.expr
     """The argument."""
     value: Value
     """What it is."""
     place: Place
-    """Where it is."""
+    """Its place."""
     name: str = ""
     """Keyword, or parameter name of a function of this file."""
 
@@ -50,12 +50,12 @@ class Meeting:
 class Event:
     """One thing that happens.
 
-    - `node` is the expression (a call, mostly), `statement` the statement it stands in; of what
-      happens inside a called function of the file, both are those of the call, `via` names the
-      function and `inner` is the event inside it.
+    - `node` is the expression (usually a call), `statement` the statement that contains it. For an
+      event inside a called function of the file, both are those of the call, `via` names the
+      function, and `inner` is the event inside it.
     - `value` is the module or tensor that it happens to, `path` how it is written ("model",
       "self.model.head"), `place` where it goes (MOVE), is (MEET) or comes from (ATTACH).
-    - ATTACH: `child` is what arrives. MEET: `strays` are the arguments on another device.
+    - ATTACH: `child` is what is attached. MEET: `strays` are the arguments on another device.
     - `devices`: device expressions in scope at that point (MEET, ATTACH, AUTOCAST).
     """
 
@@ -94,8 +94,8 @@ class Scope:
     parameters: tuple[Value, ...] = ()
     """What its parameters are."""
     returned: Value | None = None
-    """What it returns; None where it returns nothing."""
+    """What it returns; None if it returns nothing."""
     host: bool = False
-    """Runs in loader workers or prepares data: the CPU is right there."""
+    """Runs in loader workers or prepares data: there, the CPU is correct."""
     owned: bool = False
     """A framework calls it with model and batch already placed."""

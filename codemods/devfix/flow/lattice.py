@@ -1,4 +1,4 @@
-"""What device flow knows of a value: its kind, and the place it lives in.
+"""What device flow knows about a value: its kind and its place.
 
 Unknown disagrees with nothing, so every doubt ends there and devfix stays silent.
 """
@@ -41,7 +41,7 @@ class Kind(Enum):
     OPTIMIZER = auto()
     """An optimizer."""
     ARRAY = auto()
-    """Data of the host that is no tensor: numpy array, PIL image, token list."""
+    """Data on the host that is not a tensor: a numpy array, PIL image or token list."""
     TOKENIZER = auto()
     """A tokenizer of transformers."""
     FUNCTION = auto()
@@ -49,9 +49,9 @@ class Kind(Enum):
     CLASS = auto()
     """Of this file; Value.node is its definition."""
     INSTANCE = auto()
-    """Of a class of this file that is no module."""
+    """An instance of a class of this file that is not a module."""
     ANY = auto()
-    """A parameter of which nothing is known yet."""
+    """A parameter about which nothing is known yet."""
     OWNER = auto()
     """A framework's object that owns placement, such as accelerate.Accelerator."""
 
@@ -70,14 +70,14 @@ class Where(Enum):
     SYMBOL = auto()
     """A device expression: `device`, `self.device`, `args.device`."""
     OF = auto()
-    """Where another value is: `x.device`, `next(model.parameters()).device`."""
+    """The device of another value: `x.device`, `next(model.parameters()).device`."""
     OWNED = auto()
     """A framework places it."""
 
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """Where a value lives.
+    """The place of a value: what is known about its device.
 
     `text` is the device expression as written (`device`, `"cuda:0"`, `x.device`); it may be
     out of scope elsewhere. `key` tells two bindings of one name apart. `node` is what put the
@@ -93,7 +93,7 @@ class Place:
 
     @property
     def on_device(self) -> bool:
-        """Certainly not on the CPU by default: moved to an accelerator or a device variable."""
+        """Whether it was moved to an accelerator or a device variable."""
         return self.where is Where.ACCELERATOR or self.where is Where.SYMBOL
 
     @property
@@ -102,7 +102,7 @@ class Place:
         return self.where is Where.DEFAULT or self.where is Where.CPU
 
     def same(self, other: Place) -> bool:
-        """Whether the two are one place, as far as that is known."""
+        """Whether both are the same place, as far as is known."""
         return self is other or (
             self.where is other.where and self.text == other.text and self.key == other.key
         )

@@ -6,6 +6,8 @@ Sources: torch's own signatures (`torch/_C/_VariableFunctions.pyi`, `torch.nn` d
 
 from __future__ import annotations
 
+import ast
+
 from devfix.models.loader import models
 
 
@@ -95,6 +97,7 @@ LIBRARY_MODULES = (
     "segmentation_models_pytorch.",
     "timm.create_model",
 )
+_NO_GRADIENTS = frozenset({"no_grad", "inference_mode"})
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 MODULE_BASES = frozenset({"torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"})
 # Wraps that want the module on its device already: nothing may be moved past them.
@@ -195,3 +198,10 @@ def device_literal(text: str) -> str:
 
 # Progress bars: they yield what they are given.
 PROGRESS = frozenset({"tqdm", "trange", "track", "progress_bar", "tqdm_notebook", "log_every", "prange"})
+
+
+def turns_gradients_off(node: ast.expr) -> bool:
+    """Is it `torch.no_grad()` or its like, as a `with` statement or a decorator has it?"""
+    node = node.func if isinstance(node, ast.Call) else node
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return name in _NO_GRADIENTS

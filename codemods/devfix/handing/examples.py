@@ -82,14 +82,14 @@ EXAMPLES: tuple[Example, ...] = (
         safety=Safety.UNSAFE,
     ),
     Example(
-        "A function that calls itself forgets what it was told",
+        "A function that calls itself without its device",
         _NESTED.format(""),
         _NESTED.format(", device=device"),
         raises="same device|Expected all tensors",
         safety=Safety.UNSAFE,
     ),
     Example(
-        "An object is made from another one, without its device",
+        "An object makes another one of its class without its device",
         _COPY.format(""),
         _COPY.format(", device=self.device"),
         raises="same device|Expected all tensors",

@@ -118,7 +118,9 @@ def named(flow: Flow, name: str, path: str = "") -> Written | None:
     """The class that a value of the flow is known by, or an import of the file `path`."""
     if not path and name.isidentifier():
         item = _anywhere(flow.source).get(name)
-        return Written(flow, "", flow.source, item) if item is not None else None
+        if item is not None:
+            return Written(flow, "", flow.source, item)
+        name = flow.source.imports.get(name, name)
     found = flow.written(name, path)
     return Written(flow, *found) if found is not None else None
 

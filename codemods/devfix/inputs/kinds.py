@@ -42,7 +42,7 @@ _WALKED = frozenset(
 )
 _COUNTED = frozenset(
     {"len", "int", "range", "float", "bool", "str", "isinstance", "print", "hasattr", "type", "max", "min", "repr",
-     "sum", "round", "abs", "id", "getattr"}
+     "sum", "round", "abs", "id", "getattr", "slice"}
 )  # fmt: skip
 _COLLECTED = frozenset({"append", "add", "extend", "insert", "update", "setdefault", "pop", "remove"})
 # Counts of time steps and their like: packed sequences want them on the CPU.

@@ -231,10 +231,16 @@ def bind(method: Function, node: ast.Call, bound: bool) -> dict[str, ast.expr] |
     if any(isinstance(argument, ast.Starred) for argument in node.args) or len(node.args) > len(plain):
         return None
     given = dict(zip(plain, node.args, strict=False))
+    rest: list[ast.expr] = []
     for keyword in node.keywords:
-        if keyword.arg is None or keyword.arg not in known:
+        if keyword.arg is None or (keyword.arg not in known and arguments.kwarg is None):
             return None
-        given[keyword.arg] = keyword.value
+        if keyword.arg in known:
+            given[keyword.arg] = keyword.value
+        else:
+            rest.append(keyword.value)
+    if rest and arguments.kwarg is not None:
+        given[arguments.kwarg.arg] = ast.Tuple(rest, ast.Load())
     return given
 
 

@@ -34,7 +34,7 @@ def wanted(flow: Flow, event: Event, meeting: Meeting) -> Wanted:
         return unknown
     method = "forward" if event.detail in _FORWARD else event.detail
     if event.value.kind is Kind.MODULE:
-        owner = named(flow, event.value.name) if event.value.name else None
+        owner = _made_by(flow, event.value.name) if event.value.name else None
     else:
         owner, method = _wrapped(flow, call.func)
     if owner is None:
@@ -67,6 +67,17 @@ def wanted(flow: Flow, event: Event, meeting: Meeting) -> Wanted:
     if seen.unseen:
         return unknown
     return Wanted.DOUBTED if seen.kept or left & {"T", "F"} else Wanted.NEVER
+
+
+def _made_by(flow: Flow, name: str) -> Written | None:
+    """The class of what a call gives: `Net(..)`, or `Net.from_pretrained(..)` of a base out of sight."""
+    made, _, method = name.rpartition(".")
+    owner = named(flow, name)
+    if owner is None and made and method.startswith(("from_", "load_from_")):
+        owner = named(flow, made)
+        if owner is not None and owner.method(method) is not None:
+            return None
+    return owner
 
 
 def _wrapped(flow: Flow, func: ast.expr) -> tuple[Written | None, str]:

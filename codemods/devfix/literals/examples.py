@@ -59,13 +59,13 @@ else:
 
 EXAMPLES = (
     Example(
-        "A helper tensor that has to join another one, on whichever GPU that is",
+        "A helper tensor that is combined with another one, on any GPU",
         _FILLER.format(move="    if mask.is_cuda:\n        filler = filler.cuda()"),
         _FILLER.format(move="    filler = filler.to(mask.device)"),
         raises="same device|Expected all tensors",
     ),
     Example(
-        "A tensor made on CUDA meets an argument",
+        "A tensor made on CUDA is combined with an argument",
         """\
 import torch
 

@@ -109,14 +109,14 @@ EXAMPLES: tuple[Example, ...] = (
         _STATE.format(', map_location="cpu"'),
     ),
     Example(
-        "A loaded tensor that meets data on the device in scope",
+        "A loaded tensor that is combined with data on the device in scope",
         _ITSELF.format(""),
         _ITSELF.format(", map_location=device"),
         raises="same device|Expected all tensors",
         safety=Safety.UNSAFE,
     ),
     Example(
-        "A wrapper that forgets what it is asked for",
+        "A wrapper that does not pass on its map_location",
         _WRAPPER.format(""),
         _WRAPPER.format(", map_location=map_location"),
         raises="same device|Expected all tensors",

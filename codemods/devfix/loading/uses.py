@@ -27,6 +27,7 @@ class Use(Flag):
     PARAMETER = auto()  # becomes a parameter or buffer
     HOST = auto()  # goes to numpy, into a file or a converter: the CPU is where it is wanted
     OUT = auto()  # leaves the view: returned, stored, or passed to something else
+    STORED = auto()  # among these: it is kept as it is, in an attribute
 
 
 _STATE = re.compile(
@@ -172,9 +173,9 @@ class Follower:
                 owner = source.enclosing(target, ast.ClassDef)
                 if owner is not None and depth < _DEPTH:
                     self._reads(owner, path, target, depth + 1)
-                self._note(Use.OUT)
+                self._note(Use.OUT | Use.STORED)
             else:
-                self._note(Use.OUT)
+                self._note(Use.OUT | Use.STORED)
         elif isinstance(target, ast.Subscript):
             # `state[key] = value`: the value is used as the container is.
             base = path_of(target.value)

@@ -42,13 +42,14 @@ def init(
     folders.make_campaign(campaign)
     settings = replace(settings, uid=os.urandom(8).hex(), shard_by=by or "")
     with folders.locked(campaign):
+        folders.clear_unfinished(campaign)
         if by is not None:
             found = [shard for source in found for shard in _split(campaign, source, settings, by, most)]
-        made = os.path.join(campaign, folders.DATABASE)
-        with Store(made + ".new", make=True) as store:
+        made = os.path.join(campaign, folders.NEW_DATABASE)
+        with Store(made, make=True) as store:
             count = store.start(settings, named(found))
-        # A campaign that was killed while it was made has no database, and can be made again.
-        folders.moved(made + ".new", made)
+        # Last: a campaign that was killed while it was made has no database, and can be made again.
+        folders.moved(made, os.path.join(campaign, folders.DATABASE))
     return count
 
 

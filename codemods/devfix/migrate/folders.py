@@ -7,12 +7,16 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from devfix.migrate.model import Artefact, MigrateError
 
 DATABASE = "campaign.db"
+NEW_DATABASE = f"{DATABASE}.new"  # while it is made
+_MARK = b"*\n"
+_DATABASES = (NEW_DATABASE, f"{NEW_DATABASE}-wal", f"{NEW_DATABASE}-shm")
+_UNFINISHED = {".gitignore", "lock", "results", "stores", "work", *_DATABASES}
 
 
 def scratch(campaign: str, id: str) -> str:
@@ -38,15 +42,42 @@ def _plain(id: str) -> str:
 
 
 def make_campaign(campaign: str) -> None:
-    """Raises MigrateError if there is something already."""
+    """The folder, empty or as an `init` that was killed has left it; raises MigrateError for anything else."""
     try:
-        if os.path.isdir(campaign) and os.listdir(campaign):
+        there = os.listdir(campaign) if os.path.isdir(campaign) else []
+        there = [name for name in there if not re.fullmatch(r"\.gitignore\.\d+\.tmp", name)]
+        if DATABASE in there:
+            raise MigrateError(
+                f"{campaign} is a campaign already; `devfix migrate status {campaign}` says more"
+            )
+        mark = os.path.join(campaign, ".gitignore")
+        ours = not there or (".gitignore" in there and read(mark) == _MARK and {*there} <= _UNFINISHED)
+        if not ours:
             raise MigrateError(f"{campaign} is there and not empty; name a new folder for the campaign")
+        os.makedirs(campaign, exist_ok=True)
+        if not there:
+            write(mark, _MARK)
         os.makedirs(os.path.join(campaign, "work"), exist_ok=True)
         os.makedirs(os.path.join(campaign, "results"), exist_ok=True)
-        write(os.path.join(campaign, ".gitignore"), b"*\n")
     except OSError as error:
         raise MigrateError(f"{campaign} cannot be made: {error.strerror}") from error
+
+
+def clear_unfinished(campaign: str) -> None:
+    """Remove what an `init` that was killed has left in a campaign, which the caller has locked."""
+    if os.path.exists(os.path.join(campaign, DATABASE)):  # of another process, a moment ago
+        raise MigrateError(f"{campaign} is a campaign already")
+    for name in (*_DATABASES, "stores"):
+        remove(os.path.join(campaign, name))
+
+
+def clear_stores(campaign: str, wanted: Collection[str]) -> None:
+    """Remove what shards shared and, by these paths, share no longer. A campaign may have been moved: names count."""
+    names = {os.path.basename(path) for path in wanted}
+    top = os.path.join(campaign, "stores")
+    for name in os.listdir(top) if os.path.isdir(top) else ():
+        if name not in names:
+            remove(os.path.join(top, name))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from devfix.migrate import folders
 from devfix.migrate.git import Git
-from devfix.migrate.model import Job, MigrateError, State
+from devfix.migrate.model import Job, MigrateError, Source, State
 from devfix.migrate.shards import By, split_again
 from devfix.migrate.sources import named
 from devfix.migrate.state import Row, Store
@@ -49,12 +49,13 @@ def refresh(campaign: str, store: Store) -> Iterator[Asked]:
 
 def _monorepos(campaign: str, store: Store) -> Iterator[Asked]:
     """Every shard of a monorepo whose head has moved is superseded, at the new head and with the files that it has."""
-    stores: dict[str, list[tuple[Row, Job]]] = {}
+    monorepos: dict[tuple[str, ...], list[tuple[Row, Job]]] = {}
     for row in store.rows():
         job = store.job(row.id)
         if job.source.shard:
-            stores.setdefault(job.source.store, []).append((row, job))
-    for old, all_ in stores.items():
+            key = (job.source.url, job.source.ref, job.source.subfolder)
+            monorepos.setdefault(key, []).append((row, job))
+    for all_ in monorepos.values():
         shards = [(row, job) for row, job in all_ if row.request != "closed"]
         if not any(row.state in _ASKED for row, _ in shards):
             continue
@@ -68,10 +69,10 @@ def _monorepos(campaign: str, store: Store) -> Iterator[Asked]:
         except (MigrateError, OSError) as trouble:
             yield Asked(job.name, False, str(trouble))
             continue
-        if len(shards) == len(all_):  # of those that are left alone, the commit may still be asked for
-            folders.remove(old)
         for row, job in shards:
             yield Asked(job.name, store.row(row.id).reason == why)
+    # Of a shard that is left alone the commit may still be asked for, and it has the old store.
+    folders.clear_stores(campaign, {store.job(row.id).source.store for row in store.rows()})
 
 
 def _split_again(campaign: str, store: Store, shards: Sequence[tuple[Row, Job]], commit: str) -> str:
@@ -89,12 +90,16 @@ def _split_again(campaign: str, store: Store, shards: Sequence[tuple[Row, Job]],
     kept = {row.id for row, _ in shards if row.request == "closed"}  # as they are
     why = f"its head has moved from {job.source.base[:12]} to {commit[:12] or 'nothing'}"
     states: dict[str, State] = {}
-    for row in (row for row, _ in shards if row.id not in kept):
-        if row.id in moved and row.state in _ASKED:
+    changed: dict[str, Source] = {}
+    for row, job in shards:
+        if row.id in kept:
+            continue
+        # One whose files are all gone keeps their names: they may come back.
+        changed[row.id] = moved.get(row.id) or replace(job.source, store=os.path.realpath(to), base=commit)
+        if row.id in moved and row.state in (*_ASKED, "skipped"):
             states[row.id] = "superseded"
         elif row.id not in moved and row.state not in ("pushed", "merged"):
-            states[row.id] = "skipped"  # none of its files is left
-    changed = {id: source for id, source in moved.items() if id not in kept}
+            states[row.id] = "skipped"
     store.split_again(changed, states, list(named(list(found.values()))), why)
     return why
 

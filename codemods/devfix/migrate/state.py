@@ -93,11 +93,7 @@ class Store:
 
     def __init__(self, path: str, *, make: bool = False) -> None:
         if make == os.path.exists(path):
-            raise MigrateError(
-                f"{path} is there already"
-                if make
-                else f"{os.path.dirname(path)} is no campaign: it has no campaign.db; `devfix migrate init` makes one"
-            )
+            raise MigrateError(f"{path} is {'there already' if make else 'not there'}")
         self.path = path
         try:
             self._db = sqlite3.connect(path, timeout=30, isolation_level=None)
@@ -118,7 +114,7 @@ class Store:
         (application,) = self._db.execute("PRAGMA application_id").fetchone()
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if not make and application != APPLICATION:
-            raise MigrateError(f"{self.path} is no file of a campaign")
+            raise MigrateError(f"{self.path} is not a campaign file")
         if version > len(SCHEMA):
             raise MigrateError(f"{self.path} was made by a later devfix (schema {version}); update devfix")
         if not make:
@@ -185,10 +181,9 @@ class Store:
     def recover(self) -> int:
         """What was interrupted is pending again; how many repositories that is."""
         with self._changing() as db:
-            rows = db.execute(
-                "SELECT id, stage, pushed, \"commit\" FROM repository WHERE state IN ('cloning', 'analysing')"
-            ).fetchall()
-            for id, stage, *_ in rows:
+            query = "SELECT id, stage FROM repository WHERE state IN ('cloning', 'analysing')"
+            rows = db.execute(query).fetchall()
+            for id, stage in rows:
                 _set(db, id, state="pending", stage="")
                 _event(db, id, stage, "interrupted", "pending")
         return len(rows)
@@ -212,7 +207,7 @@ class Store:
                 _event(db, job.id, outcome.step, "end", outcome.state, outcome.head, seconds=outcome.seconds)
                 return outcome.state
             before = self.row(job.id)
-            outcome = _compared(outcome, before.commit, before.pushed, before.head)
+            outcome = _compared(outcome, before, self.findings(job.id))
             failed = outcome.state == "failed"
             values: dict[str, object] = {
                 "state": outcome.state,
@@ -336,16 +331,24 @@ class Store:
             yield Event(*values)
 
 
-def _compared(outcome: Outcome, commit: str, pushed: str, head: str) -> Outcome:
+def _compared(outcome: Outcome, before: Row, counts: Sequence[Count]) -> Outcome:
     """The outcome, seen together with the result before it.
 
-    What had a repair and needs none at a later head has been merged, whoever did it; a commit that is
-    on the remote's branch already is pushed.
+    What had a repair and needs none at a later head has been merged, whoever did it, and its fixes go on counting;
+    a commit that is on the remote's branch already is pushed.
     """
-    if outcome.state == "nothing-to-do" and commit and outcome.head and outcome.head.commit != head:
-        why = f"nothing is left to fix at {outcome.head.commit[:12]}"
-        return replace(outcome, state="merged", reason=why, commit=commit)
-    if outcome.commit and outcome.commit == pushed:
+    head = outcome.head.commit if outcome.head else ""
+    if outcome.state == "nothing-to-do" and before.commit and head not in ("", before.head):
+        sums = {one.codemod: one for one in outcome.counts}
+        for one in counts:
+            now = sums.get(one.codemod, Count(one.codemod, 0, 0, 0))
+            sums[one.codemod] = replace(now, found=now.found + one.fixed, fixed=now.fixed + one.fixed)
+        return replace(
+            outcome, state="merged", reason=f"nothing is left to fix at {head[:12]}", commit=before.commit,
+            subject=before.subject, changed=before.files_changed, verified=before.verified,
+            counts=tuple(sums.values()),
+        )  # fmt: skip
+    if outcome.commit and outcome.commit == before.pushed:
         return replace(outcome, state="pushed")
     return outcome
 

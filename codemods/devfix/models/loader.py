@@ -38,6 +38,28 @@ class Row(NamedTuple):
 SAME = Row("same")
 
 
+class Readers(NamedTuple):
+    """What reads arguments as arrays: functions with the argument that they read, None for any; methods; packages."""
+
+    reads: dict[str, tuple[int, str] | None]
+    lists: frozenset[str]
+    packages: tuple[str, ...]
+    keywords: frozenset[str]
+    draws: frozenset[str]
+    learns: frozenset[str]
+
+    def argument(self, dotted: str, at: int | str, *, many: bool = False) -> bool:
+        """Does a function surely make an array of its argument `at`: a tensor, or a list of tensors if `many`?"""
+        if many and dotted.startswith("numpy."):
+            return at == 0 and dotted in self.lists
+        if dotted in self.reads:
+            only = self.reads[dotted]
+            return at in (0, 1) if only is None else at in only and at != ""
+        if not dotted.startswith(self.packages):
+            return False
+        return at in self.keywords if isinstance(at, str) else True
+
+
 class Models(NamedTuple):
     """All rows, and the prefixes of names that belong together."""
 
@@ -45,8 +67,10 @@ class Models(NamedTuple):
     tensor_spaces: tuple[str, ...]
     other_spaces: tuple[str, ...]
     array_spaces: tuple[str, ...]
-    draws: frozenset[str]
-    reads: frozenset[str]
+    readers: Readers
+    shaped: frozenset[str]
+    filled: frozenset[str]
+    tokens: frozenset[str]
     modules: tuple[
         tuple[str, re.Pattern[str], str], ...
     ]  # prefix, pattern of the last name, "module" or "not"
@@ -95,8 +119,9 @@ class Models(NamedTuple):
 def models() -> Models:
     """The models of this package. Raises ValueError on a row that is none."""
     rows: dict[str, Row] = {}
-    draws: list[str] = []
-    reads: list[str] = []
+    plain: dict[str, list[str]] = {"readers": [], "keywords": [], "draws": [], "learns": [], "tokens": []}
+    listed: dict[str, list[str]] = {"lists": [], "shaped": [], "filled": []}
+    reads: dict[str, tuple[int, str] | None] = {}
     modules: list[tuple[str, re.Pattern[str], str]] = []
     spaces: dict[str, list[str]] = {"tensor": [], "other": [], "array": []}
     for line in (data("models/torch.model") + "\n" + data("models/libraries.model")).splitlines():
@@ -106,11 +131,16 @@ def models() -> Models:
         if words[0] == "spaces":
             spaces[words[1]] += words[2:]
             continue
-        if words[0] == "draws":
-            draws += words[1:]
+        if words[0] in plain:
+            plain[words[0]] += words[1:]
             continue
         if words[0] == "reads":
-            reads += [words[1] + name for name in words[2:]]
+            only = [one.removeprefix("at=").partition(":") for one in words[2:] if one.startswith("at=")]
+            at = (int(only[0][0]), only[0][2]) if only else None
+            reads.update((words[1] + name, at) for name in words[2:] if not name.startswith("at="))
+            continue
+        if words[0] in listed:
+            listed[words[0]] += [words[1] + name for name in words[2:]]
             continue
         form, prefix, *rest = words
         if form in _MODULES:
@@ -145,7 +175,15 @@ def models() -> Models:
         for name in names:
             rows[prefix + name] = row
     tensor, other, array = (tuple(spaces[kind]) for kind in ("tensor", "other", "array"))
-    return Models(rows, tensor, other, array, frozenset(draws), frozenset(reads), tuple(modules))
+    readers = Readers(
+        reads,
+        frozenset(listed["lists"]),
+        tuple(plain["readers"]),
+        *(frozenset(plain[name]) for name in ("keywords", "draws", "learns")),
+    )
+    shaped, filled = frozenset(listed["shaped"]), frozenset(listed["filled"])
+    tokens = frozenset(plain["tokens"])
+    return Models(rows, tensor, other, array, readers, shaped, filled, tokens, tuple(modules))
 
 
 @cache

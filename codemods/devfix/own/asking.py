@@ -1,4 +1,4 @@
-"""What codemods of your own may ask the engine, which devfix's own checkers ask, too."""
+"""Queries of the engine for codemods of your own; devfix's own checkers use the same engine."""
 
 from __future__ import annotations
 
@@ -28,40 +28,40 @@ _CODE = frozenset({"library", "function", "class"})
 
 @dataclass(frozen=True, eq=False)
 class Fact:
-    """What the engine knows of an expression, on one way through the program."""
+    """What the engine knows about an expression, on one path through the program."""
 
     kind: str
     """What it is: "tensor", "module", "device", "batch" (a container of tensors), "array", "loader", ..."""
     where: Where
-    """Where it is; `Where.UNKNOWN` also where that depends on a condition."""
+    """Its place; `Where.UNKNOWN` also if the device depends on a condition."""
     device: str
     """The accelerator that the program names, such as "cuda:1"; empty if it names none."""
     made: ast.AST | None
-    """Where its history begins in this file, such as the call that has made or first moved it, if that is known."""
+    """Where its history in this file starts, such as the call that made or first moved it, if known."""
     assumed: tuple[str, ...]
-    """What it takes for granted, such as "name": only its name says what it is. Nothing is assumed of a proven fact."""
+    """What the engine assumed, such as "name": only its name says what it is. Empty for a proven fact."""
 
 
 @dataclass(frozen=True, eq=False)
 class Mismatch:
-    """An operation on values that are in two places."""
+    """An operation on values that are on different devices."""
 
     operation: str
-    """In words, or by its name."""
+    """Its name, or a description."""
     node: ast.AST
     """The operation."""
     stray: Fact
-    """The value that is to be moved: mostly the one on the CPU."""
+    """The value on the wrong device: usually the one on the CPU."""
     stray_node: ast.AST | None
-    """The expression that it is, if it is written out."""
+    """Its expression, if it is written out."""
     anchor: Fact
-    """The value that it meets."""
+    """The other value."""
     why_silent: str
     """Why devfix does not report it; empty if it does."""
 
 
 def facts(flow: Flow, node: ast.expr) -> tuple[Fact, ...]:
-    """What an expression of the file can be, once for each way that differs; nothing if it is no value of torch."""
+    """What an expression of the file can be, once for each possibility; empty if it is not a value of torch."""
     watched = flow.watched()
     at = (node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
     seen = watched.seen.get(at, ())
@@ -69,7 +69,7 @@ def facts(flow: Flow, node: ast.expr) -> tuple[Fact, ...]:
 
 
 def mismatches(flow: Flow) -> Iterator[Mismatch]:
-    """The operations of the file that find their values apart, those that devfix does not report included."""
+    """The operations of the file that mix devices, including those that devfix does not report."""
     from devfix.checkers.certainty import why_silent
 
     watched = flow.watched()
@@ -86,7 +86,7 @@ def mismatches(flow: Flow) -> Iterator[Mismatch]:
 
 
 def scripts(recipe: Recipe) -> Iterator[Flow]:
-    """The programs with a Brain that surely, or by all that is seen, run a recipe; each is analysed when asked for."""
+    """The programs with a Brain that run a recipe, certainly or probably; each is analysed when it is asked for."""
     from devfix.recipes.pairing import paired
 
     for usage in paired(recipe, recipe.files):

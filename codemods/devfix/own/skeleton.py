@@ -1,4 +1,4 @@
-"""What `devfix new` writes: a rule that works, its tests, and a package around them."""
+"""What `devfix new` writes: a codemod that works, its tests, and a package around them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from devfix.config import ConfigError
 _ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*\Z")
 
 RULE = '''\
-"""`{id}`: SAY IN A SENTENCE WHAT IT IS ABOUT."""
+"""`{id}`: DESCRIBE IT IN A SENTENCE."""
 
 from __future__ import annotations
 
@@ -45,28 +45,28 @@ print(x.sum().item())
 
 @dataclass(frozen=True)
 class {name}(Codemod):
-    """A device is handed to `.to(...)` as it is.
+    """Pass a device to `.to(...)` directly.
 
     ## What it does
-    Finds `x.to(torch.device(device))` where `device` is known to be a device, and takes `torch.device` away.
+    Finds `x.to(torch.device(device))` where `device` is known to be a device, and removes `torch.device`.
 
     ## Why is this bad?
-    It says the same thing twice. (This is an example: put your own rule in its place.)
+    It is redundant. (This is an example: replace it by your own codemod.)
 
     ## Fix safety
-    Safe: `.to` makes a torch.device of what it is given.
+    Safe: `.to` itself makes a torch.device of its argument.
 
     ## Options
-    - `loud` (default false): say it with an exclamation mark.
+    - `loud` (default false): add an exclamation mark to the message.
     """
 
     # The fields are the options: --option {id}.loud=true
     loud: bool = False
 
     id: ClassVar[str] = "{id}"
-    # Most files are put aside by a look for words: of each group, one must be in the text.
+    # A file is only analysed if its text contains at least one word of each group.
     words: ClassVar[tuple[tuple[str, ...], ...]] = (("torch.device",), (".to(",))
-    # Programs that run as they stand, and print numbers: documentation and tests in one.
+    # Complete programs that print numbers: both documentation and tests.
     examples: ClassVar[tuple[Example, ...]] = (
         Example("A device in a device", _BEFORE, _AFTER),
         Example("Trap: made where it is needed", _LEFT_ALONE),
@@ -83,7 +83,7 @@ class {name}(Codemod):
             if len(argument.args) != 1 or argument.keywords:
                 continue
             device = argument.args[0]
-            # What the device flow knows of the value: its kind, and where it lives.
+            # What the device flow knows about the value: its kind and its place.
             if flow.value(device).kind is not Kind.DEVICE:
                 continue
             yield self.finding(
@@ -96,7 +96,7 @@ class {name}(Codemod):
 '''
 
 TESTS = '''\
-"""Everything that holds for devfix's own codemods holds for `{id}`."""
+"""The tests of devfix's own codemods, for `{id}`."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ from {module} import {name}
 
 class Test{name}(CodemodTests):
     codemod = {name}
-    # True: the examples are run with torch as well, on the CPU and on CUDA, simulated where there is no GPU.
+    # True: also run the examples with torch, on the CPU and on CUDA, simulated if there is no GPU.
     cuda = False
 '''
 

@@ -1,4 +1,4 @@
-"""Codemods that make a whole new text of a file: what differs becomes findings, one for each hunk."""
+"""Codemods that rewrite the whole text of a file; each hunk becomes a finding."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ SAFETY = "safety"
 
 @dataclass(frozen=True)
 class NewText:
-    """What such a codemod makes of a file: its text, and remarks for the user."""
+    """What such a codemod returns: the new text of a file, and remarks for the user."""
 
     text: str
     """The whole new text."""
     remarks: tuple[str, ...] = ()
-    """What the other tool has said."""
+    """Messages of the other tool, which become findings without a fix."""
 
 
 @dataclass(frozen=True)
 class TextCodemod(Codemod):
-    """One that gives a new text for the text of a file.
+    """A codemod that rewrites the whole text of a file.
 
-    It looks at a file once in a run, never at what it has made itself; its hunks may drop comments. They
-    are unsafe, unless `safety` says something else, since nobody but its author knows what they preserve.
+    It gets each file once in a run, and never its own result; its hunks may drop comments. Its fixes are
+    unsafe, unless `safety` says otherwise, since only its author knows what they preserve.
     """
 
     words: ClassVar[tuple[tuple[str, ...], ...]] = ()
@@ -45,10 +45,10 @@ class TextCodemod(Codemod):
 
     @abstractmethod
     def new_text(self, path: str, text: str) -> NewText:
-        """The new text of the file `path`, whose text is `text`; the same text if there is nothing to do."""
+        """The new text of the file `path` with this text; the same text if there is nothing to change."""
 
     def what(self) -> str:
-        """What it does, in some words: the message of its findings."""
+        """What it does, in a few words: the message of its findings."""
         lines = (type(self).__doc__ or "").strip().splitlines()
         return lines[0].rstrip(".") if lines else self.id
 

@@ -133,13 +133,27 @@ class Callers:
         return any(path.startswith(f"{folder}{os.sep}" if folder else "") for folder in folders)
 
     def default_is_other(self, path: str) -> bool:
-        """Does a file that makes another device than the CPU the default load this one, itself or in turn?"""
-        return any(
-            path in self.project.facts.reach(setter)
-            and _OTHER_DEFAULT.search(self.project.files.text(setter))
+        """Does a file that makes another device than the CPU the default load this one, or all programs that do?"""
+        setters = {
+            setter
             for setter in self.importing(DEFAULT)
-            if setter != path
-        )
+            if setter != path and _OTHER_DEFAULT.search(self.project.files.text(setter))
+        }
+        facts = self.project.facts
+        if any(path in facts.reach(setter) for setter in setters):
+            return True
+        programs = self._programs(path) if setters else []
+        return bool(programs) and not any(setters.isdisjoint(facts.reach(one)) for one in programs)
+
+    def _programs(self, path: str) -> list[str]:
+        """The files that import a file, in turn, and that no other file imports; not more than are worth it."""
+        found, tops = [path], list[str]()
+        for one in found:
+            above = self.project.facts.importers(one)
+            if not above and one != path:
+                tops.append(one)
+            found += [other for other in above if other not in found][: FILES - len(found)]
+        return tops
 
     def saves_from_cpu(self) -> bool:
         """Does the project copy its checkpoints to the CPU before it saves them?"""

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from devfix.flow.torch_api import turns_gradients_off
 from devfix.recipes.constants import UNKNOWN, truth
 from devfix.recipes.holding import NEUTRAL
 from devfix.recipes.moving import EVERYTHING
 from devfix.recipes.recipe import Recipe, last_key
 from devfix.recipes.script import Method, Script, module_key
 from devfix.source import children, walk
-
-_NO_GRAD = ("no_grad", "inference_mode")
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +191,7 @@ class _Uses:
         self.script = found.script
         self.aliases: dict[str, tuple[str, ast.expr, str]] = {}
         self.idle = 0  # conditions around that do not hold for the values in the recipe
-        self.no_grad = any(_without_gradients(item) for item in method.node.decorator_list)
+        self.no_grad = any(turns_gradients_off(item) for item in method.node.decorator_list)
 
     def block(self, body: Iterable[ast.stmt], sure: bool, no_grad: bool) -> None:
         idle = self.idle
@@ -219,7 +218,7 @@ class _Uses:
                     self.idle -= written is (not branch)
             return
         if isinstance(node, (ast.With, ast.AsyncWith)):
-            no_grad = no_grad or any(_without_gradients(item.context_expr) for item in node.items)
+            no_grad = no_grad or any(turns_gradients_off(item.context_expr) for item in node.items)
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             self._alias(node.targets[0].id, node.value)
         if isinstance(node, (ast.For, ast.AsyncFor)) and isinstance(node.target, ast.Name):
@@ -318,12 +317,6 @@ def _container(node: ast.expr) -> ast.expr:
 
 def _leaves(body: list[ast.stmt]) -> bool:
     return bool(body) and isinstance(body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
-
-
-def _without_gradients(node: ast.expr) -> bool:
-    if isinstance(node, ast.Call):
-        node = node.func
-    return isinstance(node, ast.Attribute) and node.attr in _NO_GRAD
 
 
 def _on_host(node: ast.Call) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from devfix.flow import frameworks, torch_api
-from devfix.registration.stores import Method, Store, assigned, buffers_of, position, self_name, stores_of
+from devfix.registration.stores import Method, Store, assigned, position, self_name, stores_of
 from devfix.source import Source
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -120,14 +120,6 @@ class ModuleClass:
         return {name: tuple(each) for name, each in found.items()}
 
     @cached_property
-    def buffers(self) -> dict[str, Store]:
-        """What is registered as a buffer, by name, as if it were stored."""
-        if "register_buffer" not in self.text:
-            return {}
-        found = (store for method in self.methods.values() for store in buffers_of(method))
-        return {store.name: store for store in found}
-
-    @cached_property
     def loads(self) -> dict[str, tuple[ast.Attribute, ...]]:
         """Every read of an attribute of `self`, in methods of the class."""
         found: dict[str, list[ast.Attribute]] = {}
@@ -194,30 +186,8 @@ class ModuleClass:
         )
 
     @cached_property
-    def made_here(self) -> bool:
-        """May the file make objects of the class? Examples in docstrings (`>>> ...`) aside."""
-        text, call = self.source.text, f"{self.node.name}("
-        at = text.find(call)
-        while at >= 0:
-            before = text[text.rfind("\n", 0, at) + 1 : at].lstrip()
-            named = before[-1:].isalnum() or before[-1:] == "_" or before == "class "
-            if not named and not before.startswith((">>>", "...", "#")):
-                return True
-            at = text.find(call, at + 1)
-        return False
-
-    @cached_property
     def text(self) -> str:
         return self.source.code(self.node)
-
-    def registers(self, name: str) -> bool:
-        """Does the class register an attribute of that name?"""
-        text = self.text
-        return any(
-            f"register_{what}({quote}{name}{quote}" in text
-            for what in ("buffer", "parameter")
-            for quote in "\"'"
-        )
 
     def class_level(self, name: str) -> bool:
         """Is the name bound in the class body, as a property, constant or method?"""

@@ -108,19 +108,6 @@ def stores_of(method: Method, me: str) -> Iterator[Store]:
                     yield store
 
 
-def buffers_of(method: Method) -> Iterator[Store]:
-    """`self.register_buffer("x", value)` as a store to `self.x`."""
-    me = self_name(method)
-    for statement in inner_statements(method):
-        call = statement.value if isinstance(statement, ast.Expr) else None
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and len(call.args) > 1):
-            continue
-        name, owner = call.args[0], call.func.value
-        mine = isinstance(owner, ast.Name) and owner.id == me and call.func.attr == "register_buffer"
-        if mine and isinstance(name, ast.Constant) and isinstance(name.value, str):
-            yield Store(name.value, call.func, statement, method, "single", call.args[1])
-
-
 def _attributes(target: ast.expr, me: str) -> Iterator[ast.Attribute]:
     """The `self.<name>` among what a target assigns."""
     if isinstance(target, ast.Attribute):

@@ -17,7 +17,11 @@ from devfix.source import Source, remembered
 def at_its_making(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:
     """`device=` where a tensor is made, or `.to(...)` behind a call that takes none: the device, and the edits."""
     source, link = analysis.file.source, mismatch.stray.links[0]
-    if link.file is not analysis.file or not isinstance(link.node, ast.Call) or _stays(link.node, analysis):
+    if (
+        link.file is not analysis.file
+        or not isinstance(link.node, ast.Call)
+        or stays_on_host(link.node, analysis)
+    ):
         return "", ()
     device = expressible(source, mismatch.anchor_place, mismatch.scopes, link.node)
     if not device:
@@ -154,7 +158,7 @@ def _is_one_tensor(mismatch: Mismatch) -> bool:
     )
 
 
-def _stays(node: ast.AST, analysis: Analysis) -> bool:
+def stays_on_host(node: ast.AST, analysis: Analysis) -> bool:
     """Is what is made here needed on the CPU as well?"""
     if node in analysis.read_on_host:
         return True

@@ -1,4 +1,4 @@
-"""`assert-device`: a model that was moved is asserted to be where it should be."""
+"""`assert-device`: assert that a moved model is on its device."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ _SIMPLE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return)
 
 @dataclass(frozen=True)
 class AssertDevice(Codemod):
-    """The device of a model, and of its inputs, is asserted where it is decided.
+    """Assert that a model and its inputs are on the device chosen for them.
 
-    Off by default: name it with `--codemod assert-device`.
+    Off by default: turn it on with `--codemod assert-device`.
 
     ## What it does
-    After the last move and the last change of a module, and before its first use, it inserts
-    `assert next(model.parameters()).device == device`. Never twice for one module in a function.
+    Inserts `assert next(model.parameters()).device == device` after a module's last move and last
+    change and before its first use, at most once for each module in a function.
 
-    A plain comparison would be wrong for most device variables: on a GPU a parameter's device is
-    `cuda:0`, which is not equal to `torch.device("cuda")`, nor to any string. So it is written only
-    where the variable surely is a `torch.device` with an index, or the CPU, or was read from a
-    tensor; elsewhere it compares with `torch.empty(0, device=device).device`, which is what
-    `device` comes to at run time.
+    For most device variables a plain comparison would be wrong: on a GPU a parameter's device is
+    `cuda:0`, which equals neither `torch.device("cuda")` nor any string. So the plain form is written
+    only where the variable is certainly the CPU, a `torch.device` with an index, or the device of a
+    tensor. Elsewhere the assertion compares with `torch.empty(0, device=device).device`, which is what
+    `device` resolves to at run time.
 
     ## Why is this bad?
-    A model in the wrong place shows itself late and far away, as an error inside some layer, or,
-    where everything stayed on the CPU, only as slowness. An assertion names the place at once.
+    A model on the wrong device fails late, inside some layer and far from the cause. If everything
+    stayed on the CPU, the only symptom is slowness. An assertion points at the cause at once.
 
     ## Fix safety
-    Safe where the move is in view and the module surely has parameters: then the assertion holds,
-    on the CPU as well. Unsafe where the module's class is out of sight, since `next` raises
-    StopIteration for a module without parameters, and where something that stays on the CPU was
-    attached to it. Nothing is said of modules that a framework places.
+    Safe where devfix sees the move and the module certainly has parameters: the assertion then holds, on
+    the CPU too. Unsafe where the module's class is out of sight, since `next` raises StopIteration for a
+    module without parameters, and where something that stays on the CPU was attached to the module.
+    Modules that a framework places are left alone.
 
     ## Options
-    - `check` (`first` or `all`, default `first`): `first` looks at the first parameter only, and
-      does not see a head that was attached after the move. `all` looks at every parameter and buffer.
-    - `inputs` (default false): assert also, before a call of the model, that its inputs are where
-      the model is.
+    - `check` (`first` or `all`, default `first`): `first` checks only the first parameter, and so misses
+      a head that was attached after the move. `all` checks every parameter and buffer.
+    - `inputs` (default false): also assert, before a call of the model, that its inputs are on the
+      model's device.
     """
 
     check_: Literal["first", "all"] = "first"  # the option `check`; the plain name is the method's

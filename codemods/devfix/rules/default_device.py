@@ -1,4 +1,4 @@
-"""`default-device`: what relies on a default device goes with the device of the program."""
+"""`default-device`: code that relies on a default device uses the program's device."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from devfix.remarks import Remark
 
 @dataclass(frozen=True)
 class DefaultDevice(Codemod):
-    """What relies on a default device goes with the device of the program.
+    """Make code that relies on a default device use the program's device.
 
     ## What it does
-    Where `torch.set_default_device` or `torch.set_default_tensor_type` makes an accelerator the
-    default, finds what still assumes the CPU: `torch.Generator()` whose numbers are drawn on the default
-    device, `DataLoader(.., shuffle=True)`, `RandomSampler` and `random_split` without a generator, and
-    `.numpy()` of what a factory has just made.
+    Where `torch.set_default_device` or `torch.set_default_tensor_type` makes an accelerator the default,
+    it finds code that still assumes the CPU: a `torch.Generator()` whose numbers are drawn on the default
+    device; `DataLoader(.., shuffle=True)`, `RandomSampler` and `random_split` without a generator; and
+    `.numpy()` on a tensor that a factory has just made.
 
-    Where the program names its device, finds constructors of other libraries whose `device=` is left
-    out, and whose default is another device: the CPU (`open_clip.create_model_and_transforms`), CUDA
-    whether there is any or not (`sam2.build_sam.build_sam2`), or one that the library chooses
-    (`SentenceTransformer`) next to a device that is chosen by number or option. The table is in
-    `defaults/constructors.py`. Nothing is said where the code moves what it gets.
+    Where the program names its device, it finds constructors of other libraries that are called without
+    `device=` and default to another device: the CPU (`open_clip.create_model_and_transforms`), CUDA
+    whether or not there is any (`sam2.build_sam.build_sam2`), or a device that the library chooses
+    (`SentenceTransformer`) where the program chooses its own by number or option.
+    `defaults/constructors.py` has the table. Code that moves the result itself is left alone.
 
     ## Why is this bad?
-    The default device is not that of a generator, so that shuffling raises "Expected a 'cuda' device type
+    A generator does not follow the default device, so shuffling raises "Expected a 'cuda' device type
     for generator but found 'cpu'"
-    (https://pytorch.org/docs/stable/generated/torch.set_default_device.html). A constructor without a
-    device takes one of its own, and the first meeting with the program's tensors raises.
+    (https://pytorch.org/docs/stable/generated/torch.set_default_device.html). A constructor that is not
+    given a device picks its own, and the first operation with the program's tensors raises.
 
     ## Fix safety
-    Safe for `torch.Generator()` and `.numpy()`: where the default is the CPU they do what they did.
-    Unsafe for a generator where there was none, since the order of the data becomes another one, and for
-    devices that are passed to other libraries.
+    Safe for `torch.Generator()` and `.numpy()`: where the default is the CPU, they do what they did.
+    Unsafe for a generator where there was none, since the order of the data changes, and for devices
+    that are passed to other libraries.
     """
 
     id: ClassVar[str] = "default-device"

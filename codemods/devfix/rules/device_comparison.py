@@ -1,4 +1,4 @@
-"""`device-comparison`: comparisons of devices that can never hold."""
+"""`device-comparison`: comparisons of devices that are never true."""
 
 from __future__ import annotations
 
@@ -21,35 +21,40 @@ from devfix.source import Source, walk
 
 @dataclass(frozen=True)
 class DeviceComparison(Codemod):
-    """Devices are compared so that the comparison can hold.
+    """Compare devices in a way that can be true.
 
     ## What it does
-    Finds comparisons that are the same whatever the device is, or that raise: a torch.device with a
-    string (`x.device == "cpu"`, `device in ("cuda", "mps")`), a tensor's device with one that has no
-    index (`x.device == torch.device("cuda")`, `str(x.device) == "cuda"`), a type with an index
-    (`device.type == "cuda:0"`), `"cuda" in device` and `device.startswith("cuda")` on a torch.device,
-    `is` between devices, names that torch does not know (`"gpu"`, -1). They become comparisons of types,
-    `x.device.type == "cpu"`, or, where an index is named, of devices.
+    Finds comparisons that give the same result whatever the device is, or that raise:
 
-    The forms that a device may have are followed through annotations (each arm of a union), docstrings,
-    helpers, attributes, elements and calls. One of them is enough for a finding: a string method of what
-    may be a torch.device, `.type` of what may be a string, `torch.device(name) == torch.device("cuda")`,
-    a dict of device types that is asked for a device, `int(device)`, a name that nothing binds.
+    - a torch.device with a string (`x.device == "cpu"`, `device in ("cuda", "mps")`);
+    - a tensor's device with one that has no index (`x.device == torch.device("cuda")`,
+      `str(x.device) == "cuda"`);
+    - a device type with an index (`device.type == "cuda:0"`);
+    - `"cuda" in device` and `device.startswith("cuda")` on a torch.device, and `is` between devices;
+    - names that torch does not know (`"gpu"`, -1).
 
-    Strings with strings, types with types, `x.device == y.device` are left alone, and so is every device
-    that may be a string, and code that looks which of the two it is.
+    They become comparisons of types, `x.device.type == "cpu"`, or of devices where an index is named.
+
+    devfix follows the forms that a device may have through annotations (each arm of a union),
+    docstrings, helpers, attributes, elements and calls. One form that fails is enough for a finding: a
+    string method on what may be a torch.device, `.type` of what may be a string,
+    `torch.device(name) == torch.device("cuda")`, a device looked up in a dict of device types,
+    `int(device)`, a name that nothing binds.
+
+    It leaves alone comparisons of strings with strings and types with types, `x.device == y.device`,
+    devices that may be strings, and code that checks which of the two it has.
 
     ## Why is this bad?
     A torch.device never equals a string, and `torch.device("cuda")` does not equal the `cuda:0` that
     every tensor has (https://pytorch.org/docs/stable/tensor_attributes.html#torch.device). No error is
-    raised: the branch is never taken, the move behind it never made, and the failure comes later.
+    raised: the branch is never taken, its move never happens, and the failure comes later.
 
     ## Fix safety
-    Unsafe as a rule, since code that never ran begins to run: read the branch. Safe where the comparison
-    raised, where it is an assertion that could only fail, and where the branch does nothing but move
-    tensors to a device, which on the CPU changes nothing; not where it has moved them to the CPU all along.
-    Where an annotation or a use speaks for a torch.device but a string is not ruled out,
-    `torch.device(d).type` is written, which takes both.
+    Usually unsafe, since code that never ran starts to run: read the branch. Safe where the comparison
+    raised, where it is an assertion that could only fail, and where the branch only moves tensors to a
+    device, which changes nothing on the CPU (but not if it is the branch that moved them to the CPU all along).
+    Where an annotation or a use suggests a torch.device but a string is possible, the fix writes
+    `torch.device(d).type`, which accepts both.
     """
 
     id: ClassVar[str] = "device-comparison"

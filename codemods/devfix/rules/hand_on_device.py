@@ -1,4 +1,4 @@
-"""`hand-on-device`: a function that knows the device tells it to those it calls."""
+"""`hand-on-device`: a function that knows the device passes it to those that it calls."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ from devfix.handing.missing import Missed, Missing
 
 @dataclass(frozen=True)
 class HandOnDevice(Codemod):
-    """A function that knows the device tells it to those that it calls.
+    """Pass the device on to functions that take one.
 
     ## What it does
     Finds calls that leave out the `device` that the callee takes:
 
-    - the callee is in the file, its device is "cuda" or "cpu" where none is named (or None, which torch
-      takes for the CPU), and the caller has a device of its own: a parameter, a variable, `self.device`;
-    - a function with a device calls itself, or a method of its own name, without;
-    - `self.__class__(..)` leaves out the device that `__init__` keeps;
+    - the callee is in the file, its device defaults to "cuda" or "cpu" (or to None, which torch takes for
+      the CPU), and the caller has a device of its own: a parameter, a variable, `self.device`;
+    - a function with a device calls itself, or a method with its own name, without it;
+    - `self.__class__(..)` leaves out the device that `__init__` keeps.
 
-    Found as well is a device that somebody has chosen, and that is overwritten before anything reads it: a
-    parameter by `device = "cuda" if ... else "cpu"`, a choice from the options by `device = "cpu"`.
+    It also finds a chosen device that is overwritten before anything reads it: a parameter by
+    `device = "cuda" if ... else "cpu"`, an option of the command line by `device = "cpu"`.
 
-    Nothing is said where the callee takes the device of what else it is given, where the result is moved,
-    of functions whose CPU is meant by their name (they load, save, convert, export), of data sets, of
-    tests, and of what is tried after an error.
+    It leaves alone callees that take the device from another argument, results that are moved, functions
+    whose name says that they work on the CPU (load, save, convert, export), data sets, tests, and what is
+    tried after an error.
 
     ## Why is this bad?
-    What the callee makes is on another device than the caller's: the first meeting raises "Expected all
-    tensors to be on the same device". Without a GPU, a default of "cuda" raises at once. Where nothing
-    raises, work is done on the CPU that was meant for the GPU.
+    The callee works on another device than its caller, and the first operation on both results raises
+    "Expected all tensors to be on the same device". Without a GPU, a default of "cuda" raises at once.
+    Where nothing raises, work that was meant for the GPU is done on the CPU.
 
     ## Fix safety
-    Unsafe: only the text around speaks for it, and what used to be on the default device is now on another.
+    Unsafe: only the surrounding code suggests it, and what used to be on the default device is now on
+    another one.
     """
 
     id: ClassVar[str] = "hand-on-device"

@@ -1,4 +1,4 @@
-"""`hard-coded-cuda`: CUDA by name gives way to the device that the code already knows."""
+"""`hard-coded-cuda`: CUDA by name is replaced by the device that the code already knows."""
 
 from __future__ import annotations
 
@@ -20,61 +20,64 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HardCodedCuda(Codemod):
-    """Hard-coded CUDA becomes the device that the value belongs on.
+    """Replace hard-coded CUDA by the device that the value belongs on.
 
     ## What it does
     Finds `.cuda()`, `.cuda(0)`, `.to("cuda")`, `device="cuda"` of tensor factories and
-    `torch.cuda.FloatTensor(..)` where the code itself tells a better device, and writes that:
+    `torch.cuda.FloatTensor(..)` where the code shows a better device, and writes that one:
 
-    - `if x.is_cuda: y = y.cuda()` is `y = y.to(x.device)`, also where `x` is on the second GPU;
-    - a tensor that meets another one in an operation goes to `x.device`, an input of a module, of its
-      methods, or of a function that runs it, to `next(model.parameters()).device`;
-    - else the device that is in scope: `device`, `self.device`, `args.device`, `config["device"]`,
+    - `if x.is_cuda: y = y.cuda()` becomes `y = y.to(x.device)`, which also works if `x` is on the second GPU;
+    - a tensor that is combined with another one goes to `x.device`; an input of a module, of its methods, or
+      of a function that runs it, to `next(model.parameters()).device`;
+    - otherwise the device in scope: `device`, `self.device`, `args.device`, `config["device"]`,
       `accelerator.device`, `package.device`, or the number of a GPU, `self.gpu`;
-    - `if use_cuda: y = y.cuda()` next to a tensor `x` of the caller is `y = y.to(x.device)`, and so is what
-      `Tensor = torch.cuda.FloatTensor if x.is_cuda else torch.FloatTensor` makes;
-    - `"cuda" if torch.cuda.is_available() else "cpu"` in a method of a module is where its input is, or itself;
-    - a table made in a module's `__init__` by `self.table = make().cuda()` becomes a buffer, and of
-      `self.w = nn.Parameter(..).cuda()` the move is dropped, which makes a plain tensor of it;
-    - `def f(x, device="cuda")` whose `device` has to be that of `x` is shown;
-    - `torch.device("cuda:1")`, where the file names no other accelerator, is `torch.device("cuda")`.
+    - `if use_cuda: y = y.cuda()` next to a tensor `x` of the caller becomes `y = y.to(x.device)`, and so does
+      the result of `Tensor = torch.cuda.FloatTensor if x.is_cuda else torch.FloatTensor`;
+    - `"cuda" if torch.cuda.is_available() else "cpu"` in a method of a module becomes the device of its input,
+      or of the module;
+    - a table that a module's `__init__` makes by `self.table = make().cuda()` becomes a buffer; in
+      `self.w = nn.Parameter(..).cuda()`, which is a plain tensor and no parameter, the move is dropped;
+    - `def f(x, device="cuda")` whose `device` has to be that of `x` is reported without a fix;
+    - `torch.device("cuda:1")` becomes `torch.device("cuda")` if the file names no other accelerator.
 
-    In a HyperPyYAML recipe with its script, `device: cuda:0` and `run_opts: {device: cuda}` are shown, which decide
-    over the command line's default; they have no fix.
+    In a HyperPyYAML recipe with its script, `device: cuda:0` and `run_opts: {device: cuda}`, which override
+    the command line's default, are reported without a fix.
 
-    Where there is no such device, a function that goes to CUDA by name, or asks for
-    `torch.cuda.current_device()` whatever happens, is shown without a fix if others may call it without CUDA:
-    a program of the project that chooses its device, whoever installs the project, or, where no program is
-    in view, whoever imports the file.
+    Where there is no such device, a function that uses CUDA by name, or always asks for
+    `torch.cuda.current_device()`, is reported without a fix if others may call it without CUDA: a program of
+    the project that chooses its device, whoever installs the project, or, where no program is in sight,
+    whoever imports the file.
 
-    Nothing is said in scripts that are CUDA throughout, in branches that the user chooses (`if use_cuda:`), in
-    tests, kernels and benchmarks. Autocast and GradScaler belong to `normalize-device-type`.
+    It leaves alone scripts that use CUDA throughout, branches that the user chooses (`if use_cuda:`), tests,
+    kernels and benchmarks. Autocast and GradScaler belong to `normalize-device-type`.
 
     ## Why is this bad?
-    `.cuda()` raises on a machine without CUDA, and where there are several GPUs it goes to the
-    *current* one: next to a tensor on `cuda:1` that raises "Expected all tensors to be on the same
+    `.cuda()` raises on a machine without CUDA, and where there are several GPUs it moves to the *current*
+    one: combined with a tensor on `cuda:1`, that raises "Expected all tensors to be on the same
     device" (https://pytorch.org/docs/stable/notes/cuda.html).
 
     ## Fix safety
-    Safe under `if x.is_cuda:`; where the value certainly meets `x`, since anything but `x.device`
-    raises there; and where the device in scope is `"cuda" if torch.cuda.is_available() else "cpu"` -
-    provided that the project shows a run that fails as the code stands: a program that chooses its
-    device and needs CUDA nowhere else, or, under `if x.is_cuda:`, one whose tensors are on another GPU
-    than the current one. Then the only change is that an error becomes a run. Unsafe for a device
-    variable that its user may set to something else, where the meeting is not on every path, where nothing
-    else in the file asks for a device, for flags and for what is chosen by what there is, where the same
-    function or class goes on needing CUDA elsewhere, where no program shows such a run, and for buffers.
+    Safe under `if x.is_cuda:`; where the value is certainly combined with `x`, since any device but `x.device`
+    raises there; and where the device in scope is `"cuda" if torch.cuda.is_available() else "cpu"`. All three
+    require that the project shows a run that fails today: a program that chooses its device and needs CUDA
+    nowhere else or, under `if x.is_cuda:`, a program whose tensors are on another GPU than the current one. Then
+    the fix only turns an error into a run.
+
+    Unsafe for a device variable that its user may set to something else; where the operation is not on every
+    path; where nothing else in the file asks for a device; for flags, and for devices chosen by what is
+    available; where the same function or class still needs CUDA elsewhere; where no program shows such a run;
+    and for buffers.
     Changed defaults are shown, never applied.
 
     ## Options
-    - `all` (default false): report also what has no device to go to in programs that are CUDA throughout,
-      and fixes that make no difference in programs that need CUDA in any case.
+    - `all` (default false): also report CUDA without a replacement in programs that use CUDA throughout, and
+      fixes that make no difference in programs that need CUDA in any case.
     - `declare` (`no`, `cuda` or `accelerator`, default `no`): fix those by declaring one `device`
-      below the imports, CUDA or any accelerator where there is one, else the CPU.
-    - `module` (a path such as `pkg/device.py`, default none): one module of the program owns the device.
-      It is written where it is not there yet, and every file with such a literal, or with a `device` of
-      its own, imports the device from it. The path is relative to the folder that the program is
-      started in; a leading `src/` is no part of the import.
+      below the imports: CUDA or any accelerator if there is one, else the CPU.
+    - `module` (a path such as `pkg/device.py`, default none): let one module of the program own the device.
+      It is written if it does not exist, and every file with such a literal, or with a `device` of its own,
+      imports the device from it. The path is relative to the folder that the program is started in; a
+      leading `src/` is not part of the import.
     """
 
     all: bool = False

@@ -14,25 +14,25 @@ from devfix.flow import Flow
 
 @dataclass(frozen=True)
 class LengthsOnCpu(Codemod):
-    """Packed sequences get their lengths on the CPU.
+    """Copy the lengths of packed sequences to the CPU.
 
     ## What it does
-    Finds `pack_padded_sequence(x, lengths)` where `lengths` is a tensor that was moved to a device,
-    was made on that of `x`, or was made by operations of tensors of what `forward` is given
-    (`(tokens != 0).sum(1)`, `lengths.sort(descending=True)`), and inserts `.cpu()`. A parameter that is
-    handed on as it comes counts only where another call of the file copies what has the same name. A helper
-    outside of a module counts where each call in the file hands it `mask.sum(1)`.
+    Inserts `.cpu()` in `pack_padded_sequence(x, lengths)` where `lengths` is a tensor that was moved to a
+    device, was made on that of `x`, or was computed by tensor operations from the arguments of `forward`
+    (`(tokens != 0).sum(1)`, `lengths.sort(descending=True)`). A parameter that is passed through unchanged
+    is reported only if another call in the file copies an argument of the same name to the CPU. A helper
+    outside of a module is reported only if each call in the file passes it a result such as `mask.sum(1)`.
 
     ## Why is this bad?
-    The lengths are read by the CPU, whichever device the sequences are on: "'lengths' argument should be
+    The lengths must be on the CPU, whichever device the sequences are on: "'lengths' argument should be
     a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor"
     (https://pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pack_padded_sequence.html).
-    Before torch 1.7 they were copied without a word.
+    Before torch 1.7 they were copied silently.
 
     ## Fix safety
-    Safe where the lengths are on a device for sure: on the CPU, `.cpu()` gives the tensor itself. Unsafe
-    where they are made of a parameter, since whoever calls may keep it on the CPU on purpose; nothing is
-    said where the function mentions the CPU, or a call of the file copies what it passes.
+    Safe where the lengths are certainly on a device: on the CPU, `.cpu()` returns the tensor itself.
+    Unsafe where they are computed from a parameter, since a caller may keep that on the CPU on purpose.
+    There is no finding where the function mentions the CPU, or where a call in the file copies what it passes.
     """
 
     id: ClassVar[str] = "lengths-on-cpu"

@@ -1,4 +1,4 @@
-"""Codemod `list-in-modules`."""
+"""`list-in-modules`: a module that the Brain of a recipe runs is listed under `modules:`."""
 
 from __future__ import annotations
 
@@ -19,29 +19,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ListInModules(RecipeCodemod):
-    """A recipe's module is used by the Brain but is not listed under `modules:`.
+    """Add modules that the Brain runs to the `modules:` of a HyperPyYAML recipe.
 
     ## What it does
-    Finds what a HyperPyYAML recipe defines (`!new:`) and the Brain of its script runs, although it is not under
-    `modules:`, nothing that is listed holds it, and the script does not move it. It is listed, and
-    `self.hparams.x` becomes `self.modules.x` in the script where all of the script's recipes list it. A network that
-    is only run is moved in the script instead, as `hparams["x"].to(brain.device)`; and where `modules:` lists a
-    `ModuleList` and nothing of what it holds, the entry is added to that list.
-    Which classes have parameters or buffers is read from the source of the speechbrain that the project contains or
-    that is installed beside it, and from Python files beside the recipe; without it devfix says less. The script is
-    the one that the project's table of recipes names, or a neighbour that fits. What is found belongs to the YAML
-    file: if the script alone is checked, nothing is said of its recipes.
+    Finds modules that a HyperPyYAML recipe defines (`!new:`) and the Brain of its script runs, but that
+    neither `modules:` nor anything listed there contains, and that the script does not move. The fix lists
+    the module, and replaces `self.hparams.x` by `self.modules.x` in the script where all of the script's
+    recipes list it. A network that is only run is moved in the script instead:
+    `hparams["x"].to(brain.device)`. Where `modules:` lists a `ModuleList` and none of its elements, the entry
+    is added to that list.
+
+    Which classes have parameters or buffers is read from the source of speechbrain, in the project or
+    installed next to it, and from Python files next to the recipe; without them there are fewer findings.
+    The script is the one that the project's table of recipes names, or a neighbour that fits. Findings
+    belong to the YAML file: checking the script alone reports nothing about its recipes.
 
     ## Why is this bad?
-    `Brain` moves what is listed and nothing else. The rest stays on the CPU, and the first batch stops with
-    *Expected all tensors to be on the same device*; or, where the script asks `self.modules` for it, with an
-    AttributeError.
+    `Brain` moves only what is listed. The rest stays on the CPU, and the first batch raises *Expected all
+    tensors to be on the same device*, or an AttributeError where the script looks it up in `self.modules`.
 
     ## Fix safety
-    Safe where the script cannot do without the entry under `modules:`, where it has buffers only, or where the
-    optimizer has it already and it behaves the same in training and evaluation. Else unsafe: what is listed is
-    trained, and switched to evaluation, with the rest, and the message says what is assumed. A list that becomes
-    longer does not fit its old checkpoints.
+    Safe where the script needs the entry under `modules:`, where the module has only buffers, or where the
+    optimizer already has it and it behaves the same in training and evaluation. Otherwise unsafe: a listed
+    module is trained, and switched to evaluation, together with the others; the message states what is
+    assumed. A list that becomes longer does not fit its old checkpoints.
     """
 
     id: ClassVar[str] = "list-in-modules"

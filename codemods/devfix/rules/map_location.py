@@ -1,4 +1,4 @@
-"""`map-location`: a checkpoint is loaded to a device that is there, not to the one it was saved from."""
+"""`map-location`: a checkpoint is loaded onto a device that exists, not the one that it was saved from."""
 
 from __future__ import annotations
 
@@ -51,42 +51,47 @@ _KEEPERS = re.compile(r"ema|shadow|average|obj\b|self$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class MapLocation(Codemod):
-    """Checkpoints are loaded to a device that is there.
+    """Load checkpoints onto a device that exists.
 
     ## What it does
-    Gives `torch.load`, `torch.jit.load`, `torch.hub.load_state_dict_from_url` and loaders that hand the
-    argument on, functions of the file and methods that are given one elsewhere in it among them, the
-    `map_location` that they lack: `"cpu"` where what is loaded only feeds `load_state_dict`, a converter
-    or a file; the device in scope (`device`, `self.device`, `args.device`) where the loaded model or
-    tensors are used themselves; without one, in a program that moves to CUDA, the CPU only where there is
-    no CUDA. A function that takes a `map_location` and forgets it passes it on, also
-    where it names a place of its own in one call of several. A device that is None unless a caller
-    names one counts as none where a model's state is loaded.
+    Adds the missing `map_location` to `torch.load`, `torch.jit.load`,
+    `torch.hub.load_state_dict_from_url` and loaders that pass the argument on (among them functions and
+    methods of the file that get one in another call). The value is
 
-    Nothing is said of datasets, caches, vocabularies and the like, of schedulers, in tests, of a file that the same
-    function has just written, and under a condition that there is a GPU. Nor, unless the option `all` is set,
-    where the function, or a program without a choice of devices, goes to CUDA whatever there is, and of what the
-    same run has trained.
+    - `"cpu"` where the loaded data only goes into `load_state_dict`, a converter or a file;
+    - the device in scope (`device`, `self.device`, `args.device`) where the loaded model or tensors are
+      used themselves;
+    - without such a device, in a program that moves to CUDA: the CPU, but only where there is no CUDA.
+
+    A function that takes a `map_location` and forgets to pass it on passes it on, also where one of its
+    several calls names a device of its own. A device that is None unless a caller names one counts as none
+    where a model's state is loaded.
+
+    It leaves alone datasets, caches, vocabularies and the like, schedulers, tests, a file that the same
+    function has just written, and loads under a condition that there is a GPU. Unless the option `all` is
+    set, it also leaves alone loads where the function, or a program that has no choice of device, uses CUDA in any
+    case, and loads of what the same run has trained.
 
     ## Why is this bad?
     `torch.load` puts every tensor back on the device it was saved from. Without that device it raises
     "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False"
-    (https://pytorch.org/docs/stable/generated/torch.load.html). Where it is there, the checkpoint takes
-    up its memory besides the model, and with one process per GPU all of them load to the first one.
+    (https://pytorch.org/docs/stable/generated/torch.load.html). With it, the checkpoint takes up
+    memory there in addition to the model, and with one process per GPU all of them load to the first one.
 
     ## Fix safety
-    Safe where everything loaded goes into `load_state_dict`, which copies it to where the model is, in a
-    program that has a choice of devices, and where a wrapper passes on what it was asked for. Unsafe where
-    it may make no difference: the same run has written the file, it was downloaded or saved from the CPU,
-    the program, or what it imports, runs on CUDA only or on the CPU only, nobody calls the function, or
-    another load beside it fails as before. Unsafe, too, where more is done with it: what is
-    loaded from a GPU's checkpoint now arrives on the named device, and code that has relied on the old one
-    may need a move. So may optimizers and other objects of classes out of sight, which can keep what they
-    are given, and what one process of many has saved for itself.
+    Safe where everything loaded goes into `load_state_dict`, which copies it to the model's device, in a
+    program that has a choice of devices; and where a wrapper passes on the argument that it was given.
+
+    Unsafe where the fix may make no difference: the same run has written the file, it was downloaded or
+    saved from the CPU, the program (or what it imports) runs only on CUDA or only on the CPU, nobody calls
+    the function, or another load next to it still fails. Also unsafe where the loaded data is used in other ways:
+    it now arrives on the named device, and code that relied on the old one may need a move. The same
+    holds for optimizers and other objects of classes out of sight, which can keep what they are given, and
+    for what one of many processes has saved for itself.
 
     ## Options
-    - `all` (default false): report also loads in programs that run on CUDA whatever there is, and of what the
-      same run has trained. There the fix makes no difference until that changes.
+    - `all` (default false): also report loads in programs that use CUDA in any case, and of what the same
+      run has trained. There the fix makes no difference until that changes.
     """
 
     all: bool = False
@@ -215,7 +220,7 @@ def _is_checkpoint(flow: Flow, load: Load, uses: Uses, device: str, host: bool) 
     names = " ".join(uses.names)
     around = load.function.name if load.function is not None else ""
     plain = any(_NO_TENSORS.search(name) for name in uses.names[:1])
-    if plain and not uses.kinds & ~Use.OUT:
+    if plain and not uses.kinds & ~(Use.OUT | Use.STORED):
         return False
     if uses.kinds is Use.STATE and uses.receivers and all(map(_NUMBERS.search, uses.receivers)):
         return False
@@ -275,6 +280,11 @@ def _choice(flow: Flow, load: Load, uses: Uses, device: str) -> tuple[str, Safet
     if uses.has(Use.STATE) and not itself:
         kept = any(_KEEPERS.search(receiver) for receiver in uses.receivers)
         kept = kept or uses.has(Use.OUT) or uses.has(Use.PARAMETER)
+        if uses.has(Use.STORED) and device:
+            return (
+                device,
+                Safety.UNSAFE,
+            )  # what is kept as it is may be a tensor, too: `self.alpha = state["alpha"]`
         return '"cpu"', Safety.UNSAFE if kept else Safety.SAFE
     if uses.has(Use.HOST) and not itself and not uses.has(Use.OUT):
         return '"cpu"', Safety.UNSAFE

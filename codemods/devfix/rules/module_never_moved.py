@@ -1,4 +1,4 @@
-"""`module-never-moved`: a module that meets tensors on a device, and that nothing moves there."""
+"""`module-never-moved`: a module is run on tensors on a device, and nothing moves it there."""
 
 from __future__ import annotations
 
@@ -30,37 +30,35 @@ _RUN = (Kind.MODULE, Kind.PART)
 
 @dataclass(frozen=True)
 class ModuleNeverMoved(Codemod):
-    """A module that meets tensors on a device is moved there.
+    """Move a module to the device of the tensors it is run on.
 
     ## What it does
-    Finds a module with weights or buffers that is made on the CPU, is run on tensors that were moved
-    to a device, and is moved nowhere: a second network, a loss with class weights, a metric or a
-    resampler, a copy of a model. It moves it where it is made or, if layers are attached or state is
-    loaded later, after that, to the device of those tensors. It also finds a module that is handed
-    together with a device to a function that computes with it (`calc_loss(model, batch, device)`), the arm
-    of an `if` that forgets the move, and the entry of a dict of networks that is set to `eval()` and run,
-    but not moved as the others are.
+    Finds a module with weights or buffers that is made on the CPU, run on tensors that were moved to a
+    device, and never moved itself: a second network, a loss with class weights, a metric or resampler, a
+    copy of a model. The fix moves it to the device of those tensors where it is made or, if layers are
+    attached or state is loaded later, after that. It also finds a module that is passed together with a
+    device to a function that computes with it (`calc_loss(model, batch, device)`), the arm of an `if`
+    that forgets the move, and the entry of a dict of networks that is set to `eval()` and run, but not
+    moved as the others are.
 
-    Where neither the class nor a run is in view, the text around may tell: a network from a function
-    out of sight that is told no device (`net = resnet18()`, `net.parameters()`, `net(x.cuda())`), one
-    that a loss makes for each call, an entry or a part without the `.to(device)` of all others beside it,
-    and a function that maps weights to its `device`, but
-    returns the model on the CPU. A method that moves its inputs to `self.device` and runs `self.model`,
-    where only other methods move the model, moves it, too.
+    Where neither the class nor a run is in sight, the surrounding code may show it: a network from a
+    function out of sight that is given no device (`net = resnet18()`, `net.parameters()`, `net(x.cuda())`);
+    one that a loss makes for each call; an entry or submodule without the `.to(device)` that all others
+    next to it have; a function that maps weights to its `device` but returns the model on the CPU; a method
+    that moves its inputs to `self.device` and runs `self.model`, which only other methods move.
 
     ## Why is this bad?
-    A module stays where it was made until something moves it; its weights and the tensors that it is
-    given must be on one device, or its first layer raises "Expected all tensors to be on the same
-    device" (https://pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.to).
+    A module stays where it was made until something moves it. If its weights and inputs are on different
+    devices, its first layer raises "Expected all tensors to be on the same device"
+    (https://pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.to).
 
     ## Fix safety
-    Safe where the module is made of what is in view and meets a tensor whose move is in view: on
-    the CPU the move does nothing. Unsafe where the class of the module is out of sight, or where
-    the module is made in another function than it is run in: what is out of sight might move it
-    itself. Of a class out of sight only its name and its uses (`parameters()`, `eval()`) tell
-    whether it has weights at all. Nothing is said of modules that belong
-    to another module, which moves them, that are handed to code out of sight before they are run, or
-    of which a framework takes care.
+    Safe where devfix sees what the module is made of and the move of a tensor that it is run on: on the
+    CPU the move does nothing. Unsafe where the class of the module is out of sight, or where the module is
+    made in one function and run in another: code out of sight might move it. For a class out of sight, only
+    its name and its uses (`parameters()`, `eval()`) suggest that it has weights at all. There is no finding
+    for modules that another module moves, that are passed to code out of sight before they are run, or that
+    a framework places.
     """
 
     id: ClassVar[str] = "module-never-moved"
@@ -101,7 +99,7 @@ print(round(loss.item(), 4))
             raises="same device|Expected all tensors",
         ),
         Example(
-            "A teacher that an object keeps beside its model",
+            "A teacher that an object keeps next to its model",
             """\
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""`move-inputs`: batches and loaded data go to the device of the model they meet."""
+"""`move-inputs`: batches and loaded data are moved to the device of the model."""
 
 from __future__ import annotations
 
@@ -30,37 +30,38 @@ from devfix.names import Names
 
 @dataclass(frozen=True)
 class MoveInputs(Codemod):
-    """Inputs are moved to the device of the model they reach.
+    """Move inputs to the device of the model they reach.
 
     ## What it does
-    Finds data that is made or loaded on the CPU and reaches a module that was moved to a device:
-    batches of loader loops (tuples, nested tuples, dicts, one forgotten element of several),
-    `next(iter(loader))`, loaded arrays, images and audio, tokenizer output. It moves a batch in one
-    statement at the top of the loop, and a value that is used once right where it is used. It also
-    finds `x.to(device)` whose result is dropped, a method that runs its batch as it comes where the
-    method beside it moves it first, what a `forward` brings back from numpy, what flows into a
-    copy of a model that is kept on a device of its own, what is left behind where its like is moved
-    (one of a batch, one entry of a dict, one of two loops), and an index that was moved to where
-    only what it picks is to go. A move to what does not exist is reported as well: a name that nothing
-    binds, an attribute that no class in view assigns, `.device` of a plain `torch.nn.Module`, `device=` of
-    a function that has no such keyword, `.cuda(gpu_id=0)`; and `.to(x.device.type)`, which loses the index.
+    Finds data that is made or loaded on the CPU and reaches a module that was moved to a device: batches
+    of loader loops (tuples, nested tuples, dicts, one forgotten element of several),
+    `next(iter(loader))`, loaded arrays, images and audio, tokenizer output. A batch is moved in one
+    statement at the top of the loop, a value that is used once where it is used. It also finds
 
-    The device is the one that the module was moved to, where that name can be used; else
-    `next(model.parameters()).device`, or the `.device` of the tensor that the input meets.
+    - `x.to(device)` whose result is dropped;
+    - a method that runs its batch unmoved, where the method next to it moves its own;
+    - what a `forward` brings back from numpy, and inputs of a copy of a model on another device;
+    - what is left behind where its like is moved (one of a batch, one entry of a dict, one of two loops);
+    - an index that was moved where only the elements it selects should be;
+    - moves that cannot work: a name that nothing binds, an attribute that no class in view assigns,
+      `.device` of a plain `torch.nn.Module`, `device=` for a function without such a keyword,
+      `.cuda(gpu_id=0)`; and `.to(x.device.type)`, which loses the index.
+
+    The device is the one that the module was moved to, where that name can be used; otherwise
+    `next(model.parameters()).device`, or the `.device` of the tensor that the input is combined with.
 
     ## Why is this bad?
-    `Tensor.to` returns a copy, and a DataLoader yields CPU tensors, so a model on an accelerator
-    raises "Expected all tensors to be on the same device" at its first layer
+    `Tensor.to` returns a copy, and a DataLoader yields CPU tensors, so a model on an accelerator raises
+    "Expected all tensors to be on the same device" at its first layer
     (https://pytorch.org/docs/stable/generated/torch.Tensor.to.html).
 
     ## Fix safety
-    Safe where the module's place and the input's are both in view: on the CPU the move does
-    nothing. Where the code of the module is in sight as well, it has to show that the input meets
-    what the module has; what it only counts, or does not use in this call, is left alone. Unsafe
-    where only a name says that something is a loader or a model, where a batch may hold other
-    things than tensors, or where the model is run out of sight. Nothing is said in datasets,
-    collate functions and workers, where a framework places batches (accelerate, Lightning,
-    Trainer, DataParallel), or of a model that is never moved.
+    Safe where devfix sees the devices of both the module and the input: on the CPU the move does nothing.
+    Where it also sees the module's code, that code has to combine the input with the module's tensors; an
+    input that is only counted, or not used in this call, is left alone. Unsafe where only a name says that
+    something is a loader or a model, where a batch may hold other things than tensors, or where the model
+    is run out of sight. There is no finding in datasets, collate functions and workers, where a framework
+    places batches (accelerate, Lightning, Trainer, DataParallel), or for a model that is never moved.
 
     ## Options
     - `non_blocking` (default false): write `.to(device, non_blocking=True)`, which overlaps the copy

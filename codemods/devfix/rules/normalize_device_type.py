@@ -22,40 +22,40 @@ class NormalizeDeviceType(Codemod):
 
     ## What it does
 
-    Looks at the device type of every `torch.autocast`, `torch.amp.autocast`, `torch.cuda.amp.autocast`
+    Checks the device type of every `torch.autocast`, `torch.amp.autocast`, `torch.cuda.amp.autocast`
     and `GradScaler` call, in any spelling: aliases, decorators, `partial(...)`, functions and classes
-    of the file that forward to them, and wrappers such as `TorchAutocast(device_type=...)`. A device
-    that may be "cuda:0" or a torch.device becomes `torch.device(d).type`, which is right for strings,
-    torch.device objects and ranks alike, or `d.type` where `d` is certainly a torch.device. So do
-    `str(d)`, slices and `.replace(":0", "")`; `"cuda" in d`, where it decides on the type, becomes
+    of the file that pass it on, and wrappers such as `TorchAutocast(device_type=...)`. A device that may
+    be "cuda:0" or a torch.device becomes `torch.device(d).type`, which works for strings, torch.device
+    objects and ranks alike, or `d.type` where `d` is certainly a torch.device. So do `str(d)`, slices
+    and `.replace(":0", "")`. `"cuda" in d`, where it selects the type, becomes
     `torch.device(d).type == "cuda"`.
 
-    A type that is written down ("cuda", `torch.cuda.amp.autocast()`) becomes that of the data where
-    the device of the data is at hand and the code is otherwise open to any device. The data is looked
-    for in the methods and functions that are called in the context, too, and the context may be kept
-    in a name or made by a `functools.partial`. What asks for a GPU
-    (`"cuda" if torch.cuda.is_available() else "cpu"`) does so in a class with a `self.device`, too.
+    A literal type ("cuda", `torch.cuda.amp.autocast()`) becomes that of the data, where the data's device
+    is available and the code otherwise runs on any device. devfix also looks for the data in the methods
+    and functions that are called under autocast, which may be bound to a name or made by
+    `functools.partial`. In a class with a `self.device`, a type that depends on whether there is a GPU
+    (`"cuda" if torch.cuda.is_available() else "cpu"`) counts as literal too.
 
-    A name that torch knows no device by (`torch.device("gpu:0")`, `.to("CUDA")`) becomes the right one.
+    A device name that torch does not know (`torch.device("gpu:0")`, `.to("CUDA")`) becomes the right one.
 
     ## Why is this bad?
 
-    `torch.autocast(torch.device("cuda"))` raises: a TypeError or, in recent versions, ValueError
+    `torch.autocast(torch.device("cuda"))` raises a TypeError or, in recent versions, a ValueError
     ("Expected `device_type` of type `str`"). `torch.autocast("cuda:0")` raises "User specified an
-    unsupported autocast device_type 'cuda:0'" in torch 2.3 and before. Torch 2.6 and later accept it,
-    but skip what they do for "cuda": the check for bfloat16, switching off where there is no GPU.
+    unsupported autocast device_type 'cuda:0'" in torch 2.3 and before. Torch 2.6 and later accept it but
+    skip what they do for "cuda": checking for bfloat16, and switching off where there is no GPU.
     `device[-1]`, another way to get rid of the index, gives "0".
 
-    A "cuda" that is written down does nothing wherever the data is not on a CUDA device: on the CPU,
-    on mps, on xpu the code runs in full precision, with a warning or without.
+    A literal "cuda" does nothing where the data is not on a CUDA device: on the CPU, on mps or on xpu the
+    code runs in full precision, with or without a warning.
 
     ## Fix safety
 
-    Safe where only the form of the argument changes. Unsafe where a type that was written down starts
-    to follow the data: on the CPU autocast was off and will be on, in bfloat16 if no dtype is given, so
-    results differ in the last digits. Without a fix where autocast is a decorator, since a decorator
-    runs before there is any data. An import such as `from torch.cuda.amp import autocast` stays even
-    where nothing uses it any more: other files may import the name from there.
+    Safe where only the form of the argument changes. Unsafe where a literal type is replaced by that of
+    the data: on the CPU autocast was off and will be on, in bfloat16 if no dtype is given, so results
+    differ in the last digits. There is no fix where autocast is a decorator, since a decorator runs
+    before there is any data. An import such as `from torch.cuda.amp import autocast` stays even if it is
+    no longer used: other files may import the name from there.
     """
 
     id: ClassVar[str] = "normalize-device-type"

@@ -1,4 +1,4 @@
-"""`one-device`: things of one program that end up on different accelerators."""
+"""`one-device`: parts of one program that end up on different accelerators."""
 
 from __future__ import annotations
 
@@ -41,36 +41,39 @@ dist.destroy_process_group()
 
 @dataclass(frozen=True)
 class OneDevice(Codemod):
-    """What belongs together is on one accelerator.
+    """Keep tensors, modules and processes on the GPU they belong to.
 
     ## What it does
-    Finds, where the numbers are in view: a module that is run on tensors on another GPU, and tensors on
-    two GPUs in one operation, `"cuda"` without a number next to `"cuda:1"` among them; a model that is
-    wrapped in `DistributedDataParallel` but still on the CPU; and `CUDA_VISIBLE_DEVICES` set after CUDA has started.
+    Where the numbers of the GPUs are in sight, it finds a module that is run on tensors on another GPU;
+    tensors on two GPUs in one operation, `"cuda"` without a number next to `"cuda:1"` included; a model that is
+    wrapped in `DistributedDataParallel` but still on the CPU; and `CUDA_VISIBLE_DEVICES` set after CUDA has
+    started.
 
-    Of the processes of a distributed program: one that joins a group whose backend works on accelerators
-    only (`"nccl"`, given, by default or by a condition), and has a number of its own (`LOCAL_RANK`,
-    `args.local_rank`, what `mp.spawn` passes, the rank modulo the number of GPUs), while nothing on that
-    way calls `torch.cuda.set_device`: in the function, those that it calls, or its callers; also where
-    one arm or one launcher does it and its sibling does not; one that uses `.cuda()` before the device is set; and
-    the rank among all processes (`dist.get_rank()`, `RANK`) as the number of a GPU of this machine.
+    In distributed programs, it finds
 
-    Nothing is said where the number is not in view; of programs whose processes a framework starts
-    (Lightning, Accelerate, DeepSpeed, ...), that show each process one device, or that call a function
-    out of sight that may set it; and of processes on one machine that place all by number.
+    - a process that joins a group whose backend works on accelerators only (`"nccl"`: given, by default or
+      by a condition) and knows its own number (`LOCAL_RANK`, `args.local_rank`, what `mp.spawn` passes, the
+      rank modulo the number of GPUs), but never calls `torch.cuda.set_device`: neither in the function nor
+      in those that it calls or its callers, or only in another arm or launcher;
+    - a process that uses `.cuda()` before it sets its device;
+    - the rank among all processes (`dist.get_rank()`, `RANK`) used as the number of a GPU of this machine.
+
+    It leaves alone programs where the number is not in sight, whose processes a framework starts
+    (Lightning, Accelerate, DeepSpeed, ...), that show each process one device only, or that call a function
+    out of sight that may set it; and processes on one machine that place everything by number.
 
     ## Why is this bad?
-    Tensors on `cuda:0` and `cuda:1` cannot be combined; every process
-    that never calls `torch.cuda.set_device` uses the first GPU
-    (https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html); a second
-    machine has no GPU with the numbers of its processes
-    (https://pytorch.org/docs/stable/elastic/run.html); and CUDA reads its environment once.
+    Tensors on `cuda:0` and `cuda:1` cannot be combined. Every process that never calls
+    `torch.cuda.set_device` uses the first GPU
+    (https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html). On a
+    second machine, global ranks are larger than the numbers of its GPUs
+    (https://pytorch.org/docs/stable/elastic/run.html). And CUDA reads its environment only once.
 
     ## Fix safety
-    Unsafe: which GPU was meant is for a person to say. What is moved goes to the GPU of the module, or of
-    the first operand; `torch.cuda.set_device` gets the number that is in scope; the local number that
-    the program knows takes the place of the rank, or else `LOCAL_RANK`, which torchrun sets and which
-    falls back to the rank as it was.
+    Unsafe: only a person can say which GPU was meant. Tensors are moved to the GPU of the module, or of the
+    first operand. `torch.cuda.set_device` gets the number that is in scope. The rank is replaced by the
+    local number that the program knows, or else by `LOCAL_RANK`, which torchrun sets, with the rank as the
+    fallback.
     """
 
     id: ClassVar[str] = "one-device"
@@ -109,7 +112,7 @@ print(torch.ones(3).to(device).sum().item())
             safety=Safety.UNSAFE,
         ),
         Example(
-            "The rank among all processes is not the number of a GPU",
+            "The global rank is not the number of a GPU",
             _RANK.format("dist.get_rank()"),
             _RANK.format('int(os.environ.get("LOCAL_RANK", dist.get_rank()))'),
             safety=Safety.UNSAFE,

@@ -1,4 +1,4 @@
-"""`place-factory`: tensors made next to a computation are made on the device of the computation."""
+"""`place-factory`: tensors are made on the device of the tensors they are combined with."""
 
 from __future__ import annotations
 
@@ -35,41 +35,41 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 @dataclass(frozen=True)
 class PlaceFactory(Codemod):
-    """Tensors are made on the device of the tensors they meet.
+    """Make tensors on the device of the tensors they are combined with.
 
     ## What it does
-    Finds `torch.zeros`, `ones`, `arange`, `linspace`, `eye`, `tensor`, ... and `torch.LongTensor` and its
-    like that say no device, where their result meets a tensor that is elsewhere: a parameter of the
-    function, what was computed from it, a parameter of the module, or what was moved to a device. It follows
-    the new tensor through assignments, views, lists, loops, branches and the functions of the file to the
-    operation that fails. It also finds tensors that take their type from another one (`dtype=x.dtype`) and
-    stay on the CPU, and state that a module keeps in the size of its input; what a class that is no module
-    keeps for its methods, what is sent to other processes, what a guard about devices has made again, and
-    what is made up to trace a model or to count what it does. Two calls raise as they are: an old constructor
-    that is told the device of an accelerator, and `pin_memory=True` where there is no CUDA.
+    Finds `torch.zeros`, `ones`, `arange`, `linspace`, `eye`, `tensor`, ... and `torch.LongTensor` and the like
+    without a device, whose result is combined with a tensor on another device: a parameter of the function
+    or what was computed from it, a parameter of the module, or what was moved to a device. devfix follows the
+    new tensor through assignments, views, lists, loops, branches and the functions of the file to the
+    operation that fails. It also finds tensors that take their type from another one (`dtype=x.dtype`) but
+    stay on the CPU; state that a module keeps in the size of its input; state that a class other than a module
+    keeps for its methods; what is sent to other processes; what is made again under a check of devices; and
+    inputs made up to trace a model or count its operations. Two calls raise by themselves: an old constructor
+    that is given an accelerator as its device, and `pin_memory=True` where there is no CUDA.
 
-    The device is that of the tensor it meets (`x.device`), written with the name that the function has
-    for it already (`device`); where only a layer is met, that of the module's parameters. Calls that take no
-    `device=` get `.to(...)`, and so do calls of functions of the file that make the tensor but are given
-    nothing that tells of a device. The old constructors become `torch.tensor(..., dtype=..., device=...)`.
-    What is made before the tensor that it meets is moved beside the others that are, or where they meet.
+    The device is that of the other tensor (`x.device`), written with the name that the function already has
+    for it (`device`); where it is combined with a layer only, that of the module's parameters. Calls that take
+    no `device=` get `.to(...)`, and so do calls of functions of the file that make the tensor but get no
+    argument that has a device. Old constructors become `torch.tensor(..., dtype=..., device=...)`. A tensor made
+    before the one it is combined with is moved next to the others that are, or where they are combined.
 
     ## Why is this bad?
-    Factories make CPU tensors, so the function works until its input is on an accelerator, and raises
-    "Expected all tensors to be on the same device" then
+    Factories make CPU tensors, so the function works until its input is on an accelerator, and then raises
+    "Expected all tensors to be on the same device"
     (https://pytorch.org/docs/stable/tensor_attributes.html#torch.device).
 
     ## Fix safety
-    Safe where the device is that of the very tensor that is met, and the file shows that this tensor may
-    be on an accelerator: the `forward` of a module gets it, the function asks where that tensor is, or
-    moves it, or a call in the file gives it what is on one. On the CPU nothing changes then. Unsafe
-    where a tensor parameter is all there is to see, since its callers may all be on the CPU; where
-    nobody names the function, or nothing of the project is moved; behind an option that no call in the
-    file sets; where only its use says that something is a tensor; where it may be None; where a program
-    beside it sets the default device; where nothing fails but the result would stay on the CPU; and where it
-    is sent, rebuilt, kept by a class, made up for a model, or made before what it meets.
-    Nothing is said of tensors without dimensions in arithmetic, of a CPU index into a tensor, of
-    code that prepares data or builds modules, and of programs, notebooks and test files that name no device.
+    Safe where the device is that of the very tensor it is combined with, and the file shows that this tensor
+    may be on an accelerator: the `forward` of a module gets it, the function moves it or asks for its device, or
+    a call in the file passes a tensor on one. On the CPU nothing changes then. Unsafe where the only evidence is a
+    tensor parameter, since all callers may be on the CPU; where nobody names the function, or nothing in the
+    project is moved; behind an option that no call in the file sets; where only its use says that a value is a
+    tensor, or it may be None; where a program next to it sets the default device; where nothing fails but the
+    result would stay on the CPU; and where the tensor is sent, rebuilt, kept by a class, made up for a model, or
+    made before the one it is combined with.
+    There is no finding for tensors without dimensions in arithmetic, a CPU index into a tensor, code that
+    prepares data or builds modules, and programs, notebooks and test files that name no device.
     """
 
     id: ClassVar[str] = "place-factory"
@@ -227,7 +227,7 @@ print(scaled(torch.ones(3, device=device)).sum().item())
 """,
         ),
         Example(
-            "Trap: what is moved later",
+            "Trap: a tensor that is moved later",
             """\
 import torch
 

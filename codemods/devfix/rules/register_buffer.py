@@ -1,4 +1,4 @@
-"""`register-buffer`: plain tensors of a module that it needs on its device become buffers."""
+"""`register-buffer`: plain tensors that a module needs on its device become buffers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from devfix.findings import Finding, Related, Safety
 from devfix.flow import Flow
 from devfix.registration.buffer_edits import register
 from devfix.registration.buffers import Candidate, candidates, safe
-from devfix.registration.classes import module_classes
-from devfix.registration.making import Maker
-from devfix.registration.meeting import Meetings
 from devfix.source import Source, remembered
 
 # What a method makes on the CPU is where the plain tensors are, so the buffer may come to be alone.
@@ -25,14 +22,14 @@ _MADE = re.compile(r"\btorch\.(?:tensor|from_numpy|as_tensor)\((?![^\n]{0,400}de
 
 @dataclass(frozen=True)
 class RegisterBuffer(Codemod):
-    """Tensors that a module needs on its device are registered as buffers.
+    """Register the tensors that a module needs on its device as buffers.
 
     ## What it does
-    Finds attributes of an `nn.Module` that `__init__` fills with a plain CPU tensor (a factory, a
-    position table, a mask, a kernel, also through functions of the file, `cat` and `stack`, tuple
-    targets, branches and methods that `__init__` calls), and that meet inputs, parameters or outputs
-    of layers in `forward`, in what `forward` calls, or in other methods that run layers on their
-    arguments. The first assignment on each path becomes
+    Finds attributes of an `nn.Module` that `__init__` fills with a plain CPU tensor and that are combined
+    with inputs, parameters or outputs of layers in `forward`, in what `forward` calls, or in other methods
+    that run layers on their arguments. The tensor may be a factory's, a position table, a mask or a kernel,
+    and come through functions of the file, `cat` and `stack`, tuple targets, branches and methods that
+    `__init__` calls. The first assignment on each path becomes
     `self.register_buffer(name, value, persistent=False)`; later writes and assignments stay.
 
     ## Why is this bad?
@@ -41,22 +38,25 @@ class RegisterBuffer(Codemod):
     (https://pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_buffer).
 
     ## Fix safety
-    Safe where the class derives from `nn.Module` in sight: the buffer is not persistent, so state dicts
-    and checkpoints stay as they are, and on the CPU nothing changes. Unsafe where the tensor comes in
-    as an argument or has two names (each then moves a copy of its own), where methods assign it again
-    (DistributedDataParallel keeps buffers alike), where a base class is out of sight, and, for
-    floating-point tensors, in files that mention `.half()`, `.double()` or their dtypes, since those
-    casts reach buffers, in a program that names no device anywhere, where nothing in the project that gets
-    to the class moves anything, and where the program sets the default device. Shown without a fix where
-    `super().__init__()` comes later or is not in sight, and for lists and dicts of tensors, whose elements
-    need names of their own.
-    Nothing is said of tensors that are moved where they are used, have no dimension (those may mix),
-    only index other tensors, are trained, may have been assigned again before they are used or from
-    outside the class, or were told a device, nor of what an override of `_apply`, `to` or `cuda` handles.
+    Safe where devfix sees that the class derives from `nn.Module`: the buffer is not persistent, so state
+    dicts and checkpoints stay as they are, and on the CPU nothing changes. Unsafe where
+
+    - the tensor comes in as an argument or has two names (each then moves a copy of its own);
+    - methods assign it again (DistributedDataParallel synchronises buffers);
+    - a base class is out of sight, or nothing in the project that uses the class moves anything;
+    - it is a floating-point tensor in a file that mentions `.half()`, `.double()` or their dtypes, since
+      those casts change buffers too;
+    - the program names no device anywhere, or sets the default device.
+
+    There is no fix where `super().__init__()` comes later or is out of sight, and for lists and dicts of
+    tensors, whose elements need names of their own. There is no finding for tensors that are moved where they
+    are used, have no dimensions (those may be combined across devices), only index other tensors, are trained,
+    may be assigned again before use or from outside the class, or are given a device, nor for what an
+    override of `_apply`, `to` or `cuda` handles.
 
     ## Options
     - `moved_at_use` (default false): also register tensors that are moved at their uses,
-      `x + self.table.to(x.device)`, which works and copies on every call. The move stays: it is
+      `x + self.table.to(x.device)`, which works but copies on every call. The move stays: it is
       free once the tensor is there.
     """
 
@@ -112,7 +112,7 @@ print(round(model(torch.ones(2, 3, 4, device=device)).sum().item(), 4))
             raises="same device|Expected all tensors",
         ),
         Example(
-            "Two tables in one statement, handed to a function",
+            "Two tables in one statement, passed to a function",
             """\
 import torch
 from torch import nn
@@ -204,23 +204,14 @@ print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
 
     def check(self, flow: Flow) -> Iterator[Finding]:
         source = flow.source
-        classes = module_classes(source)
-        if not classes:
-            return
-        maker = Maker(source, classes)
-        found = candidates(source, classes, maker)
-        plain = {(c.owner.node.name, c.name): c for c in found}
-        if not plain:
-            return
-        meetings = Meetings(source, classes, maker, plain)
+        every = candidates(flow)
         reported: set[tuple[str, str]] = set()
-        every = list(plain.values())
         stored = _stored(every)
-        for number, (key, candidate) in enumerate(plain.items()):
-            meet = meetings.found.get(key)
+        for number, candidate in enumerate(every):
+            key, meet = (candidate.owner.node.name, candidate.name), candidate.met
             moved = meet is None and self.moved_at_use
             if moved and (candidate.moves_itself or not candidate.later):
-                meet = meetings.moved.get(key)
+                meet = candidate.moved_at_use()
             if meet is None or key in reported:
                 continue
             group = _together(number, every, stored)
@@ -271,4 +262,4 @@ def _together(first: int, every: list[Candidate], stored: dict[ast.stmt, list[in
         new = sorted(beside - group.keys())
         group.update(dict.fromkeys(new))
         todo += new
-    return [every[number] for number in group]
+    return [every[number] for number in sorted(group)]

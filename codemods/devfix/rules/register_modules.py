@@ -15,30 +15,29 @@ from devfix.registration.containers import Containers
 
 @dataclass(frozen=True)
 class RegisterModules(Codemod):
-    """Submodules in plain lists and dicts are registered.
+    """Register submodules that are kept in plain lists and dicts.
 
     ## What it does
     Finds lists, tuples, dicts and comprehensions of submodules that `__init__` stores in an attribute
-    of an `nn.Module` (also built with `append`, in branches, as a sum, of lists in lists, copied, or
-    returned by functions of the file and methods of the class) and whose elements other methods run.
-    The value becomes an `nn.ModuleList` or an `nn.ModuleDict`, under the name that `torch.nn` has in
-    the file, and so does each list in it.
+    of an `nn.Module` and whose elements other methods run, also if they are built with `append`, in
+    branches, as a sum or as lists of lists, are copied, or are returned by functions of the file and
+    methods of the class. The value becomes an `nn.ModuleList` or `nn.ModuleDict`, written with the file's
+    name for `torch.nn`, and so does each list in it.
 
     ## Why is this bad?
-    A module only sees submodules that are attributes or elements of such containers. Those in a plain
-    list stay on the CPU when the model moves, are not trained, since `parameters()` misses them, and
-    are not saved, since `state_dict()` misses them
+    A module only registers submodules that are attributes or elements of such containers. Those in a
+    plain list stay on the CPU when the model moves, are not trained, since `parameters()` misses them,
+    and are not saved, since `state_dict()` misses them
     (https://pytorch.org/docs/stable/generated/torch.nn.ModuleList.html).
 
     ## Fix safety
-    Always unsafe: the parameters become part of `parameters()` and the keys of `state_dict()` grow, so
-    the model trains differently, and checkpoints saved before do not load strictly. Shown without a fix
-    where the container is sliced, concatenated, passed on or used in another way that a ModuleList or
-    ModuleDict does not allow, where its keys may be no strings, or where only their use says that the
-    elements are modules. Nothing is said in classes that are containers themselves, and where the
-    elements are registered as well (attributes, `nn.Sequential(*layers)`, `add_module`), moved or trained
-    one by one, kept out on purpose (teachers, frozen networks, `[module]` with a comment), or have no
-    parameters.
+    Always unsafe: `parameters()` and `state_dict()` now include the submodules, so the model trains
+    differently, and older checkpoints do not load strictly. There is no fix where the container is sliced,
+    concatenated, passed on or used in another way that a ModuleList or ModuleDict does not allow, where its
+    keys may not be strings, or where only their use says that the elements are modules. There is no finding
+    in classes that are containers themselves, and where the elements are also registered (attributes,
+    `nn.Sequential(*layers)`, `add_module`), moved or trained one by one, left out on purpose (teachers,
+    frozen networks, `[module]` with a comment), or have no parameters.
     """
 
     id: ClassVar[str] = "register-modules"
@@ -135,7 +134,7 @@ print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
             safety=Safety.UNSAFE,
         ),
         Example(
-            "Trap: a list of what is registered already",
+            "Trap: a list of modules that are already registered",
             """\
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""`reorder-to`: what arrives in a module after the module was moved is moved, too."""
+"""`reorder-to`: a module is moved after its last change, not before."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _RAISES = "Expected all tensors to be on the same device"
 
 @dataclass(frozen=True)
 class ReorderTo(Codemod):
-    """A module is moved to its device after its last change, not before.
+    """Move a module to its device after its last change, not before.
 
     ## What it does
-    Finds submodules and parameters that arrive in a module after `module.to(device)` or
+    Finds submodules and parameters that are attached to a module after `module.to(device)` or
     `module.cuda()`: `model.head = nn.Linear(...)`, `model.layers[0] = ...`, `setattr`, `add_module`,
     `append`, an `nn.Parameter`, or a function of the file that attaches layers to its argument.
-    One move is put after the last change and before the first use, and the early ones go. Where the
-    model was used in between (run, handed to code that may run it, wrapped, the optimizer's state
-    loaded) the early moves stay, and a second one follows.
+    The fix moves the module once, after the last change and before the first use, and deletes the earlier
+    moves. If the model was used in between (run, passed to code that may run it, wrapped, the optimizer's
+    state loaded), the earlier moves stay, and a second one follows.
 
-    It also finds moves that come too late: after the module was run on a tensor that is on the
-    device, after DistributedDataParallel, after the optimizer's state was loaded, or only in one
-    branch of an `if` that has nothing to do with devices. And layers that are swapped in for old
-    ones, or parameters that a wrapper adds, without regard to where the old layer is.
+    It also finds moves that come too late: after the module was run on a tensor that is on the device, after
+    DistributedDataParallel, after the optimizer's state was loaded, or only in one branch of an `if` that
+    has nothing to do with devices. And it finds layers that replace old ones, or parameters that a wrapper
+    adds, without regard to the device of the old layer.
 
     ## Why is this bad?
     `Module.to` moves the parameters that are there when it is called
@@ -51,13 +51,13 @@ class ReorderTo(Codemod):
     "Expected all tensors to be on the same device".
 
     ## Fix safety
-    Safe where arrival, move and use are in view: on the CPU nothing changes. A move is taken away only
-    where the new one runs on every way on which it ran, and nothing in between sees the difference;
-    else it stays, and a second one is added, or the fix is unsafe. Unsafe, too, where only the name of a
-    class says that it is a layer, where a move also casts (`.to(device, dtype)`), where the device must
-    be taken from the model's first parameter, and for layers that are swapped in by a function whose
-    callers are out of sight. Nothing is said where a framework places the model (accelerate's `prepare`,
-    Trainer, Lightning), for layers without parameters, and where the module, or what arrives, is moved
+    Safe where devfix sees attachment, move and use: on the CPU nothing changes. A move is deleted only if
+    the new one runs on every path on which it ran, and nothing in between can tell the difference;
+    otherwise it stays and a second one is added, or the fix is unsafe. Also unsafe where only its name
+    says that a class is a layer, where a move also casts (`.to(device, dtype)`), where the device must
+    be taken from the model's first parameter, and for layers that are replaced by a function whose
+    callers are out of sight. There is no finding where a framework places the model (accelerate's `prepare`,
+    Trainer, Lightning), for layers without parameters, and where the module, or what is attached, is moved
     afterwards.
     """
 

@@ -1,4 +1,4 @@
-"""`restore-after-move`: optimizer state and averaged weights are made where the model will be."""
+"""`restore-after-move`: optimizer state and averaged weights are made on the model's final device."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ _CHANGES = (What.ATTACH, What.WRAP)
 
 @dataclass(frozen=True)
 class RestoreAfterMove(Codemod):
-    """A model is moved before its optimizer's state is restored and before its weights are copied.
+    """Move a model before restoring its optimizer's state or copying its weights.
 
     ## What it does
     Finds `optimizer.load_state_dict(..)`, `Adagrad(model.parameters())` and copies of the weights for
     averaging (`ModelEma(model)` of timm, `ExponentialMovingAverage` of torch_ema, `EMAModel` of
     diffusers, classes of the file that clone in `__init__`, and `copy.deepcopy(model)` that a loop over
-    `zip(ema.parameters(), model.parameters())` keeps up to date) above the `model.to(device)` of the same
+    `zip(ema.parameters(), model.parameters())` keeps up to date) before the `model.to(device)` of the same
     function, and puts the move first.
 
-    An optimizer that is only made before the move is right: parameters stay the same objects. Nothing is
-    said of optimizers without state, of code that moves the state itself, of copies that are moved or are
-    told a device, and of models that come from elsewhere and may be on a device already.
+    Making an optimizer before the move is fine: the parameters stay the same objects. There is no finding for
+    optimizers without state, code that moves the state itself, copies that are moved or given a device,
+    and models that come from elsewhere and may be on a device already.
 
     ## Why is this bad?
-    `load_state_dict` copies the state to where the parameters are *then*
-    (https://pytorch.org/docs/stable/generated/torch.optim.Optimizer.load_state_dict.html); a later
-    `model.to(device)` moves the parameters and leaves the state behind, so that the first step raises
-    "Expected all tensors to be on the same device". A copy of the weights stays behind the same way.
+    `load_state_dict` copies the state to the device that the parameters are on *at that time*
+    (https://pytorch.org/docs/stable/generated/torch.optim.Optimizer.load_state_dict.html). A later
+    `model.to(device)` moves the parameters but not the state, so the first step raises
+    "Expected all tensors to be on the same device". A copy of the weights is left behind in the same way.
 
     ## Fix safety
-    Safe where the model was made in view and nothing on the way rebinds it or changes its layers: on the
-    CPU the order makes no difference. Unsafe where a function out of sight has made the model, where
-    something on the way reads or runs it, and for classes that are known by their name only. No fix where
-    the move cannot stand above.
+    Safe where the model is made in sight and nothing in between rebinds it or changes its layers: on the
+    CPU the order makes no difference. Unsafe where a function out of sight made the model, where
+    something in between reads or runs it, and for classes that are known only by their name. There is no fix
+    where the move cannot be put first.
     """
 
     id: ClassVar[str] = "restore-after-move"

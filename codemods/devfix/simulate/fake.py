@@ -32,6 +32,8 @@ _BEYOND = (
     "from the 'CUDA' backend",
     "not supported for tensor subclasses",
     "not compiled with CUDA",
+    "Found no NVIDIA driver",  # in a build with CUDA
+    "driver version is insufficient",
 )
 _TENSOR = torch.Tensor
 # Operators that take a CPU scalar together with CUDA tensors, on CUDA as well. FakeTensorMode lets all do so.

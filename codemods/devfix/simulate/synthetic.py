@@ -127,7 +127,7 @@ def _judged(
     if not chosen:
         for one in before["calls"].values():
             if one["errors"]:
-                why = f"before the repair, a call with synthetic inputs ends otherwise ({_last(one)})"
+                why = f"before the fix, a call with synthetic inputs ends otherwise ({_last(one)})"
                 return _Outcome(not_run(why))
     after, place = calls.call("after", target, cpu=False, plan=plan)
     lines: set[int] = set()
@@ -135,19 +135,15 @@ def _judged(
         if not one["errors"]:
             lines.update(one["lines"] if name in chosen else ())
         elif not before["calls"][name]["errors"] and name == AS_MADE:
-            why = f"as made, without a move, {target.name} ran before the repair and fails after it"
+            why = f"as made, without a move, {target.name} ran before the fix and fails after it"
             return _Outcome(Word(f"not verified: {why} ({_last(one)})", None))
         elif not before["calls"][name]["errors"]:
-            return _Outcome(
-                Word(f"failed: on {place}, the repaired {target.name} fails ({_last(one)})", False)
-            )
+            return _Outcome(Word(f"failed: on {place}, the fixed {target.name} fails ({_last(one)})", False))
         elif name in chosen and name != AS_MADE:  # what nobody moves need not run
             kind = "still ends in a device error" if about_devices(one) else "fails"
-            return _Outcome(
-                Word(f"not verified: after the repair, {target.name} {kind} ({_last(one)})", None)
-            )
+            return _Outcome(Word(f"not verified: after the fix, {target.name} {kind} ({_last(one)})", None))
     if not lines:
-        return _Outcome(not_run(f"a call with synthetic inputs runs on {place} without the repair, too"))
+        return _Outcome(not_run(f"a call with synthetic inputs runs on {place} without the fix as well"))
     return _Outcome(Word(f"verified: {place}", True), frozenset(lines))
 
 
@@ -156,11 +152,11 @@ def _harm(before: dict[str, Any], after: dict[str, Any], target: Target) -> Word
     if before["errors"]:
         return None
     if after["errors"]:
-        return Word(f"failed: on the CPU, the repaired {target.name} fails ({_last(after)})", False)
+        return Word(f"failed: on the CPU, the fixed {target.name} fails ({_last(after)})", False)
     if not (before["steady"] and after["steady"]):
         return not_run(f"the results of {target.name} differ from call to call")
     if not same(before["result"], after["result"]):
-        return Word(f"failed: on the CPU, {target.name} gives other results after the repair", False)
+        return Word(f"failed: on the CPU, {target.name} gives other results after the fix", False)
     return None
 
 
@@ -219,7 +215,7 @@ class _Calls:
 
     def call(self, name: str, target: Target, *, cpu: bool, plan: Any) -> tuple[dict[str, Any], str]:
         """What one process has told, and where it ran; raises Untouchable where it told nothing of use."""
-        when = f"{name} the repair, on the CPU," if cpu else f"{name} the repair,"
+        when = f"{name} the fix, on the CPU," if cpu else f"{name} the fix,"
         if cpu or os.environ.get(DEVICES) != "fake":
             ended, answer = self.ended(name, target, cpu=cpu, plan=plan)
             if cpu or not any(_fakeable(told.cannot) for told in ended.told):

@@ -31,7 +31,7 @@ def target_of(root: str, result: FileResult, change: Change) -> Target:
     if not path.endswith(".py"):
         raise Untouchable("only functions and classes of .py files are called")
     if result.made:
-        raise Untouchable("the repair makes this file")
+        raise Untouchable("the fix makes this file")
     if not os.path.isfile(path):
         raise Untouchable("the program is in no file")
     tree = _parsed(result.before)

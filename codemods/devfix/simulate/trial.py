@@ -28,7 +28,7 @@ _PYTHONS = frozenset({"python", "python3", *(f"python3.{minor}" for minor in ran
 class Trial:
     """`word` is the verdict, `ok` whether the repair can be made: None where nothing was learned.
 
-    `loaded` are the files of the repository that the program has imported after the repair.
+    `loaded` are the files of the repository that the program has imported after the fix.
     """
 
     word: str
@@ -164,17 +164,17 @@ class _Trying:
         if any(told.cannot for told in before.told):
             return self.on_the_cpu(before.unchecked)
         if before.unchecked:
-            return _not_run(f"before the repair, {before.unchecked}")
+            return _not_run(f"before the fix, {before.unchecked}")
         if not any(told.place for told in before.told):
             return _not_run(f"the program has not imported torch{_last(before)}")
         raised = self.device_error(tuple(before.errors())) if before.code else None
         if before.code and raised is None:
-            return _not_run(f"before the repair, the program ends with no device error{_last(before)}")
+            return _not_run(f"before the fix, the program ends with no device error{_last(before)}")
         after = self.ended("after", self.attempt.changed)
         if after.unchecked:
-            return _not_run(f"after the repair, {after.unchecked}")
+            return _not_run(f"after the fix, {after.unchecked}")
         if after.code:
-            return Trial(f"failed: after the repair, the program still fails{_last(after)}", False)
+            return Trial(f"failed: after the fix, the program still fails{_last(after)}", False)
         loaded = self.loaded(after)
         strangers = [path for path in self.attempt.changed if path in _files(after)]
         if strangers:

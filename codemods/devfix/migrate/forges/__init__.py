@@ -31,7 +31,7 @@ class Repository:
     https: str
     ssh: str
     branch: str  # the default one
-    language: str = ""  # empty where lists do not say it
+    language: str = ""  # the main one; empty where lists do not say it
     topics: tuple[str, ...] = ()
     archived: bool = False
     pushed: str = ""  # YYYY-MM-DD of the last activity
@@ -80,8 +80,12 @@ class Forge(ABC):
         """The fork of the token's owner, which is made if there is none."""
 
     @abstractmethod
-    def _owned(self, owner: str, language: str) -> Iterable[Repository]:
-        """What an organisation, a group or a person has; `language` where the server filters by it."""
+    def _owned(self, owner: str) -> Iterable[Repository]:
+        """What an organisation, a group or a person has."""
+
+    def _language(self, path: str) -> str:
+        """The main language of a repository, where lists do not say it."""
+        return ""
 
     @abstractmethod
     def _containing(self, owner: str, text: str) -> Iterable[str]:
@@ -120,8 +124,12 @@ class Forge(ABC):
         return self._fork(path)
 
     @patient
-    def owned(self, owner: str, language: str) -> tuple[Repository, ...]:
-        return tuple(self._owned(owner, language))
+    def owned(self, owner: str) -> tuple[Repository, ...]:
+        return tuple(self._owned(owner))
+
+    @patient
+    def language(self, path: str) -> str:
+        return self._language(path)
 
     @patient
     def containing(self, owner: str, text: str) -> frozenset[str]:

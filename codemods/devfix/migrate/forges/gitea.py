@@ -83,7 +83,7 @@ class Gitea(Forge):
                 return _repository(one)
         return _repository(self._call("POST", f"/repos/{path}/forks", {}))
 
-    def _owned(self, owner: str, language: str) -> Iterable[Repository]:
+    def _owned(self, owner: str) -> Iterable[Repository]:
         try:
             yield from map(_repository, self._pages(f"/orgs/{owner}/repos"))
         except requests.HTTPError as error:

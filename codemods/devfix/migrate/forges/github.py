@@ -60,7 +60,7 @@ class GitHub(Forge):
     def _fork(self, path: str) -> Repository:
         return _repository(self._at(path).create_fork())  # one that is there is answered in the same way
 
-    def _owned(self, owner: str, language: str) -> Iterable[Repository]:
+    def _owned(self, owner: str) -> Iterable[Repository]:
         try:
             found = list(self._hub.get_organization(owner).get_repos())
         except github.UnknownObjectException:

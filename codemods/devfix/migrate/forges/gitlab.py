@@ -27,8 +27,8 @@ _DEVELOPER = 30  # the least role that may push a branch
 _DRAFT = "Draft: "
 _CHECKS: dict[str, Checks] = {
     "success": "passed", "skipped": "passed", "failed": "failed", "canceled": "failed",
-    "created": "pending", "waiting_for_resource": "pending", "preparing": "pending", "pending": "pending",
-    "running": "pending", "scheduled": "pending",
+    "created": "pending", "waiting_for_resource": "pending", "waiting_for_callback": "pending", "preparing": "pending",
+    "pending": "pending", "running": "pending", "canceling": "pending", "scheduled": "pending",
 }  # fmt: skip
 
 
@@ -68,19 +68,22 @@ class GitLab(Forge):
             return _repository(self._lab.projects.get(one.id, **self._off))
         return _repository(self._lab.projects.get(project.forks.create({}, **self._off).id, **self._off))
 
-    def _owned(self, owner: str, language: str) -> Iterable[Repository]:
-        more = {"with_programming_language": language} if language else {}
+    def _owned(self, owner: str) -> Iterable[Repository]:
         try:
-            group = self._lab.groups.get(owner, **self._off)
-            found = group.projects.list(include_subgroups=True, iterator=True, **more, **self._off)
+            group = self._lab.groups.get(owner, with_projects=False, **self._off)
+            found = group.projects.list(include_subgroups=True, iterator=True, **self._off)
         except gitlab.GitlabGetError as error:
             if error.response_code != 404:
                 raise
             (user,) = self._lab.users.list(username=owner, **self._off) or (None,)
             if user is None:
                 raise
-            found = user.projects.list(iterator=True, **more, **self._off)
-        return (_repository(one, language) for one in found)
+            found = user.projects.list(iterator=True, **self._off)
+        return map(_repository, found)
+
+    def _language(self, path: str) -> str:
+        shares = self._at(path).languages(**self._off)
+        return max(shares, key=shares.__getitem__, default="")
 
     def _containing(self, owner: str, text: str) -> Iterable[str]:
         group = self._lab.groups.get(owner, lazy=True)
@@ -118,7 +121,7 @@ class GitLab(Forge):
     def _assign(self, path: str, number: int, proposal: Proposal) -> None:
         values: dict[str, Any] = {}
         if proposal.labels:
-            values["add_labels"] = ",".join(proposal.labels)
+            values["add_labels"] = list(proposal.labels)
         if proposal.reviewers:
             ids = [one["id"] for one in self._pull(path, number).attributes.get("reviewers") or ()]
             for name in proposal.reviewers:
@@ -150,7 +153,7 @@ class GitLab(Forge):
         self._at(path).mergerequests.get(number, lazy=True).notes.create({"body": text}, **self._off)
 
 
-def _repository(found: Any, language: str = "") -> Repository:
+def _repository(found: Any) -> Repository:
     values = found.attributes
     roles = values.get("permissions") or {}
     level = max((role["access_level"] for role in roles.values() if role), default=0)
@@ -159,7 +162,7 @@ def _repository(found: Any, language: str = "") -> Repository:
         values["http_url_to_repo"],
         values["ssh_url_to_repo"],
         values.get("default_branch") or "",
-        language,
+        "",
         tuple(values.get("topics") or ()),
         bool(values.get("archived")),
         (values.get("last_activity_at") or "")[:10],
