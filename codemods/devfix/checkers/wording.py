@@ -30,7 +30,7 @@ _ASSUMED = {
     RANK: "it has at least one dimension",
     RESULT: "the caller expects both on one device",
     GIVEN: "`{}` is on the CPU when the module is made",
-    DATA: "`{}` is no tensor on an accelerator",
+    DATA: "`{}` is not a tensor on an accelerator",
     CALLER: "`{}` is on the module's device",
 }
 # How an operation without a name of its own uses the value that strays, and the other one.

@@ -214,7 +214,7 @@ class Containers(Conditions):
             if one.role == "item" and one.rank != 1:
                 continue  # a number, as far as is known
             if one.kind == TENSOR and one.links and self.where(one).on_host and self.where(base).on_host:
-                self.analysis.read_on_host.add(one.links[0].node)  # as an index of what is on the CPU
+                self.analysis.read_on_host.update(one.moved_at())  # as an index of what is on the CPU
             if one.kind == TENSOR and any(
                 place.on_host or place.kind == LITERAL for place, _ in alternatives(self.where(base))
             ):

@@ -163,8 +163,9 @@ class Requirements(Frame):
                 and (one[0].rank != 0 or one[2].kind == LITERAL)
                 and (other[0].rank != 0 or other[2].kind == LITERAL)
             ):
-                self.analysis.company.setdefault(a, set()).add(b)
-                self.analysis.company.setdefault(b, set()).add(a)
+                for made, other_made in ((one[0], b), (other[0], a)):
+                    for node in made.moved_at():
+                        self.analysis.company.setdefault(node, set()).add(other_made)
 
     def report(
         self,
@@ -313,7 +314,7 @@ class Requirements(Frame):
         if self.quiet or value.kind not in kinds or (value.assumed & _OUT_OF_SIGHT and not proven):
             return
         if value.links and self.where(value).on_host:
-            self.analysis.read_on_host.add(value.links[0].node)
+            self.analysis.read_on_host.update(value.moved_at())
         path = self.state.path
         every = alternatives(self.where(value), path)
         called = any(one.kind == LIBRARY_CALL and one.subject.endswith("()") for one in value.assumed)

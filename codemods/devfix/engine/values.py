@@ -147,6 +147,10 @@ class Value:
         new.links = history if len(history) <= MAX_LINKS else history[:1] + history[1 - MAX_LINKS :]
         return new
 
+    def moved_at(self) -> list[ast.AST]:
+        """Where an edit moves it: where it was made, and where it was stored. It has a history."""
+        return [self.links[0].node, *(link.node for link in self.links[1:] if link.kind == STORE)]
+
     def key(self, depth: int = 2) -> object:
         """Equal for values that a function cannot tell apart."""
         const = self.const if self.const.__class__ in (bool, int, str, float, type(None)) else ...

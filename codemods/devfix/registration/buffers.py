@@ -131,7 +131,7 @@ def _met(analysis: Analysis) -> tuple[dict[int, Meet], set[int]]:
         for link in mismatch.stray.links:
             if link.kind == STORE:
                 found.setdefault(id(link.node), meet)
-                if kinds <= {CALLER} and not stays_on_host(mismatch.stray.links[0].node, analysis):
+                if kinds <= {CALLER} and not stays_on_host(link.node, analysis):
                     proven.add(id(link.node))
     return found, found.keys() - proven
 

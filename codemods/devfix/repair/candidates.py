@@ -159,7 +159,7 @@ def _is_one_tensor(mismatch: Mismatch) -> bool:
 
 
 def stays_on_host(node: ast.AST, analysis: Analysis) -> bool:
-    """Is what is made here needed on the CPU as well?"""
+    """Is what is made, or stored, here needed on the CPU as well?"""
     if node in analysis.read_on_host:
         return True
     return any(other not in analysis.strays for other in analysis.company.get(node, ()))
