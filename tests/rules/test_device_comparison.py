@@ -42,7 +42,7 @@ FIXED = [
      'return x.device.type in ("cuda", "xpu")', UNSAFE),
     ("an index-less device", TENSOR, 'return x.device == torch.device("cuda")',
      'return x.device.type == "cuda"', UNSAFE),
-    ("of an attribute", TENSOR, 'return x.fc.weight.device != torch.device("cuda")',
+    ("of an attribute", "import torch\ndef f(x: torch.nn.Module):\n    {}\n", 'return x.fc.weight.device != torch.device("cuda")',
      'return x.fc.weight.device.type != "cuda"', UNSAFE),
     ("of a module", TENSOR, 'return next(x.parameters()).device == "cpu"',
      'return next(x.parameters()).device.type == "cpu"', UNSAFE),
@@ -73,12 +73,13 @@ FIXED = [
     ("strings with an index",
      "import torch\ndevice = 'cuda:0' if torch.cuda.is_available() else 'cpu'\ndef f():\n    {}\n",
      'return device == "cuda"', 'return torch.device(device).type == "cuda"', UNSAFE),
-    ("its type was read above", "import torch\ndef f(device):\n    t = device.type\n    {}\n",
-     'return device == "cpu"', 'return device.type == "cpu"', UNSAFE),
+    ("its type is read elsewhere", "import torch\nclass A:\n    def __init__(self, device):\n"
+     "        self.device = device\n    def t(self):\n        return self.device.type\n    def f(self):\n        {}\n",
+     'return self.device == "cpu"', 'return torch.device(self.device).type == "cpu"', UNSAFE),
     ("converted above",
      "import torch\ndef f(device):\n    if isinstance(device, str):\n"
      "        device = torch.device(device)\n    {}\n",
-     'return device == "cpu"', 'return torch.device(device).type == "cpu"', UNSAFE),
+     'return device == "cpu"', 'return str(device).partition(":")[0] == "cpu"', UNSAFE),
     ("a model of a library", "import torch\nfrom diffusers import AutoencoderTiny\n"
      "def f(vae: 'AutoencoderTiny', z):\n    {}\n",
      'if vae.device == "cpu": vae.to(z.device)', 'if vae.device.type == "cpu": vae.to(z.device)', SAFE),
@@ -118,7 +119,7 @@ FIXED = [
     ("a library's variable", "import torch\nimport flair\ndef f():\n    {}\n", "return flair.device != 'cpu'",
      "return flair.device.type != 'cpu'", UNSAFE),
     ("-1 among strings", "import torch\ndef f(x, device):\n    if device != 'cpu': x = x.cuda()\n    {}\n",
-     "if device != -1: x = x.cuda()", 'if device != "cpu": x = x.cuda()', UNSAFE),
+     "if device != -1: x = x.cuda()", 'if torch.device(device).type != "cpu": x = x.cuda()', UNSAFE),
     ("a name that torch does not take", "import torch\nimport lib\ndef f(x):\n    x.to(lib.device)\n    {}\n",
      "return lib.device == 'gpu'", "return torch.device(lib.device).type == 'cuda'", UNSAFE),
 ]  # fmt: skip

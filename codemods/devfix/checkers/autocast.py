@@ -7,7 +7,8 @@ import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-from devfix.checkers.comparisons import arguments, cut, judged, why
+from devfix.checkers.comparison_edits import cut
+from devfix.checkers.comparisons import arguments, judged, why
 from devfix.checkers.writing import Writing
 from devfix.engine import Analysis
 from devfix.engine.evidence import about_devices

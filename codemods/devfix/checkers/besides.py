@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from devfix.checkers import autocast, choices, comparisons, expressions, mismatches, siblings
+from devfix.checkers import autocast, choices, expressions, mismatches, siblings
 from devfix.findings import Finding
 from devfix.flow import Flow
 from devfix.source import Source, remembered
@@ -15,7 +15,7 @@ CODEMODS = (
     | expressions.CODEMODS
     | choices.CODEMODS
     | siblings.CODEMODS
-    | {comparisons.CODEMOD, autocast.CODEMOD}
+    | {autocast.CODEMOD}
 )
 _LATE = "reorder-to"
 
@@ -33,7 +33,7 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
     # Of the parts that a function attaches too late, one finding tells.
     late = {_function_at(one.span.start, source) for one in known if one.codemod == _LATE}
     analysis = flow.facts()
-    for checker in (mismatches, expressions, comparisons, autocast, choices, siblings):
+    for checker in (mismatches, expressions, autocast, choices, siblings):
         told = set[int]()
         for finding, lines in checker.found(analysis, served):
             if spoken.isdisjoint(lines) and not (

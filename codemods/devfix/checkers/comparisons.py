@@ -6,17 +6,19 @@ import ast
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from devfix.checkers.writing import Writing
-from devfix.comparisons.effects import moves
+from devfix.checkers.comparison_edits import replacement
+from devfix.checkers.effects import asserted, moves
+from devfix.checkers.writing import Writing, is_written
 from devfix.engine import Analysis
 from devfix.engine.facts import DeviceUse
-from devfix.engine.forms import INDEXED, OBJECT, TEXT, Form
+from devfix.engine.forms import ANY, INDEXED, NUMBER, OBJECT, TEXT, WRONG_TYPES, Form, is_object
 from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety
 from devfix.placing import expects_error
 
 CODEMOD = "device-comparison"
 _RAISING = frozenset({"method", "attribute", "inside", "int", "type"})
-_NEGATIVE = (ast.NotEq, ast.NotIn)
+_NEGATIVE = (ast.NotEq, ast.NotIn, ast.IsNot)
+_COMMON = frozenset({"cuda", "mps", "xpu"})
 
 
 class Judged(NamedTuple):
@@ -37,14 +39,14 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
         if one.use.sink == "type" or one.use.node in inside:
             continue
         source = analysis.file.source
-        text, at = _replacement(one, analysis)
+        text, at = replacement(one.use, one.against, one.device, analysis)
         edits: tuple[Edit, ...] = ()
         if text:
             edits = (ReplaceExpression(source.span(at), text), *Writing(analysis).imports(text))
-        message = why(one, analysis)
-        if edits:
+        message, safety = why(one, analysis), _safety(one, analysis)
+        if edits and safety is Safety.UNSAFE:
             message += ". The fix makes code run that did not, or the other way round"
-        fix = Fix(f"write `{text}`", edits, Safety.UNSAFE) if edits else None
+        fix = Fix(f"write `{text}`", edits, safety) if edits else None
         span = source.span(one.use.node)
         yield Finding(CODEMOD, span, message, fix), {source.position(span.start)[0]}
 
@@ -69,8 +71,8 @@ def judged(analysis: Analysis) -> list[Judged]:
 
 
 def _wrong(use: DeviceUse) -> Iterator[tuple[Form, Form | None]]:
-    # On one path it is the very string that is asked for: the object of the other path is left out on purpose.
-    is_asked = any(form.type and form in use.against for form in use.forms)
+    # On one path it is the very string, or number, that is asked for: the object of the other is left out on purpose.
+    is_asked = any((form.type and form in use.against) or _is_own_word(form, use) for form in use.forms)
     for form in sorted(use.forms, key=lambda one: one.kind != OBJECT):
         if use.sink in ("method", "inside", "int"):
             if form.kind == OBJECT:
@@ -82,21 +84,47 @@ def _wrong(use: DeviceUse) -> Iterator[tuple[Form, Form | None]]:
             if form.kind == OBJECT or (form.kind == TEXT and form.numbered):
                 yield form, None
         elif use.sink in ("among", "lookup"):
-            if form.kind == OBJECT or (form.kind == TEXT and form.numbered and _all_bare(use)):
+            listed = all(other.kind != ANY for other in use.against) or is_object(use.forms)
+            if (form.kind == OBJECT and listed) or (form.kind == TEXT and form.numbered and all_bare(use)):
                 yield form, min(use.against, key=str, default=None)
         else:
             for other in use.against:
-                if never_equal(form, other) and not (is_asked and form.kind != other.kind):
+                if is_asked and form.kind != other.kind:
+                    continue
+                if (use.sink == "same" and form.kind == other.kind == OBJECT) or _never(use, form, other):
                     yield form, other
 
 
-def _all_bare(use: DeviceUse) -> bool:
+def _is_own_word(form: Form, use: DeviceUse) -> bool:
+    """May it be a number, or a word that the program has for a device, and be asked for as such?"""
+    if use.value.role in ("type", "str"):
+        return False
+    words = any(other.type in WRONG_TYPES for other in use.against)
+    return (form.kind == NUMBER and any(other.kind == NUMBER for other in use.against)) or (
+        form.kind == TEXT and not form.type and words
+    )
+
+
+def _never(use: DeviceUse, form: Form, other: Form) -> bool:
+    if never_equal(form, other):
+        return True
+    if form.kind != TEXT or other.kind != TEXT or other.numbered:
+        return False
+    if use.value.role == "type":
+        return other.type in WRONG_TYPES
+    # What somebody takes the string of may be a torch.device, which often has an index.
+    return use.value.role == "str" and form.numbered is None and other.type in _COMMON
+
+
+def all_bare(use: DeviceUse) -> bool:
+    """Is what a device is looked for among a list of types, without any index?"""
     return all(other.numbered is False for other in use.against)
 
 
 def never_equal(one: Form, other: Form) -> bool:
     """Are devices of two forms unequal though they name one device?"""
-    if {one.kind, other.kind} == {OBJECT, TEXT}:
+    kinds = {one.kind, other.kind}
+    if OBJECT in kinds and len(kinds) == 2 and ANY not in kinds:
         return True
     if one.kind != other.kind or one.kind not in (OBJECT, TEXT):
         return False
@@ -111,16 +139,25 @@ def never_equal(one: Form, other: Form) -> bool:
 
 def _device(use: DeviceUse) -> ast.expr:
     """The side of a comparison that is the device, not what it is compared with."""
-    if use.sink == "equal" and isinstance(use.node, ast.Compare) and _is_written(use.node.left):
+    if use.sink in ("equal", "same") and isinstance(use.node, ast.Compare) and is_written(use.node.left):
         return use.node.comparators[0]
     return use.value_node
 
 
-def _is_written(node: ast.expr) -> bool:
-    """A device that is written down: `"cuda"`, `torch.device("cuda")`."""
-    if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
-        return isinstance(node.args[0], ast.Constant)
-    return isinstance(node, ast.Constant)
+def _safety(one: Judged, analysis: Analysis) -> Safety:
+    """Safe: it raises as it is, an assertion can only fail, or all that begins to run moves to a device at hand."""
+    use, node = one.use, one.use.node
+    if use.sink in ("method", "inside"):
+        return Safety.SAFE if is_object(use.forms) else Safety.UNSAFE
+    if not isinstance(node, ast.Compare) or isinstance(node.ops[0], _NEGATIVE):
+        return Safety.UNSAFE
+    pairs = ((form, other) for form in use.forms for other in use.against)
+    if not all("cpu" in (form.type, other.type) or never_equal(form, other) for form, other in pairs):
+        return Safety.UNSAFE
+    if not (is_object(use.forms) or is_object(use.against)) or any(form.kind == ANY for form in use.against):
+        return Safety.UNSAFE
+    source = analysis.file.source
+    return Safety.SAFE if asserted(source, node) or moves(source, node) == "device" else Safety.UNSAFE
 
 
 def _is_told_apart(use: DeviceUse, analysis: Analysis) -> bool:
@@ -128,12 +165,15 @@ def _is_told_apart(use: DeviceUse, analysis: Analysis) -> bool:
     source, node = analysis.file.source, use.node
     if expects_error(source, node):
         return True
-    if isinstance(node, ast.Compare) and isinstance(node.ops[0], _NEGATIVE) and moves(source, node):
-        return True
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], _NEGATIVE):
+        # What moves whatever the device is, does as it should: nothing fails, and on the CPU nothing moves.
+        target = moves(source, node)
+        if target == "device" or (target == "cpu" and Form(TEXT, "cpu", False) not in use.against):
+            return True
     around = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
     text = source.code(use.value_node)
     asked = (f"isinstance({text},", f"type({text})", f"hasattr({text},", f"getattr({text},")
-    told = (*asked, f"str({text})", f"torch.device({text})", f"{text}.type")
+    told = [*asked, f"torch.device({text})", f"{text}.type", f"str({text})"]
     up: ast.AST | None = node
     while up is not None and up is not around:
         parent = source.parents.get(up)
@@ -176,9 +216,13 @@ def why(one: Judged, analysis: Analysis) -> str:
         called = use.name.rpartition(".")[2]
         return f'`{called}` expects a device type such as "cuda"; {shown} {what}'
     if use.sink in ("among", "lookup"):
-        return f"{shown} {what}, which is none of the device types that are listed here"
+        return f"{shown} {what}, which is none of the strings that are listed here"
     other = one.against
     assert other is not None
+    if use.sink == "same" and one.form.kind == other.kind:
+        return f"{shown} may be a new object at every read: devices are compared by value"
+    if other.type in WRONG_TYPES:
+        return f'{shown} is never "{other.type}": torch has no device of that name'
     if other.kind != one.form.kind:
         return f"{shown} {what}, which never equals {_what(other, sure=True).removeprefix('is ')}"
     numbered, plain = (one.form, other) if one.form.numbered is not False else (other, one.form)
@@ -194,58 +238,3 @@ def _what(form: Form, *, sure: bool) -> str:
     if form.numbered:
         return f'{verb} a string with an index, as "{form.type or "cuda"}:1"'
     return f"{verb} a string"
-
-
-# --- fixes -------------------------------------------------------------------------------------
-
-
-def _replacement(one: Judged, analysis: Analysis) -> tuple[str, ast.expr]:
-    """What to write, and in the place of what; an empty text if that is not known."""
-    use, node, write = one.use, one.use.node, Writing(analysis)
-    assert isinstance(node, ast.expr)
-    if use.sink == "equal" and isinstance(node, ast.Compare):
-        return _equal(one, node, write), node
-    if use.sink == "lookup":
-        return write.type_of(use, use.value_node), use.value_node
-    if use.sink == "attribute":
-        return write.device_of(use, use.value_node), use.value_node
-    if use.sink == "among" and isinstance(node, ast.Compare) and _all_bare(use):
-        sign = "not in" if isinstance(node.ops[0], ast.NotIn) else "in"
-        listed = analysis.file.source.code(node.comparators[0])
-        return f"{write.type_of(use, use.value_node)} {sign} {listed}", node
-    if use.sink == "inside" and isinstance(node, ast.Compare):
-        sign = "==" if isinstance(node.ops[0], ast.In) else "!="
-        text = node.left.value if isinstance(node.left, ast.Constant) else ""
-        if text in INDEXED or text == "cpu":
-            quoted = analysis.file.source.code(node.left)
-            return f"{write.type_of(use, use.value_node)} {sign} {quoted}", node
-        return f"str({analysis.file.source.code(use.value_node)})", use.value_node
-    if use.sink == "method":
-        return cut(use, analysis)
-    return "", node
-
-
-def cut(use: DeviceUse, analysis: Analysis) -> tuple[str, ast.expr]:
-    """`d.split(":")[0]` is the type of a device; any other method is that of its string."""
-    source, node = analysis.file.source, use.node
-    assert isinstance(node, ast.Call)
-    parent = source.parents.get(node)
-    first = node.args[0] if node.args else None
-    if isinstance(parent, ast.Subscript) and isinstance(parent.slice, ast.Constant):
-        if parent.slice.value == 0 and isinstance(first, ast.Constant) and first.value == ":":
-            return Writing(analysis).type_of(use, use.value_node), parent
-    return f"str({source.code(use.value_node)})", use.value_node
-
-
-def _equal(one: Judged, node: ast.Compare, write: Writing) -> str:
-    use, device = one.use, one.device
-    other = node.comparators[0] if device is node.left else node.left
-    forms, others = (use.forms, use.against) if device is node.left else (use.against, use.forms)
-    sign = "!=" if isinstance(node.ops[0], ast.NotEq) else "=="
-    told = next(iter(others)) if len(others) == 1 else None
-    if told is not None and _is_written(other) and told.numbered is False:
-        quote = "'" if "'" in write.source.code(other) else '"'
-        return f"{write.type_of(use, device, forms)} {sign} {quote}{told.type}{quote}"
-    if {form.kind for form in (*forms, *others)} <= {OBJECT} and not _is_written(other):
-        return f"{write.type_of(use, device, forms)} {sign} {write.type_of(use, other, others)}"
-    return f"{write.device_of(use, device, forms)} {sign} {write.device_of(use, other, others)}"

@@ -79,11 +79,14 @@ def _name(one: Missing, analysis: Analysis) -> Told:
     source = analysis.file.source
     edits: tuple[Edit, ...] = ()
     parent = source.parents.get(one.node)
-    typed = isinstance(parent, ast.Compare) and any(
-        isinstance(side, ast.Attribute) and side.attr == "type" for side in (parent.left, *parent.comparators)
-    )
-    if one.name in TYPES and typed:
+    sides = [parent.left, *parent.comparators] if isinstance(parent, ast.Compare) else []
+    beside = next((side.attr for side in sides if isinstance(side, ast.Attribute)), "")
+    if one.name in TYPES and beside == "type":
         edits = (ReplaceExpression(source.span(one.node), f'"{one.name}"'),)
+    elif one.name in TYPES and beside == "device" and isinstance(parent, ast.Compare):
+        left, sign = source.code(parent.left), "!=" if isinstance(parent.ops[0], ast.NotEq) else "=="
+        if parent.comparators == [one.node] and isinstance(parent.ops[0], (ast.Eq, ast.NotEq)):
+            edits = (ReplaceExpression(source.span(parent), f'{left}.type {sign} "{one.name}"'),)
     return f"`{one.name}` is a name that nothing binds: this raises NameError", edits, Safety.SAFE
 
 

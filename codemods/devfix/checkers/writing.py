@@ -6,8 +6,10 @@ import ast
 
 from devfix.engine import Analysis
 from devfix.engine.facts import DeviceUse
-from devfix.engine.forms import ANY, OBJECT, Forms, of_text
+from devfix.engine.forms import ANY, NO_FORMS, Forms, is_object, of_text
+from devfix.engine.values import Value
 from devfix.findings import Edit, EnsureImport
+from devfix.source import Source
 
 
 class Writing:
@@ -26,21 +28,28 @@ class Writing:
 
     def device_of(self, use: DeviceUse, node: ast.expr, forms: Forms | None = None) -> str:
         """A device as a torch.device."""
-        code = self.source.code(node)
-        exact = {form.kind for form in (use.forms if forms is None else forms)} == {OBJECT}
-        return code if exact else f"{self.torch}.device({code})"
+        inner = printed(node, self.source)
+        code = self.source.code(inner or node)
+        forms = self._of_printed(use, node) if inner is not None else use.forms if forms is None else forms
+        return code if is_object(forms) else f"{self.torch}.device({code})"
 
     def type_of(self, use: DeviceUse, node: ast.expr, forms: Forms | None = None) -> str:
         """The type of a device; by its string where it may be None, or a word that is no device."""
         forms = use.forms if forms is None else forms
-        if isinstance(node, ast.Call) and self.source.code(node.func) == "str" and len(node.args) == 1:
-            return f"{self.torch}.device({self.source.code(node.args[0])}).type"
+        inner = printed(node, self.source)
+        if inner is not None:
+            return f"{self.device_of(use, node)}.type"
         code = self.source.code(node)
-        if {form.kind for form in forms} == {OBJECT}:
+        if is_object(forms):
             return f"{code}.type"
         if self._may_be_no_device(use, node, forms):
             return f'str({code}).partition(":")[0]'
         return f"{self.torch}.device({code}).type"
+
+    def _of_printed(self, use: DeviceUse, node: ast.expr) -> Forms:
+        """The forms of x, of `str(x)`."""
+        inner = use.value.bound
+        return inner.forms if isinstance(inner, Value) and node is use.value_node else NO_FORMS
 
     def _may_be_no_device(self, use: DeviceUse, node: ast.expr, forms: Forms) -> bool:
         function = use.function
@@ -54,3 +63,20 @@ class Writing:
             if isinstance(one.left, ast.Name) and one.left.id == node.id:
                 values += [other.value for other in one.comparators if isinstance(other, ast.Constant)]
         return any(not isinstance(value, str) or of_text(value) is None for value in values if value != ":")
+
+
+def printed(node: ast.expr, source: Source) -> ast.expr | None:
+    """The x of `str(x)` and f"{x}"; None of anything else."""
+    if isinstance(node, ast.Call) and source.code(node.func) == "str" and len(node.args) == 1:
+        return node.args[0]
+    if isinstance(node, ast.JoinedStr) and len(node.values) == 1:
+        part = node.values[0]
+        return part.value if isinstance(part, ast.FormattedValue) else None
+    return None
+
+
+def is_written(node: ast.expr) -> bool:
+    """A device that is written down: `"cuda"`, `torch.device("cuda")`."""
+    if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
+        return isinstance(node.args[0], ast.Constant)
+    return isinstance(node, ast.Constant)

@@ -126,8 +126,6 @@ class Attributes(Calls):
             return A_NUMBER
         if dotted.startswith("torch.") and node.attr in _DTYPES and dotted.count(".") == 1:
             return Value(DTYPE)
-        if self.analysis.is_device_name(node.attr) and not dotted.startswith("torch."):
-            return self.analysis.named_device(Place(VAR, ("global", dotted)), node.attr)
         return self.library(dotted)
 
     def _of_tensor(self, node: ast.Attribute, base: Value) -> Value:

@@ -85,7 +85,7 @@ class Builtins(Methods):
         if name == "str":
             if first.kind != DEVICE and not first.forms:
                 return A_TEXT
-            return first.but(forms=as_text(first.forms or frozenset({OPEN})), role="str")
+            return first.but(forms=as_text(first.forms or frozenset({OPEN})), role="str", bound=first)
         if name in ("sum", "max", "min", "abs"):
             return self._reduced(name, node, first, values)
         if name == "getattr" and len(values) > 1 and isinstance(values[1].const, str):

@@ -14,6 +14,7 @@ from devfix.engine.values import (
     ANYTHING,
     BATCH,
     CLASS,
+    DEVICE,
     FUNCTION,
     LIBRARY,
     LIBRARY_CALL,
@@ -106,6 +107,8 @@ class Calls(Builtins):
             return self.call_module(node, callee.but(kind=MODULE), arguments)
         if kind == OBJECT:
             return self.own_method(node, callee, "__call__", arguments)
+        if kind == DEVICE and callee.forms:
+            return callee  # a function that gives a device
         name = self.file.source.code(node.func) if isinstance(node.func, (ast.Name, ast.Attribute)) else ""
         return self.unknown_call(node, name, arguments)
 

@@ -246,7 +246,9 @@ class Conditions(Devices):
                 if not isinstance(at, ast.Name):
                     return None
                 made = self._one((id(self.function), self.file.source.code(node)))
-                if value.kind in (UNKNOWN, TENSOR, BATCH) and not any(
+                if names == ["torch.nn.Module"] and value.kind == UNKNOWN:
+                    made.true_names[at.id] = value.but(kind=MODULE)
+                elif value.kind in (UNKNOWN, TENSOR, BATCH) and not any(
                     one.endswith("Tensor") for one in names
                 ):
                     made.true_names[at.id] = _of_classes(names) if value.kind != BATCH else value

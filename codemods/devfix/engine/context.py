@@ -89,10 +89,15 @@ class Context:
         return function.name == "to" and owner is not None and self.class_kind(owner) == "module"
 
     def _declared_class(self, function: Function, name: str) -> Value | None:
-        """The class in view that a parameter is annotated with."""
+        """The class that a parameter is annotated with: one in view, or the name of a library's module."""
         annotation = next((one.annotation for one in function.parameters if one.arg == name), None)
-        found = function.file.definition(annotation) if annotation is not None else None
-        return Value(CLASS, ref=found) if isinstance(found, Class) else None
+        if annotation is None:
+            return None
+        found = function.file.definition(annotation)
+        if isinstance(found, Class):
+            return Value(CLASS, ref=found)
+        dotted = evidence.of_library(function.file, annotation)
+        return Value(CLASS, ref=dotted) if dotted else None
 
     def _elements(self, function: Function, name: str) -> Forms:
         """The forms of the elements of a parameter that is a container of devices."""

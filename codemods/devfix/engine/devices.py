@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 
-from devfix.engine import forms, missing
-from devfix.engine.evidence import about_devices
+from devfix.engine import form_evidence, forms, missing
+from devfix.engine.evidence import about_devices, of_library
 from devfix.engine.facts import Autocast, DeviceUse, Missing
-from devfix.engine.files import Class, File
+from devfix.engine.files import Class
 from devfix.engine.forms import NO_FORMS, Forms
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.places import LITERAL, OF, OWNED, VAR, Place, alternatives
@@ -19,9 +18,12 @@ from devfix.engine.values import (
     A_TEXT,
     ANYTHING,
     BATCH,
+    CLASS,
     DEVICE,
     MODULE,
     MOVE,
+    NONE,
+    OBJECT,
     TENSOR,
     TEXT,
     UNKNOWN,
@@ -34,7 +36,6 @@ from devfix.source import Source, remembered
 TEXT_METHODS = frozenset(name for name in dir(str) if name[0] != "_") - {"index"}
 _SAME_TEXT = frozenset({"lower", "strip", "rstrip", "lstrip", "casefold"})
 _OF_MODULES = MODULE_USES | {"cuda", "half", "state_dict", "load_state_dict"}
-_OF_DEVICES = frozenset({"type", "index"})
 
 
 class Devices(Requirements):
@@ -77,39 +78,46 @@ class Devices(Requirements):
 
     def device_attribute(self, node: ast.Attribute, base: Value) -> Value:
         """`d.type`, `d.index`."""
-        if node.attr in _OF_DEVICES:
+        if node.attr in form_evidence.OF_DEVICES:
             self.device_use("attribute", node, base, node.value, name=node.attr)
         if node.attr == "type":
             return Value(TEXT, base.place, role="type", forms=forms.as_type(base.forms))
         return A_NUMBER if node.attr == "index" else ANYTHING
 
     def device_compared(self, node: ast.Compare, left: Value, right: Value) -> None:
-        """`d == "cuda"`, `d in ("cuda", "cpu")`, `"cuda" in d`."""
+        """`d == "cuda"`, `d is e`, `d in ("cuda", "cpu")`, `"cuda" in d`."""
         other = node.comparators[0]
         op = node.ops[0]
         self.expressed(node.left, "compare", right)
         self.expressed(other, "compare", left)
-        left = self._either(node.left, left, right)
-        if isinstance(op, (ast.Eq, ast.NotEq)):
-            if left.forms and right.forms:
-                self.device_use("equal", node, left, node.left, right.forms)
+        left = self._by_uses(node, left, right)
+        if isinstance(op, (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)):
+            sink = "equal" if isinstance(op, (ast.Eq, ast.NotEq)) else "same"
+            for one, at, beside in ((left, node.left, right), (right, other, left)):
+                against = beside.forms or forms.mistaken(beside.const)
+                if one.forms and against:
+                    self.device_use(sink, node, one, at, against)
+                    return
         elif isinstance(op, (ast.In, ast.NotIn)):
             if right.forms and isinstance(left.const, str):
                 self.device_use("inside", node, right, other, left.forms, left.const)
             elif left.forms and right.items and right.rest is None:
                 texts = [one.const for one in right.items]
-                if all(isinstance(one, str) for one in texts) and all(one.forms for one in right.items):
-                    against = frozenset().union(*(one.forms for one in right.items))
+                found = [forms.of_text(one) for one in texts if isinstance(one, str)]
+                if len(found) == len(texts) and any(found):
+                    against = frozenset(one or forms.OPEN for one in found)
                     self.device_use("among", node, left, node.left, against)
 
-    def _either(self, node: ast.expr, value: Value, other: Value) -> Value:
-        """An element of what a caller gives that is compared with a device and moved to: of either form."""
-        if value.forms or not isinstance(node, ast.Name) or not isinstance(other.const, str):
-            return value
+    def _by_uses(self, node: ast.Compare, value: Value, other: Value) -> Value:
+        """What is compared with a device, with the forms that its other uses tell where nothing else does."""
         uses = self.uses()
-        if not other.forms or uses is None or node.id not in uses.targets & uses.looped:
+        if value.forms or uses is None or self.function is None:
             return value
-        return value.but(forms=forms.EITHER, assumed=value.assumed | {Assumption(USES, node.id)})
+        found = form_evidence.compared(node, other, self.function, uses.targets & uses.looped)
+        if not found:
+            return value
+        name = self.file.source.code(node.left)
+        return value.but(forms=found, assumed=value.assumed | {Assumption(USES, name)})
 
     def device_lookup(self, node: ast.expr, base: Value, index: Value, at: ast.expr) -> None:
         """`{"cuda": ..., "cpu": ...}[d]`."""
@@ -143,7 +151,7 @@ class Devices(Requirements):
 
     def told(self, node: ast.expr) -> tuple[str, Value, Value] | None:
         """What a test says of the forms of a name: the name, and its value where the test holds and where not."""
-        name, holds = _asked(self.file, node)
+        name, holds = form_evidence.asked(self.file, node)
         value = self.lookup(name) if name else None
         if value is None or not value.forms:
             return None
@@ -155,13 +163,16 @@ class Devices(Requirements):
         for one in value.forms:
             answer = holds(one)
             if answer is not False:
-                yes.add(one)
+                yes.add(one._replace(claimed=one.claimed and answer is None))
             if answer is not True:
                 no.add(one)
         return name, value.but(forms=frozenset(yes)), value.but(forms=frozenset(no))
 
     def annotated(self, value: Value, annotation: ast.expr) -> Value:
         """`d: torch.device = ...`: what the annotation says, where nothing else does."""
+        dotted = of_library(self.file, annotation) if value.kind == NONE else ""
+        if dotted:
+            return Value(MODULE, Place(OF, ("annotated", id(annotation))), bound=Value(CLASS, ref=dotted))
         if value.forms or value.kind not in (UNKNOWN, DEVICE):
             return value
         return value.but(forms=forms.annotated(self.file, annotation))
@@ -202,12 +213,26 @@ class Devices(Requirements):
     def device_of(self, value: Value, fallback: object, text: str) -> Value:
         """`value.device`; of a module out of sight it is a torch.device, like that of a tensor."""
         made = super().device_of(value, fallback, text)
-        if made.forms or value.kind != MODULE or isinstance(value.bound, Value):
+        if not made.forms and text.endswith((".weight", ".bias")):
+            return made.but(kind=DEVICE, forms=forms.OF_TENSOR)  # of a layer out of sight
+        if made.forms or value.kind not in (MODULE, OBJECT):
+            return made
+        if any(one.startswith(self.analysis.models.owners_of_device) for one in self._library_classes(value)):
+            return made.but(kind=DEVICE, forms=forms.OF_TENSOR)
+        if value.kind != MODULE or isinstance(value.bound, Value):
             return made
         plain = value.links and value.links[0].name.startswith("torch.nn.")
         if plain or missing.may_be_named(self.file.source, "device"):
             return made
         return made.but(forms=forms.OF_TENSOR | {forms.OPEN})  # its own class may keep a string
+
+    def _library_classes(self, value: Value) -> list[str]:
+        """The classes of libraries that a module is of: by what made it, its annotation, or the bases of its class."""
+        owner = value.bound.ref if isinstance(value.bound, Value) else None
+        if isinstance(owner, Class):
+            return list(owner.outside)
+        name = owner if isinstance(owner, str) else value.links[0].name if value.links else ""
+        return [name] if self.analysis.models.layer(name) == "module" else []
 
     def is_run_as_module(self, node: ast.expr) -> bool:
         """Does the class use an attribute of `self` as a module, or a tensor?"""
@@ -316,44 +341,3 @@ def _called(source: Source, owner: ast.ClassDef) -> dict[str, set[str]]:
             if isinstance(func.value.value, ast.Name):
                 found.setdefault(func.value.attr, set()).add(func.attr)
     return found
-
-
-Answer = Callable[[forms.Form], bool | None]
-
-
-def _asked(source: File, node: ast.expr) -> tuple[str, Answer | None]:
-    """The name whose form a test asks for, and what it says of a form, if that is known; an empty name if none."""
-    if isinstance(node, ast.Call) and len(node.args) == 2 and isinstance(node.args[0], ast.Name):
-        name, other = node.args[0].id, node.args[1]
-        asked = node.func.id if isinstance(node.func, ast.Name) else ""
-        if asked == "isinstance":
-            classes = other.elts if isinstance(other, ast.Tuple) else [other]
-            kinds = [_KINDS.get(source.dotted(one)) for one in classes]
-            if None in kinds:
-                return name, None
-            return name, lambda form: None if form.kind == forms.ANY else form.kind in kinds
-        if asked == "hasattr" and isinstance(other, ast.Constant) and other.value in _OF_DEVICES:
-            return name, lambda form: None if form.kind == forms.ANY else form.kind == forms.OBJECT
-    if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        left, op, right = node.left, node.ops[0], node.comparators[0]
-        positive = not isinstance(op, (ast.NotEq, ast.IsNot, ast.NotIn))
-        if isinstance(left, ast.Call) and source.dotted(left.func) == "type" and len(left.args) == 1:
-            kind = _KINDS.get(source.dotted(right))
-            if isinstance(left.args[0], ast.Name) and kind is not None:
-                return left.args[
-                    0
-                ].id, lambda form: None if form.kind == forms.ANY else (form.kind == kind) is positive
-        if isinstance(op, (ast.In, ast.NotIn)) and isinstance(left, ast.Constant) and left.value == ":":
-            if isinstance(right, ast.Name):
-                return (
-                    right.id,
-                    lambda form: (
-                        None
-                        if form.kind != forms.TEXT or form.numbered is None
-                        else form.numbered is positive
-                    ),
-                )
-    return "", None
-
-
-_KINDS = {"str": forms.TEXT, "torch.device": forms.OBJECT, "int": forms.NUMBER}

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 import re
 
-from devfix.engine.files import Function
+from devfix.engine.files import File, Function
+from devfix.engine.forms import arms
 from devfix.engine.uses import Evidence, Uses
 from devfix.engine.values import (
     ARRAY,
@@ -26,6 +27,7 @@ from devfix.engine.values import (
     USES,
     Assumption,
 )
+from devfix.models.loader import models
 from devfix.source import Source, remembered
 
 _COMMENT = re.compile(r"#.*")
@@ -198,6 +200,12 @@ def annotated(node: ast.expr | None) -> str:
     return annotated_text(ast.unparse(node))
 
 
+def of_library(file: File, annotation: ast.expr | None) -> str:
+    """The dotted name of the library's module class that an annotation allows, beside None, and no other."""
+    named = [file.dotted(one) for one in arms(file, annotation)] if annotation is not None else []
+    return named[0] if len(named) == 1 and models().layer(named[0]) == "module" else ""
+
+
 def annotated_text(text: str) -> str:
     low = text.lower()
     words = "".join(one if one.isalnum() or one == "_" else " " for one in text).split()
@@ -275,6 +283,8 @@ def parameters(function: Function, uses: Uses) -> dict[str, Evidence]:
         kind = annotated(one.annotation) or documented.get(name, "")
         if kind == TEXT and is_device_name(name):
             kind = DEVICE
+        elif kind == "other" and of_library(function.file, one.annotation):
+            kind = MODULE
         if kind:
             assumed = frozenset({Assumption(USES, name)}) if name in uses.listed else PROVEN
             found[name] = (UNKNOWN if kind == "other" else kind, assumed)

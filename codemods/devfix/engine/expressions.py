@@ -285,7 +285,7 @@ class Expressions(Attributes):
         if isinstance(first, ast.FormattedValue) and len(node.values) == 1 and first.format_spec is None:
             inner = self.eval(first.value)
             if inner.forms:
-                return Value(TEXT, inner.place, forms=as_text(inner.forms))
+                return Value(TEXT, inner.place, forms=as_text(inner.forms), role="str", bound=inner)
         return A_TEXT
 
     def _inner(self, node: Any) -> Value:

@@ -125,9 +125,9 @@ class Step:
 class DeviceUse:
     """A device, or a string or number in its place, is used in a way that not each form of a device allows.
 
-    `sink`: method (of a string), attribute (of a torch.device), equal, among (`d in ("cuda", "cpu")`), inside
-    (`"cuda" in d`), lookup (in a dict of device types), type (autocast wants one) or int. `against` are the forms of
-    the other side, `name` is the method, the attribute, or what is called.
+    `sink`: method (of a string), attribute (of a torch.device), equal, same (`d is e`), among (`d in ("cuda", "cpu")`),
+    inside (`"cuda" in d`), lookup (in a dict of device types), type (autocast wants one) or int. `against` are the
+    forms of the other side, `name` is the method, the attribute, or what is called.
     """
 
     sink: str

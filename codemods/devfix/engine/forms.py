@@ -21,19 +21,21 @@ TEXT, OBJECT, NUMBER, ANY = "text", "object", "number", "any"
 class Form(NamedTuple):
     """`kind`: text, object, number or any; `type`: "cuda", "" where not known.
 
-    `numbered`: has it an index? None where that is not known.
+    `numbered`: has it an index? None where that is not known. `claimed`: only an annotation or a docstring says so.
     """
 
     kind: str
     type: str = ""
     numbered: bool | None = None
+    claimed: bool = False
 
 
 Forms = frozenset[Form]
 NO_FORMS: Forms = frozenset()
 OPEN = Form(ANY)
 A_TEXT: Forms = frozenset({Form(TEXT)})
-AN_OBJECT: Forms = frozenset({Form(OBJECT)})
+AN_OBJECT: Forms = frozenset({Form(OBJECT, claimed=True)})  # by what is written about it
+A_DEVICE: Forms = frozenset({Form(OBJECT)})
 OF_TENSOR: Forms = frozenset({Form(OBJECT, "", True)})
 EITHER: Forms = A_TEXT | AN_OBJECT
 MAX_FORMS = 8
@@ -53,6 +55,13 @@ def of_text(text: str) -> Form | None:
     return Form(TEXT, kind, bool(colon))
 
 
+def mistaken(value: object) -> Forms:
+    """The form of what people write for a device that torch does not know: "gpu", and -1 for the CPU."""
+    if isinstance(value, str) and value in WRONG_TYPES:
+        return frozenset({Form(TEXT, value, False)})
+    return frozenset({Form(NUMBER)}) if value.__class__ is int and value == -1 else NO_FORMS
+
+
 def joined(one: Forms, other: Forms) -> Forms:
     """The forms after two paths: an arm of which nothing is known stays one."""
     if one is other:
@@ -65,19 +74,24 @@ def joined(one: Forms, other: Forms) -> Forms:
 def as_object(forms: Forms) -> Forms:
     """The forms of `torch.device(x)`: it keeps the index of a string, and a number is one."""
     return frozenset(
-        Form(OBJECT, "cuda", True) if one.kind == NUMBER else one._replace(kind=OBJECT)
+        Form(OBJECT, "cuda", True) if one.kind == NUMBER else one._replace(kind=OBJECT, claimed=False)
         for one in forms or {OPEN}
     )
 
 
 def as_text(forms: Forms) -> Forms:
     """The forms of `str(x)`."""
-    return frozenset(one._replace(kind=TEXT) for one in forms)
+    return frozenset(one._replace(kind=TEXT, claimed=False) for one in forms)
 
 
 def as_type(forms: Forms) -> Forms:
     """The forms of `x.type`, which has no index."""
     return frozenset(Form(TEXT, one.type, False) for one in forms or {OPEN})
+
+
+def is_object(forms: Forms) -> bool:
+    """Is it a torch.device and nothing else, as it was made?"""
+    return bool(forms) and all(one.kind == OBJECT and not one.claimed for one in forms)
 
 
 def with_index(forms: Forms) -> Forms:
@@ -108,7 +122,7 @@ def options(source: Source) -> dict[str, Forms]:
         if isinstance(name, ast.Constant):
             long = [str(name.value)]
         if long:
-            found[long[0].lstrip("-").replace("-", "_")] = AN_OBJECT
+            found[long[0].lstrip("-").replace("-", "_")] = A_DEVICE
     return found
 
 
@@ -118,7 +132,7 @@ def options(source: Source) -> dict[str, Forms]:
 def annotated(file: File, node: ast.expr | None) -> Forms:
     """The forms that an annotation allows, one for each arm of a union; None is left out."""
     found: set[Form] = set()
-    for arm in _arms(file, node) if node is not None else ():
+    for arm in arms(file, node) if node is not None else ():
         if isinstance(arm, ast.Constant):
             form = of_text(arm.value) if isinstance(arm.value, str) else None
         else:
@@ -130,7 +144,7 @@ def annotated(file: File, node: ast.expr | None) -> Forms:
 def of_elements(file: File, node: ast.expr | None) -> Forms:
     """The forms of the elements that the annotation of a container allows: `list[torch.device]`."""
     found: set[Form] = set()
-    for arm in _arms(file, node) if node is not None else ():
+    for arm in arms(file, node) if node is not None else ():
         if isinstance(arm, ast.Subscript):
             inner = arm.slice.elts if isinstance(arm.slice, ast.Tuple) else [arm.slice]
             if inner:
@@ -146,33 +160,34 @@ def _named(dotted: str) -> Form | None:
     if dotted in ("str", "typing.Text"):
         return Form(TEXT)
     if dotted in ("torch.device", "torch.types.Device", "device") or dotted.endswith(".torch.device"):
-        return Form(OBJECT)
+        return Form(OBJECT, claimed=True)
     return Form(NUMBER) if dotted == "int" else None
 
 
-def _arms(file: File, node: ast.expr, literal: bool = False) -> list[ast.expr]:
+def arms(file: File, node: ast.expr, literal: bool = False) -> list[ast.expr]:
+    """The parts of a union, without None: `Optional[Union[A, B]]`, "A | B", an alias of the file."""
     if isinstance(node, ast.Constant):
         if node.value is None:
             return []
         if isinstance(node.value, str) and not literal:
             try:
-                return _arms(file, ast.parse(node.value, mode="eval").body)
+                return arms(file, ast.parse(node.value, mode="eval").body)
             except SyntaxError:
                 return [node]
         return [node]
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return _arms(file, node.left) + _arms(file, node.right)
+        return arms(file, node.left) + arms(file, node.right)
     if isinstance(node, ast.Name) and node.id in file.globals and node.id not in file.source.imports:
         alias = file.globals[node.id]  # Device = Union[str, torch.device]
-        return [node] if isinstance(alias, ast.Name) else _arms(file, alias)
+        return [node] if isinstance(alias, ast.Name) else arms(file, alias)
     if isinstance(node, ast.Subscript):
         name = file.dotted(node.value).rpartition(".")[2]
         if name in _ARMS:
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            return [arm for part in parts for arm in _arms(file, part, name == "Literal")]
+            return [arm for part in parts for arm in arms(file, part, name == "Literal")]
         if name == "Annotated":
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            return _arms(file, parts[0])
+            return arms(file, parts[0])
     return [node]
 
 
@@ -191,10 +206,10 @@ def documented(function: Function) -> dict[str, Forms]:
         said = match[2].partition("defaults to")[0].partition(". ")[0]
         forms = set[Form]()
         if re.search(r"\btorch\.device\b", said):
-            forms.add(Form(OBJECT))
+            forms.add(Form(OBJECT, claimed=True))
         if re.search(r"\bstr(?:ing)?\b", said):
             forms.add(Form(TEXT))
-        if Form(OBJECT) in forms:
+        if any(one.kind == OBJECT for one in forms):
             found[match[1]] = frozenset(forms)
     return found
 

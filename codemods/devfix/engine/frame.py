@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Class, File, Function
-from devfix.engine.forms import NO_FORMS, OF_TENSOR
+from devfix.engine.forms import A_DEVICE, AN_OBJECT, NO_FORMS, OF_TENSOR
 from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, ON_CPU, VAR, Path, Place, of_process
 from devfix.engine.state import State
 from devfix.engine.uses import Uses
@@ -174,6 +174,9 @@ class Frame(ABC):
             return Value(NUMBER)
         found = self.file.imported(dotted)
         last = dotted.rpartition(".")[2]
+        if found is None and not {dotted, f"*.{last}"}.isdisjoint(self.analysis.models.devices):
+            forms = A_DEVICE if dotted in self.analysis.models.devices else AN_OBJECT
+            return Value(DEVICE, Place(VAR, ("global", dotted)), forms=forms)
         if found is None and self.analysis.is_device_name(last) and not dotted.startswith("torch."):
             held = self.file.imported_value(dotted)
             value = self.analysis.global_value(*held) if held is not None else None

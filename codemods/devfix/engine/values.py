@@ -88,7 +88,8 @@ class Value:
     - `items`: elements of a sequence in order, `rest`: any other element, `fields`: entries of a mapping.
     - `forms`: of a device, or of what may be one: see `engine.forms`.
     - `texts`: of a text that depends: what it may be, "?" for what is not known.
-    - `bound`: of an object, its class; of a method, its object; of a tensor on the CPU, what it was copied from.
+    - `bound`: of an object, its class; of a method, its object; of a tensor on the CPU, what it was copied from; of
+      `str(x)`, x.
     """
 
     __slots__ = (

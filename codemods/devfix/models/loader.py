@@ -16,6 +16,8 @@ _CALLS = frozenset(
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow"})
 _LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner"})
 _MODULES = ("module", "not")
+_PLAIN = ("readers", "keywords", "draws", "learns", "tokens", "owners_of_device")  # words
+_LISTED = ("lists", "shaped", "filled", "is_device")  # names behind a prefix
 _BUILDING = (".from_pretrained", ".from_config")
 _PROCESSES = frozenset(
     {"joins", "sets", "current", "collective", "spawn", "starts", "local", "global", "devices", "accelerator"}
@@ -71,6 +73,8 @@ class Models(NamedTuple):
     shaped: frozenset[str]
     filled: frozenset[str]
     tokens: frozenset[str]
+    owners_of_device: tuple[str, ...]
+    devices: frozenset[str]
     modules: tuple[
         tuple[str, re.Pattern[str], str], ...
     ]  # prefix, pattern of the last name, "module" or "not"
@@ -119,8 +123,15 @@ class Models(NamedTuple):
 def models() -> Models:
     """The models of this package. Raises ValueError on a row that is none."""
     rows: dict[str, Row] = {}
-    plain: dict[str, list[str]] = {"readers": [], "keywords": [], "draws": [], "learns": [], "tokens": []}
-    listed: dict[str, list[str]] = {"lists": [], "shaped": [], "filled": []}
+    plain: dict[str, list[str]] = {
+        "readers": [],
+        "keywords": [],
+        "draws": [],
+        "learns": [],
+        "tokens": [],
+        "owners_of_device": [],
+    }
+    listed: dict[str, list[str]] = {"lists": [], "shaped": [], "filled": [], "is_device": []}
     reads: dict[str, tuple[int, str] | None] = {}
     modules: list[tuple[str, re.Pattern[str], str]] = []
     spaces: dict[str, list[str]] = {"tensor": [], "other": [], "array": []}
@@ -182,8 +193,10 @@ def models() -> Models:
         *(frozenset(plain[name]) for name in ("keywords", "draws", "learns")),
     )
     shaped, filled = frozenset(listed["shaped"]), frozenset(listed["filled"])
-    tokens = frozenset(plain["tokens"])
-    return Models(rows, tensor, other, array, readers, shaped, filled, tokens, tuple(modules))
+    return Models(
+        rows, tensor, other, array, readers, shaped, filled, frozenset(plain["tokens"]),
+        tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(modules),
+    )  # fmt: skip
 
 
 @cache

@@ -2,21 +2,73 @@
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from devfix.checkers.comparisons import found
 from devfix.codemod import Codemod, Example
-from devfix.comparisons.candidates import candidates
-from devfix.comparisons.effects import asserted, moves
-from devfix.comparisons.examples import EXAMPLES
-from devfix.comparisons.judge import Judge, Verdict
-from devfix.comparisons.kinds import Kinds
-from devfix.findings import Edit, EnsureImport, Finding, ReplaceExpression, Safety
+from devfix.findings import Finding, Safety
 from devfix.flow import Flow
-from devfix.source import Source, walk
+
+_BRANCH = """\
+import torch
+from torch import nn
+
+
+def decode(vae: nn.Module, latents: torch.Tensor):
+    if {0}:
+        vae.to(latents.device)
+    return vae(latents)
+
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+print(round(decode(nn.Linear(4, 2), torch.ones(1, 4).to(device)).sum().item(), 4))
+"""
+_PRECISION = """\
+import torch
+from torch import nn
+
+
+def run(model: nn.Module, x: torch.Tensor):
+    if x.device{0}:
+        torch.cuda.synchronize()
+    return model(x)
+
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+print(round(run(nn.Linear(4, 2).to(device), torch.ones(1, 4).to(device)).sum().item(), 4))
+"""
+_ASSERT = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 2).to(device)
+x = torch.ones(1, 4).to(device)
+assert {0}
+print(round(model(x).sum().item(), 4))
+"""
+_ELSEWHERE = """\
+import torch
+
+
+class Worker:
+    def __init__(self, device="cpu"):
+        self.device = device
+
+    def describe(self):
+        return 1 if self.device == "cpu" else 2
+
+
+x = torch.ones(2)
+y = torch.ones(2).to(x.device)
+same = (x.device == y.device, x.device.type == "cpu", str(x.device) == "cpu", x.device.type in ("cpu", "mps"))
+print(Worker().describe(), sum(same))
+"""
 
 
 @dataclass(frozen=True)
@@ -63,54 +115,28 @@ class DeviceComparison(Codemod):
         ("torch",),
         ("==", "!=", " in ", " is ", "startswith", "[", ".get(", "match "),
     )
-    examples: ClassVar[tuple[Example, ...]] = EXAMPLES
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "A move that was never made: a torch.device never equals a string",
+            _BRANCH.format('vae.weight.device == "cpu"'),
+            _BRANCH.format('vae.weight.device.type == "cpu"'),
+            raises="same device|Expected all tensors",
+        ),
+        Example(
+            "A tensor's device has an index",
+            _ASSERT.format("x.device == device"),
+            _ASSERT.format("x.device.type == device.type"),
+            raises="AssertionError",
+        ),
+        Example(
+            "A branch that begins to run",
+            _PRECISION.format(' == torch.device("cuda")'),
+            _PRECISION.format('.type == "cuda"'),
+            safety=Safety.UNSAFE,
+        ),
+        Example("Trap: strings with strings, devices with devices, types with types", _ELSEWHERE),
+    )
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        source = flow.source
-        names = [local for local, what in source.imports.items() if what == "torch"]
-        torch = "torch" if "torch" in names or not names else names[0]
-        kinds = Kinds(flow)
-        suspects = tuple(candidates(source))
-        verdicts = sorted(
-            Judge(kinds, torch).judge(suspects) if suspects else (),
-            key=lambda verdict: source.span(verdict.node),
-        )
-        for verdict in verdicts:
-            span = source.span(verdict.node)
-            safety = self._safety(flow, verdict)
-            if safety is None:
-                continue
-            edits: tuple[Edit, ...] = ()
-            text = _in_its_quotes(source, verdict)
-            if text:
-                edits = (ReplaceExpression(span, text),)
-                if not names and f"{torch}." in text:
-                    edits = (*edits, EnsureImport("torch"))
-            yield self.finding(span, verdict.why, title=f"compare with `{text}`", edits=edits, safety=safety)
-
-    def _safety(self, flow: Flow, verdict: Verdict) -> Safety | None:
-        """How sure the fix is; None where the comparison does no harm as it is."""
-        node = verdict.node
-        if verdict.raises:
-            return Safety.SAFE
-        negative = isinstance(node, ast.Compare) and isinstance(
-            node.ops[0], (ast.NotEq, ast.NotIn, ast.IsNot)
-        )
-        target = moves(flow.source, node)
-        if negative and target:
-            # It moves whatever the device is, as it should: nothing fails, and on the CPU nothing moves.
-            return Safety.UNSAFE if target == "cpu" and '"cpu"' in verdict.text else None
-        if target == "device" and not negative:
-            return Safety.SAFE
-        if asserted(flow.source, node) and not negative:
-            return Safety.SAFE
-        return Safety.UNSAFE
-
-
-def _in_its_quotes(source: Source, verdict: Verdict) -> str:
-    """The replacement, with the quotes that the comparison has had."""
-    for node in walk(verdict.node):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if source.code(node).startswith("'"):
-                return re.sub(r'"([\w:]+)"(\)?)$', r"'\1'\2", verdict.text)
-    return verdict.text
+        for finding, _ in found(flow.facts(), {self.id}):
+            yield finding
