@@ -20,6 +20,7 @@ from devfix.engine.values import (
     LIBRARY,
     LOADER,
     MODULE,
+    NONE,
     NUMBER,
     OBJECT,
     SEQUENCE,
@@ -154,11 +155,13 @@ class Attributes(Calls):
     def _of_object(self, node: ast.Attribute, base: Value) -> Value:
         name = node.attr
         held = self.state.attribute(base.ref, name) if base.ref is not None else None
-        if held is not None:
-            return held
         owner = (
             base.bound.ref if isinstance(base.bound, Value) and isinstance(base.bound.ref, Class) else None
         )
+        if owner is not None and (held is None or held.kind == NONE):
+            held = self.declared_module(owner, name) or held
+        if held is not None:
+            return held
         if owner is not None:
             method = owner.method(name)
             if method is not None:

@@ -22,7 +22,6 @@ from devfix.engine.values import (
     DEVICE,
     MODULE,
     MOVE,
-    NONE,
     OBJECT,
     TENSOR,
     TEXT,
@@ -149,6 +148,15 @@ class Devices(Requirements):
                 return found if any(form.kind == forms.OBJECT for form in found) else NO_FORMS
         return NO_FORMS
 
+    def declared_module(self, owner: Class, name: str) -> Value | None:
+        """An attribute that a class, or the nearest base that says something, annotates with a library's module."""
+        for one in owner.lineage:
+            if name in one.declared:
+                dotted = of_library(one.file, one.declared[name])
+                place = Place(OF, ("declared", id(one.declared[name])))
+                return Value(MODULE, place, bound=Value(CLASS, ref=dotted)) if dotted else None
+        return None
+
     def told(self, node: ast.expr) -> tuple[str, Value, Value] | None:
         """What a test says of the forms of a name: the name, and its value where the test holds and where not."""
         name, holds = form_evidence.asked(self.file, node)
@@ -170,9 +178,6 @@ class Devices(Requirements):
 
     def annotated(self, value: Value, annotation: ast.expr) -> Value:
         """`d: torch.device = ...`: what the annotation says, where nothing else does."""
-        dotted = of_library(self.file, annotation) if value.kind == NONE else ""
-        if dotted:
-            return Value(MODULE, Place(OF, ("annotated", id(annotation))), bound=Value(CLASS, ref=dotted))
         if value.forms or value.kind not in (UNKNOWN, DEVICE):
             return value
         return value.but(forms=forms.annotated(self.file, annotation))

@@ -19,9 +19,8 @@ STAR = "*"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 MAX_BASES = 32
 _REGISTERING = frozenset({"register_buffer", "register_parameter", "register_module"})
-_CHANGING = frozenset(
-    {"append", "appendleft", "extend", "insert", "update", "add", "setdefault"}
-)  # a container in place
+# Methods that change a container in place.
+_CHANGING = frozenset({"append", "appendleft", "extend", "insert", "update", "add", "setdefault"})
 
 
 class Function:
@@ -63,7 +62,7 @@ class Function:
 
     def may_be_trained(self, name: str) -> bool:
         """Does the annotation of a parameter speak of `torch.nn.Parameter`?"""
-        given = [one.annotation for one in self.parameters if one.arg == name and one.annotation is not None]
+        given = [one.annotation for one in self.parameters if one.arg == name and one.annotation]
         return any("Parameter" in self.file.source.code(one) for one in given)
 
     def has_dimensions(self, path: str) -> bool:
@@ -198,6 +197,15 @@ class Class:
             for one in self.node.body
             if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
         }
+
+    @cached_property
+    def declared(self) -> dict[str, ast.expr]:
+        """The annotations of its attributes, in its body or as `self.x: T`."""
+        source = self.file.source
+        every = source.of_kind(ast.AnnAssign, self.node)
+        found = {source.code(one.target): one.annotation for one in every}
+        mine = {name[5:]: found[name] for name in found if name.startswith("self.")}
+        return mine | self.annotations
 
     @cached_property
     def stores(self) -> dict[str, set[str]]:
@@ -389,6 +397,5 @@ STAR_NAMES = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "n
 
 def _last(node: ast.expr) -> str:
     """The last name of a decorator."""
-    if isinstance(node, ast.Call):
-        node = node.func
+    node = node.func if isinstance(node, ast.Call) else node
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

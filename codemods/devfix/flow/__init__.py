@@ -87,11 +87,6 @@ class Flow:
         outside = self._program.outside
         return outside is not None and outside.default_is_other()
 
-    def declared(self, dotted: str, attribute: str) -> tuple[Source, tuple[ast.expr, ...]] | None:
-        """How a class of another file, or one of its bases, annotates an attribute: the file and the annotations."""
-        outside = self._program.outside
-        return outside.declared(dotted, attribute) if outside is not None else None
-
     def written(self, name: str, path: str = "") -> tuple[str, Source, ast.ClassDef] | None:
         """A class of another file of the project: see `Outside.written`."""
         outside = self._program.outside

@@ -155,22 +155,6 @@ def moves_inputs(code: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> boo
     return False
 
 
-def declared(source: Source, owner: ast.ClassDef, attribute: str) -> tuple[ast.expr, ...]:
-    """What a class annotates an attribute with, in its body or as `self.x: T`."""
-    found = []
-    for node in source.walk(owner):
-        if isinstance(node, ast.AnnAssign):
-            target = node.target
-            if isinstance(target, ast.Name):
-                named = target.id if node in owner.body else ""
-            else:
-                of_self = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name)
-                named = ast.unparse(target).removeprefix("self.") if of_self else ""
-            if named == attribute:
-                found.append(node.annotation)
-    return tuple(found)
-
-
 def annotation_text(node: ast.expr | None) -> str:
     """The name an annotation comes down to: `Optional[torch.Tensor]`, `"nn.Module" | None` included."""
     while node is not None:

@@ -113,10 +113,6 @@ class Outside(ABC):
     def bases(self, dotted: str) -> Bases | None:
         """What a class hands down to those derived from it; leading dots mark a relative import."""
 
-    def declared(self, dotted: str, attribute: str) -> tuple[Source, tuple[ast.expr, ...]] | None:
-        """What a class of another file, or one that it derives from, annotates an attribute with, and the file."""
-        return None
-
     def written(self, name: str, path: str = "") -> tuple[str, Source, ast.ClassDef] | None:
         """A class of the project, its file and that file's source, by its name as `Value.name` or imports give it.
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from devfix import depends
 from devfix.depends import Needs
 from devfix.engine.files import STAR, File
-from devfix.flow.evidence import declared
 from devfix.flow.lattice import Kind, fresh_identity
 from devfix.flow.outside import Bases, Outside, judged
 from devfix.project.callers import Callers
@@ -263,18 +262,6 @@ class Project:
                     seen.add(parent)
                     todo.append(parent)
         return found
-
-    def declared(self, path: str, dotted: str, attribute: str) -> tuple[Source, tuple[ast.expr, ...]] | None:
-        """See `Outside.declared`: by the first class of its line that says something."""
-        definition = self.lookup(path, dotted)
-        for one, _ in self.line(definition) if definition is not None else ():
-            source = self.files.source(one.path)
-            for node in source.tree.body if source is not None else ():
-                if isinstance(node, ast.ClassDef) and node.name == one.name and source is not None:
-                    found = declared(source, node, attribute)
-                    if found:
-                        return source, found
-        return None
 
     def written(self, path: str, name: str) -> tuple[str, Source, ast.ClassDef] | None:
         """See `Outside.written`: the last class of that name at the top of its file."""

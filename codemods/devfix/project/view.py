@@ -116,9 +116,6 @@ class View(Outside):
             program.path, program.source, node, default_known, NameOf(self.project, program), program.keys
         )
 
-    def declared(self, dotted: str, attribute: str) -> tuple[Source, tuple[ast.expr, ...]] | None:
-        return self.project.declared(self.path, dotted, attribute)
-
     def written(self, name: str, path: str = "") -> tuple[str, Source, ast.ClassDef] | None:
         return self.project.written(path or self.path, name)
 
