@@ -62,8 +62,8 @@ class Function:
 
     def may_be_trained(self, name: str) -> bool:
         """Does the annotation of a parameter speak of `torch.nn.Parameter`?"""
-        given = [one.annotation for one in self.parameters if one.arg == name and one.annotation]
-        return any("Parameter" in self.file.source.code(one) for one in given)
+        given = (one.annotation for one in self.parameters if one.arg == name)
+        return any(one is not None and "Parameter" in self.file.source.code(one) for one in given)
 
     def has_dimensions(self, path: str) -> bool:
         """Does it use what has this name as only tensors with dimensions can be: `x[0]`, `len(x)`, `x.size(1)`?"""
@@ -202,8 +202,7 @@ class Class:
     def declared(self) -> dict[str, ast.expr]:
         """The annotations of its attributes, in its body or as `self.x: T`."""
         source = self.file.source
-        every = source.of_kind(ast.AnnAssign, self.node)
-        found = {source.code(one.target): one.annotation for one in every}
+        found = {source.code(one.target): one.annotation for one in source.of_kind(ast.AnnAssign, self.node)}
         mine = {name[5:]: found[name] for name in found if name.startswith("self.")}
         return mine | self.annotations
 
