@@ -6,8 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
+from devfix.engine.evidence import is_handed_name
+from devfix.engine.files import Class, File
 from devfix.flow.torch_api import FACTORIES
-from devfix.handing.takers import Takers
 from devfix.placing import dotted
 from devfix.source import Source
 
@@ -147,14 +148,16 @@ def unmapped_loads(program: str, source: Source) -> Iterator[Mutant | None]:
 
 
 def untold_functions(program: str, source: Source) -> Iterator[Mutant | None]:
-    takers = Takers(source)
+    file = File(program, source)
     for call in own_calls(source, source.tree):
-        taker = takers.of(call)
-        if taker is None or (isinstance(taker.default, ast.Constant) and taker.default.value is None):
-            continue  # None may well be settled by what else it is given
-        edits = without_keyword(source, call, taker.parameter)
-        if edits:
-            yield mutant("drop device= from a call", program, source, call, edits)
+        called = file.definition(call.func)
+        function = called.method("__init__") if isinstance(called, Class) else called
+        for name, default in function.defaults.items() if function is not None else ():
+            if not is_handed_name(name) or (isinstance(default, ast.Constant) and default.value is None):
+                continue  # None may well be settled by what else it is given
+            edits = without_keyword(source, call, name)
+            if edits:
+                yield mutant("drop device= from a call", program, source, call, edits)
 
 
 def compared_with_strings(program: str, source: Source) -> Iterator[Mutant | None]:

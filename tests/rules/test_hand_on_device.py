@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from applying import findings, fixed
+from devfix.around import Around
+from devfix.discover import discover
 from devfix.findings import Safety
 from devfix.rules.hand_on_device import HandOnDevice
+from devfix.runner import run
 
 RULE = HandOnDevice()
 HEAD = "import torch\nfrom nets import Block, helper\n\n\n"
@@ -135,3 +140,14 @@ def test_what_an_object_holds_may_take_no_device_where_its_own_method_does(held:
         f"        y = torch.ones(3, device=device) * x\n        return {held}.search(y, k)\n"
     )
     assert findings(RULE, HEAD + text) == []
+
+
+def test_a_function_of_another_file(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "tools.py").write_text("import torch\n\n\n" + _ONES)
+    text = "import torch\nfrom tools import ones\n\n\ndef f(x, device):\n    return ones(3) * x.to(device)\n"
+    (tmp_path / "main.py").write_text(text)
+    around = Around(str(tmp_path))
+    report = run(discover([str(tmp_path)]), [RULE], Safety.UNSAFE, jobs=1, around=around)
+    (changed,) = report.changed
+    assert "ones(3, device=device)" in changed.after.decode()

@@ -9,7 +9,7 @@ from devfix.budget import MISMATCHES
 from devfix.engine import evidence
 from devfix.engine.classes import Classes
 from devfix.engine.context import Bound, Context
-from devfix.engine.facts import Autocast, DeviceUse, HostRead, Mismatch, Missing, Step, Surgery
+from devfix.engine.facts import Autocast, DeviceUse, HostRead, LeftOut, Mismatch, Missing, Step, Surgery
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
@@ -59,6 +59,7 @@ class Analysis(Context):
         self.steps: list[Step] = []  # of the processes of a distributed program
         self.device_uses: list[DeviceUse] = []
         self.missing: list[Missing] = []
+        self.left_out: dict[ast.Call, LeftOut] = {}
         self.expressed: set[tuple[ast.expr, str]] = set()  # device expressions that were looked at
         self.autocasts: dict[ast.Call, Autocast] = {}
         self.entered: list[Autocast] = []  # the contexts that are open now

@@ -12,6 +12,7 @@ from devfix.engine.values import (
     A_TEXT,
     ANYTHING,
     BATCH,
+    CLASS,
     DEVICE,
     MAPPING,
     MODULE,
@@ -82,6 +83,13 @@ class Builtins(Methods):
         if name == "dict":
             fields = {key: value for key, (value, _) in arguments[1].items()}
             return Value(MAPPING, fields={**(first.fields or {}), **fields}, rest=first.rest)
+        if (
+            name == "type"
+            and len(values) == 1
+            and isinstance(first.bound, Value)
+            and first.bound.kind == CLASS
+        ):
+            return first.bound
         if name == "str":
             if first.kind != DEVICE and not first.forms:
                 return A_TEXT

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.builtin import Builtins
-from devfix.engine.evidence import is_count
+from devfix.engine.evidence import is_count, is_handed_name
+from devfix.engine.facts import LeftOut
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial
 from devfix.engine.places import BY_OWNER, CHOICE, LITERAL, NOWHERE, OWNED, VAR, Place, alternatives
@@ -252,11 +253,25 @@ class Calls(Builtins):
     ) -> Value:
         """Run a function with these arguments, or take what an equal run came to."""
         bound = self._bound(node, function, me, arguments)
+        self._left_out(node, function, bound)
         self.analysis.note_call(self, function, bound)
         if self.depth >= MAX_DEPTH or not self.analysis.may_run(self, function):
             self.escape(arguments)
             return self.unknown(node)
         return self.analysis.run_call(self, node, function, me, bound, outer)
+
+    def _left_out(self, node: ast.Call, function: Function, bound: dict[str, Value]) -> None:
+        """Note that a call says nothing of the one device that a function takes."""
+        if self.quiet or self.file is not self.analysis.file or node in self.analysis.left_out:
+            return
+        names = [name for name in function.defaults if is_handed_name(name)]
+        if len(names) != 1 or names[0] in bound or node not in self.file.source.parents:
+            return
+        spread = names[0] in function.positional and any(isinstance(one, ast.Starred) for one in node.args)
+        if not spread and all(one.arg for one in node.keywords):
+            self.analysis.left_out[node] = LeftOut(
+                node, self.function, function, names[0], self.scopes(), self.state.path
+            )
 
     def _bound(
         self, node: ast.Call, function: Function, me: Value | None, arguments: Arguments

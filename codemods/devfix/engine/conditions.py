@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 
 from devfix.engine.devices import Devices
+from devfix.engine.files import Class
 from devfix.engine.places import ON_CPU, Condition, on_cuda
 from devfix.engine.state import either
 from devfix.engine.values import (
@@ -246,8 +247,12 @@ class Conditions(Devices):
                 if not isinstance(at, ast.Name):
                     return None
                 made = self._one((id(self.function), self.file.source.code(node)))
+                owner = self.file.definition(classes[0]) if len(classes) == 1 else None
                 if names == ["torch.nn.Module"] and value.kind == UNKNOWN:
                     made.true_names[at.id] = value.but(kind=MODULE)
+                elif isinstance(owner, Class) and value.kind == UNKNOWN:
+                    kind = MODULE if self.analysis.class_kind(owner) == "module" else OBJECT
+                    made.true_names[at.id] = value.but(kind=kind, bound=Value(CLASS, ref=owner))
                 elif value.kind in (UNKNOWN, TENSOR, BATCH) and not any(
                     one.endswith("Tensor") for one in names
                 ):

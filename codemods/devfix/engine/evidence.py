@@ -80,9 +80,34 @@ _PLAIN = frozenset(
 )
 
 
+_TESTING = frozenset({"pytest", "unittest", "parameterized", "absl"})
+_FOR_HOST = re.compile(
+    r"load|read|save|cpu|offload|numpy|dataset|collate|parse|convert|export|dump|plot|draw|visuali[sz]e|tokeni[sz]|"
+    r"checkpoint|state_dict|^get_data|benchmark",
+    re.IGNORECASE,
+)
+_HANDED = re.compile(r"_?(?:torch_|target_|output_|model_|input_)?(?:device|dev)$")
+
+
 def is_device_name(name: str) -> bool:
     """Is a name, or an attribute, one that people give devices?"""
     return name in _DEVICE_NAMES or name.endswith("_device")
+
+
+def is_handed_name(name: str) -> bool:
+    """Is a parameter one by which a caller says where all is done? Not `device_type`, nor `offload_device`."""
+    return _HANDED.match(name) is not None
+
+
+def is_for_host(name: str) -> bool:
+    """Does a function work on the CPU on purpose, as its name says: does it copy, save, convert, or feed workers?"""
+    return _FOR_HOST.search(name) is not None
+
+
+def is_for_tests(source: Source) -> bool:
+    """Does a file import what tests are written with?"""
+    roots = (what.partition(".")[0] for what in source.imports.values())
+    return not _TESTING.isdisjoint(roots)
 
 
 def is_local_rank(name: str) -> bool:

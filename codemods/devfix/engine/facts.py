@@ -142,6 +142,21 @@ class DeviceUse:
 
 
 @dataclass(frozen=True, eq=False)
+class LeftOut:
+    """A call that leaves the device of a function to the default of its `parameter`.
+
+    `scopes`: what is visible to the caller; `path`: the conditions under which it calls.
+    """
+
+    node: ast.Call
+    caller: Function | None
+    callee: Function
+    parameter: str
+    scopes: tuple[Scope, ...]
+    path: Path
+
+
+@dataclass(frozen=True, eq=False)
 class Missing:
     """A part of a device expression that raises wherever it is run, or that loses the index of a device.
 

@@ -77,6 +77,8 @@ class Methods(Moves):
         kind = base.kind
         if name in frameworks.HOOKING_METHODS:
             return self.given_away(base)
+        if name == "__class__" and isinstance(base.bound, Value):
+            return self.call_value(node, base.bound, arguments)
         if base.forms and name not in _MOVES:
             return self.device_method(node, base, name)
         if name in _MOVES and (

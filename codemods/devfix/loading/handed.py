@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from devfix.bindings import FunctionNode, function_around
+from devfix.checkers.left_out import settles_none
 from devfix.flow.frame import path_of
-from devfix.handing.reasons import settles_none
 from devfix.loading.calls import ARGUMENT, LOADERS, is_none_at
 from devfix.source import Source
 

@@ -30,6 +30,13 @@ def expressible(source: Source, place: Place, scopes: tuple[Scope, ...], at: ast
     return ""
 
 
+def devices_at(source: Source, scopes: tuple[Scope, ...], at: ast.AST) -> list[Term]:
+    """The devices that have a name and can be written at a node, the nearest first."""
+    function = source.enclosing(at, *_FUNCTIONS)
+    every = [term for term in _of_function(scopes, function) if term.form == "device"]
+    return [term for term in every if _writable(source, term, at, function)]
+
+
 def _of_function(scopes: tuple[Scope, ...], function: ast.AST | None) -> tuple[Term, ...]:
     for one, terms in scopes:
         if _node(one) is function:

@@ -6,11 +6,78 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from devfix.checkers.left_out import findings
 from devfix.codemod import Codemod, Example
-from devfix.findings import Finding, Related, Safety, SetArgument
+from devfix.findings import Finding, Safety
 from devfix.flow import Flow
-from devfix.handing.examples import EXAMPLES
-from devfix.handing.missing import Missed, Missing
+
+_SCORES = """\
+import torch
+
+
+def positions(n, device="cpu"):
+    return torch.arange(n, device=device) + 1.0
+
+
+def scores(x, device):
+    return x.to(device) * {0}
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+print(scores(torch.ones(4), device).sum().item())
+"""
+_NESTED = """\
+import torch
+
+
+def to_torch(data, device="cpu"):
+    if isinstance(data, dict):
+        return {{key: to_torch(value{0}) for key, value in data.items()}}
+    return torch.tensor(data, device=device)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+batch = to_torch({{"x": [1.0, 2.0], "more": {{"y": [3.0, 4.0]}}}}, device=device)
+print((batch["more"]["y"] + torch.ones(2, device=device)).sum().item())
+"""
+_COPY = """\
+import torch
+
+
+class Steps:
+    def __init__(self, sizes, device="cpu"):
+        self.sizes = sizes
+        self.device = device
+
+    def head(self, n):
+        return self.__class__(self.sizes[:n]{0})
+
+    def times(self, x):
+        return x * torch.tensor(self.sizes, device=self.device)
+
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+steps = Steps([0.5, 0.25, 0.125], device=device).head(2)
+print(steps.times(torch.ones(2, device=device)).sum().item())
+"""
+_SETTLED = """\
+import torch
+
+
+def mask(x, device=None):
+    if device is None:
+        device = x.device
+    return torch.ones(x.shape, device=device)
+
+
+def masked(x, device):
+    x = x.to(device)
+    return x * mask(x)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+print(masked(torch.ones(4), device).sum().item())
+"""
 
 
 @dataclass(frozen=True)
@@ -20,7 +87,7 @@ class HandOnDevice(Codemod):
     ## What it does
     Finds calls that leave out the `device` that the callee takes:
 
-    - the callee is in the file, its device defaults to "cuda" or "cpu" (or to None, which torch takes for
+    - the callee is in view, here or in another file; its device defaults to "cuda" or "cpu" (or to None, which torch takes for
       the CPU), and the caller has a device of its own: a parameter, a variable, `self.device`;
     - a function with a device calls itself, or a method with its own name, without it;
     - `self.__class__(..)` leaves out the device that `__init__` keeps.
@@ -47,21 +114,30 @@ class HandOnDevice(Codemod):
         ("torch",),
         ("device=", "device =", "device:", "device,", "device)", "dev=", "dev =", "dev:", "dev,", "dev)"),
     )
-    examples: ClassVar[tuple[Example, ...]] = EXAMPLES
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "A helper is left to its default, the CPU",
+            _SCORES.format("positions(x.shape[0])"),
+            _SCORES.format("positions(x.shape[0], device=device)"),
+            raises="same device|Expected all tensors",
+            safety=Safety.UNSAFE,
+        ),
+        Example(
+            "A function that calls itself without its device",
+            _NESTED.format(""),
+            _NESTED.format(", device=device"),
+            raises="same device|Expected all tensors",
+            safety=Safety.UNSAFE,
+        ),
+        Example(
+            "An object makes another one of its class without its device",
+            _COPY.format(""),
+            _COPY.format(", device=self.device"),
+            raises="same device|Expected all tensors",
+            safety=Safety.UNSAFE,
+        ),
+        Example("Trap: without the argument it takes the device of its input", _SETTLED),
+    )
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        for missing in Missed(flow).find():
-            yield self._left_out(flow, missing)
-
-    def _left_out(self, flow: Flow, missing: Missing) -> Finding:
-        source = flow.source
-        span = source.span(missing.call)
-        name = source.code(missing.call.func)
-        return self.finding(
-            span,
-            f"`{name}` is called without `{missing.parameter}={missing.device}`, {missing.why}",
-            title=f"hand on `{missing.parameter}={missing.device}`",
-            edits=(SetArgument(span, missing.keyword or missing.parameter, missing.device),),
-            safety=Safety.UNSAFE,
-            related=(Related(source.span(missing.related), missing.note),),
-        )
+        yield from findings(flow.facts())

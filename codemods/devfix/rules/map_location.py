@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from devfix.checkers.left_out import reads
 from devfix.codemod import Codemod, Example
 from devfix.device_forms import DeviceForms
 from devfix.findings import Edit, EnsureImport, Finding, Safety, SetArgument
 from devfix.flow import Flow
-from devfix.handing.reasons import reads
 from devfix.loading.calls import ARGUMENT, Load, Loads, is_none_at
 from devfix.loading.cure import cures, needs_cuda
 from devfix.loading.devices import DevicesInScope
