@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from devfix.engine import forms, missing
-from devfix.engine.evidence import about_devices
+from devfix.engine import evidence, forms, missing
 from devfix.engine.facts import Autocast, DeviceUse, Missing
 from devfix.engine.files import Class, File
 from devfix.engine.forms import NO_FORMS, Forms
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.places import LITERAL, OF, OWNED, VAR, Place, alternatives
-from devfix.engine.requirements import Requirements
+from devfix.engine.results import Results
 from devfix.engine.uses import MODULE_USES
 from devfix.engine.values import (
     A_NUMBER,
@@ -37,7 +36,7 @@ _OF_MODULES = MODULE_USES | {"cuda", "half", "state_dict", "load_state_dict"}
 _OF_DEVICES = frozenset({"type", "index"})
 
 
-class Devices(Requirements):
+class Devices(Results):
     def device_use(
         self,
         sink: str,
@@ -162,6 +161,8 @@ class Devices(Requirements):
 
     def annotated(self, value: Value, annotation: ast.expr) -> Value:
         """`d: torch.device = ...`: what the annotation says, where nothing else does."""
+        if value.kind == UNKNOWN and value.place.is_named and evidence.annotated(annotation) == TENSOR:
+            return value.but(kind=TENSOR, role="")
         if value.forms or value.kind not in (UNKNOWN, DEVICE):
             return value
         return value.but(forms=forms.annotated(self.file, annotation))
@@ -284,7 +285,7 @@ class Devices(Requirements):
             return
         for one in self.analysis.entered:
             arms = alternatives(place)
-            asked = any(about_devices(condition) for _, path in arms for condition, _ in path)
+            asked = any(evidence.about_devices(condition) for _, path in arms for condition, _ in path)
             if asked or any(arm.kind == LITERAL for arm, _ in arms):
                 one.is_fixed = True
             elif place.kind == OWNED:

@@ -14,7 +14,7 @@ _CALLS = frozenset(
     {"make", "data", "legacy", "cuda", "array", "like", "same", "elems", "follow", "number", "load"}
 )
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow"})
-_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner"})
+_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner", "runs"})
 _MODULES = ("module", "not")
 _BUILDING = (".from_pretrained", ".from_config")
 _PROCESSES = frozenset(
@@ -71,6 +71,7 @@ class Models(NamedTuple):
     shaped: frozenset[str]
     filled: frozenset[str]
     tokens: frozenset[str]
+    gathers: frozenset[str]
     modules: tuple[
         tuple[str, re.Pattern[str], str], ...
     ]  # prefix, pattern of the last name, "module" or "not"
@@ -97,7 +98,7 @@ class Models(NamedTuple):
         return self.rows.get(TENSOR_METHOD + name, SAME)
 
     def layer(self, dotted: str) -> str:
-        """bare, loss, container, wrapper, scatters, owner or module; an empty string for any other class."""
+        """bare, loss, container, wrapper, scatters, owner, runs or module; an empty string for any other class."""
         row = self.rows.get(dotted)
         if row is not None:
             return row.form if row.form in _LAYERS else ""
@@ -119,7 +120,14 @@ class Models(NamedTuple):
 def models() -> Models:
     """The models of this package. Raises ValueError on a row that is none."""
     rows: dict[str, Row] = {}
-    plain: dict[str, list[str]] = {"readers": [], "keywords": [], "draws": [], "learns": [], "tokens": []}
+    plain: dict[str, list[str]] = {
+        "readers": [],
+        "keywords": [],
+        "draws": [],
+        "learns": [],
+        "tokens": [],
+        "gathers": [],
+    }
     listed: dict[str, list[str]] = {"lists": [], "shaped": [], "filled": []}
     reads: dict[str, tuple[int, str] | None] = {}
     modules: list[tuple[str, re.Pattern[str], str]] = []
@@ -182,8 +190,8 @@ def models() -> Models:
         *(frozenset(plain[name]) for name in ("keywords", "draws", "learns")),
     )
     shaped, filled = frozenset(listed["shaped"]), frozenset(listed["filled"])
-    tokens = frozenset(plain["tokens"])
-    return Models(rows, tensor, other, array, readers, shaped, filled, tokens, tuple(modules))
+    tokens, gathers = frozenset(plain["tokens"]), frozenset(plain["gathers"])
+    return Models(rows, tensor, other, array, readers, shaped, filled, tokens, gathers, tuple(modules))
 
 
 @cache
