@@ -47,6 +47,9 @@ from devfix.engine.values import (
 )
 from devfix.placing import stores
 
+# What may be assumed of a tensor that is made on the CPU without need.
+_FOR_FACTORIES = frozenset({RESULT, LABELS, LOSS, LIBRARY_CALL})
+
 
 def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     """The reason for which nothing is said of a mismatch; an empty string if it is told."""
@@ -154,7 +157,9 @@ def _is_followed(mismatch: Mismatch, analysis: Analysis) -> bool:
 def _is_proven(mismatch: Mismatch, function: Function) -> bool:
     """Is it proven that both are tensors, where nothing says that the function prepares data?"""
     owner = function.owner
-    return not mismatch.assumed and (owner is None or not prepares_data(owner.name, *owner.bases))
+    if mismatch.assumed or mismatch.stray.role == "host":
+        return False
+    return owner is None or not prepares_data(owner.name, *owner.bases)
 
 
 def _is_declared(function: Function, name: object) -> bool:
@@ -221,9 +226,12 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
         return False  # only the tests themselves call it
     if analysis.uses(function).asks_for_devices:
         return True
+    made = mismatch.stray.kind == TENSOR and mismatch.stray.links[0].kind == MAKE
+    if mismatch.operation == "the index" and function.owner is None and not made:
+        return False  # an index that a caller passes is often made on the CPU
     passed = analysis.passed(mismatch.anchor_place)
     return (
-        {one.kind for one in mismatch.assumed} <= {RESULT, LABELS, LOSS, LIBRARY_CALL}
-        and (lives_on_devices(function, analysis) or _is_proven(mismatch, function))
+        {one.kind for one in mismatch.assumed} <= (_FOR_FACTORIES if made else frozenset())
+        and (lives_on_devices(function, analysis) or (made and _is_proven(mismatch, function)))
         and (not passed or any(one.on_device for one in passed))
     )

@@ -94,6 +94,7 @@ class Functions(Containers):
             at = keywords.get(name) or (values[position] if len(values) > position else None)
             if at is not None:
                 self.on_host(node, at[0], at[1], last, (TENSOR, BATCH, UNKNOWN))
+        values, keywords = without(row, (values, keywords))
         form = row.form
         if "device" in keywords:
             if self.models.refuses_device(dotted):
@@ -238,3 +239,12 @@ class Functions(Containers):
                 made = Value(TENSOR)
         made = made.but(rank=1)
         return Value(SEQUENCE, rest=made) if row.many else made
+
+
+def without(row: Row, arguments: Arguments) -> Arguments:
+    """The arguments but the one that may be anywhere."""
+    if row.free is None:
+        return arguments
+    position, name = row.free
+    values = [one for i, one in enumerate(arguments[0]) if i != position]
+    return values, {key: one for key, one in arguments[1].items() if key != name}

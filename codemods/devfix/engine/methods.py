@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from devfix.engine.facts import Surgery
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
+from devfix.engine.functions import without
 from devfix.engine.moves import Moves
 from devfix.engine.places import BY_OWNER, CHOICE, LITERAL, OF, Place
 from devfix.engine.requirements import Operand
@@ -126,7 +127,7 @@ class Methods(Moves):
                 self.on_host(node, base, at, name)
             return Value(ARRAY) if name != "tolist" else Value(SEQUENCE, rest=A_NUMBER)
         row = self.models.method(name)
-        values, keywords = arguments
+        values, keywords = without(row, arguments)
         if name == "type" and values:
             return self.of_type(base, values[0][0])
         if row.form == "same" and "device" in keywords:

@@ -61,14 +61,20 @@ class Results(Requirements):
                         (home, at, home.place),
                         value.assumed,
                     )
-                like = value.like
-                if like is not None and like.kind == TENSOR and place.kind == DEFAULT and value.rank == 1:
+                like, asked = value.like, any(about_devices(condition) for condition, _ in path)
+                if (
+                    like is not None
+                    and like.kind == TENSOR
+                    and place.kind == DEFAULT
+                    and value.rank == 1
+                    and not asked
+                ):
                     self._like_its_source(returned, value, at, like)
                     if anchor is None and self.where(like).on_device and self.where(like).kind != LITERAL:
                         anchor = like, at, self.where(like)
                 if place.on_device and place.kind != LITERAL and anchor is None:
                     anchor = value, at, place
-                elif self._of_array(value) or any(about_devices(condition) for condition, _ in path):
+                elif self._of_array(value) or asked:
                     continue  # of an array, as transforms take and make it; or somebody has asked
                 elif place.kind == DEFAULT and value.rank == 1 and value.links and len(value.links) == 1:
                     strays.append((value, at, place, returned, path))

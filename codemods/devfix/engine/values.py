@@ -363,6 +363,10 @@ def _unlike(a: Value, b: Value, condition: object) -> Value:
         tensor = a if a.kind == TENSOR else b
         if condition is not None and UNKNOWN in kinds and tensor.place.on_host:
             return tensor.but(place=choose(condition, a.place, b.place), assumed=a.assumed | b.assumed)
+        if condition is not None and NUMBER in kinds and tensor.place.kind != "choice":
+            if tensor is a:
+                return tensor.but(place=choose(condition, a.place, NOWHERE))
+            return tensor.but(place=choose(condition, NOWHERE, b.place))
         return tensor.but(place=NOWHERE, rank=None)
     if kinds <= {MODULE, UNKNOWN}:
         return (a if a.kind == MODULE else b).but(place=NOWHERE, ref=None)

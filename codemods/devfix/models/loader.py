@@ -32,6 +32,7 @@ class Row(NamedTuple):
     many: bool = False
     nodevice: bool = False
     host: tuple[int, str] | None = None
+    free: tuple[int, str] | None = None
     host_result: int | None = None
 
 
@@ -163,7 +164,10 @@ def models() -> Models:
             continue
         for word in rest:
             key, _, value = word.partition("=")
-            if key == "rank" and value:
+            if key == "free" and value:
+                position, _, name = value.partition(":")
+                row = row._replace(free=(int(position), name))
+            elif key == "rank" and value:
                 row = row._replace(rank=int(value))
             elif key == "host" and value:
                 position, _, name = value.partition(":")
