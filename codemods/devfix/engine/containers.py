@@ -251,8 +251,9 @@ class Containers(Conditions):
             return
         if base.kind in (TENSOR, BATCH) and base.fields is None:
             if base.kind == TENSOR:  # an index is brought to where it is
-                many = index.kind == TENSOR or isinstance(target.slice, ast.List)
-                if many and value.kind == TENSOR and value.rank == 1:
+                many = self.as_tensor(index).kind == TENSOR or isinstance(target.slice, ast.List)
+                onto_host = self.where(base).on_host and value.rank != 0
+                if many and value.kind == TENSOR and (value.rank == 1 or onto_host):
                     self.together(
                         target, [(base, target.value), (value, node)], "the assignment", strict=True
                     )
