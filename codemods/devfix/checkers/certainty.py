@@ -45,6 +45,7 @@ from devfix.engine.values import (
     RESULT,
     TENSOR,
 )
+from devfix.models.loader import models
 from devfix.placing import stores
 
 # What may be assumed of a tensor that is made on the CPU without need.
@@ -157,7 +158,8 @@ def _is_followed(mismatch: Mismatch, analysis: Analysis) -> bool:
 def _is_proven(mismatch: Mismatch, function: Function) -> bool:
     """Is it proven that both are tensors, where nothing says that the function prepares data?"""
     owner = function.owner
-    if mismatch.assumed or mismatch.stray.role == "host":
+    row = models().function(mismatch.stray.links[0].name)
+    if mismatch.assumed or row is None or row.form == "array":
         return False
     return owner is None or not prepares_data(owner.name, *owner.bases)
 
