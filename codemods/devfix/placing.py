@@ -260,38 +260,6 @@ def _rebound(source: Source, scope: ast.AST) -> dict[str, tuple[list[int], list[
     return {path: ([at for at, _ in one], [node for _, node in one]) for path, one in found.items() if path}
 
 
-def may_be_none(source: Source, name: str, at: ast.AST, function: ast.AST | None) -> bool:
-    """Is a name a parameter with the default None, which the function asks for only below `at`, or only hands on?"""
-    if not isinstance(function, _FUNCTIONS):
-        return False
-    arguments = function.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    defaults = dict(
-        zip(reversed([one.arg for one in positional]), reversed(arguments.defaults), strict=False)
-    )
-    defaults |= {one.arg: v for one, v in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if v}
-    default = defaults.get(name)
-    if not (isinstance(default, ast.Constant) and default.value is None):
-        return False
-    line, asked = source.statement(at).lineno, False
-    for node in source.walk(function):
-        if isinstance(node, (ast.If, ast.IfExp, ast.Assert, ast.While)):
-            if any(isinstance(part, ast.Name) and part.id == name for part in walk(node.test)):
-                if node.lineno <= line:
-                    return False
-                asked = True
-    return asked or not any(_is_used(source, read) for read in source.names(function).get(name, ()))
-
-
-def _is_used(source: Source, node: ast.Name) -> bool:
-    """Is something done with a value that None does not allow: `x.size(0)`, `x + 1`, `torch.relu(x)`?"""
-    up = source.parents.get(node)
-    call = source.parents.get(up) if isinstance(up, ast.keyword) else up
-    if isinstance(call, ast.Call):
-        return source.qualified(call.func).startswith("torch.")
-    return isinstance(up, (ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp))
-
-
 def bound_before(source: Source, expression: ast.AST, at: ast.stmt) -> bool:
     """Is every name of an expression bound on the way to `at`, as far as the text shows?"""
     scope = _scope(source, at)
@@ -315,6 +283,11 @@ def _given(source: Source, scope: ast.AST) -> frozenset[str]:
     if not isinstance(scope, _FUNCTIONS):
         return frozenset()
     return frozenset(one.arg for one in walk(scope.args) if isinstance(one, ast.arg))
+
+
+def is_local(source: Source, function: ast.AST, name: str) -> bool:
+    """Is a name a parameter of a function, or bound in it?"""
+    return name in _given(source, function) or name in _stores(source, function)
 
 
 def stores(source: Source, scope: ast.AST, name: str) -> list[ast.Name]:

@@ -245,7 +245,7 @@ def test_a_result_that_is_moved_at_once_was_made_on_the_cpu(then: str, number: i
     ("between", "asked", "number"),
     [
         ("pass", "not self.flag", 0),
-        ("self.flag = False", "not self.flag", 1),
+        ("self.flag = not self.flag", "not self.flag", 1),
         ("pass", "self.flag", 1),
         ("pass", "x", 1),
     ],

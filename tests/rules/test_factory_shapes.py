@@ -8,7 +8,10 @@ from devfix.findings import Safety
 from devfix.rules.place_factory import PlaceFactory
 
 RULE = PlaceFactory()
-HEAD = "import torch\nimport torch.distributed as dist\nfrom torch import nn\n\n\n"
+HEAD = (
+    "import torch\nimport torch.distributed as dist\nfrom copy import deepcopy\n"
+    "from thop import profile\nfrom torch import nn\n\n\n"
+)
 
 KEEPER = (
     "class Window{}:\n    def __init__(self, n{}):\n{}        w = torch.linspace(0, 1, n{})\n"

@@ -139,11 +139,34 @@ CHANGED = {
     "the probability of a tensor": (
         "def f(x: torch.Tensor):\n    return Normal(torch.zeros(3)@x.device@, 1.0).log_prob(x)\n"
     ),
+    "a step of a Lightning module": (
+        "import lightning as L\n\n\nclass M(L.LightningModule):\n    def training_step(self, batch, index):\n"
+        "        x, y = batch\n        return nn.functional.mse_loss(x * torch.ones(3)@x.device@, y)\n"
+    ),
+    "what a method that is left to subclasses gives": (
+        "class M(nn.Module):\n    def loss(self, x):\n        raise NotImplementedError\n\n"
+        "    def forward(self, x: torch.Tensor):\n        return self.loss(x).masked_fill(torch.ones(3)@x.device@ > 0, 0.0)\n"
+    ),
+    "what is given back by the names it had": (
+        "def f(x: torch.Tensor, y: torch.Tensor, mix):\n    x, y = mix(x, y)\n    return y.sum() + x * torch.ones(3)@x.device@\n"
+    ),
+    "a number in the other arm": (
+        "def f(x: torch.Tensor, noisy):\n    noise = 0.0\n    if noisy:\n        noise = torch.randn(3)@x.device@\n"
+        "    return x + noise\n"
+    ),
     "an attribute made on a device": KEEPER.format("torch.ones(3, device=self.device)"),
     "an attribute moved to a device": KEEPER.format("torch.ones(3).to(self.device)"),
 }
 
 SILENT = {
+    "an index that a write brings along": (
+        "def f(x: torch.Tensor, at: torch.Tensor):\n    x.index_put_((torch.arange(3), at), at.float())\n    return x\n"
+    ),
+    "batches that Lightning may place": (
+        "import lightning as L\n\n\nclass M(L.LightningModule):\n    def forward(self, x):\n        return x * 2\n\n"
+        "    def on_train_end(self):\n        for x in torch.utils.data.DataLoader(torch.ones(3, 3)):\n"
+        "            print(self(x))\n"
+    ),
     "an alias that is bound again": (
         "zeros = torch.zeros\nzeros = print\n\n\ndef f(x: torch.Tensor):\n    return x + zeros(3)\n"
     ),

@@ -56,7 +56,7 @@ CHANGED = {
     ),
     "a target of a loss": (
         "def f(criterion, x, n):\n    x = x.cuda()\n    return criterion(x, torch.ones(2))\n",
-        'def f(criterion, x, n):\n    x = x.cuda()\n    return criterion(x, torch.ones(2, device="cuda"))\n',
+        "def f(criterion, x, n):\n    x = x.cuda()\n    return criterion(x, torch.ones(2, device=x.device))\n",
     ),
     "chained": (
         "def f(x):\n    k = torch.arange(3).float().view(-1, 1)\n    return k * x.unsqueeze(0)\n",
@@ -323,6 +323,8 @@ CHANGED = {
 }
 
 SILENT = {
+    "a result that is moved to the device that the caller names": "def f(x: torch.Tensor, device='cpu'):\n"
+    "    y = x * torch.rand(3)\n    return y.to(device)\n",
     "a module that is built from tensors": "class Matrix(nn.Module):\n    def __init__(self, row: torch.Tensor, n: int):\n"
     "        super().__init__()\n        self.row = nn.Parameter(row * torch.ones(n))\n",
     "every caller gives what is on the CPU": "def f(x: torch.Tensor):\n    return x * torch.rand(3)\n\n\n"
@@ -614,8 +616,6 @@ UNPROVEN = {
     "lengths": "class M(nn.Module):\n    def forward(self, x_lens: torch.Tensor):\n"
     "        return x_lens * torch.rand(3)\n",
     "sizes": "class M(nn.Module):\n    def forward(self, sz: torch.Tensor):\n        return sz * torch.rand(3)\n",
-    "a device that the caller names for the result": "def f(x: torch.Tensor, device='cpu'):\n"
-    "    y = x * torch.rand(3)\n    return y.to(device)\n",
     "a tensor that may be a promise": "class C:\n    def f(self, x: torch.Tensor):\n        print(x.device)\n"
     "        y = x * torch.rand(3)\n        return LazyTensor(y) if self.lazy else y\n",
     "a function that reads arrays": "def f(x: torch.Tensor, y):\n    print(x.device, y.detach().numpy())\n"
@@ -698,10 +698,11 @@ def test_a_device_that_the_module_binds_below() -> None:
     assert "a = torch.rand(3)\n" in after and "c = b + a.to(b.device)\n" in after
 
 
-def test_what_the_host_needs_as_well_gets_no_fix() -> None:
+def test_what_the_host_needs_as_well_is_moved_where_it_meets_the_other() -> None:
     text = "def f(x: torch.Tensor):\n    t = torch.ones(3)\n    print(t.numpy())\n    return x + t\n"
     [finding] = findings(RULE, HEAD + text)
-    assert finding.fix is None
+    assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
+    assert fixed(RULE, HEAD + text) == HEAD + text.replace("x + t", "x + t.to(x.device)")
 
 
 def test_inputs_of_a_placed_model_are_left_to_move_inputs() -> None:
@@ -840,12 +841,12 @@ def test_the_device_of_an_argument_that_may_be_left_out() -> None:
         "import torch\n\n\ndef inflate(x, times):\n    return x.repeat(*[times] * x.dim())\n\n\n"
         "class Decoder(torch.nn.Module):\n    def forward(self, inputs=None, outputs=None):\n"
         "        inputs, size = self.rnn.validate(inputs, outputs)\n"
-        "        self.index = torch.LongTensor(range(size)) * self.k\n"
+        "        self.index = torch.zeros(size, 3) * self.k\n"
         "        if self.rnn.attends:\n            outputs = inflate(outputs, self.k)\n"
     )
     assert "outputs.device" not in fixed(RULE, text)
-    used = text.replace("size = self.rnn", "size = outputs.size(0), self.rnn")
-    assert "outputs.device" in fixed(RULE, used)
+    used = text.replace("inputs, size = self.rnn.validate(inputs, outputs)", "size = outputs.size(0)")
+    assert "outputs.device" in fixed(RULE, used.replace(" * self.k\n", "\n", 1))
 
 
 @pytest.mark.parametrize("moved", ["type_as(logits)", "to(logits.device)", "to(logits)"])

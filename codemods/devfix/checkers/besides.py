@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
-from devfix.checkers import autocast, choices, expressions, mismatches, siblings
-from devfix.findings import Finding
+from devfix.checkers import autocast, choices, expressions, mismatches, refusals, siblings
+from devfix.checkers.reach import is_reached
+from devfix.findings import Finding, Safety
 from devfix.flow import Flow
 from devfix.source import Source, remembered
 
@@ -33,13 +35,17 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
     # Of the parts that a function attaches too late, one finding tells.
     late = {_function_at(one.span.start, source) for one in known if one.codemod == _LATE}
     analysis = flow.facts()
-    for checker in (mismatches, expressions, autocast, choices, siblings):
+    for checker in (mismatches, refusals, expressions, autocast, choices, siblings):
         told = set[int]()
         for finding, lines in checker.found(analysis, served):
             if spoken.isdisjoint(lines) and not (
                 finding.codemod == _LATE and _function_at(finding.span.start, source) in late
             ):
                 told |= lines
+                fix = finding.fix
+                if fix is not None and fix.safety is Safety.SAFE:
+                    if not is_reached(flow, _function_at(finding.span.start, source)):
+                        finding = replace(finding, fix=replace(fix, safety=Safety.UNSAFE))
                 yield finding
         spoken |= told
 

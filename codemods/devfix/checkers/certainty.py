@@ -8,42 +8,79 @@ from __future__ import annotations
 
 import ast
 
+from devfix.checkers.reach import is_asked
 from devfix.checkers.signs import (
     is_caught,
     is_moved_below,
     is_of_one_world,
     lives_on_devices,
+    root_name,
     tells_the_cpu,
 )
 from devfix.engine.analysis import Analysis
-from devfix.engine.evidence import about_devices, is_cpu_program
+from devfix.engine.evidence import (
+    about_devices,
+    annotated,
+    is_cpu_program,
+    is_module_name,
+    prepares_data,
+    runs_on_its_own,
+)
 from devfix.engine.facts import Mismatch
-from devfix.engine.places import FIXED, OF, VAR
-from devfix.engine.values import DATA, GIVEN, LIBRARY_CALL, MODULE, MOVE, NAME, PATH_TAKEN, RANK, TENSOR
+from devfix.engine.files import Function
+from devfix.engine.places import FIXED, OF, OWNED, VAR
+from devfix.engine.values import (
+    DATA,
+    GIVEN,
+    LABELS,
+    LIBRARY_CALL,
+    LOAD,
+    LOSS,
+    MAKE,
+    MODULE,
+    MOVE,
+    NAME,
+    PATH_TAKEN,
+    RANK,
+    RESULT,
+    TENSOR,
+)
+from devfix.models.loader import models
+from devfix.placing import stores
+
+# What may be assumed of a tensor that is made on the CPU without need.
+_FOR_FACTORIES = frozenset({RESULT, LABELS, LOSS, LIBRARY_CALL})
 
 
 def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     """The reason for which nothing is said of a mismatch; an empty string if it is told."""
     kinds = {one.kind for one in mismatch.assumed}
-    of_caller = mismatch.anchor_place.kind == OF
+    of_caller = mismatch.anchor_place.kind in (OF, OWNED)
     if is_cpu_program(analysis.file.source, analysis.file.path):
         return "the program names no device: all of it is on the CPU"
     if analysis.refuted(mismatch.anchor_place):
         return "all calls in the file pass what is on the CPU"
-    if of_caller and mismatch.function is not None and mismatch.function.name == "__init__":
+    if of_caller and _is_built(mismatch, analysis):
         return "arguments of a constructor are mostly moved later"
+    if mismatch.anchor_place.kind == OWNED and mismatch.stray.links[0].kind == LOAD:
+        return "the framework that places the module may place its batches, too"
     if PATH_TAKEN in kinds:
         return "it is not known whether both paths are taken in one run"
-    if of_caller and DATA in kinds:
+    followed = _is_followed(mismatch, analysis) or _is_output(mismatch, analysis)
+    if of_caller and DATA in kinds and not followed:
         return "what it is made of may be a tensor where the caller says"
-    if of_caller and NAME in kinds:
+    if of_caller and NAME in kinds and not followed:
         return "only a name says what the other value is"
     if RANK in kinds and GIVEN not in kinds:
         return "it may be a tensor without dimensions, which mixes with any device"
     of_anchor = {one.kind for one in mismatch.anchor.assumed}
-    if LIBRARY_CALL in kinds and (
-        mismatch.stray.kind == MODULE
-        or (of_caller and mismatch.anchor.kind == MODULE and LIBRARY_CALL in of_anchor)
+    if (
+        LIBRARY_CALL in kinds
+        and not _is_made_up(mismatch)
+        and (
+            mismatch.stray.kind == MODULE
+            or (of_caller and mismatch.anchor.kind == MODULE and LIBRARY_CALL in of_anchor)
+        )
     ):
         return "a class that is not in view may move it"
     if mismatch.anchor_place.kind == VAR and _is_of_unknown(mismatch, analysis):
@@ -56,11 +93,91 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     if mismatch.function is not None and tells_the_cpu(mismatch.function.file.source, mismatch.function.node):
         return "a configuration is told the CPU"
     if of_caller and mismatch.anchor.kind != MODULE and mismatch.file is analysis.file:
-        if is_moved_below(source, mismatch.node, mismatch.anchor_node):
+        asked = mismatch.function is not None and is_asked(mismatch, mismatch.function)
+        if is_moved_below(source, mismatch.node, mismatch.anchor_node, by_name=not asked):
             return "the other value, or the result, is moved or read on the CPU below: it was on the CPU"
-    if not _on_accelerators(mismatch, analysis):
+    if not _is_made_up(mismatch) and not _on_accelerators(mismatch, analysis):
         return "nothing but a parameter says that the other value may be on an accelerator"
     return ""
+
+
+def _is_made_up(mismatch: Mismatch) -> bool:
+    """Is the stray an input that was made up for a module, by a function that says nothing of devices?"""
+    links, function, key = mismatch.stray.links, mismatch.function, mismatch.anchor_place.key
+    if not isinstance(key, tuple) or key[0] != "parameter" or mismatch.anchor.kind != MODULE:
+        return False
+    if mismatch.stray.kind != TENSOR or function is None or len(links) > 2:
+        return False
+    made = links[0].node
+    sized = isinstance(made, ast.Call) and (len(made.args) > 1 or any(map(_is_shape, made.args)))
+    if links[0].kind != MAKE or not sized or NAME in {one.kind for one in mismatch.assumed}:
+        return False
+    return not about_devices(function.file.source.code(function.node)) and not runs_on_its_own(function.name)
+
+
+def _is_shape(node: ast.expr) -> bool:
+    """Is an argument the size of more than one dimension, as far as it is written?"""
+    return not isinstance(node, ast.Constant) and (
+        not isinstance(node, (ast.Tuple, ast.List)) or len(node.elts) > 1
+    )
+
+
+def _is_output(mismatch: Mismatch, analysis: Analysis) -> bool:
+    """Is the other value what a module gives, by its name a parameter, in a file that is about networks?"""
+    key, function = mismatch.anchor_place.key, mismatch.function
+    if (
+        mismatch.anchor.kind == MODULE
+        or not isinstance(key, tuple)
+        or key[0] != "parameter"
+        or function is None
+    ):
+        return False
+    if not is_module_name(key[2]) or not analysis.is_about_networks:
+        return False
+    stray = root_name(mismatch.stray_node)
+    calls = [one for one in function.nodes if isinstance(one, ast.Call) and root_name(one.func) == key[2]]
+    read = {part.id for one in calls for part in ast.walk(one) if isinstance(part, ast.Name)}
+    return bool(calls) and stray not in read  # it is not made of the stray
+
+
+def _is_followed(mismatch: Mismatch, analysis: Analysis) -> bool:
+    """Is something else moved to where the other value is, which is not made of the stray itself?"""
+    source, function = analysis.file.source, mismatch.function
+    stray = root_name(mismatch.stray_node)
+    if function is None or mismatch.anchor_place not in analysis.targets or not stray:
+        return False
+    for target, _, _, _ in analysis.targets[mismatch.anchor_place]:
+        for one in stores(source, function.node, root_name(target)):
+            if any(
+                isinstance(part, ast.Name) and part.id == stray for part in ast.walk(source.statement(one))
+            ):
+                return False
+    return True
+
+
+def _is_proven(mismatch: Mismatch, function: Function) -> bool:
+    """Is it proven that both are tensors, where nothing says that the function prepares data?"""
+    owner = function.owner
+    row = models().function(mismatch.stray.links[0].name)
+    if mismatch.assumed or row is None or row.form == "array":
+        return False
+    return owner is None or not prepares_data(owner.name, *owner.bases)
+
+
+def _is_declared(function: Function, name: object) -> bool:
+    """Is a parameter annotated as a tensor?"""
+    return annotated(next((one.annotation for one in function.parameters if one.arg == name), None)) == TENSOR
+
+
+def _is_built(mismatch: Mismatch, analysis: Analysis) -> bool:
+    """Is it a constructor that is given the other value: of a module, or one that may be given anything?"""
+    function = mismatch.function
+    if function is None or function.name != "__init__" or function.owner is None:
+        return False
+    key = mismatch.anchor_place.key
+    name = key[2] if isinstance(key, tuple) and len(key) > 2 else ""
+    plain = analysis.class_kind(function.owner) == "object" and not mismatch.assumed
+    return not plain or not _is_declared(function, name)
 
 
 def _is_of_unknown(mismatch: Mismatch, analysis: Analysis) -> bool:
@@ -91,7 +208,9 @@ def _why_not_literal(mismatch: Mismatch, out_of_sight: bool, analysis: Analysis)
 def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
     """Does anything but a parameter say that the other one may be on an accelerator?"""
     key, function = mismatch.anchor_place.key, mismatch.function
-    if mismatch.anchor_place.kind != OF or not isinstance(key, tuple) or function is None:
+    if mismatch.anchor_place in analysis.targets:
+        return True  # others are moved there
+    if mismatch.anchor_place.kind not in (OF, OWNED) or not isinstance(key, tuple) or function is None:
         return True
     running = [one for one, _ in mismatch.scopes if one is not None]
     if key[0] == "self":
@@ -103,17 +222,18 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
         if id(one.node) == key[1]:
             function = one
     owner = function.owner
-    if owner is not None and (analysis.class_kind(owner) == "module" or analysis.is_autograd(function)):
+    if owner is not None and (analysis.classes.is_module(owner) or analysis.is_autograd(function)):
         return True
     if owner is not None and any(base.endswith("TestCase") for base in owner.outside):
         return False  # only the tests themselves call it
     if analysis.uses(function).asks_for_devices:
         return True
-    if mismatch.operation == "the index" and function.owner is None:
+    made = mismatch.stray.kind == TENSOR and mismatch.stray.links[0].kind == MAKE
+    if mismatch.operation == "the index" and function.owner is None and not made:
         return False  # an index that a caller passes is often made on the CPU
     passed = analysis.passed(mismatch.anchor_place)
     return (
-        not mismatch.assumed
-        and lives_on_devices(function, analysis)
+        {one.kind for one in mismatch.assumed} <= (_FOR_FACTORIES if made else frozenset())
+        and (lives_on_devices(function, analysis) or (made and _is_proven(mismatch, function)))
         and (not passed or any(one.on_device for one in passed))
     )

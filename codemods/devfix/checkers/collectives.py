@@ -24,6 +24,7 @@ CODEMOD = "place-factory"
 
 def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
     """One finding for each tensor, with the nodes that it is about."""
+    yield from _gathered(analysis)
     steps, source = Steps(analysis), analysis.file.source
     known = [one for one in steps.joins if "?" not in one.texts]
     if not known or steps.is_owned or not all(joins_accelerators(one) for one in known):
@@ -51,6 +52,31 @@ def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
         shown = () if at is step.at else (Related(source.span(step.at), "it is given to the others here"),)
         fix = Fix(f"make it on `{device}`", edits, Safety.UNSAFE) if edits else None
         yield Finding(CODEMOD, source.span(at), message, fix, shown), [at, step.at]
+
+
+def _gathered(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
+    """`accelerator.gather(torch.tensor(n))`: accelerate gathers over the backend of its device."""
+    source = analysis.file.source
+    for call in source.calls:
+        func = call.func
+        if not isinstance(func, ast.Attribute) or func.attr not in models().gathers or not call.args:
+            continue
+        made, owner = call.args[0], source.code(func.value)
+        if owner.rpartition(".")[2] != "accelerator" or not isinstance(made, ast.Call):
+            continue
+        row = models().function(analysis.file.dotted(made.func))
+        if (
+            row is None
+            or row.form not in ("make", "data")
+            or any(one.arg in ("device", None) for one in made.keywords)
+        ):
+            continue
+        device, edits = _edit(analysis, made, f"{owner}.device")
+        message = (
+            f"{quoted(source, made)} is on the CPU, but `{func.attr}` sends it from the device of `{owner}`"
+        )
+        fix = Fix(f"make it on `{device}`", edits, Safety.UNSAFE)
+        yield Finding(CODEMOD, source.span(made), message, fix), [made]
 
 
 def _is_proven(step: Step, joins: list[Step]) -> bool:

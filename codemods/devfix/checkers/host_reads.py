@@ -19,7 +19,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import may_bring_to_host, names_what_computes
 from devfix.engine.facts import HostRead
 from devfix.engine.files import Function
-from devfix.engine.places import OF, OWNED, VAR
+from devfix.engine.places import BY_OWNER, OF, OWNED, VAR
 from devfix.engine.uses import NO_EVIDENCE
 from devfix.engine.values import LIBRARY_CALL, MODULE, MOVE, NAME, PASS, TENSOR, UNKNOWN, USES
 from devfix.findings import AppendCall, Edit, Finding, Fix, Related, Safety, WrapExpression
@@ -75,7 +75,9 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
     )  # of an argument, an attribute, an import
     if unknown and text and not names_what_computes(text):
         return "the name of the device does not say that it may be an accelerator"
-    if read.place.kind == OWNED and read.operation != "numpy":
+    if read.operation != "numpy" and (
+        read.place == BY_OWNER or (read.place.kind == OWNED and read.is_array_function)
+    ):
         return "what a framework gives need not be a tensor"
     if of_device:
         return ""

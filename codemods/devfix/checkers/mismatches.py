@@ -11,15 +11,18 @@ from collections.abc import Collection, Iterator
 
 from devfix.checkers import collectives
 from devfix.checkers.certainty import why_silent
+from devfix.checkers.reach import is_safe
 from devfix.checkers.signs import is_kept_otherwise
 from devfix.checkers.wording import assumptions, message_of, where
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch, Surgery
 from devfix.engine.files import Class
-from devfix.engine.places import FIXED, LITERAL
+from devfix.engine.places import FIXED, LITERAL, OF
 from devfix.engine.values import (
     LOAD,
     MODULE,
+    NAME,
+    RETURN,
     STORE,
     History,
     Link,
@@ -29,13 +32,15 @@ from devfix.repair.candidates import (
     as_buffer,
     at_its_making,
     at_the_meeting,
+    beside_others,
     has_to,
     moved_again,
     of_a_literal,
 )
 
+FACTORIES = "place-factory"
 CODEMODS = (
-    "place-factory",
+    FACTORIES,
     "move-inputs",
     "register-buffer",
     "register-modules",
@@ -55,6 +60,7 @@ def findings(analysis: Analysis, wanted: Collection[str]) -> Iterator[Finding]:
 def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding, set[int]]]:
     """Findings, each with the lines of the file that it is about."""
     best: dict[ast.AST, tuple[int, str, Mismatch]] = {}
+    every: dict[ast.AST, list[Mismatch]] = {}
     attached = {one.attached.links[0].node: one for one in analysis.surgeries}
     met = {one for one in attached.values() if one.is_met}
     for mismatch in analysis.mismatches:
@@ -69,6 +75,7 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
         stored = _stored_in_module(mismatch, analysis) if codemod in _KEPT else None
         if stored is not None and (is_kept_otherwise(stored, analysis) or _is_trained(mismatch)):
             continue
+        every.setdefault(at, []).append(mismatch)
         rank = len(mismatch.assumed)
         if at not in best or rank < best[at][0]:
             best[at] = rank, codemod, mismatch
@@ -79,14 +86,25 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
                     continue
                 nodes = [surgery.node, *_nodes(surgery.attached.links, analysis)]
                 yield _of_surgery(surgery, analysis), _lines(nodes, analysis)
-    for at, (_, codemod, mismatch) in best.items():
+    for at, (rank, codemod, mismatch) in best.items():
+        mismatch = (
+            _with_fix(codemod, [one for one in every[at] if len(one.assumed) == rank], analysis) or mismatch
+        )
         nodes = [at, *_nodes(mismatch.stray.links, analysis)]
         nodes += [statement for file, statement in mismatch.running if file is analysis.file]
         nodes += [mismatch.node] if mismatch.file is analysis.file else []
-        yield _finding(codemod, at, mismatch, analysis), _lines(nodes, analysis)
+        yield _finding(codemod, at, mismatch, every[at], analysis), _lines(nodes, analysis)
     if collectives.CODEMOD in wanted:
         for finding, about in collectives.findings(analysis):
             yield finding, _lines(about, analysis)
+
+
+def _with_fix(codemod: str, every: list[Mismatch], analysis: Analysis) -> Mismatch | None:
+    """The first mismatch of a stray, of those that are equally certain, that can be repaired."""
+    alike = [one for one in every if _codemod(one, analysis) == codemod]
+    if codemod == FACTORIES:  # what a function has itself is written before what its callers have
+        alike.sort(key=lambda one: len(one.scopes))
+    return next((one for one in alike if _fix(codemod, one, analysis)[1]), None)
 
 
 def _takes_weights(made: ast.AST) -> bool:
@@ -132,9 +150,12 @@ def _codemod(mismatch: Mismatch, analysis: Analysis) -> str:
         )
     if stored is not None:
         return "register-buffer"
-    if links[0].kind == LOAD or mismatch.stray.role == "host":
+    of_host = mismatch.stray.role == "host" and (
+        mismatch.anchor.kind == MODULE or mismatch.anchor_place.kind != OF
+    )
+    if links[0].kind == LOAD or of_host:
         return "move-inputs"
-    return "place-factory"
+    return FACTORIES
 
 
 def _stored_in_module(mismatch: Mismatch, analysis: Analysis) -> Link | None:
@@ -144,7 +165,7 @@ def _stored_in_module(mismatch: Mismatch, analysis: Analysis) -> Link | None:
             continue
         owner = analysis.file.source.enclosing(link.node, ast.ClassDef)
         made = analysis.file.of_node.get(owner) if owner is not None else None
-        if isinstance(made, Class) and analysis.class_kind(made) == "module":
+        if isinstance(made, Class) and analysis.classes.is_module(made):
             return link
     return None
 
@@ -160,7 +181,14 @@ def _place_to_show(mismatch: Mismatch, analysis: Analysis, codemod: str) -> ast.
     stored = _stored_in_module(mismatch, analysis)
     if codemod in ("register-buffer", "register-modules") and stored is not None:
         return analysis.file.source.statement(stored.node)
-    for link in mismatch.stray.links:
+    links = mismatch.stray.links
+    if (
+        codemod == FACTORIES
+        and links[-1].kind == RETURN
+        and any(one.kind == NAME for one in mismatch.assumed)
+    ):
+        links = links[-1:]  # what a helper makes is right for others; here it is an input
+    for link in links:
         if link.file is analysis.file:
             if isinstance(link.node, (ast.For, ast.AsyncFor)):
                 return link.node.target
@@ -170,38 +198,53 @@ def _place_to_show(mismatch: Mismatch, analysis: Analysis, codemod: str) -> ast.
     return at if mismatch.file is analysis.file and hasattr(at, "lineno") else None
 
 
-def _finding(codemod: str, at: ast.AST, mismatch: Mismatch, analysis: Analysis) -> Finding:
+def _finding(
+    codemod: str, at: ast.AST, mismatch: Mismatch, every: list[Mismatch], analysis: Analysis
+) -> Finding:
     source = analysis.file.source
-    title, edits = _fix(codemod, mismatch, analysis)
+    title, edits, beside = _fix(codemod, mismatch, analysis)
     if not any(link.file is analysis.file for link in mismatch.stray.links):
         edits = ()  # it is repaired in the other file
     link = _stored_in_module(mismatch, analysis) if codemod in _KEPT else None
     message = message_of(
         codemod, at, link.name.removesuffix("[]") if link is not None else "", mismatch, analysis
     )
-    if edits:
+    made = codemod == FACTORIES and title.startswith("make")
+    safe = bool(edits) and made and any(is_safe(one, edits, analysis) for one in every)
+    if edits and not safe:
         message += assumptions(mismatch)
     here = mismatch.file is analysis.file
     related = (Related(source.span(mismatch.node), "they come together here"),) if here else ()
-    fix = Fix(title, edits, Safety.UNSAFE) if edits else None
+    fix = Fix(title, edits, Safety.SAFE if safe else Safety.UNSAFE) if edits else None
+    if beside is not None:
+        at, related = beside, (Related(source.span(at), "it is made here"),)
     return Finding(codemod, source.span(at), message, fix, related)
 
 
-def _fix(codemod: str, mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:
+def _fix(
+    codemod: str, mismatch: Mismatch, analysis: Analysis
+) -> tuple[str, tuple[Edit, ...], ast.stmt | None]:
+    """The title of a fix, its edits, and the statement that it stands beside, if that is where to show it."""
     if codemod == "hard-coded-cuda":
         device, edits = of_a_literal(mismatch, analysis)
-        return f"use `{device}`", edits
+        return f"use `{device}`", edits, None
     if codemod == "register-modules":
-        return "", ()
+        return "", (), None
     if codemod == "register-buffer":
         link = _stored_in_module(mismatch, analysis)
         if link is None or not link.name.endswith("[]"):  # a list of tensors is no buffer
-            return "register it as a buffer", as_buffer(link, analysis) if link is not None else ()
+            return "register it as a buffer", as_buffer(link, analysis) if link is not None else (), None
     elif codemod == "module-never-moved" or mismatch.stray.links[0].kind != LOAD:
         device, edits = at_its_making(mismatch, analysis)
-        if edits or codemod == "module-never-moved":
-            return f"make it on `{device}`", edits
+        guessed = codemod == FACTORIES and any(one.kind == NAME for one in mismatch.assumed)
+        if (edits and not guessed) or codemod == "module-never-moved":
+            return f"make it on `{device}`", edits, None
+        other, moved, beside = beside_others(mismatch, analysis)
+        if moved:
+            return f"move it to `{other}` as well", moved, beside
+        if edits:
+            return f"make it on `{device}`", edits, None
     device, edits = at_the_meeting(mismatch, analysis)
     if not edits and has_to(mismatch.stray.links[0]):
         device, edits = at_its_making(mismatch, analysis)
-    return f"move it to `{device}`", edits
+    return f"move it to `{device}`", edits, None

@@ -107,8 +107,11 @@ def is_without_gradients(source: Source, node: ast.AST) -> bool:
     return False
 
 
-def is_moved_below(source: Source, node: ast.AST, operand: ast.AST | None) -> bool:
-    """Is what an operation gives, or its operand, moved or read by numpy afterwards: so it was on the CPU?"""
+def is_moved_below(source: Source, node: ast.AST, operand: ast.AST | None, *, by_name: bool = True) -> bool:
+    """Is what an operation gives, or its operand, moved or read by numpy afterwards: so it was on the CPU?
+
+    Unless `by_name`, what it gives is only looked at where it is given, not below by the name that it gets.
+    """
     statement = source.statement(node)
     up: ast.AST | None = node
     while up is not None and up is not statement:
@@ -116,8 +119,8 @@ def is_moved_below(source: Source, node: ast.AST, operand: ast.AST | None) -> bo
         if isinstance(parent, ast.Attribute) and _puts_elsewhere(source, source.parents.get(parent)):
             return True
         up = parent
-    names = {_root(operand)} if operand is not None else set()
-    if isinstance(statement, ast.Assign):
+    names = {root_name(operand)} if operand is not None else set()
+    if isinstance(statement, ast.Assign) and by_name:
         names.update(one.id for one in statement.targets if isinstance(one, ast.Name))
     names.discard("")
     function = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -149,7 +152,7 @@ def _parts(source: Source, function: ast.AST) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for one in source.of_kind(ast.Assign, function):
         if isinstance(one.targets[0], ast.Name) and isinstance(one.value, ast.Attribute):
-            found.setdefault(one.targets[0].id, set()).add(_root(one.value))
+            found.setdefault(one.targets[0].id, set()).add(root_name(one.value))
     return found
 
 
@@ -162,7 +165,7 @@ def _moved(source: Source, function: ast.AST) -> dict[str, int]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             alone = isinstance(source.parents.get(node), (ast.Expr, ast.Return)) or node.func.attr in _READS
             if alone and _puts_elsewhere(source, node):
-                name = _root(node.func.value)
+                name = root_name(node.func.value)
                 found[name] = max(line, found.get(name, 0))
         elif isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) for one in node.targets):
             read = {one.id for one in ast.walk(node.value) if isinstance(one, ast.Name)}
@@ -206,7 +209,8 @@ def _is_move(source: Source, value: ast.expr) -> bool:
     return ".device" not in source.code(value) and about_devices(source.code(value))
 
 
-def _root(node: ast.AST | None) -> str:
+def root_name(node: ast.AST | None) -> str:
+    """`x` of `x.y[0].f(z)`; an empty string if it begins with none."""
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""

@@ -7,12 +7,15 @@ import ast
 from devfix.checkers.signs import quoted
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
-from devfix.engine.places import FIXED, IN, LITERAL, OF, VAR, Place
+from devfix.engine.places import FIXED, IN, LITERAL, OF, OWNED, VAR, Place
 from devfix.engine.values import (
     CALLER,
     DATA,
     GIVEN,
+    LABELS,
     LIBRARY_CALL,
+    LIKE,
+    LOSS,
     MODULE,
     NAME,
     PATH_TAKEN,
@@ -24,6 +27,9 @@ from devfix.engine.values import (
 
 _ASSUMED = {
     NAME: "`{}` is what its name suggests",
+    LIKE: "`{}` is where other calls of it move what they give it",
+    LABELS: "`{}` is a tensor, as its name suggests",
+    LOSS: "`{}` compares tensors, as its name suggests",
     USES: "`{}` is what its uses suggest",
     LIBRARY_CALL: "{} takes and returns tensors",
     PATH_TAKEN: "one run takes both paths",
@@ -94,7 +100,7 @@ def where(place: Place, told: str = "") -> str:
     """A place in words, such as "on the device of `x`"; `told` is the code of what is there."""
     if place.kind == LITERAL:
         return f"on `{place.key}`"
-    if place.kind in (OF, IN):
+    if place.kind in (OF, IN, OWNED):
         key = place.key if isinstance(place.key, tuple) else ()
         if key[:1] == ("self",):
             return "on the module's device"

@@ -85,7 +85,8 @@ def _history(links: History, facts: Watched) -> Iterator[str]:
         at = f"line {getattr(link.node, 'lineno', 0)}"
         if link.file is not facts.file:
             at = f"{os.path.relpath(link.file.path)}, {at}"
-        yield f"    {_LINKS.get(link.kind, link.kind)}{f' ({link.name})' if link.name else ''}: {at}"
+        name = link.name.rpartition(".")[2]
+        yield f"    {_LINKS.get(link.kind, link.kind)}{f' ({name})' if name else ''}: {at}"
 
 
 def _assumed(assumed: Assumptions) -> Iterator[str]:

@@ -75,6 +75,7 @@ class Analysis(Context):
         self.claims: dict[tuple[int, str], list[tuple[str, Place]]] | None = None
         self.part_of: dict[object, object] = {}  # cell of a module -> of the module that it is registered in
         self.calls: dict[tuple[object, str], list[Place]] = {}
+        self.handed: dict[object, list[tuple[Value, Place]]] = {}  # to what a class has, out of sight
         self._seen: set[object] = set()
         self._runs: dict[Function, int] = {}
         self._memo: dict[object, tuple[Value, list[tuple[object, Place | None, dict[str, Value]]]]] = {}
@@ -89,7 +90,9 @@ class Analysis(Context):
         for owner in self.file.all_classes:
             if self.class_kind(owner) == "host":
                 continue
-            for method in sorted(owner.methods.values(), key=lambda one: one.name != "forward"):
+            # First what moves things: calls that do not are compared with it.
+            order = {one: (one.name != "forward", not self.uses(one).moves) for one in owner.methods.values()}
+            for method in sorted(order, key=order.__getitem__):
                 if method.name != "__init__":
                     self._generic(method, owner)
                 elif owner not in self.classes._states:
@@ -171,7 +174,7 @@ class Analysis(Context):
 
     def note_call(self, frame: Frame, function: Function, bound: Bound) -> None:
         """Remember where the arguments of a call are."""
-        if frame.quiet or function.file is not self.file:
+        if frame.quiet or function.file is not self.file or frame.function is function:
             return
         for name, value in bound.items():
             places = {frame.where(one) for one, _ in frame.tensors(value, function.node)}

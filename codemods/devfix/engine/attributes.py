@@ -111,6 +111,8 @@ class Attributes(Calls):
             return Value(TEXT, base.place, role="type") if name == "type" else A_NUMBER
         if name == "dtype":
             return Value(DTYPE)
+        if name == "shape" and kind == UNKNOWN and base.place.kind == OF:
+            return Value(SEQUENCE, rest=Value(NUMBER, like=base))
         if base.role == "given":
             return A_NUMBER if name in _NUMBERS else base
         if kind == UNKNOWN and base.place.is_named:
@@ -136,9 +138,9 @@ class Attributes(Calls):
         if name in _SAME:
             return base
         if name == "dtype":
-            return Value(DTYPE)
+            return Value(DTYPE, like=base)
         if name == "shape":
-            return Value(SEQUENCE, rest=A_NUMBER)
+            return Value(SEQUENCE, rest=Value(NUMBER, like=base))
         if name == "is_cuda":
             asked = on_cuda(self.where(base))
             if asked.__class__ is tuple:

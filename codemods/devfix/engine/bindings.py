@@ -6,12 +6,13 @@ import ast
 from typing import Any
 
 from devfix.engine.expressions import Expressions
-from devfix.engine.places import CHOICE, IN, OF, Place, choose
+from devfix.engine.places import AT, CHOICE, IN, OF, Place, choose
 from devfix.engine.values import (
     BATCH,
     ELEMENT,
     MAPPING,
     MODULE,
+    NUMBER,
     OBJECT,
     SEQUENCE,
     STORE,
@@ -107,6 +108,16 @@ class Bindings(Expressions):
             links = () if place.kind == IN else value.links
             self.state.set_attribute(base.ref, name, value.but(place=place, links=links))
             return
+        if value.kind == NUMBER and value.const is ... and not value.place.is_named:
+            value = value.but(place=Place(AT, ("stored", id(target))))  # it is not what was there before
+        size = value.like.like if value.kind == TENSOR and value.like is not None else None
+        if (
+            size is not None
+            and base.kind == MODULE
+            and not self._building(base)
+            and self.where(value).on_host
+        ):
+            self._like_its_source(target, value, target, size)
         kept = self.state.attribute(base.ref, name)
         if base.kind == MODULE and kept is not None and kept.role == "parameter" and value.kind == TENSOR:
             return  # a buffer keeps being one

@@ -9,7 +9,7 @@ from devfix.engine.evidence import is_count, is_handed_name
 from devfix.engine.facts import LeftOut
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial
-from devfix.engine.places import BY_OWNER, CHOICE, LITERAL, NOWHERE, OWNED, VAR, Place, alternatives
+from devfix.engine.places import AT, BY_OWNER, CHOICE, LITERAL, NOWHERE, OF, OWNED, VAR, Place, alternatives
 from devfix.engine.requirements import Operand
 from devfix.engine.values import (
     ANYTHING,
@@ -26,6 +26,7 @@ from devfix.engine.values import (
     SEQUENCE,
     TENSOR,
     UNKNOWN,
+    USES,
     Assumption,
     Value,
 )
@@ -111,7 +112,12 @@ class Calls(Builtins):
         if kind == DEVICE and callee.forms:
             return callee  # a function that gives a device
         name = self.file.source.code(node.func) if isinstance(node.func, (ast.Name, ast.Attribute)) else ""
-        return self.unknown_call(node, name, arguments)
+        made = self.unknown_call(node, name, arguments)
+        if made.kind == UNKNOWN and made.place.kind == AT and callee.place.kind == OF and self.is_forward():
+            if self.me is not None and name.startswith("self."):  # a part that the module was given
+                assumed = frozenset({Assumption(LIBRARY_CALL, f"{name}()"), Assumption(USES, f"{name}()")})
+                return Value(UNKNOWN, self.where(self.me), role="given", assumed=assumed)
+        return made
 
     # --- modules -------------------------------------------------------------------------
 
@@ -133,7 +139,8 @@ class Calls(Builtins):
         place = self.where(module)
         if self.analysis.entered:
             self.in_autocast(module, place)
-        operands = [one for one in operands if not is_count(one[1])]  # modules may want them on the CPU
+        # Modules may want lengths on the CPU.
+        operands = [one for one in operands if not is_count(one[1]) or _is_made_of_rows(one[0])]
         if module.role == "scatters":
             return Value(BATCH, place, assumed=module.assumed)
         name = self.file.source.code(node.func)[:40]
@@ -252,6 +259,9 @@ class Calls(Builtins):
         outer: Frame | None = None,
     ) -> Value:
         """Run a function with these arguments, or take what an equal run came to."""
+        if _is_stub(function):  # what it does is out of sight
+            self.escape(arguments)
+            return self.like_given(node, function.name, arguments)
         bound = self._bound(node, function, me, arguments)
         self._left_out(node, function, bound)
         self.analysis.note_call(self, function, bound)
@@ -309,3 +319,24 @@ class Calls(Builtins):
         finally:
             self.quiet -= 1
             self.state.names = kept
+
+
+def _is_stub(function: Function) -> bool:
+    """Is it left to subclasses: only a docstring, `pass`, `...` or an error?"""
+    body = function.node.body
+    return all(isinstance(one, (ast.Pass, ast.Raise)) or _is_constant(one) for one in body) and (
+        any("abstract" in one for one in function.decorators) or not isinstance(body[-1], ast.Pass)
+    )
+
+
+def _is_constant(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_made_of_rows(value: Value) -> bool:
+    """Is a tensor made with at least two dimensions, as `torch.ones(3, 1)` and `torch.ones((3, 1))` are?"""
+    made = value.links[0].node if value.links else None
+    if not isinstance(made, ast.Call) or value.links[0].kind != MAKE:
+        return False
+    sizes = made.args[0].elts if made.args and isinstance(made.args[0], ast.Tuple) else made.args
+    return len(sizes) > 1 and not value.links[0].name.endswith(("arange", "linspace", "tensor"))

@@ -16,6 +16,7 @@ from devfix.engine.places import (
     LITERAL,
     NOWHERE,
     OF,
+    OWNED,
     VAR,
     Place,
     alternatives,
@@ -31,6 +32,7 @@ from devfix.engine.values import (
     MAPPING,
     MODULE,
     NONE,
+    NUMBER,
     OBJECT,
     SEQUENCE,
     STORE,
@@ -105,7 +107,16 @@ class Classes:
 
     def place(self, owner: Class) -> Place:
         """Where `self` is: wherever whoever uses the module has put it."""
-        return BY_OWNER if self.kind(owner) == "owned" else Place(OF, self.cell(owner))
+        if self.kind(owner) == "owned":
+            return Place(OWNED, self.cell(owner)) if self.is_module(owner) else BY_OWNER
+        return Place(OF, self.cell(owner))
+
+    def is_module(self, owner: Class) -> bool:
+        kind = self.kind(owner)
+        return kind == "module" or (
+            kind == "owned"
+            and any(base.rpartition(".")[2] in frameworks.OWNED_MODULES for base in owner.outside)
+        )
 
     def state(self, owner: Class) -> State:
         """The heap as the constructor leaves it."""
@@ -215,6 +226,7 @@ class Classes:
                 else None
             )
             if made is not None and made.kind != UNKNOWN:
+                made = made.but(place=NOWHERE) if made.kind == NUMBER else made  # at first it is another one
                 state.set_attribute(cell, name, made)
                 for _, end in ends:
                     if made.ref is not None and made.kind == MODULE and made.ref in end.places:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.conditions import Conditions
+from devfix.engine.evidence import is_labels_name
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
 from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, Place, alternatives
@@ -15,6 +16,7 @@ from devfix.engine.values import (
     ARRAY,
     BATCH,
     ELEMENT,
+    LABELS,
     LIBRARY_CALL,
     LOAD,
     LOADER,
@@ -143,6 +145,7 @@ class Containers(Conditions):
             if isinstance(node.value, ast.Attribute) and node.value.attr == "data":  # nor does an array's
                 base = base.but(assumed=base.assumed - {Assumption(LIBRARY_CALL)})
         if kind == TENSOR:
+            index = self._labels(node.slice, base, self.as_tensor(index))
             self._indexed(node, base, index)
             whole = isinstance(node.slice, ast.Slice) or (index.kind == TENSOR and index.rank == 1)
             whole = whole or (index.kind == SEQUENCE and not isinstance(node.slice, ast.Tuple))
@@ -182,12 +185,24 @@ class Containers(Conditions):
             return Value(kind)
         return ANYTHING
 
+    def _labels(self, at: ast.expr, base: Value, index: Value) -> Value:
+        """`torch.eye(n)[labels]`: rows by labels are read with tensors, as their name says."""
+        if index.kind != UNKNOWN or not isinstance(at, ast.Name) or not is_labels_name(at.id):
+            return index
+        if not index.place.is_named or not base.links or not base.links[0].name.endswith(".eye"):
+            return index
+        return index.but(kind=TENSOR, assumed=index.assumed | {Assumption(LABELS, at.id)})
+
     def _unknown_item(self, node: ast.Subscript, base: Value, key: object) -> Value:
         if base.role in ("given", "moved"):
             return base
         root = base.place.key if base.place.is_named else None
-        if root is None or key is ...:
+        if root is None:
             return ANYTHING
+        if isinstance(node.slice, ast.Slice):
+            return base
+        if key is ...:
+            return self.iterate(base, node)
         stored = self.state.heap.get((("item", root), str(key)))
         if stored is not None:
             return stored
@@ -207,23 +222,24 @@ class Containers(Conditions):
             for one, value in zip(at.elts, index.items or (), strict=False)
         )
 
-    def _indexed(self, node: ast.AST, base: Value, index: Value) -> None:
+    def _indexed(self, node: ast.Subscript, base: Value, index: Value) -> None:
         """A CPU index reads a device's tensor; a device's index does not read one of the CPU."""
+        at = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         parts = index.items or () if index.kind == SEQUENCE else (index,)
-        for one in parts:
-            if one.role == "item" and one.rank != 1:
+        nodes: list[ast.AST] = [*at] if len(at) == len(parts) else [node] * len(parts)
+        here = [place for place, _ in alternatives(self.where(base))]
+        for one, written in zip(parts, nodes, strict=True):
+            if one.kind != TENSOR or (one.role == "item" and one.rank != 1):
                 continue  # a number, as far as is known
-            if one.kind == TENSOR and one.links and self.where(one).on_host and self.where(base).on_host:
+            if one.links and self.where(one).on_host and self.where(base).on_host:
                 self.analysis.read_on_host.update(one.moved_at())  # as an index of what is on the CPU
-            if one.kind == TENSOR and any(
-                place.on_host or place.kind == LITERAL for place, _ in alternatives(self.where(base))
-            ):
-                if any(place.on_device for place, _ in alternatives(self.where(one))):
-                    self.together(node, [(base, node), (one, node)], "the index", strict=True)
-            elif one.kind == TENSOR and any(
-                place.kind == LITERAL for place, _ in alternatives(self.where(one))
-            ):
-                self.together(node, [(base, node), (one, node)], "the index", strict=True)
+            there = [place for place, _ in alternatives(self.where(one))]
+            if any(place.on_host or place.kind == LITERAL for place in here):
+                meet = any(place.on_device for place in there)
+            else:
+                meet = any(place.kind == LITERAL for place in there)
+            if meet:
+                self.together(node, [(base, node.value), (one, written)], "the index", strict=True)
 
     def store_item(self, target: ast.Subscript, value: Value, node: ast.AST) -> None:
         """`base[index] = value`."""
@@ -234,12 +250,15 @@ class Containers(Conditions):
             )
             return
         if base.kind in (TENSOR, BATCH) and base.fields is None:
-            if base.kind == TENSOR:
-                self._indexed(target, base, index)
-                if index.kind == TENSOR and value.kind == TENSOR and value.rank == 1:
+            if base.kind == TENSOR:  # an index is brought to where it is
+                many = self.as_tensor(index).kind == TENSOR or isinstance(target.slice, ast.List)
+                onto_host = self.where(base).on_host and value.rank != 0
+                if many and value.kind == TENSOR and (value.rank == 1 or onto_host):
                     self.together(
                         target, [(base, target.value), (value, node)], "the assignment", strict=True
                     )
+                elif value.kind in (TENSOR, BATCH) and base.links and self.where(value).on_device:
+                    self.rebind(target.value, base.but(like=value.but(kind=TENSOR)))
                 return
             if index.const is not ...:
                 self.rebind(target.value, base.but(fields={index.const: value}))

@@ -110,7 +110,7 @@ class Context:
         owner = function.owner
         forward = (
             owner is not None
-            and function.name in ("forward", "__call__")
+            and (function.name in ("forward", "__call__") or function.name in frameworks.STEPS)
             and self.class_kind(owner) in ("module", "owned")
         )
         home = self.classes.place(owner) if forward and owner is not None else None
@@ -133,7 +133,8 @@ class Context:
             found[name] = passed or self.parameter(function, name, kind, assumed, home)
         arguments = function.node.args
         if arguments.vararg is not None:
-            given = Value(UNKNOWN, forms=EITHER | {OPEN}) if self._moves(function) else ANYTHING
+            place = Place(OF, ("element", ("parameter", id(function.node), arguments.vararg.arg)))
+            given = Value(UNKNOWN, place, forms=EITHER | {OPEN} if self._moves(function) else NO_FORMS)
             found[arguments.vararg.arg] = Value(SEQUENCE, rest=given)
         if arguments.kwarg is not None:
             found[arguments.kwarg.arg] = ANYTHING

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine import form_evidence, forms, missing
-from devfix.engine.evidence import about_devices, of_library
+from devfix.engine import evidence, form_evidence, forms, missing
+from devfix.engine.evidence import of_library
 from devfix.engine.facts import Autocast, DeviceUse, Missing
 from devfix.engine.files import Class
 from devfix.engine.forms import NO_FORMS, Forms
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.places import LITERAL, OF, OWNED, VAR, Place, alternatives
-from devfix.engine.requirements import Requirements
+from devfix.engine.results import Results
 from devfix.engine.uses import MODULE_USES
 from devfix.engine.values import (
     A_NUMBER,
@@ -37,7 +37,7 @@ _SAME_TEXT = frozenset({"lower", "strip", "rstrip", "lstrip", "casefold"})
 _OF_MODULES = MODULE_USES | {"cuda", "half", "state_dict", "load_state_dict"}
 
 
-class Devices(Requirements):
+class Devices(Results):
     def device_use(
         self,
         sink: str,
@@ -178,6 +178,8 @@ class Devices(Requirements):
 
     def annotated(self, value: Value, annotation: ast.expr) -> Value:
         """`d: torch.device = ...`: what the annotation says, where nothing else does."""
+        if value.kind == UNKNOWN and value.place.is_named and evidence.annotated(annotation) == TENSOR:
+            return value.but(kind=TENSOR, role="")
         if value.forms or value.kind not in (UNKNOWN, DEVICE):
             return value
         return value.but(forms=forms.annotated(self.file, annotation))
@@ -314,7 +316,7 @@ class Devices(Requirements):
             return
         for one in self.analysis.entered:
             arms = alternatives(place)
-            asked = any(about_devices(condition) for _, path in arms for condition, _ in path)
+            asked = any(evidence.about_devices(condition) for _, path in arms for condition, _ in path)
             if asked or any(arm.kind == LITERAL for arm, _ in arms):
                 one.is_fixed = True
             elif place.kind == OWNED:

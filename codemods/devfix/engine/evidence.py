@@ -58,6 +58,12 @@ _CHOSEN = re.compile(
     r"(?:$|[\"'\])])|cuda|gpu|accelerator|fabric|rank",
     re.IGNORECASE,
 )
+_COUNTS = re.compile(r"len|^num_|(?:^|_)(?:sz|sizes?|shapes?)$")
+_OF_DATA = re.compile(
+    r"transform|data|loader|sampler|collat|augment|preproc|token|normali|crop|test|plot|vis", re.IGNORECASE
+)
+_LABELS = re.compile(r"^(?:\w+_)?(?:labels?|targets?|indices|ids|classes)$")
+_LOSS = re.compile(r"^(?:\w+_)?(?:criterion|loss|loss_fn|loss_func|loss_function|crit)$", re.IGNORECASE)
 _SET_UP = r"\.(?:to|cuda|train|eval|parameters|named_parameters|load_state_dict|state_dict|half|zero_grad)\("
 _PLAIN = frozenset(
     [
@@ -163,13 +169,33 @@ def _is_program(source: Source) -> bool:
     return _PROGRAM.search(_COMMENT.sub("", source.text)) is not None
 
 
+def prepares_data(*names: str) -> bool:
+    """Is a class one that works on data before it is anywhere, as its name or that of its base says?"""
+    return any(_OF_DATA.search(one) for one in names)
+
+
 def is_loader_name(name: str) -> bool:
     return name.endswith(("loader", "dataloader", "loaders"))
 
 
 def is_count(node: ast.AST) -> bool:
-    """Is an argument called like lengths, which whoever takes them may want on the CPU?"""
-    return isinstance(node, ast.Name) and "len" in node.id
+    """Is an argument called like lengths or sizes, which whoever takes them may want on the CPU?"""
+    return isinstance(node, ast.Name) and _COUNTS.search(node.id) is not None
+
+
+def runs_on_its_own(name: str) -> bool:
+    """Is a function one that nobody calls with a module of his own: a test, an example, the program itself?"""
+    return name.lstrip("_").startswith(("test", "example")) or name == "main"
+
+
+def is_labels_name(name: str) -> bool:
+    """Is a name one that people give tensors of indices?"""
+    return _LABELS.search(name) is not None
+
+
+def is_loss_name(path: str) -> bool:
+    """Is what is called by a path called like a loss?"""
+    return _LOSS.search(path.rpartition(".")[2]) is not None
 
 
 def about_devices(condition: object) -> bool:
@@ -310,8 +336,11 @@ def parameters(function: Function, uses: Uses) -> dict[str, Evidence]:
             kind = DEVICE
         elif kind == "other" and of_library(function.file, one.annotation):
             kind = MODULE
+        doubted = name in uses.listed
+        if kind == "other" and one.annotation is not None and ast.unparse(one.annotation).endswith("Tensor"):
+            kind, doubted = TENSOR, True  # of a class of tensors out of sight
         if kind:
-            assumed = frozenset({Assumption(USES, name)}) if name in uses.listed else PROVEN
+            assumed = frozenset({Assumption(USES, name)}) if doubted else PROVEN
             found[name] = (UNKNOWN if kind == "other" else kind, assumed)
             continue
         default = function.defaults.get(name)

@@ -9,7 +9,7 @@ from typing import Any
 from devfix.engine.attributes import Attributes
 from devfix.engine.forms import NO_FORMS, as_text, begun, joined, of_text
 from devfix.engine.frame import Lambda
-from devfix.engine.places import VAR, Place, literal
+from devfix.engine.places import OF, VAR, Place, literal
 from devfix.engine.state import either, merge
 from devfix.engine.values import (
     A_NUMBER,
@@ -79,8 +79,14 @@ class Expressions(Attributes):
             return Value(DEVICE, Place(VAR, id(node)), forms=numbered)  # "cuda:%d" % i, "cuda:" + str(i)
         if TENSOR not in kinds and BATCH not in kinds:
             return self._plain(left, right, op)
+        left, right = (
+            self.as_tensor(left, surely=_has_size_of(right, left)),
+            self.as_tensor(right, surely=_has_size_of(left, right)),
+        )
         if left.kind in (TENSOR, BATCH) and right.kind in (TENSOR, BATCH):
-            strict = isinstance(op, ast.MatMult)
+            # A tensor of the CPU is not changed in place by one of a device, however many dimensions it has.
+            changed = isinstance(node, ast.AugAssign) and self.where(left).on_host
+            strict = isinstance(op, ast.MatMult) or changed
             return self.together(node, [(left, at), (right, other)], _sign(op), strict=strict)
         tensor, rest = (left, right) if left.kind in (TENSOR, BATCH) else (right, left)
         if rest.kind in (NUMBER, TEXT, NONE):
@@ -117,6 +123,9 @@ class Expressions(Attributes):
             return A_NUMBER
         if isinstance(op, ast.Mod) and left.kind == TEXT:
             return A_TEXT
+        for one, other in ((left, right), (right, left)):
+            if one.kind == UNKNOWN and one.place.kind == OF and not one.role and other.kind == UNKNOWN:
+                return Value(UNKNOWN, one.place)  # where that is, if it is a tensor
         if ARRAY in (left.kind, right.kind):
             return Value(ARRAY, rank=1 if 1 in (left.rank, right.rank) else None)
         return ANYTHING
@@ -304,6 +313,12 @@ class Expressions(Attributes):
             if one is not None:
                 self.eval(one)
         return A_NUMBER
+
+
+def _has_size_of(made: Value, value: Value) -> bool:
+    """Was the size of a new tensor read from a value?"""
+    size = made.like.like if made.like is not None and made.like.kind == NUMBER else None
+    return size is not None and value.kind == UNKNOWN and size.place == value.place
 
 
 def _sign(op: ast.operator) -> str:

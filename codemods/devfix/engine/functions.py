@@ -94,6 +94,7 @@ class Functions(Containers):
             at = keywords.get(name) or (values[position] if len(values) > position else None)
             if at is not None:
                 self.on_host(node, at[0], at[1], last, (TENSOR, BATCH, UNKNOWN))
+        values, keywords = without(row, (values, keywords))
         form = row.form
         if "device" in keywords:
             if self.models.refuses_device(dotted):
@@ -106,11 +107,13 @@ class Functions(Containers):
             place = self.target(where[0], node) if where is not None else None
             return Value(UNKNOWN, place or NOWHERE, rank=1, links=(self.link(LOAD, node, last),), role="host")
         if form in ("make", "data", "like", "legacy", "array", "cuda"):
-            return self._made(node, row, last, first, arguments)
+            return self._made(node, row, dotted, first, arguments)
         if form == "elems":
             return self._elements(node, row, last, first, values)
         operands = [
-            operand for value, at in (*values, *keywords.values()) for operand in self.tensors(value, at)
+            operand
+            for value, at in (*values, *keywords.values())
+            for operand in self.tensors(self.as_tensor(value), at)
         ]
         operands = [one for one in operands if one[0].kind != MODULE]
         if form == "follow":
@@ -142,9 +145,9 @@ class Functions(Containers):
             made = made.but(rank=1)
         return Value(SEQUENCE, rest=made) if row.many else made
 
-    def _made(self, node: ast.Call, row: Row, last: str, first: Value, arguments: Arguments) -> Value:
+    def _made(self, node: ast.Call, row: Row, dotted: str, first: Value, arguments: Arguments) -> Value:
         values, keywords = arguments
-        form, rank = row.form, row.rank
+        form, rank, last = row.form, row.rank, dotted.rpartition(".")[2]
         if "device" in keywords:
             place = self.target(keywords["device"][0], node)
             if place is not None and place.kind != DEFAULT:
@@ -185,7 +188,12 @@ class Functions(Containers):
         if form in ("legacy", "array"):
             place = AT_DEFAULT
         role = "flat" if last in _FLAT else "host" if form == "array" else ""
-        made = Value(TENSOR, place, rank=rank, links=(self.link(MAKE, node, last),), role=role)
+        told = [keywords["dtype"][0]] if "dtype" in keywords else []
+        for value, _ in values if form in ("make", "data") else ():
+            told += value.items or (value,)
+        like = next((one.like for one in told[:1] if one.kind == DTYPE), None)
+        like = like or next((one for one in told if one.kind == NUMBER and one.like is not None), None)
+        made = Value(TENSOR, place, rank=rank, links=(self.link(MAKE, node, dotted),), role=role, like=like)
         if form == "legacy" and last == "Tensor" and first.kind == UNKNOWN and len(values) == 1:
             made = made.but(assumed=frozenset({Assumption(DATA, self.file.source.code(values[0][1])[:40])}))
         return Value(SEQUENCE, items=(made, A_NUMBER)) if row.many else made
@@ -208,6 +216,10 @@ class Functions(Containers):
         self, node: ast.Call, row: Row, last: str, first: Value, values: list[tuple[Value, ast.expr]]
     ) -> Value:
         spread = values if row.many or last in ("block_diag", "cartesian_prod") else values[:1]
+        if not row.many and first.items is not None and spread:
+            items = tuple([self.as_tensor(one, surely=True) for one in first.items])
+            first = first.but(items=items)
+            spread = [(first, spread[0][1]), *spread[1:]]
         operands = [
             operand
             for value, at in spread
@@ -227,3 +239,12 @@ class Functions(Containers):
                 made = Value(TENSOR)
         made = made.but(rank=1)
         return Value(SEQUENCE, rest=made) if row.many else made
+
+
+def without(row: Row, arguments: Arguments) -> Arguments:
+    """The arguments but the one that may be anywhere."""
+    if row.free is None:
+        return arguments
+    position, name = row.free
+    values = [one for i, one in enumerate(arguments[0]) if i != position]
+    return values, {key: one for key, one in arguments[1].items() if key != name}

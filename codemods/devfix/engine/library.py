@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.evidence import is_loss_name
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.modules import Modules
 from devfix.engine.places import (
@@ -15,6 +16,7 @@ from devfix.engine.places import (
     VAR,
     Place,
 )
+from devfix.engine.requirements import Operand
 from devfix.engine.values import (
     A_NUMBER,
     ANYTHING,
@@ -26,6 +28,7 @@ from devfix.engine.values import (
     LIBRARY,
     LIBRARY_CALL,
     LOAD,
+    LOSS,
     MAKE,
     MODULE,
     OPTIMIZER,
@@ -33,6 +36,7 @@ from devfix.engine.values import (
     SEQUENCE,
     TENSOR,
     UNKNOWN,
+    USES,
     Assumption,
     Value,
 )
@@ -43,6 +47,7 @@ _PASS_THROUGH = frozenset({"tqdm", "trange", "track", "prange", "deepcopy", "cop
 _PLACED_BY = frozenset({"device_map", "quantization_config", "load_in_8bit", "load_in_4bit"})
 # Roles of unknown values that are tensors, if they have a place at all.
 _LIKELY = frozenset({"given", "moved"})
+_INPUTS = ("inputs", "args", "example_inputs")
 _COLLATES = frozenset({"DataLoader", "StatefulDataLoader"})
 
 
@@ -55,6 +60,9 @@ class Library(Modules):
             made = self._torch(node, dotted, last, arguments)
             if made is not None:
                 return made
+        if self.models.layer(dotted) == "runs" and values:
+            self._run_once(node, arguments)
+            return values[0][0]
         if dotted in frameworks.OWNING_CALLS or self.models.layer(dotted) == "owner":
             return self.given_away(values[0][0] if values else ANYTHING)
         self._read_arguments(node, dotted, arguments)
@@ -86,6 +94,18 @@ class Library(Modules):
             placed = any(one.arg in _PLACED_BY for one in node.keywords)
             return self.given_away(made) if placed else made
         return self.unknown_call(node, dotted, arguments)
+
+    def _run_once(self, node: ast.Call, arguments: Arguments) -> None:
+        """A module is run on inputs that were made up for it."""
+        values, keywords = arguments
+        inputs = values[1] if len(values) > 1 else next((keywords[k] for k in _INPUTS if k in keywords), None)
+        if inputs is None:
+            return
+        many = inputs[0].kind == SEQUENCE and inputs[0].items is not None
+        nodes = getattr(inputs[1], "elts", None)
+        items = inputs[0].items if many and inputs[0].items is not None else (inputs[0],)
+        at = nodes if many and nodes is not None and len(nodes) == len(items) else [inputs[1]] * len(items)
+        self.call_value(node, values[0][0], (list(zip(items, at, strict=True)), {}))
 
     def _read_arguments(self, node: ast.Call, dotted: str, arguments: Arguments) -> None:
         """What a function reads as arrays."""
@@ -198,12 +218,22 @@ class Library(Modules):
                 role="host",
                 assumed=frozenset({Assumption(LIBRARY_CALL, last)}),
             )
+        if is_loss_name(name) and len(arguments[0]) > 1:
+            self._loss(node, name, arguments)
         self.escape(arguments)
         if last in frameworks.PLACING_METHODS:
             return Value(UNKNOWN, BY_OWNER)
         if last.lstrip("_")[:1].isupper() or last in ("from_pretrained", "from_config"):
             return self.unknown_object(node, name, arguments)
         return self.like_given(node, last, arguments)
+
+    def _loss(self, node: ast.Call, name: str, arguments: Arguments) -> None:
+        """A loss out of sight compares its first two arguments; the others may be lengths, which stay on the CPU."""
+        assumed = frozenset({Assumption(LOSS, name)})
+        given = [(self.as_tensor(value), at) for value, at in arguments[0][:2]]
+        operands: list[Operand] = [(value.but(assumed=value.assumed | assumed), at) for value, at in given]
+        if all(value.kind in (TENSOR, BATCH) for value, _ in operands):
+            self.together(node, operands, name)
 
     def like_given(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         """What a function out of sight makes of tensors that are together: if it is a tensor, it is with them."""
@@ -213,13 +243,25 @@ class Library(Modules):
             for one, _ in ([(value, at)] if value.role in _LIKELY else self.tensors(value, at))
             if one.kind != MODULE
         ]
-        places = {self.where(one) for one in given}
-        place = places.pop() if len(places) == 1 else NOWHERE
+        places = list(dict.fromkeys(self.where(one) for one in given)) or self._inputs(arguments)
+        together = len(places) == 1 or not any(one.on_host or one.kind == LITERAL for one in places)
+        # Of several that callers choose, all are where the first is.
+        place = next((one for one in places if one.on_device), NOWHERE) if together else NOWHERE
         if not place.on_device or place.kind == LITERAL:
             return self.unknown(node)
         path = self.file.source.code(node.func) if isinstance(node.func, (ast.Name, ast.Attribute)) else name
         assumed = frozenset({Assumption(LIBRARY_CALL, f"{path}()")}).union(*[one.assumed for one in given])
+        if not given:
+            assumed |= {Assumption(USES, f"{path}()")}
         return Value(UNKNOWN, place, role="given", assumed=assumed)
+
+    def _inputs(self, arguments: Arguments) -> list[Place]:
+        """In `forward`, where its own inputs are among the arguments, if they are tensors."""
+        if not self.is_forward() or self.me is None:
+            return []
+        home = self.where(self.me)
+        unknown = [value for value, _ in (*arguments[0], *arguments[1].values()) if value.kind == UNKNOWN]
+        return [home] if any(not value.role and value.place == home for value in unknown) else []
 
     def unknown_object(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         """An instance of a class out of sight: a module, as far as it is used as one."""

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from devfix.engine.facts import Surgery
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
+from devfix.engine.functions import without
 from devfix.engine.moves import Moves
-from devfix.engine.places import BY_OWNER, LITERAL, OF, Place
+from devfix.engine.places import BY_OWNER, CHOICE, LITERAL, OF, Place
 from devfix.engine.requirements import Operand
 from devfix.engine.uses import TENSOR_USES
 from devfix.engine.values import (
@@ -36,7 +37,7 @@ from devfix.engine.values import (
     Value,
 )
 from devfix.flow import frameworks
-from devfix.models.loader import tensor_attributes
+from devfix.models.loader import module_attributes, tensor_attributes
 
 _MOVES = frozenset({"to", "cuda", "cpu", "type_as", "to_empty"})
 _ITSELF = frozenset(
@@ -68,6 +69,11 @@ _SPEAKING = TENSOR_USES | {
     "reshape",
     "transpose",
 }  # of a tensor, here
+_CASTS = frozenset({"float", "double", "half", "bfloat16"})
+# Of what was moved, and may be a tensor, a module or a container, only a tensor has these.
+_OF_TENSORS = frozenset(
+    {"sum", "mean", "abs", "exp", "log", "sqrt", "pow", "argmax", "max", "min", "norm", "std"}
+)
 _BATCH_METHODS = frozenset(["items", "values", "keys", "get", "pop", "update", "copy"])
 
 
@@ -123,13 +129,14 @@ class Methods(Moves):
                 self.on_host(node, base, at, name)
             return Value(ARRAY) if name != "tolist" else Value(SEQUENCE, rest=A_NUMBER)
         row = self.models.method(name)
-        values, keywords = arguments
+        values, keywords = without(row, arguments)
         if name == "type" and values:
             return self.of_type(base, values[0][0])
         if row.form == "same" and "device" in keywords:
             return Value(TENSOR)  # there is no such keyword: it raises anywhere
         if row.form == "number":
-            return Value(SEQUENCE, rest=A_NUMBER) if name == "size" and not values else A_NUMBER
+            size = Value(NUMBER, like=base) if name in ("size", "numel") else A_NUMBER
+            return Value(SEQUENCE, rest=size) if name == "size" and not values else size
         if row.form == "like":
             place = self.target(keywords["device"][0], node) if "device" in keywords else None
             links = (self.link("move", node),) if place is not None and place.kind == LITERAL else base.links
@@ -258,11 +265,15 @@ class Methods(Moves):
         """A method of an instance of a class in view."""
         held = self.state.attribute(base.ref, name) if base.ref is not None else None
         if held is not None:
+            if held.kind == UNKNOWN:
+                self.note_use(node, base.ref, name, arguments)
             return self.call_value(node, held, arguments)
         if isinstance(base.bound, Value) and isinstance(base.bound.ref, Class):
             found = base.bound.ref.method(name)
             if found is not None:
                 return self.call_function(node, found, base, arguments)
+        if isinstance(base.bound, Value) and isinstance(base.bound.ref, Class) and not base.bound.ref.outside:
+            self.note_use(node, base.ref, name, arguments)  # no method of a base
         self.escape(arguments)
         return self.like_given(node, name, arguments)
 
@@ -289,12 +300,17 @@ class Methods(Moves):
             return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
         if base.place.is_named and name in _TENSORS:
             return Value(SEQUENCE, rest=Value(TENSOR, base.place, role="parameter"))
+        if base.place.is_named and name in _CASTS and not base.role:
+            return base.but(role="cast")  # a tensor, or a module
+        if base.role == "cast" and name in tensor_attributes() - module_attributes():
+            return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
         if base.role == "host" and name in _SPEAKING:
             made = self.tensor_method(node, base.but(kind=TENSOR, role="host"), name, arguments)
             return made.but(role="host")
-        if base.role == "moved" and (name in _SPEAKING or name == "numpy"):
+        if base.role == "moved" and (name in _SPEAKING or name == "numpy" or name in _OF_TENSORS):
             return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
-        if base.place.is_named and (name in TENSOR_USES or f"{name}()" in TENSOR_USES):
+        has_place = base.place.is_named or base.place.kind == CHOICE
+        if has_place and (name in TENSOR_USES or f"{name}()" in TENSOR_USES):
             return self.tensor_method(node, base.but(kind=TENSOR), name, arguments)
         if base.role == "instance" and name in ("eval", "train", "requires_grad_", "half", "float"):
             return base

@@ -15,7 +15,7 @@ VAR = "var"  # a device that a binding holds: key tells bindings apart
 OF = "of"  # wherever the value of a binding is
 AT = "at"  # wherever a value of unknown origin is, which may well be the CPU
 IN = "in"  # wherever the module of that cell is now
-OWNED = "owned"  # a framework places it
+OWNED = "owned"  # a framework places it; the key is that of the module that it places, where that is known
 UNKNOWN = "unknown"
 CHOICE = "choice"
 
@@ -50,7 +50,7 @@ class Place(NamedTuple):
     @property
     def on_device(self) -> bool:
         """On a device that the program or its caller decides, which may be an accelerator."""
-        return self.kind in _DEVICE
+        return self.kind in _DEVICE or (self.kind == OWNED and self.key is not None)
 
 
 Condition = tuple[object, bool]  # what is asked, and whether it holds
@@ -70,9 +70,9 @@ def relate(a: Place, b: Place) -> str:
     if a == b:
         return OPEN if a.kind == UNKNOWN else SAME
     if a.kind in _HOST:
-        return SAME if b.kind in _HOST else DIFFERENT if b.kind in _DEVICE else OPEN
+        return SAME if b.kind in _HOST else DIFFERENT if b.on_device else OPEN
     if b.kind in _HOST:
-        return DIFFERENT if a.kind in _DEVICE else OPEN
+        return DIFFERENT if a.on_device else OPEN
     if a.kind == LITERAL and b.kind == LITERAL:
         return DIFFERENT if _apart(str(a.key), str(b.key)) else OPEN
     if (a.kind == LITERAL and b.kind in _DEVICE) or (b.kind == LITERAL and a.kind in _DEVICE):

@@ -138,6 +138,7 @@ class Processes(Bindings):
         for value, at in (*values, *keywords.values()):
             for one, where in self.tensors(value, at):
                 place = self.where(one)
+                self.sent(node, one, where, dotted.rpartition(".")[2])
                 if place.on_host or place.kind == LITERAL:
                     expression = where if isinstance(where, ast.expr) else at
                     self.step("collective", node, one, expression, place=place, texts=frozenset({dotted}))

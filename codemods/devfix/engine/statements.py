@@ -17,12 +17,15 @@ from devfix.engine.values import (
     CLASS,
     DEVICE,
     FUNCTION,
+    LIBRARY_CALL,
     LOADER,
     MODULE,
     NOTHING,
     OBJECT,
     SEQUENCE,
     TENSOR,
+    UNKNOWN,
+    Assumption,
     Value,
 )
 
@@ -45,8 +48,23 @@ class Run(Processes):
 
     def _assign(self, node: ast.Assign) -> None:
         value = self.eval(node.value)
+        if (
+            value.kind == UNKNOWN
+            and isinstance(node.targets[0], ast.Tuple)
+            and isinstance(node.value, ast.Call)
+        ):
+            value = self._given_back(node.targets[0], node.value) or value
         for target in node.targets:
             self.bind(target, value, node.value)
+
+    def _given_back(self, target: ast.Tuple, call: ast.Call) -> Value | None:
+        """`x, mask = f(x, mask)`: a function out of sight gives back what it gets, in some other form."""
+        names = [one.id for one in call.args if isinstance(one, ast.Name)]
+        if len(names) < 2 or names != [one.id for one in target.elts if isinstance(one, ast.Name)]:
+            return None
+        assumed = frozenset({Assumption(LIBRARY_CALL, f"{self.file.source.code(call.func)}()")})
+        held = [self.lookup(name) or ANYTHING for name in names]
+        return Value(SEQUENCE, items=tuple([one.but(assumed=one.assumed | assumed, role="") for one in held]))
 
     def _annotated(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
@@ -135,6 +153,7 @@ class Run(Processes):
                 break
             made = ends[0]
             for one in ends[1:]:
+                self._mixed_ends(made, one, body[0])
                 made = merge(made, one)
             made.dead, made.path = False, path
             final = merge(final, made.copy()) if turn else made
@@ -145,6 +164,13 @@ class Run(Processes):
         state.dead = False
         state.path = path
         self.block(orelse)
+
+    def _mixed_ends(self, one: State, other: State, node: ast.stmt) -> None:
+        """`if not x: out.append(zeros(3)); continue`, and below `out.append(x)`: both are in one list."""
+        for name in one.names.changed(other.names):
+            a, b = one.names.get(name), other.names.get(name)
+            if a is not None and b is not None and a.kind == b.kind == SEQUENCE and a.rest and b.rest:
+                self.mixed(node, a.rest, b.rest, node)
 
     def _try(self, node: ast.Try) -> None:
         state = self.state

@@ -144,12 +144,13 @@ class Uses:
         self.looped: set[str] = set()  # for x in
         self.numbers: set[str] = set()
         self.asks_for_devices = False  # x.device, .cuda(), device=
+        self.moves = False  # .to(...)
         self.converted: set[str] = set()  # x = torch.tensor(x)
         self.listed: set[str] = (
             set()
         )  # may be a list: isinstance(x, list), len(x) and zip(x), and its company
         self.tokenized: set[str] = set()  # text or images: given to a tokenizer or a processor
-        measured, zipped = set[str](), list[set[str]]()
+        measured, zipped, settled = set[str](), list[set[str]](), set[str]()
         self.operands: set[str] = set()  # given to a function that takes tensors only
         dotted = function.file.dotted
         find = models().function
@@ -167,6 +168,7 @@ class Uses:
                     and func.attr in ("size", "dim", "long")
                 ):
                     self.attributes.setdefault(func.value.id, set()).add(f"{func.attr}()")
+                self.moves = self.moves or (isinstance(func, ast.Attribute) and func.attr == "to")
                 if any(keyword.arg == "return_tensors" for keyword in node.keywords):
                     given = (*node.args, *(keyword.value for keyword in node.keywords))
                     self.tokenized.update(one.id for one in given if isinstance(one, ast.Name))
@@ -177,10 +179,8 @@ class Uses:
                 if isinstance(node.func, ast.Name):
                     self.called.add(node.func.id)
                     names = {one.id for one in node.args if isinstance(one, ast.Name)}
-                    if node.func.id == "isinstance" and "list" in {
-                        one.id for one in ast.walk(node) if isinstance(one, ast.Name)
-                    }:
-                        self.listed |= names
+                    if node.func.id == "isinstance":
+                        self.listed |= _listed_in(node)
                     elif node.func.id == "zip":
                         zipped.append(names)
                     elif node.func.id == "len":
@@ -197,14 +197,16 @@ class Uses:
                 row = find(name)
                 if row is not None and row.form in ("data", "array", "legacy") and name != "torch.asarray":
                     self.converted.add(first.id)
+                if row is not None and row.form in ("same", "follow", "like") and name != "torch.where":
+                    self.operands.add(first.id)
                 if name == "torch.device":
                     self.devices.add(first.id)
                 elif name.startswith("torch."):
                     if row is not None and row.form == "make" and name.rpartition(".")[2] in _SIZED:
                         if row.rank == 1 and (len(node.args) > 1 or name.endswith(("range", "eye", "perm"))):
                             self.numbers.update(one.id for one in node.args if isinstance(one, ast.Name))
-                    if row is not None and row.form in ("same", "follow", "like") and name != "torch.where":
-                        self.operands.add(first.id)
+            elif isinstance(node, ast.If) and isinstance(node.body[-1], (ast.Return, ast.Raise)):
+                settled |= _listed_in(node.test)
             elif isinstance(node, ast.Assign):
                 self._unpacked(node)
             elif isinstance(node, (ast.For, ast.comprehension)):
@@ -216,6 +218,7 @@ class Uses:
         for names in zipped:
             if names & (measured | self.listed):
                 self.listed |= names
+        self.listed -= settled  # where it is a list, that is all
 
     def _unpacked(self, node: ast.Assign) -> None:
         """`values, order = x.sort()`: lists sort themselves and give nothing."""
@@ -246,3 +249,12 @@ class Uses:
 
 def _new_axis(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and (node.value is None or node.value is ...)
+
+
+def _listed_in(test: ast.expr) -> set[str]:
+    """`x` of `isinstance(x, (list, tuple))`."""
+    if not isinstance(test, ast.Call) or not isinstance(test.func, ast.Name) or test.func.id != "isinstance":
+        return set()
+    if "list" not in {one.id for one in ast.walk(test) if isinstance(one, ast.Name)}:
+        return set()
+    return {one.id for one in test.args if isinstance(one, ast.Name)}

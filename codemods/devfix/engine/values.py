@@ -54,6 +54,9 @@ BASE = "base"  # a base class is out of sight
 RESULT = "result"  # the result is wanted where the others are
 GIVEN = "given"  # a module is made with a tensor of the CPU, and moved afterwards
 DATA = "data"  # what a tensor is made of is no tensor, which could be on a device
+LIKE = "like"  # it takes the same here as elsewhere
+LABELS = "labels"  # only its name says that it is a tensor of indices
+LOSS = "loss"  # only its name says that it compares tensors
 CALLER = "caller"  # callers give what the contract of the method says
 
 
@@ -90,6 +93,8 @@ class Value:
     - `texts`: of a text that depends: what it may be, "?" for what is not known.
     - `bound`: of an object, its class; of a method, its object; of a tensor on the CPU, what it was copied from; of
       `str(x)`, x.
+    - `like`: of a size or a dtype, the tensor that it was read from; of a new tensor, what told its size or dtype, or
+      what was written into it.
     """
 
     __slots__ = (
@@ -100,6 +105,7 @@ class Value:
         "forms",
         "items",
         "kind",
+        "like",
         "links",
         "place",
         "rank",
@@ -124,12 +130,14 @@ class Value:
         assumed: Assumptions = PROVEN,
         forms: Forms = NO_FORMS,
         bound: Value | None = None,
+        like: Value | None = None,
         role: str = "",
         texts: frozenset[str] = frozenset(),
     ) -> None:
         self.kind, self.place, self.rank, self.ref, self.const = kind, place, rank, ref, const
         self.items, self.rest, self.fields, self.links = items, rest, fields, links
         self.assumed, self.forms, self.bound, self.role = assumed, forms, bound, role
+        self.like = like
         self.texts = texts
 
     def but(self, **changes: Any) -> Value:
@@ -285,6 +293,7 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
         forms=joined(a.forms, b.forms),
         texts=frozenset() if same or a.kind != TEXT else texts(a) | texts(b),
         bound=a.bound if a.bound is b.bound else None,
+        like=a.like if a.like is b.like or links is a.links else b.like,
         role=role,
     )
 
@@ -355,6 +364,10 @@ def _unlike(a: Value, b: Value, condition: object) -> Value:
         tensor = a if a.kind == TENSOR else b
         if condition is not None and UNKNOWN in kinds and tensor.place.on_host:
             return tensor.but(place=choose(condition, a.place, b.place), assumed=a.assumed | b.assumed)
+        if condition is not None and NUMBER in kinds and tensor.place.kind != "choice":
+            if tensor is a:
+                return tensor.but(place=choose(condition, a.place, NOWHERE))
+            return tensor.but(place=choose(condition, NOWHERE, b.place))
         return tensor.but(place=NOWHERE, rank=None)
     if kinds <= {MODULE, UNKNOWN}:
         return (a if a.kind == MODULE else b).but(place=NOWHERE, ref=None)

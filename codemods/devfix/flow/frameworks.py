@@ -149,6 +149,9 @@ OWNED_BASES = frozenset(
         "KerasModel",
     }
 )
+# Of these, the ones that are modules; the methods that get a batch where the module is.
+OWNED_MODULES = frozenset({"LightningModule", "ComposerModel"})
+STEPS = frozenset({"training_step", "validation_step", "test_step", "predict_step"})
 # Code that runs in loader workers or prepares data: it stays on the CPU on purpose.
 HOST_BASES = ("Dataset", "IterableDataset", "Sampler", "BatchSampler", "DataPipe", "Collator", "Transform")
 HOST_FUNCTIONS = ("collate", "worker_init", "_transform", "preprocess", "pre_process", "prepare_data")

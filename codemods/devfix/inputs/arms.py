@@ -102,49 +102,6 @@ def _elsewhere(source: Source, node: ast.AST) -> Iterator[ast.AST]:
         child, up = up, source.parents.get(up)
 
 
-def on_cpu(source: Source, node: ast.AST, name: str) -> bool:
-    """Does a condition or an `assert` say that a tensor is on the CPU where a node stands?"""
-    found = holding(source, node)
-    child, up = node, source.parents.get(node)
-    while up is not None and not isinstance(child, _SCOPES):
-        if isinstance(child, ast.stmt):
-            for above in source.above(child, ast.Assert):
-                found += facts(above.test, True)
-        child, up = up, source.parents.get(up)
-    says = {(f"{name}.is_cuda", False), (f"{name}.device.type == 'cpu'", True)}
-    return any((text, holds) in says and _fixed(source, test, test, node) for text, holds, test in found)
-
-
-def never_read(source: Source, made: ast.AST) -> bool:
-    """`y = zeros(1)`, `if c: y = f(x)`, and `y` is read only where `c` holds: what was made first is not."""
-    statement = source.statement(made)
-    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    scope = source.enclosing(statement, *_FUNCTIONS)
-    if not isinstance(target, ast.Name) or scope is None:
-        return False
-    block = source.block(statement)
-    reads = [part for part in source.names(scope).get(target.id, ()) if isinstance(part.ctx, ast.Load)]
-    for one in block[source.index(statement) + 1 :]:
-        if not isinstance(one, ast.If) or not reads or not any(_binds(part, target.id) for part in one.body):
-            continue
-        wanted = {(text, holds) for text, holds, _ in facts(one.test, True)}
-        return bool(wanted) and all(
-            wanted <= {(text, holds) for text, holds, _ in holding(source, read)}
-            and source.span(one.test).end < source.span(read).start
-            and _fixed(source, one.test, one.test, read)
-            for read in reads
-        )
-    return False
-
-
-def _binds(statement: ast.stmt, name: str) -> bool:
-    return (
-        isinstance(statement, ast.Assign)
-        and any(isinstance(one, ast.Name) and one.id == name for one in statement.targets)
-        and not any(isinstance(part, ast.Name) and part.id == name for part in walk(statement.value))
-    )
-
-
 def _chooses(test: ast.expr) -> bool:
     return about_devices(test) and not _HOW_MANY.search(ast.unparse(test).lower())
 

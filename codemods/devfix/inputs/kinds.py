@@ -11,9 +11,9 @@ import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from devfix.factories.operations import FOREIGN, MADE, REDUCTIONS, integers, names_device
 from devfix.flow import torch_api
 from devfix.inputs.classes import Method, Written
+from devfix.inputs.operations import FOREIGN, MADE, REDUCTIONS, integers, names_device
 from devfix.placing import dotted
 from devfix.source import Source, children
 

@@ -102,29 +102,6 @@ def groups_of(flow: Flow, names: Names, scope: Scope, handled: set[str]) -> Iter
     yield from groups.values()
 
 
-def inputs_of(flow: Flow) -> set[ast.AST]:
-    """What makes the inputs that are moved, or left alone on purpose."""
-    found: set[ast.AST | None] = set()
-    for scope in flow.scopes:
-        meetings = [event for event in scope.events if event.what is What.MEET and event.strays]
-        if scope.host or scope.owned or not meetings:
-            continue
-        for group in groups_of(flow, Names(flow.source, scope.node), scope, set()):
-            found.update(stray.meeting.value.node for stray in group.strays)
-        for event in meetings:
-            found.update(
-                meeting.value.node
-                for meeting in event.strays
-                if _is_input(event, meeting)
-                and (
-                    _elsewhere(flow, event, meeting)
-                    or settled(flow, event, meeting)
-                    or wanted(flow, event, meeting) is Wanted.NEVER
-                )
-            )
-    return {node for node in found if node is not None}
-
-
 def _followed(event: Event, meeting: Meeting) -> bool:
     """Was what it meets put where it is itself: `zeros.to(x.device).scatter_(1, x, 1)`?"""
     owner = event.place.text.removesuffix(".device") if event.place is not None else ""

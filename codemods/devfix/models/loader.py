@@ -14,9 +14,9 @@ _CALLS = frozenset(
     {"make", "data", "legacy", "cuda", "array", "like", "same", "elems", "follow", "number", "load"}
 )
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow"})
-_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner"})
+_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner", "runs"})
 _MODULES = ("module", "not")
-_PLAIN = ("readers", "keywords", "draws", "learns", "tokens", "owners_of_device")  # words
+_PLAIN = ("readers", "keywords", "draws", "learns", "tokens", "gathers", "owners_of_device")  # words
 _LISTED = ("lists", "shaped", "filled", "is_device")  # names behind a prefix
 _BUILDING = (".from_pretrained", ".from_config")
 _PROCESSES = frozenset(
@@ -34,6 +34,7 @@ class Row(NamedTuple):
     many: bool = False
     nodevice: bool = False
     host: tuple[int, str] | None = None
+    free: tuple[int, str] | None = None
     host_result: int | None = None
 
 
@@ -73,6 +74,7 @@ class Models(NamedTuple):
     shaped: frozenset[str]
     filled: frozenset[str]
     tokens: frozenset[str]
+    gathers: frozenset[str]
     owners_of_device: tuple[str, ...]
     devices: frozenset[str]
     modules: tuple[
@@ -101,7 +103,7 @@ class Models(NamedTuple):
         return self.rows.get(TENSOR_METHOD + name, SAME)
 
     def layer(self, dotted: str) -> str:
-        """bare, loss, container, wrapper, scatters, owner or module; an empty string for any other class."""
+        """bare, loss, container, wrapper, scatters, owner, runs or module; an empty string for any other class."""
         row = self.rows.get(dotted)
         if row is not None:
             return row.form if row.form in _LAYERS else ""
@@ -123,15 +125,8 @@ class Models(NamedTuple):
 def models() -> Models:
     """The models of this package. Raises ValueError on a row that is none."""
     rows: dict[str, Row] = {}
-    plain: dict[str, list[str]] = {
-        "readers": [],
-        "keywords": [],
-        "draws": [],
-        "learns": [],
-        "tokens": [],
-        "owners_of_device": [],
-    }
-    listed: dict[str, list[str]] = {"lists": [], "shaped": [], "filled": [], "is_device": []}
+    plain: dict[str, list[str]] = {name: [] for name in _PLAIN}
+    listed: dict[str, list[str]] = {name: [] for name in _LISTED}
     reads: dict[str, tuple[int, str] | None] = {}
     modules: list[tuple[str, re.Pattern[str], str]] = []
     spaces: dict[str, list[str]] = {"tensor": [], "other": [], "array": []}
@@ -166,7 +161,10 @@ def models() -> Models:
             continue
         for word in rest:
             key, _, value = word.partition("=")
-            if key == "rank" and value:
+            if key == "free" and value:
+                position, _, name = value.partition(":")
+                row = row._replace(free=(int(position), name))
+            elif key == "rank" and value:
                 row = row._replace(rank=int(value))
             elif key == "host" and value:
                 position, _, name = value.partition(":")
@@ -194,7 +192,7 @@ def models() -> Models:
     )
     shaped, filled = frozenset(listed["shaped"]), frozenset(listed["filled"])
     return Models(
-        rows, tensor, other, array, readers, shaped, filled, frozenset(plain["tokens"]),
+        rows, tensor, other, array, readers, shaped, filled, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
         tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(modules),
     )  # fmt: skip
 

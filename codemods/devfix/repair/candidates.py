@@ -6,31 +6,165 @@ import ast
 from collections import Counter
 
 from devfix.engine.analysis import Analysis
-from devfix.engine.facts import Mismatch, Surgery
-from devfix.engine.values import BATCH, ELEMENT, LOAD, PASS, TENSOR, Link
+from devfix.engine.facts import Mismatch, Surgery, Term
+from devfix.engine.files import Function
+from devfix.engine.places import CHOICE, LITERAL, OF, VAR
+from devfix.engine.values import BATCH, ELEMENT, LOAD, MODULE, PASS, TENSOR, Link
 from devfix.findings import AppendCall, DeleteStatement, Edit, InsertStatement, ReplaceExpression, SetArgument
-from devfix.models.loader import models
+from devfix.models.loader import models, tensor_attributes
+from devfix.placing import stores
+from devfix.repair import legacy
 from devfix.repair.expressible import expressible
 from devfix.source import Source, remembered
 
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_MOVES = frozenset({"to", "cuda", "cpu", "type_as"})
+_MOST_TOGETHER = 6  # tensors that one fix makes elsewhere
+# Layers whose weight tells where they are.
+_WITH_WEIGHT = frozenset(
+    f"torch.nn.{name}" for name in ("Linear", "Embedding", "Conv1d", "Conv2d", "LayerNorm")
+)
+
 
 def at_its_making(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:
-    """`device=` where a tensor is made, or `.to(...)` behind a call that takes none: the device, and the edits."""
-    source, link = analysis.file.source, mismatch.stray.links[0]
-    if (
-        link.file is not analysis.file
-        or not isinstance(link.node, ast.Call)
-        or stays_on_host(link.node, analysis)
-    ):
+    """`device=` where a tensor is made, or `.to(...)` behind a call that takes none: the device, and the edits.
+
+    Tensors that it is combined with on the CPU are made there as well.
+    """
+    links = mismatch.stray.links
+    link, made = links[0], links[0].node
+    if link.file is not analysis.file or not isinstance(made, ast.Call):
         return "", ()
-    device = expressible(source, mismatch.anchor_place, mismatch.scopes, link.node)
-    if not device:
+    together = _together(made, analysis)
+    devices = [wanted_at(mismatch, analysis, one) for one in together]
+    if not together or not all(devices):
         return "", ()
-    span = source.span(link.node)
-    row = models().function(analysis.file.dotted(link.node.func))
-    if row is not None and row.form in ("make", "data", "like"):
-        return device, (SetArgument(span, "device", device),)
-    return device, (AppendCall(span, f".to({device})"),)
+    names = [link.name] + [""] * (len(together) - 1)
+    edits = [
+        make_on(analysis, one, name, device)
+        for one, name, device in zip(together, names, devices, strict=True)
+    ]
+    return devices[0], tuple(edits)
+
+
+def wanted_at(mismatch: Mismatch, analysis: Analysis, at: ast.AST) -> str:
+    """The device of the other value as it can be written at a node; else that of what told the size of a new one."""
+    device, size = exact_at(mismatch, analysis, at), mismatch.stray.like
+    if not device and size is not None and size.like is not None:
+        device = expressible(analysis.file.source, size.like.place, mismatch.scopes, at)
+    return device
+
+
+def exact_at(mismatch: Mismatch, analysis: Analysis, at: ast.AST) -> str:
+    """The device of the other value as it can be written at a node; an empty string if it cannot."""
+    source, place = analysis.file.source, mismatch.anchor_place
+    scopes = mismatch.scopes
+    if mismatch.anchor.place.kind == CHOICE:  # only where it is itself is right on every path
+        scopes = tuple((one, ()) for one, _ in scopes)
+    device = expressible(source, place, scopes, at, anchor_text(mismatch, analysis))
+    around = source.enclosing(at, *_FUNCTIONS)
+    function = analysis.file.of_node.get(around) if around is not None else None
+    if device or not isinstance(function, Function):
+        return device
+    terms = [
+        Term(source.code(target), "device", place, mismatch.assumed)
+        for target, other, _, _ in analysis.targets.get(place, ())
+        if other is not None and other.owner is function.owner and source.code(target).startswith("self.")
+    ]
+    key = place.key if isinstance(place.key, tuple) else ()
+    if key[:1] == ("attribute",) and function.owner is not None and place.kind == VAR:
+        if key[1] == analysis.classes.cell(function.owner):
+            terms.append(Term(f"self.{key[2]}", "device", place, mismatch.assumed))
+    for other, visible in mismatch.scopes:
+        if other is not None and other.owner is function.owner:
+            terms += [term for term in visible if term.text.startswith("self.")]
+    device = expressible(source, place, ((function, tuple(terms)),), at) if function.owner is not None else ""
+    for one in function.parameters if not device else ():
+        # What it is itself, or what the function was called with.
+        places = analysis.calls.get((id(function.node), one.arg), [])
+        own = place.key == ("parameter", id(function.node), one.arg)
+        if own or (place in places and all(other.on_device for other in places)):
+            form = "device" if own and place.kind == VAR else "tensor"
+            term = Term(one.arg, form, place, mismatch.assumed)
+            device = device or expressible(source, place, ((function, (term,)),), at)
+    return device
+
+
+def anchor_text(mismatch: Mismatch, analysis: Analysis) -> str:
+    """How the device of the other value is written where the two meet, where that is an expression of its own."""
+    node, source = mismatch.anchor_node, analysis.file.source
+    if mismatch.file is not analysis.file or mismatch.anchor_place.kind not in (OF, VAR, LITERAL):
+        return ""
+    while (base := _same_device(node)) is not None:
+        node = base
+    if node is None or not _is_path(node):
+        return ""
+    known = {
+        term.text for _, terms in mismatch.scopes[:1] for term in terms if term.place == mismatch.anchor_place
+    }
+    while isinstance(node, ast.Subscript) and source.code(node.value) in known:
+        node = node.value
+    if mismatch.anchor.kind == MODULE:
+        layer = mismatch.anchor.links[0].name if mismatch.anchor.links else ""
+        uses = analysis.uses(mismatch.function).attributes if mismatch.function is not None else {}
+        if (known - {"self"}) & uses.keys():
+            return ""  # a tensor of the function is there, too
+        return f"{source.code(node)}.weight.device" if layer in _WITH_WEIGHT else ""
+    return f"{source.code(node)}.device"
+
+
+def _same_device(node: ast.AST | None) -> ast.expr | None:
+    """`x` of `x[1:]`, `x.forward` and `x.float().abs()`, which are where it is."""
+    if isinstance(node, ast.Attribute) and node.attr == "forward":
+        return node.value
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+        return node.value
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
+        name = node.func.attr
+        if name in tensor_attributes() and models().method(name).form in ("same", "follow"):
+            return node.func.value if name not in _MOVES else None
+    return None
+
+
+def _is_path(node: ast.AST) -> bool:
+    """Is it a name, or an attribute or an element of one?"""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, (ast.Constant, ast.Name)):
+            return False
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def make_on(analysis: Analysis, made: ast.Call, name: str, device: str) -> Edit:
+    """A tensor, made by a function of torch of that name, on a device."""
+    source = analysis.file.source
+    span, name = source.span(made), name or analysis.file.dotted(made.func)
+    row = models().function(name)
+    if row is not None and row.form in ("make", "data", "like") and not row.nodevice:
+        return SetArgument(span, "device", device)
+    modern = None
+    if row is not None and row.form == "legacy" and not made.keywords:
+        modern = legacy.on_device(source, made, name, device)
+    return ReplaceExpression(span, modern) if modern is not None else AppendCall(span, f".to({device})")
+
+
+def _together(made: ast.Call, analysis: Analysis) -> list[ast.Call]:
+    """A tensor, and those that it meets on the CPU, and these in turn; empty if one of them is needed there."""
+    found: list[ast.Call] = []
+    todo: list[ast.AST] = [made]
+    while todo:
+        one = todo.pop()
+        if one in found:
+            continue
+        if not isinstance(one, ast.Call) or one in analysis.read_on_host or len(found) > _MOST_TOGETHER:
+            return []
+        found.append(one)
+        todo += sorted(
+            (other for other in analysis.company.get(one, ()) if other not in analysis.strays),
+            key=lambda node: getattr(node, "lineno", 0),
+            reverse=True,
+        )
+    return found
 
 
 def at_the_meeting(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:
@@ -38,16 +172,52 @@ def at_the_meeting(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[E
     source, stray = analysis.file.source, mismatch.stray
     for node in (
         *[link.node for link in stray.links if link.kind == PASS and link.file is analysis.file],
+        _taken(source, mismatch.stray_node),
         mismatch.stray_node,
     ):
         if not isinstance(node, ast.expr) or not _is_one_tensor(mismatch) or isinstance(node, ast.Starred):
             continue
         if mismatch.file is not analysis.file and node is mismatch.stray_node:
             continue
-        device = expressible(source, mismatch.anchor_place, mismatch.scopes, node)
+        device = wanted_at(mismatch, analysis, node)
         if device:
             return device, (AppendCall(source.span(node), f".to({device})"),)
     return "", ()
+
+
+def beside_others(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...], ast.stmt | None]:
+    """A move of the stray below the last of those that are moved to the same device, above where they meet."""
+    source, node = analysis.file.source, mismatch.stray_node
+    while (base := _same_device(node)) is not None or isinstance(node, ast.Call):
+        node = base if base is not None else getattr(node.func, "value", None)  # type: ignore[union-attr]
+    if not isinstance(node, ast.Name) or mismatch.file is not analysis.file:
+        return "", (), None
+    devices = [exact_at(mismatch, analysis, node)]
+    devices += [source.code(one) for one, _, _, _ in analysis.targets.get(mismatch.anchor_place, ())]
+    one: ast.AST = source.statement(node)
+    while isinstance(one, ast.stmt):
+        block = source.block(one)
+        for above in reversed(block[: block.index(one)]):
+            text = source.code(above.value) if isinstance(above, ast.Assign) else ""
+            device = next((one for one in devices if one and text.endswith(f".to({one})")), "")
+            if device:
+                line = f"{node.id} = {node.id}.to({device})"
+                return device, (InsertStatement(source.span(above), line),), above
+        one = source.parents[one]
+        if isinstance(one, (*_FUNCTIONS, ast.ClassDef, ast.For, ast.While)):
+            break
+    return "", (), None
+
+
+def _taken(source: Source, node: ast.AST | None) -> ast.expr | None:
+    """`self.window` of `window = self.window`, where that is the only thing that a name is bound to."""
+    scope = source.enclosing(node, *_FUNCTIONS) if isinstance(node, ast.Name) else None
+    if scope is None or not isinstance(node, ast.Name):
+        return None
+    bound = stores(source, scope, node.id)
+    first = source.statement(bound[0]) if len(bound) == 1 else None
+    value = first.value if isinstance(first, ast.Assign) else None
+    return value if isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) else None
 
 
 def has_to(link: Link) -> bool:

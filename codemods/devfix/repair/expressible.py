@@ -7,23 +7,32 @@ import ast
 from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Function
 from devfix.engine.places import Place
-from devfix.placing import bound_before, may_be_none
-from devfix.source import Source, remembered
+from devfix.placing import around, bound_before, guards_of, is_local
+from devfix.repair.written import bound_around
+from devfix.source import Source, remembered, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_FORMS = {"device": 0, "tensor": 1, "module": 2}
+_FORMS = ("device", "known", "attribute", "tensor", "name", "global", "layer", "guess", "module")
 
 
-def expressible(source: Source, place: Place, scopes: tuple[Scope, ...], at: ast.AST) -> str:
+def expressible(source: Source, place: Place, scopes: tuple[Scope, ...], at: ast.AST, known: str = "") -> str:
     """The text of a device expression for `place` that can stand at `at`; an empty string if there is none.
 
-    Names must be bound on every way to `at`. Devices that have a name come first, then tensors of that place,
-    then the parameters of modules.
+    Names must be bound on every way to `at`. Devices that have a name of their own come first, then the expression
+    that is `known` to be of that place, other devices, tensors, and the parameters of modules.
     """
     function = source.enclosing(at, *_FUNCTIONS)
-    terms = _of_function(scopes, function)
-    there = [term for term in terms if term.place == place]
-    there.sort(key=lambda term: (_FORMS[term.form], term.text.count("."), len(term.text)))
+    there = [term for term in _of_function(scopes, function) if term.place == place]
+    met = _node(scopes[0][0]) if scopes else None
+    if (
+        known
+        and scopes
+        and (met is function or (known.startswith("self.") and _of_one_class(source, met, function)))
+    ):
+        base = known.removesuffix(".device")
+        form = "layer" if base.endswith(".weight") else "name" if base.isidentifier() else "known"
+        there.append(Term(base, form, place, frozenset()))
+    there.sort(key=lambda term: _order(source, term, function))
     best = next((term for term in there if _writable(source, term, at, function)), None)
     if best is not None:
         return _device(best)
@@ -35,6 +44,19 @@ def devices_at(source: Source, scopes: tuple[Scope, ...], at: ast.AST) -> list[T
     function = source.enclosing(at, *_FUNCTIONS)
     every = [term for term in _of_function(scopes, function) if term.form == "device"]
     return [term for term in every if _writable(source, term, at, function)]
+
+
+def _of_one_class(source: Source, one: ast.AST | None, other: ast.AST | None) -> bool:
+    owners = {source.parents.get(node) if node is not None else None for node in (one, other)}
+    return len(owners) == 1 and isinstance(owners.pop(), ast.ClassDef)
+
+
+def _order(source: Source, term: Term, function: ast.AST | None) -> tuple[int, int, int]:
+    form = "attribute" if term.form == "device" and "." in term.text else term.form
+    if form == "device" and function is not None and not is_local(source, function, term.text):
+        form = "global"
+    form = "guess" if form == "tensor" and term.assumed else form
+    return _FORMS.index(form), term.text.count("."), len(term.text)
 
 
 def _of_function(scopes: tuple[Scope, ...], function: ast.AST | None) -> tuple[Term, ...]:
@@ -51,15 +73,17 @@ def _node(function: Function | None) -> ast.AST | None:
 def _device(term: Term) -> str:
     if term.form == "device":
         return term.text
-    if term.form == "tensor":
-        return f"{term.text}.device"
-    return f"next({term.text}.parameters()).device"
+    if term.form == "module":
+        return f"next({term.text}.parameters()).device"
+    return f"{term.text}.device"
 
 
 def _writable(source: Source, term: Term, at: ast.AST, function: ast.AST | None) -> bool:
     """Is a term bound where it is to be written, and is it none of what stands there itself?"""
     expression = ast.parse(term.text, mode="eval").body
     statement = source.statement(at)
+    if bound_around(source, at, expression):
+        return True
     if may_be_none(source, term.text.partition(".")[0], at, function):
         return False
     if not bound_before(source, expression, statement):
@@ -122,3 +146,48 @@ def _first_attributes(source: Source, function: ast.AST) -> dict[str, int]:
             text = source.code(one)
             found[text] = min(one.lineno, found.get(text, one.lineno))
     return found
+
+
+def may_be_none(source: Source, name: str, at: ast.AST, function: ast.AST | None) -> bool:
+    """Is a name a parameter with the default None, which the function asks for only below `at`, or only hands on?"""
+    if not isinstance(function, _FUNCTIONS):
+        return False
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = dict(
+        zip(reversed([one.arg for one in positional]), reversed(arguments.defaults), strict=False)
+    )
+    defaults |= {one.arg: v for one, v in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if v}
+    default = defaults.get(name)
+    if not (isinstance(default, ast.Constant) and default.value is None):
+        return False
+    if _is_none_there(source, name, at):
+        return True
+    line, asked = source.statement(at).lineno, False
+    for node in source.walk(function):
+        if isinstance(node, (ast.If, ast.IfExp, ast.Assert, ast.While)):
+            if any(isinstance(part, ast.Name) and part.id == name for part in walk(node.test)):
+                if node.lineno <= line:
+                    return False
+                asked = True
+    return asked or not any(_is_used(source, read) for read in source.names(function).get(name, ()))
+
+
+def _is_none_there(source: Source, name: str, at: ast.AST) -> bool:
+    """Does a node stand in the arm of `if name is None:` where it is?"""
+    for one in guards_of(source, at):
+        test = one.test
+        if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot)):
+            if ast.unparse(test.left) == name and ast.unparse(test.comparators[0]) == "None":
+                arm = one.body if isinstance(test.ops[0], ast.Is) else one.orelse
+                return any(statement in arm for statement in around(source, at))
+    return False
+
+
+def _is_used(source: Source, node: ast.Name) -> bool:
+    """Is something done with a value that None does not allow: `x.size(0)`, `x + 1`, `torch.relu(x)`?"""
+    up = source.parents.get(node)
+    call = source.parents.get(up) if isinstance(up, ast.keyword) else up
+    if isinstance(call, ast.Call):
+        return source.qualified(call.func).startswith("torch.")
+    return isinstance(up, (ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp))

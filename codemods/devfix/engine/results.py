@@ -1,0 +1,169 @@
+"""What results, containers, collectives and parts out of sight want: that their tensors are in one place."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.engine.evidence import about_devices, is_module_name
+from devfix.engine.frame import Arguments
+from devfix.engine.places import DEFAULT, DIFFERENT, FIXED, LITERAL, VAR, Path, Place, alternatives
+from devfix.engine.requirements import Requirements
+from devfix.engine.values import (
+    BATCH,
+    DEVICE,
+    LIKE,
+    MAKE,
+    NAME,
+    RESULT,
+    SEQUENCE,
+    TENSOR,
+    Assumption,
+    Value,
+)
+
+
+def _is_none(condition: object, place: Place) -> bool:
+    """Does a condition say that the argument that a place is of is None?"""
+    if not isinstance(condition, tuple) or condition[0] != "none" or not isinstance(place.key, tuple):
+        return False
+    asked = condition[1]
+    return asked == place.key or (isinstance(asked, tuple) and asked[-1:] == place.key[-1:])
+
+
+class Results(Requirements):
+    def agree(self, node: ast.Return, value: Value) -> None:
+        """Results of one function are wanted in one place: a tensor made here beside what came from elsewhere."""
+        if self.quiet or self.function is None or self.depth > 1:
+            return
+        at = node.value or node
+        parts = list(value.items) if value.items is not None and value.kind == SEQUENCE else [value]
+        nodes = at.elts if isinstance(at, ast.Tuple) and len(at.elts) == len(parts) else [at] * len(parts)
+        path = self.state.path
+        self.results += [
+            (one, where, node, path)
+            for one, where in zip(parts, nodes, strict=True)
+            if one.kind in (TENSOR, BATCH)
+        ]
+
+    def results_agree(self) -> None:
+        """Compare all results of a run."""
+        anchor: tuple[Value, ast.AST, Place] | None = None
+        strays: list[tuple[Value, ast.AST, Place, ast.Return, Path]] = []
+        for value, at, returned, conditions in self.results:
+            home = value.bound
+            for place, path in alternatives(self.where(value), conditions):
+                if place.kind == LITERAL and home is not None and value.kind == TENSOR:
+                    self.report(
+                        returned,
+                        "the result",
+                        FIXED,
+                        (value, at, place),
+                        (home, at, home.place),
+                        value.assumed,
+                    )
+                like, asked = value.like, any(about_devices(condition) for condition, _ in path)
+                if (
+                    like is not None
+                    and like.kind == TENSOR
+                    and place.kind == DEFAULT
+                    and value.rank == 1
+                    and not asked
+                ):
+                    self._like_its_source(returned, value, at, like)
+                    if anchor is None and self.where(like).on_device and self.where(like).kind != LITERAL:
+                        anchor = like, at, self.where(like)
+                if place.on_device and place.kind != LITERAL and anchor is None:
+                    anchor = value, at, place
+                elif self._of_array(value) or asked:
+                    continue  # of an array, as transforms take and make it; or somebody has asked
+                elif place.kind == DEFAULT and value.rank == 1 and value.links and len(value.links) == 1:
+                    strays.append((value, at, place, returned, path))
+        anchor = anchor or self._input()
+        if anchor is None:
+            return
+        for value, at, place, returned, path in strays:
+            if any(holds and _is_none(condition, anchor[2]) for condition, holds in path):
+                continue  # where it is returned, there is no other one
+            assumed = value.assumed | anchor[0].assumed | {Assumption(RESULT)}
+            self.report(returned, "the result", DIFFERENT, (value, at, place), anchor, assumed)
+
+    def _like_its_source(self, node: ast.AST, value: Value, at: ast.AST, like: Value) -> None:
+        """What takes its type from a tensor, or is filled from one, is wanted where that is."""
+        place, home = self.where(value), self.where(like)
+        if home.on_device and home.kind != LITERAL and len(value.links) == 1:
+            assumed = value.assumed | like.assumed | {Assumption(RESULT)}
+            self.report(node, "the result", DIFFERENT, (value, at, place), (like, None, home), assumed)
+
+    def _of_array(self, value: Value) -> bool:
+        """Is a tensor made of what is no tensor, such as an image: `from_numpy(x)`, `to_tensor(x)`?"""
+        link = value.links[0] if value.links else None
+        if link is None or not isinstance(link.node, ast.Call):
+            return False
+        row = self.models.function(link.file.dotted(link.node.func))
+        return row is not None and row.form == "array"
+
+    def is_forward(self) -> bool:
+        """Is this what a module, or a function with its own gradient, makes of its inputs?"""
+        function = self.function
+        if function is None or function.name != "forward" or function.owner is None or self.depth > 1:
+            return False
+        return self.analysis.is_autograd(function) or self.analysis.classes.is_module(function.owner)
+
+    def _input(self) -> tuple[Value, ast.AST, Place] | None:
+        """The first tensor that `forward` is given, by whom is not known: its results are wanted there."""
+        if self.function is None or self.caller is not None or not self.is_forward():
+            return None
+        for value in self.analysis.parameters(self.function, self.me).values():
+            if value.kind in (TENSOR, BATCH) and self.where(value).on_device:
+                return value, self.function.node, self.where(value)
+        return None
+
+    def sent(self, node: ast.AST, value: Value, at: ast.AST, operation: str) -> None:
+        """A collective is given a tensor that is on a device on one path, and on the CPU on another."""
+        path = self.state.path
+        places = [place for place, _ in alternatives(self.where(value), path)]
+        stray = next((place for place in places if place.kind == DEFAULT), None)
+        anchor = next((place for place in places if place.on_device and place.kind != LITERAL), None)
+        size = value.like.like if value.like is not None else None
+        if anchor is None and size is not None and self.where(size).on_device:
+            anchor = self.where(size)  # it counts what is there
+        if stray is not None and anchor is not None and value.kind == TENSOR and value.links:
+            home = value.but(place=anchor, links=())
+            self.report(node, operation, DIFFERENT, (value, at, stray), (home, None, anchor), value.assumed)
+
+    def mixed(self, node: ast.AST, known: Value | None, value: Value, at: ast.AST) -> None:
+        """The elements of a container are wanted in one place: one made here beside one from elsewhere."""
+        if known is None or known.kind not in (TENSOR, BATCH) or value.kind not in (TENSOR, BATCH):
+            return
+        for one, other in ((known, value), (value, known)):
+            a, b = self.where(one), self.where(other)
+            if a.kind == DEFAULT and b.on_device and b.kind != LITERAL and one.rank == 1 and one.links:
+                assumed = one.assumed | other.assumed | {Assumption(RESULT)}
+                self.report(node, "the container", DIFFERENT, (one, at, a), (other, at, b), assumed)
+
+    def note_use(self, node: ast.Call, cell: object, name: str, arguments: Arguments) -> None:
+        """What an object's part out of sight is called with: where other calls move that, it is wanted there.
+
+        A part that is called like a module is on the device that the object has.
+        """
+        if self.quiet or cell is None:
+            return
+        known = self.analysis.handed.setdefault((cell, name), [])
+        wanted = [(place, LIKE) for value, place in known if place.kind == VAR]
+        if is_module_name(name):
+            for attribute, value in self.state.attributes(cell):
+                if self.analysis.is_device_name(attribute):
+                    named = Place(VAR, ("attribute", cell, attribute))
+                    told = value.kind == DEVICE and value.place.kind == VAR
+                    wanted.append((value.place if told else named, NAME))
+        for value, at in (*arguments[0], *arguments[1].values()):
+            given, place = self.as_tensor(value), self.where(value)
+            made = place.kind == DEFAULT and bool(given.links) and given.links[0].kind == MAKE
+            if given.kind != TENSOR or not (made or place.kind == VAR):
+                continue
+            for there, why in wanted[:1] if made else ():
+                assumed = frozenset({Assumption(why, f"self.{name}")}) | given.assumed
+                self.report(
+                    node, name, DIFFERENT, (given, at, place), (Value(TENSOR, there), None, there), assumed
+                )
+            known.append((given, place))
