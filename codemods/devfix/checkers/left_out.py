@@ -150,6 +150,10 @@ def _is_excused(one: LeftOut, analysis: Analysis) -> bool:
         return True
     if _chosen(one).startswith("cuda"):
         return False
+    if function.name == "__init__" and function.owner is not None and function.owner is not _owner(one):
+        # What keeps its device moves what it is given; a part of a module moves with the whole.
+        if _kept(function, name) or analysis.class_kind(function.owner) == "module":
+            return True
     names = [
         function.owner.name if function.owner is not None and function.name == "__init__" else function.name
     ]
