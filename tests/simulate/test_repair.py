@@ -201,7 +201,7 @@ PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
             "total.mul_(0.5).add_(",
             "[t.cpu() for t in kept]",
             'print(f"{kept[0].cpu().numpy():.2f}")',
-            "self.start().to(self.weight.device)",
+            "torch.full((2,), 3.0, device=self.weight.device)",
         ),
     ),
 }

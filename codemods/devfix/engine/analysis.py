@@ -71,9 +71,7 @@ class Analysis(Context):
         self.frames: dict[int, Frame] = {}  # that lambdas were made in
         self.kept: list[Value] = []
         self.made: dict[object, Value] = {}  # the modules that the program makes, by their cells
-        self.claims: dict[tuple[int, str], list[tuple[str, Place]]] | None = (
-            None  # (line, name) -> what it is
-        )
+        self.claims: dict[tuple[int, str], list[tuple[str, Place]]] | None = None  # by line and name
         self.part_of: dict[object, object] = {}  # cell of a module -> of the module that it is registered in
         self.calls: dict[tuple[object, str], list[Place]] = {}
         self.handed: dict[object, list[tuple[Value, Place]]] = {}  # to what a class has, out of sight
