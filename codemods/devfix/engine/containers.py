@@ -277,7 +277,6 @@ class Containers(Conditions):
                 )
         elif base.kind == SEQUENCE:
             known = element(base)
-            self.mixed(node, known, value, node)
             self.rebind(
                 target.value,
                 Value(SEQUENCE, rest=value if known is None else join(known, value), links=base.links),
