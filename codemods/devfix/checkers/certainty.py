@@ -235,5 +235,5 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
     return (
         {one.kind for one in mismatch.assumed} <= (_FOR_FACTORIES if made else frozenset())
         and (lives_on_devices(function, analysis) or (made and _is_proven(mismatch, function)))
-        and (not passed or any(not one.on_host if made else one.on_device for one in passed))
+        and (not passed or any(one.on_device for one in passed))
     )
