@@ -15,6 +15,16 @@ from devfix.source import Source
 HEAD = "import os\nimport torch\nfrom torch import nn\nimport torch.distributed as dist\n"
 
 HOST = {
+    "of a group that is joined in another file, where the class moves to its device": """
+        class Runner:
+            def step(self, x):
+                x = x.to(self.device)
+                return self.net(x)
+            def mean(self, total):
+                both = torch.tensor([total, 1.0])  # <
+                dist.all_reduce(both)
+                return both
+    """,
     "in another method": """
         class Mean:
             def gather(self):
@@ -71,6 +81,21 @@ HOST = {
 }
 
 HOST_SILENT = {
+    "of a group that is joined in another file, and nothing is moved": """
+        class Runner:
+            def mean(self, total):
+                both = torch.tensor([total, 1.0])
+                dist.all_reduce(both)
+                return both
+    """,
+    "of a group that is joined in another file, below a question for the backend": """
+        class Runner:
+            def step(self, x):
+                return self.net(x.to(self.device))
+            def mean(self, total):
+                if dist.get_backend() == "gloo":
+                    dist.all_reduce(torch.tensor([total, 1.0]))
+    """,
     "gloo": """
         def main():
             dist.init_process_group("gloo")

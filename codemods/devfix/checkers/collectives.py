@@ -20,12 +20,15 @@ from devfix.models.loader import models
 from devfix.repair.expressible import expressible
 
 CODEMOD = "place-factory"
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
     """One finding for each tensor, with the nodes that it is about."""
     yield from _gathered(analysis)
     steps, source = Steps(analysis), analysis.file.source
+    if not steps.joins and not steps.is_owned:
+        yield from _of_an_unknown_backend(analysis, steps)
     known = [one for one in steps.joins if "?" not in one.texts]
     if not known or steps.is_owned or not all(joins_accelerators(one) for one in known):
         return
@@ -52,6 +55,42 @@ def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
         shown = () if at is step.at else (Related(source.span(step.at), "it is given to the others here"),)
         fix = Fix(f"make it on `{device}`", edits, Safety.UNSAFE) if edits else None
         yield Finding(CODEMOD, source.span(at), message, fix, shown), [at, step.at]
+
+
+def _of_an_unknown_backend(analysis: Analysis, steps: Steps) -> Iterator[tuple[Finding, list[ast.AST]]]:
+    """`all_reduce(torch.tensor(n))` where the group is joined elsewhere, in a class that moves to its device."""
+    source, seen = analysis.file.source, set[ast.AST]()
+    for step in steps.every("collective"):
+        if step.file is not analysis.file or step.at is None or not _is_proven(step, []):
+            continue
+        made = step.value.links[0].node
+        if made in seen or step.value.links[0].kind != MAKE or not isinstance(made, ast.Call):
+            continue
+        device, edits = _on_device(analysis, step, made)
+        if not edits and _own_device(analysis, step):
+            device, edits = _edit(analysis, made, _own_device(analysis, step))
+        if not edits or source.enclosing(made, *_FUNCTIONS) is not source.enclosing(step.node, *_FUNCTIONS):
+            continue
+        seen.add(made)
+        (operation,) = step.texts
+        message = (
+            f"{quoted(source, made)} is on the CPU, but `{operation.rpartition('.')[2]}` is given it, for which "
+            "backends such as NCCL take tensors of accelerators only. The fix assumes such a backend"
+        )
+        fix = Fix(f"make it on `{device}`", edits, Safety.UNSAFE)
+        yield Finding(CODEMOD, source.span(made), message, fix), [made, step.at]
+
+
+def _own_device(analysis: Analysis, step: Step) -> str:
+    """The attribute by which methods of the same class move things: "self.device"."""
+    owner = step.function.owner if step.function is not None else None
+    every = (one for targets in analysis.targets.values() for one in targets)
+    texts = (
+        analysis.file.source.code(at)
+        for at, function, _, _ in every
+        if owner is not None and function is not None and function.owner is owner
+    )
+    return next((text for text in texts if text.startswith("self.")), "")
 
 
 def _gathered(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
