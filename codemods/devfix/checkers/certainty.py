@@ -18,15 +18,33 @@ from devfix.checkers.signs import (
 from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import about_devices, is_cpu_program
 from devfix.engine.facts import Mismatch
-from devfix.engine.places import FIXED, OF, VAR
-from devfix.engine.values import DATA, GIVEN, LIBRARY_CALL, MODULE, MOVE, NAME, PATH_TAKEN, RANK, TENSOR
+from devfix.engine.files import Function
+from devfix.engine.places import DIFFERENT, FIXED, LITERAL, OF, VAR
+from devfix.engine.values import (
+    DATA,
+    GIVEN,
+    LIBRARY_CALL,
+    LOAD,
+    MODULE,
+    MOVE,
+    NAME,
+    PASS,
+    PATH_TAKEN,
+    RANK,
+    TENSOR,
+    Assumption,
+    Link,
+)
+from devfix.models.loader import Row, models
 
 
 def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     """The reason for which nothing is said of a mismatch; an empty string if it is told."""
     kinds = {one.kind for one in mismatch.assumed}
     of_caller = mismatch.anchor_place.kind == OF
-    if is_cpu_program(analysis.file.source, analysis.file.path):
+    if mismatch.anchor_place.kind not in (VAR, LITERAL) and is_cpu_program(
+        analysis.file.source, analysis.file.path
+    ):
         return "the program names no device: all of it is on the CPU"
     if analysis.refuted(mismatch.anchor_place):
         return "all calls in the file pass what is on the CPU"
@@ -40,10 +58,12 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         return "only a name says what the other value is"
     if RANK in kinds and GIVEN not in kinds:
         return "it may be a tensor without dimensions, which mixes with any device"
+    home = mismatch.anchor.place
+    moved = home.kind == OF and home != mismatch.anchor_place  # to where something else is
     of_anchor = {one.kind for one in mismatch.anchor.assumed}
     if LIBRARY_CALL in kinds and (
         mismatch.stray.kind == MODULE
-        or (of_caller and mismatch.anchor.kind == MODULE and LIBRARY_CALL in of_anchor)
+        or (of_caller and mismatch.anchor.kind == MODULE and LIBRARY_CALL in of_anchor and not moved)
     ):
         return "a class that is not in view may move it"
     if mismatch.anchor_place.kind == VAR and _is_of_unknown(mismatch, analysis):
@@ -117,3 +137,53 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
         and lives_on_devices(function, analysis)
         and (not passed or any(one.on_device for one in passed))
     )
+
+
+def is_proven(mismatch: Mismatch, analysis: Analysis) -> bool:
+    """Does it fail on every accelerator, if a module out of sight that is moved here takes plain data where it is?"""
+    if mismatch.relation != DIFFERENT or not mismatch.stray_place.on_host:
+        return False
+    if mismatch.anchor_place.kind not in (VAR, LITERAL):
+        return False
+    made, passed = mismatch.stray.links[0], any(one.kind == PASS for one in mismatch.stray.links)
+    row = models().function(made.file.dotted(made.node.func)) if isinstance(made.node, ast.Call) else None
+    if mismatch.anchor.kind != MODULE and not passed and row is not None and row.form == "array":
+        return False  # an array may have no dimensions, and its tensor mixes with any device
+    if mismatch.assumed - {Assumption(LIBRARY_CALL)} or (analysis.has_open_loaders and _is_of_caller(made)):
+        return False
+    anchor = mismatch.anchor
+    seen = not mismatch.assumed and (anchor.kind != MODULE or bool(anchor.links or anchor.bound))
+    return seen or (anchor.kind == MODULE and _is_fed(mismatch, row, analysis))
+
+
+def _is_of_caller(made: Link) -> bool:
+    """Is it a batch of a loader that is an argument?"""
+    loop, source = made.node, made.file.source
+    home = source.enclosing(loop, ast.FunctionDef, ast.AsyncFunctionDef)
+    function = made.file.of_node.get(home) if home is not None else None
+    if not isinstance(loop, (ast.For, ast.AsyncFor)) or not isinstance(function, Function):
+        return False
+    names = {one.id for one in ast.walk(loop.iter) if isinstance(one, ast.Name)}
+    return any(one.arg in names for one in function.parameters)
+
+
+def _is_fed(mismatch: Mismatch, row: Row | None, analysis: Analysis) -> bool:
+    """Is a module that the function itself moves called on floating data, of a loader or made here?"""
+    if not any(
+        function is mismatch.function for _, function, _, _ in analysis.targets.get(mismatch.anchor_place, ())
+    ):
+        return False
+    made = mismatch.stray.links[0]
+    if made.kind == LOAD:
+        return made.name == "loader"
+    return row is not None and row.form in ("make", "array") and not row.whole and not _is_cast(made)
+
+
+def _is_cast(made: Link) -> bool:
+    """Is what is made cast to integers at once?"""
+    parents, up = made.file.source.parents, made.node
+    while isinstance(up, (ast.Call, ast.Attribute)):
+        if isinstance(up, ast.Attribute) and models().method(up.attr).whole:
+            return True
+        up = parents[up]
+    return False

@@ -24,6 +24,7 @@ from devfix.engine.values import (
     SEQUENCE,
     TENSOR,
     UNKNOWN,
+    USES,
     Assumption,
     Value,
 )
@@ -129,6 +130,10 @@ class Calls(Builtins):
         place = self.where(module)
         if self.analysis.entered:
             self.in_autocast(module, place)
+        for value, at in (*values, *keywords.values()):
+            if value.kind == UNKNOWN and value.role == "host":  # what a module gets is a tensor
+                used = Assumption(USES, self.file.source.code(at)[:40])
+                operands.append((value.but(kind=TENSOR, assumed=value.assumed | {used}), at))
         operands = [one for one in operands if not is_count(one[1])]  # modules may want them on the CPU
         if module.role == "scatters":
             return Value(BATCH, place, assumed=module.assumed)
@@ -141,11 +146,7 @@ class Calls(Builtins):
             return made.but(rank=0 if module.role == "loss" else made.rank, role="")
         if place.kind == "unknown" and not operands:
             return Value(BATCH)
-        made = self.analysis.made.get(module.ref, module)
-        made_by = made.links[0].name if made.links and module.role != "weighted" else "torch.nn."
-        # One that is on the CPU may be for data; where it was moved, it runs on what is there.
-        known = self.models.layer(made_by) == "module" and not place.on_host
-        if module.assumed or not (known or made_by.startswith("torch.nn.")):
+        if module.assumed or not self.is_seen(module):
             module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
         self.together(node, [(module, node.func), *operands], name, strict=True)
         moved = [one for one in (*values, *keywords.values()) if one[0].role == "moved"]
@@ -222,9 +223,9 @@ class Calls(Builtins):
         if made.kind == MODULE:
             self.analysis.made[cell] = made
         init = owner.method("__init__")
-        if init is not None and not open_:
+        if init is not None:
             self.call_function(node, init, made, arguments)
-        elif init is None and what == "object":
+        elif what == "object":
             self._fields(cell, owner, arguments)
         if what == "module" and not self.analysis.has_state(self.state, cell, owner):
             made = made.but(role="stateless")
@@ -283,11 +284,11 @@ class Calls(Builtins):
         self.state.names = kept.and_also(frame.state.names)
         for one, (value, _) in zip(made.args.args, arguments[0], strict=False):
             self.state.names[one.arg] = value
-        if self.quiet > 3 or frame.file is not self.file:
+        if self.lambdas > 3 or frame.file is not self.file:
             return ANYTHING
-        self.quiet += 1
+        self.lambdas += 1
         try:
             return self.eval(made.body)
         finally:
-            self.quiet -= 1
+            self.lambdas -= 1
             self.state.names = kept

@@ -7,7 +7,7 @@ import ast
 from devfix.engine.conditions import Conditions
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
-from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, Place, alternatives
+from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, OWNED, Place, alternatives
 from devfix.engine.values import (
     A_NUMBER,
     A_TEXT,
@@ -22,6 +22,7 @@ from devfix.engine.values import (
     MODULE,
     NUMBER,
     OBJECT,
+    PASS,
     SEQUENCE,
     STORE,
     TENSOR,
@@ -68,6 +69,11 @@ class Containers(Conditions):
         if kind == UNKNOWN and value.place.is_named:
             return Value(UNKNOWN, Place(value.place.kind, ("element", value.place.key)))
         return ANYTHING
+
+    def taken_apart(self, value: Value) -> None:
+        """Whoever gets a batch takes an element of it: it may be a list."""
+        if value.kind == BATCH and any(one.kind == PASS for one in value.links):
+            self.analysis.taken_apart.add(value.links[0].node)
 
     def any_of(self, value: Value) -> Value | None:
         """Any element of a container: of modules that are in one place, the first stands for all."""
@@ -117,7 +123,7 @@ class Containers(Conditions):
             ]
         if value.kind == OBJECT and len(self._fields_of(value)) == count:
             return list(self._fields_of(value))
-        if value.role == "given":
+        if value.role in ("given", "moved") or value.place.kind == OWNED:
             return [value] * count
         if value.kind == UNKNOWN and value.place.is_named:
             return [
@@ -150,6 +156,8 @@ class Containers(Conditions):
             role = "item" if index.kind == NUMBER and not whole else ""
             return base.but(rank=1 if kept else base.rank if whole else None, role=role)
         if kind == BATCH:
+            if key is not ...:
+                self.taken_apart(base)
             if base.fields is not None and key in base.fields:
                 return base.fields[key]
             if base.items is not None and key.__class__ is int and -len(base.items) <= key < len(base.items):
@@ -213,7 +221,12 @@ class Containers(Conditions):
         for one in parts:
             if one.role == "item" and one.rank != 1:
                 continue  # a number, as far as is known
-            if one.kind == TENSOR and one.links and self.where(one).on_host and self.where(base).on_host:
+            if (
+                one.kind in (TENSOR, BATCH)
+                and one.links
+                and self.where(one).on_host
+                and self.where(base).on_host
+            ):
                 self.analysis.read_on_host.update(one.moved_at())  # as an index of what is on the CPU
             if one.kind == TENSOR and any(
                 place.on_host or place.kind == LITERAL for place, _ in alternatives(self.where(base))

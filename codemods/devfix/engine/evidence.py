@@ -137,7 +137,7 @@ def _is_program(source: Source) -> bool:
 
 
 def is_loader_name(name: str) -> bool:
-    return name.endswith(("loader", "dataloader", "loaders"))
+    return name.endswith("loader")  # several, of "loaders", yield loaders
 
 
 def is_count(node: ast.AST) -> bool:
@@ -161,6 +161,8 @@ def without_accelerator(condition: object, holds: bool) -> bool:
     low = text.lower()
     if "cpu" in low:
         return holds
+    if "count" in low and (">" in low or "==" in low) and "> 0" not in low and ">= 1" not in low:
+        return False  # there may be one
     return not holds and any(word in low for word in ("cuda", "gpu", "accelerat", "is_available"))
 
 
@@ -293,7 +295,8 @@ def parameters(function: Function, uses: Uses) -> dict[str, Evidence]:
             elif name in uses.numbers:
                 evidence = NUMBER, frozenset({Assumption(USES, name)})
             elif is_module_name(name) and (name in uses.called or uses.attributes.get(name)):
-                evidence = MODULE, frozenset({Assumption(NAME, name)})
+                is_moved = name in uses.moved  # of what else there is, moving changes nothing
+                evidence = MODULE, frozenset({Assumption(USES if is_moved else NAME, name)})
             elif is_loader_name(name):
                 evidence = LOADER, frozenset({Assumption(NAME, name)})
         found[name] = evidence

@@ -95,6 +95,12 @@ class Functions(Containers):
             if at is not None:
                 self.on_host(node, at[0], at[1], last, (TENSOR, BATCH, UNKNOWN))
         form = row.form
+        if (
+            dotted == "torch.tensor"
+            and len(values) > 1
+            and not any(isinstance(one, ast.Starred) for one in node.args)
+        ):
+            self.state.dead = True  # it takes its data alone
         if "device" in keywords:
             if self.models.refuses_device(dotted):
                 self.no_keyword(node, last)
@@ -164,7 +170,8 @@ class Functions(Containers):
             )
         if any(one.arg is None for one in node.keywords):
             return Value(TENSOR)  # **kwargs may have a device
-        if "generator" in keywords and keywords["generator"][0].kind != NONE:
+        told = keywords["generator"][0] if "generator" in keywords else None
+        if told is not None and told.kind != NONE and not (told.role == "generator" and told.place.on_host):
             return Value(TENSOR, rank=rank)  # it is on the device of the generator, or it raises
         if last == "normal" and first.kind in (TENSOR, BATCH):
             return first

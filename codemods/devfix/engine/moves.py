@@ -9,6 +9,7 @@ from devfix.engine.library import Library
 from devfix.engine.places import FIXED, LITERAL, NOWHERE, OF, ON_CPU, VAR, Place
 from devfix.engine.values import (
     BATCH,
+    DROP,
     DTYPE,
     LIBRARY,
     MODULE,
@@ -65,7 +66,7 @@ class Moves(Library):
                 self.state.names[target.id] = self.moved(base, place, node)
         elif isinstance(target, ast.Name) and base.links and getattr(self.statement, "value", None) is node:
             if isinstance(self.statement, ast.Expr) and target.id in self.state.names:
-                self.state.names[target.id] = base.linked(self.link("drop", node))  # the copy is lost
+                self.state.names[target.id] = base.linked(self.link(DROP, node))  # the copy is lost
         made = self.moved(base, place, node)
         origin = self.followed(arguments) if place.on_host and made.kind in (TENSOR, BATCH) else ()
         return made.but(links=origin) if origin else made

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -15,10 +16,10 @@ from devfix.flow.evidence import looks_like_loss
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Where
 from devfix.inputs.hints import Hint, device_text, moved_to
-from devfix.inputs.kinds import COUNTS
 from devfix.placing import dotted
 from devfix.source import Source, remembered
 
+COUNTS = re.compile(r"(?:^|_)(?:x_|y_)?(?:len|lens|lengths?|sizes?|counts?)$|_(?:len|lens|lengths?)(?:_|$)")
 _LOSSES = frozenset(
     {"cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "binary_cross_entropy", "kl_div",
      "binary_cross_entropy_with_logits", "huber_loss", "cosine_embedding_loss", "margin_ranking_loss"}

@@ -14,7 +14,7 @@ _CALLS = frozenset(
     {"make", "data", "legacy", "cuda", "array", "like", "same", "elems", "follow", "number", "load"}
 )
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow"})
-_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner"})
+_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner", "unseen"})
 _MODULES = ("module", "not")
 _BUILDING = (".from_pretrained", ".from_config")
 _PROCESSES = frozenset(
@@ -33,6 +33,7 @@ class Row(NamedTuple):
     nodevice: bool = False
     host: tuple[int, str] | None = None
     host_result: int | None = None
+    whole: bool = False
 
 
 SAME = Row("same")
@@ -71,6 +72,7 @@ class Models(NamedTuple):
     shaped: frozenset[str]
     filled: frozenset[str]
     tokens: frozenset[str]
+    converters: dict[str, str]
     modules: tuple[
         tuple[str, re.Pattern[str], str], ...
     ]  # prefix, pattern of the last name, "module" or "not"
@@ -97,7 +99,7 @@ class Models(NamedTuple):
         return self.rows.get(TENSOR_METHOD + name, SAME)
 
     def layer(self, dotted: str) -> str:
-        """bare, loss, container, wrapper, scatters, owner or module; an empty string for any other class."""
+        """bare, loss, container, wrapper, scatters, owner, unseen or module; an empty string for any other class."""
         row = self.rows.get(dotted)
         if row is not None:
             return row.form if row.form in _LAYERS else ""
@@ -122,6 +124,7 @@ def models() -> Models:
     plain: dict[str, list[str]] = {"readers": [], "keywords": [], "draws": [], "learns": [], "tokens": []}
     listed: dict[str, list[str]] = {"lists": [], "shaped": [], "filled": []}
     reads: dict[str, tuple[int, str] | None] = {}
+    converters: dict[str, str] = {}
     modules: list[tuple[str, re.Pattern[str], str]] = []
     spaces: dict[str, list[str]] = {"tensor": [], "other": [], "array": []}
     for line in (data("models/torch.model") + "\n" + data("models/libraries.model")).splitlines():
@@ -130,6 +133,9 @@ def models() -> Models:
             continue
         if words[0] == "spaces":
             spaces[words[1]] += words[2:]
+            continue
+        if words[0] == "calls":
+            converters.update(dict.fromkeys(words[2:], words[1]))
             continue
         if words[0] in plain:
             plain[words[0]] += words[1:]
@@ -168,6 +174,8 @@ def models() -> Models:
                 row = row._replace(reduce=True)
             elif word == "many":
                 row = row._replace(many=True)
+            elif word == "whole":
+                row = row._replace(whole=True)
             elif word == "nodevice":
                 row = row._replace(nodevice=True)
             else:
@@ -183,7 +191,7 @@ def models() -> Models:
     )
     shaped, filled = frozenset(listed["shaped"]), frozenset(listed["filled"])
     tokens = frozenset(plain["tokens"])
-    return Models(rows, tensor, other, array, readers, shaped, filled, tokens, tuple(modules))
+    return Models(rows, tensor, other, array, readers, shaped, filled, tokens, converters, tuple(modules))
 
 
 @cache

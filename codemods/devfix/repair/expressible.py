@@ -6,7 +6,7 @@ import ast
 
 from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Function
-from devfix.engine.places import Place
+from devfix.engine.places import CHOICE, Place, alternatives
 from devfix.placing import bound_before, may_be_none
 from devfix.source import Source, remembered
 
@@ -23,6 +23,9 @@ def expressible(source: Source, place: Place, scopes: tuple[Scope, ...], at: ast
     function = source.enclosing(at, *_FUNCTIONS)
     terms = _of_function(scopes, function)
     there = [term for term in terms if term.place == place]
+    if not there:  # a module that was moved under a condition is followed
+        followed = [term for term in terms if term.form == "module" and term.place.kind == CHOICE]
+        there = [term for term in followed if any(one == place for one, _ in alternatives(term.place))]
     there.sort(key=lambda term: (_FORMS[term.form], term.text.count("."), len(term.text)))
     best = next((term for term in there if _writable(source, term, at, function)), None)
     if best is not None:

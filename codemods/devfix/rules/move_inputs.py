@@ -7,24 +7,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from devfix.checkers.inputs import findings
 from devfix.codemod import Codemod, Example
 from devfix.findings import AppendCall, AssignResult, Finding, Related, Safety
 from devfix.flow import Flow
 from devfix.flow.events import Event, What
 from devfix.flow.frame import path_of
-from devfix.flow.lattice import Kind, Where
-from devfix.flow.outside import came_from
+from devfix.flow.lattice import Kind
 from devfix.inputs.batches import batches
 from devfix.inputs.copies import mixed
 from devfix.inputs.displayed import is_displayed
 from devfix.inputs.dropped import unassigned
-from devfix.inputs.edits import Mover
 from devfix.inputs.entries import entries
 from devfix.inputs.hints import Hint
 from devfix.inputs.indices import indices
 from devfix.inputs.roundtrip import trips
 from devfix.inputs.siblings import Forgotten, forgotten
-from devfix.inputs.strays import Group, certain, groups_of
 from devfix.names import Names
 
 
@@ -263,23 +261,16 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
     )
 
     def check(self, flow: Flow) -> Iterator[Finding]:
+        yield from findings(flow.facts(), non_blocking=self.non_blocking)
         for scope in flow.scopes:
             if scope.host or scope.owned:
                 continue
             meetings = [event for event in scope.events if event.what is What.MEET and event.strays]
-            dropped = [e for e in scope.events if e.what is What.MOVE and e.detail == "dropped"]
-            if not meetings and not dropped:
-                continue
-            names = Names(flow.source, scope.node)
-            handled: set[str] = set()
-            for event in dropped:
-                finding = self._dropped(flow, names, event, meetings)
-                if finding is not None:
-                    handled.add(event.path)
-                    yield finding
-            mover = Mover(flow, names, ", non_blocking=True" if self.non_blocking else "")
-            for group in groups_of(flow, names, scope, handled):
-                yield self._report(mover, group)
+            for event in scope.events:
+                if event.what is What.MOVE and event.detail == "dropped":
+                    finding = self._dropped(flow, Names(flow.source, scope.node), event, meetings)
+                    if finding is not None:
+                        yield finding
         for found in forgotten(flow):
             yield self._forgotten(flow, found)
         yield from self._returned(flow)
@@ -357,38 +348,4 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
             title=f"assign the moved tensor to `{path}`",
             edits=(AssignResult(span, path),) if local and wanted else (),
             safety=Safety.SAFE if met and value.sure else Safety.UNSAFE,
-        )
-
-    def _report(self, mover: Mover, group: Group) -> Finding:
-        source, first = mover.flow.source, group.strays[0]
-        edits, span, sure = mover.plan(group)
-        safe = sure and all(stray.safe and certain(mover.flow, stray) for stray in group.strays)
-        texts = list(dict.fromkeys(source.code(stray.meeting.node) for stray in group.strays))
-        subject = " and ".join(f"`{text}`" for text in texts[:3])
-        one = len(texts) == 1
-        event, place = first.event, first.event.place
-        other = f"`{event.path or event.detail}`"
-        since = ""
-        related: tuple[Related, ...] = (Related(source.span(first.meeting.node), "the input arrives here"),)
-        moved = place.node if place is not None else None
-        if place is not None and moved is not None and hasattr(moved, "lineno"):
-            if place.where is Where.OF and not place.text.endswith(".device"):
-                since = ", which may be on another device"
-            elif place.text:
-                since = f", which line {moved.lineno} puts on `{place.text}`"
-            here = Related(source.span(moved), f"{other} gets its device here")
-            related = (here, *came_from(moved, "by this"), *related)
-        origin = first.meeting.value.source
-        if origin.startswith("`"):
-            made = f"`{first.meeting.value.name}`" if first.meeting.value.name else origin
-            origin = "" if origin.strip("`") in source.code(first.meeting.node) else f"made by {made}"
-        be = "is" if one else "are"
-        return self.finding(
-            span,
-            f"{subject}{f' ({origin})' if origin else ''} {be} on the CPU, but {be} used with "
-            f"{other}{since}{f' through `{event.via}`' if event.via else ''}",
-            title=f"move {subject} to `{first.device}`",
-            edits=edits,
-            safety=Safety.SAFE if safe else Safety.UNSAFE,
-            related=related,
         )

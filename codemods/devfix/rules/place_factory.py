@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from devfix.checkers.inputs import inputs_of
 from devfix.codemod import Codemod, Example
 from devfix.engine.evidence import is_cpu_program
 from devfix.factories.edits import device_for, edit_for
@@ -27,7 +28,6 @@ from devfix.factories.switches import switched_off
 from devfix.factories.values import Origin, leaves_of
 from devfix.findings import Edit, Finding, Related, Safety, Span
 from devfix.flow import Flow, torch_api
-from devfix.inputs.strays import inputs_of
 from devfix.source import Source, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -270,7 +270,7 @@ print(shifted(torch.ones(3, 2, device=device)).sum().item())
         follows, others, kept = of_file(scopes)
         host = of_host([*follows, *others])
         proof = Proof([*follows, *others])
-        taken = inputs_of(flow)
+        taken = inputs_of(flow.facts())
         known: set[Span] = set()
         for follow in follows:
             if scopes.hosted(follow.scope):
