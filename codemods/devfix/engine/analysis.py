@@ -9,7 +9,7 @@ from devfix.budget import MISMATCHES
 from devfix.engine.callers import Callers, Origins, passed
 from devfix.engine.classes import Classes
 from devfix.engine.context import Bound, Context
-from devfix.engine.facts import Autocast, DeviceUse, HostRead, Mismatch, Missing, Step, Surgery
+from devfix.engine.facts import Autocast, DeviceUse, Drop, HostRead, Mismatch, Missing, Step, Surgery
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
@@ -54,6 +54,7 @@ class Analysis(Context):
         self.is_cut = False  # there are more, which were left out
         self.host_reads: list[HostRead] = []
         self.surgeries: list[Surgery] = []
+        self.drops: list[Drop] = []
         self.steps: list[Step] = []  # of the processes of a distributed program
         self.device_uses: list[DeviceUse] = []
         self.missing: list[Missing] = []

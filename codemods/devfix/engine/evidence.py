@@ -40,6 +40,7 @@ _DEVICE_NAMES = frozenset({"device", "dev", "torch_device", "map_location"})
 _MODULE_NAMES = frozenset(
     {"model", "net", "network", "module", "encoder", "decoder", "generator", "discriminator", "backbone"}
 )
+_BATCHES = ("batch", "data", "inputs", "sample", "samples", "example", "examples", "encodings", "features")
 _DEVICE_WORDS = ("cuda", "gpu", "device", "cpu", "mps", "xpu", "accelerat")
 _NUMBERS = frozenset(["int", "float", "bool", "complex"])
 _SEQUENCES = frozenset(["list", "tuple", "sequence"])
@@ -138,6 +139,11 @@ def _is_program(source: Source) -> bool:
 
 def is_loader_name(name: str) -> bool:
     return name.endswith("loader")  # several, of "loaders", yield loaders
+
+
+def is_batch_name(path: str) -> bool:
+    """Is a name one that people give what a loader or a tokenizer yields?"""
+    return path.rpartition(".")[2].lower().endswith(_BATCHES)
 
 
 def is_count(node: ast.AST) -> bool:

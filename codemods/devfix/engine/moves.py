@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.facts import Drop
 from devfix.engine.frame import Arguments
 from devfix.engine.library import Library
 from devfix.engine.places import FIXED, LITERAL, NOWHERE, OF, ON_CPU, VAR, Place
@@ -46,6 +47,10 @@ class Moves(Library):
             return base if base.kind != TENSOR else base.but(role="")
         if self.analysis.entered:
             self.in_autocast(base, self.state.resolve(place), moved=name == "to")
+        alone = isinstance(self.statement, ast.Expr) and self.statement.value is node
+        if alone and base.kind in (TENSOR, BATCH, UNKNOWN) and base.role != "instance" and not self.quiet:
+            if not place.on_host and not (base.kind == TENSOR and self.where(base) == place):
+                self.analysis.drops.append(Drop(node, self.file, self.function, base))
         if base.kind == MODULE:
             self._part_moved(node, base, place)
             if base.ref is not None:

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from devfix.checkers.inputs import findings
+from devfix.checkers import dropped, inputs
 from devfix.codemod import Codemod, Example
-from devfix.findings import AppendCall, AssignResult, Finding, Related, Safety
+from devfix.findings import AppendCall, Finding, Related, Safety
 from devfix.flow import Flow
-from devfix.flow.events import Event, What
-from devfix.flow.frame import path_of
-from devfix.flow.lattice import Kind
 from devfix.inputs.batches import batches
 from devfix.inputs.copies import mixed
-from devfix.inputs.displayed import is_displayed
-from devfix.inputs.dropped import unassigned
 from devfix.inputs.entries import entries
 from devfix.inputs.hints import Hint
 from devfix.inputs.indices import indices
 from devfix.inputs.roundtrip import trips
 from devfix.inputs.siblings import Forgotten, forgotten
-from devfix.names import Names
 
 
 @dataclass(frozen=True)
@@ -261,20 +254,12 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
     )
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        yield from findings(flow.facts(), non_blocking=self.non_blocking)
-        for scope in flow.scopes:
-            if scope.host or scope.owned:
-                continue
-            meetings = [event for event in scope.events if event.what is What.MEET and event.strays]
-            for event in scope.events:
-                if event.what is What.MOVE and event.detail == "dropped":
-                    finding = self._dropped(flow, Names(flow.source, scope.node), event, meetings)
-                    if finding is not None:
-                        yield finding
+        yield from inputs.findings(flow.facts(), non_blocking=self.non_blocking)
+        yield from dropped.findings(flow.facts())
         for found in forgotten(flow):
             yield self._forgotten(flow, found)
         yield from self._returned(flow)
-        texts = (indices, batches, entries, unassigned)
+        texts = (indices, batches, entries)
         for hint in (hint for read in texts for hint in read(flow)):
             yield self._hinted(flow, hint)
 
@@ -321,31 +306,4 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
             edits=found.edits,
             safety=Safety.UNSAFE,
             related=(Related(source.span(found.move), f"`{found.mover}` moves it here"),),
-        )
-
-    def _dropped(self, flow: Flow, names: Names, event: Event, meetings: list[Event]) -> Finding | None:
-        path, value = event.path, event.value
-        if path.rpartition(".")[2] in ("weight", "bias", "data", "grad"):
-            return None  # parameters of quantized layers do move in place
-        if value.kind is not Kind.TENSOR or not path or event.place is None or not event.place.on_device:
-            return None
-        if not value.sure and not flow.evidence.used_as_tensor(path):
-            return None
-        met = any(path_of(meeting.node) == path for e in meetings for meeting in e.strays)
-        if not met and is_displayed(flow.source, event.node):
-            return None  # a notebook shows it below the cell: that may be all it is for
-        # Assigning to a name of another scope would make it local, and unbound here.
-        local = not path.isidentifier() or path in names.bindings
-        # What is read as an array later works on the CPU only: moving it would break that.
-        wanted = not any(
-            isinstance(parent := flow.source.parents.get(read), ast.Attribute) and parent.attr == "numpy"
-            for read in names.reads.get(path, ())
-        )
-        span = flow.source.span(event.node)
-        return self.finding(
-            span,
-            f"the moved tensor is dropped: `{path}` stays on the CPU, since `Tensor.to` returns a copy",
-            title=f"assign the moved tensor to `{path}`",
-            edits=(AssignResult(span, path),) if local and wanted else (),
-            safety=Safety.SAFE if met and value.sure else Safety.UNSAFE,
         )
