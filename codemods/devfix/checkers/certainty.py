@@ -111,6 +111,8 @@ def _why_not_literal(mismatch: Mismatch, out_of_sight: bool, analysis: Analysis)
 def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
     """Does anything but a parameter say that the other one may be on an accelerator?"""
     key, function = mismatch.anchor_place.key, mismatch.function
+    if mismatch.anchor.role == "taken":
+        return True  # it is copied to the CPU before it is read there
     if mismatch.anchor_place.kind != OF or not isinstance(key, tuple) or function is None:
         return True
     running = [one for one, _ in mismatch.scopes if one is not None]

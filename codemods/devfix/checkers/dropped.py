@@ -46,7 +46,8 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
         writable = _is_local(drop, moved, source) and not (
             value.links and stays_on_host(value.links[0].node, analysis)
         )
-        message = f"the moved tensor is dropped: {quoted(source, moved)} stays where it is, since `Tensor.to` returns a copy"
+        told = quoted(source, moved)
+        message = f"the moved tensor is dropped: {told} stays where it is, since `Tensor.to` returns a copy"
         yield Finding("move-inputs", span, message, fix if writable else None)
 
 

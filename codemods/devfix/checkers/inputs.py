@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from devfix.checkers.certainty import is_proven, why_silent
 from devfix.checkers.mismatches import codemod_of
 from devfix.checkers.signs import quoted
-from devfix.checkers.wording import assumptions, where
+from devfix.checkers.wording import assumptions, message_of, where
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class
@@ -129,6 +129,8 @@ def _finding(mover: Mover, inputs: list[Input], analysis: Analysis) -> Finding:
     message = (
         f"{subject}{_origin(first, analysis)} {be} on the CPU, but {be} used with {_anchor(first, analysis)}"
     )
+    if first.mismatch.operation == "the result":
+        message = message_of(CODEMOD, first.node, "", first.mismatch, analysis)
     if edits and not proven:
         message += assumptions(first.mismatch)
     related = [Related(source.span(first.node), "the input arrives here")]

@@ -12,7 +12,7 @@ from devfix.engine.files import Class, File
 from devfix.engine.forms import NO_FORMS, Forms
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.places import LITERAL, OF, OWNED, VAR, Place, alternatives
-from devfix.engine.requirements import Requirements
+from devfix.engine.results import Results
 from devfix.engine.uses import MODULE_USES
 from devfix.engine.values import (
     A_NUMBER,
@@ -37,7 +37,7 @@ _OF_MODULES = MODULE_USES | {"cuda", "half", "state_dict", "load_state_dict"}
 _OF_DEVICES = frozenset({"type", "index"})
 
 
-class Devices(Requirements):
+class Devices(Results):
     def device_use(
         self,
         sink: str,

@@ -80,6 +80,9 @@ class Frame(ABC):
         self.analysis, self.file, self.function, self.state = analysis, file, function, state
         self.outer, self.me, self.depth, self.caller = outer, me, depth, caller
         self.away: int = 0 if caller is None else caller.away_of(file)
+        self.taken: Value | None = (
+            None  # the first value of the caller that was copied to the host, as an array
+        )
         self.returns: list[tuple[Value, State]] = []
         self.yields: list[Value] = []
         self.results: list[tuple[Value, ast.AST, ast.Return, Path]] = []  # tensors that are returned

@@ -119,6 +119,8 @@ class Methods(Moves):
         if name in ("numpy", "__array__", "tolist"):
             if name == "numpy" and not arguments[1]:  # force=True copies
                 self.on_host(node, base, at, name)
+            if base.place.on_host and base.bound is not None and base.bound.place.kind == OF:
+                self.taken = self.taken or base.bound
             return Value(ARRAY) if name != "tolist" else Value(SEQUENCE, rest=A_NUMBER)
         row = self.models.method(name)
         values, keywords = arguments

@@ -135,7 +135,9 @@ class Moves(Library):
         if base.role == "scatters":
             return base
         if not alone and base.role != "instance":
-            return Value(UNKNOWN, place, links=(self.link("move", node),), role="moved", assumed=base.assumed)
+            home = base if place.on_host and base.place.kind == OF else None
+            links = (self.link("move", node),)
+            return Value(UNKNOWN, place, links=links, role="moved", assumed=base.assumed, bound=home)
         cell = (
             base.ref
             if base.role == "instance"

@@ -23,7 +23,7 @@ def at_its_making(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Ed
         or stays_on_host(link.node, analysis)
     ):
         return "", ()
-    device = expressible(source, mismatch.anchor_place, mismatch.scopes, link.node)
+    device = expressible(source, mismatch.anchor_place, mismatch.scopes, link.node) or _of_taken(mismatch)
     if not device:
         return "", ()
     span = source.span(link.node)
@@ -31,6 +31,24 @@ def at_its_making(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Ed
     if row is not None and row.form in ("make", "data", "like"):
         return device, (SetArgument(span, "device", device),)
     return device, (AppendCall(span, f".to({device})"),)
+
+
+def _of_taken(mismatch: Mismatch) -> str:
+    """The device of a parameter that the function copies to the CPU under another name."""
+    key, function = mismatch.anchor_place.key, mismatch.function
+    if (
+        mismatch.anchor.role != "taken"
+        or function is None
+        or not isinstance(key, tuple)
+        or key[0] != "parameter"
+    ):
+        return ""
+    stored = any(isinstance(one, ast.Name) and one.id == key[2] for one in function.nodes if _is_store(one))
+    return "" if stored else f"{key[2]}.device"
+
+
+def _is_store(node: ast.AST) -> bool:
+    return isinstance(getattr(node, "ctx", None), ast.Store)
 
 
 def at_the_meeting(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:

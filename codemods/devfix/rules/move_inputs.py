@@ -15,7 +15,6 @@ from devfix.inputs.copies import mixed
 from devfix.inputs.entries import entries
 from devfix.inputs.hints import Hint
 from devfix.inputs.indices import indices
-from devfix.inputs.roundtrip import trips
 from devfix.inputs.siblings import Forgotten, forgotten
 
 
@@ -275,17 +274,8 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
         )
 
     def _returned(self, flow: Flow) -> Iterator[Finding]:
-        """What comes back from numpy, and what flows into a copy on a device of its own."""
+        """What flows into a copy on a device of its own."""
         source = flow.source
-        for trip in trips(flow):
-            yield self.finding(
-                source.span(trip.made),
-                f"`{source.code(trip.taken)}` is on the CPU, and so is the tensor that is made of the result",
-                title=f"move it to `{trip.device}`",
-                edits=(AppendCall(source.span(trip.made), f".to({trip.device})"),),
-                safety=Safety.UNSAFE,
-                related=(Related(source.span(trip.taken), "it leaves the device here"),),
-            )
         for one in mixed(flow):
             yield self.finding(
                 source.span(one.node),

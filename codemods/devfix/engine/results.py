@@ -1,0 +1,103 @@
+"""What a function returns, and what a container holds, is wanted in one place."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.engine.evidence import about_devices
+from devfix.engine.places import DEFAULT, DIFFERENT, FIXED, LITERAL, Place, alternatives
+from devfix.engine.requirements import Requirements
+from devfix.engine.values import BATCH, ELEMENT, MAKE, PART, RESULT, SEQUENCE, TENSOR, Assumption, Value
+
+
+class Results(Requirements):
+    def agree(self, node: ast.Return, value: Value) -> None:
+        """Results of one function are wanted in one place: a tensor made here beside what came from elsewhere."""
+        if self.quiet or self.function is None or self.depth > 1:
+            return
+        at = node.value or node
+        parts = list(value.items) if value.items is not None and value.kind == SEQUENCE else [value]
+        nodes = getattr(at, "elts", ())
+        if len(nodes) != len(parts):
+            nodes, link = [at] * len(parts), self.link(ELEMENT, at, PART)
+            parts = [one.linked(link) if one.links and one is not value else one for one in parts]
+        path = self.state.path
+        self.results += [
+            (one, where, node, path)
+            for one, where in zip(parts, nodes, strict=True)
+            if one.kind in (TENSOR, BATCH)
+        ]
+
+    def results_agree(self) -> None:
+        """Compare all results of a run."""
+        anchor: tuple[Value, ast.AST, Place] | None = None
+        strays: list[tuple[Value, ast.AST, Place, ast.Return]] = []
+        for value, at, returned, conditions in self.results:
+            home = value.bound
+            for place, path in alternatives(self.where(value), conditions):
+                if place.kind == LITERAL and home is not None and value.kind == TENSOR:
+                    self.report(
+                        returned,
+                        "the result",
+                        FIXED,
+                        (value, at, place),
+                        (home, at, home.place),
+                        value.assumed,
+                    )
+                if place.on_device and place.kind != LITERAL and anchor is None:
+                    anchor = value, at, place
+                elif (self._of_array(value) and self.taken is None) or any(
+                    about_devices(condition) for condition, _ in path
+                ):
+                    continue  # of an array, as transforms take and make it; or somebody has asked
+                elif (
+                    place.kind == DEFAULT
+                    and value.rank == 1
+                    and {MAKE} == {one.kind for one in value.links if one.name != PART}
+                ):
+                    strays.append((value, at, place, returned))
+        anchor = anchor or self._input()
+        if anchor is None:
+            return
+        for value, at, place, returned in strays:
+            assumed = value.assumed | anchor[0].assumed | {Assumption(RESULT)}
+            self.report(returned, "the result", DIFFERENT, (value, at, place), anchor, assumed)
+
+    def _of_array(self, value: Value) -> bool:
+        """Is a tensor made of what is no tensor, such as an image: `from_numpy(x)`, `to_tensor(x)`?"""
+        link = value.links[0] if value.links else None
+        if link is None or not isinstance(link.node, ast.Call):
+            return False
+        row = self.models.function(link.file.dotted(link.node.func))
+        return row is not None and row.form == "array"
+
+    def is_forward(self) -> bool:
+        """Is this what a module, or a function with its own gradient, makes of its inputs?"""
+        function = self.function
+        if function is None or function.name != "forward" or function.owner is None or self.depth > 1:
+            return False
+        return self.analysis.is_autograd(function) or self.analysis.class_kind(function.owner) == "module"
+
+    def _input(self) -> tuple[Value, ast.AST, Place] | None:
+        """The first tensor that `forward` is given, by whom is not known: its results are wanted there."""
+        function = self.function
+        if function is None or self.caller is not None:
+            return None
+        if self.taken is not None and function.owner is not None and function.name in ("forward", "__call__"):
+            return self.taken.but(kind=TENSOR, role="taken"), function.node, self.taken.place
+        if not self.is_forward():
+            return None
+        for value in self.analysis.parameters(function, self.me).values():
+            if value.kind in (TENSOR, BATCH) and self.where(value).on_device:
+                return value, function.node, self.where(value)
+        return None
+
+    def mixed(self, node: ast.AST, known: Value | None, value: Value, at: ast.AST) -> None:
+        """The elements of a container are wanted in one place: one made here beside one from elsewhere."""
+        if known is None or known.kind not in (TENSOR, BATCH) or value.kind not in (TENSOR, BATCH):
+            return
+        for one, other in ((known, value), (value, known)):
+            a, b = self.where(one), self.where(other)
+            if a.kind == DEFAULT and b.on_device and b.kind != LITERAL and one.rank == 1 and one.links:
+                assumed = one.assumed | other.assumed | {Assumption(RESULT)}
+                self.report(node, "the container", DIFFERENT, (one, at, a), (other, at, b), assumed)
