@@ -44,7 +44,7 @@ def groups(analysis: Analysis) -> list[Group]:
     for mismatch in analysis.mismatches:
         if codemod_of(mismatch, analysis) != CODEMOD or why_silent(mismatch, analysis):
             continue
-        at = _handed(mismatch, analysis)
+        at = _handed(mismatch, analysis) if mismatch.stray_node is not mismatch.anchor_node else None
         if at is not None and not _is_placed(mismatch, at[0], analysis):
             found.append((mismatch, *at))
     found.sort(key=lambda one: (len(one[0].assumed), source.span(one[1]).start))
@@ -55,16 +55,16 @@ def groups(analysis: Analysis) -> list[Group]:
             scopes[scope] = Names(source, scope)
         base = base_of(node)
         binding = scopes[scope].binding(base) if base is not None else None
-        if binding is not None and binding.form == "single" and binding.value is not None:
-            made, bound = mismatch.stray.links[0].node, scopes[scope].bindings[binding.name]
-            if len(bound) > 1 and not any(one is made for one in ast.walk(binding.value)):
-                binding = None  # what another round of a loop has left
         whole = isinstance(node, ast.Name)
         of = (binding.target if binding is not None else (scope, base.id)) if base is not None else node
         key = of, "" if whole else ast.unparse(node)
         if key in seen:
             continue
         seen.add(key)
+        if binding is not None and binding.form == "single" and binding.value is not None:
+            made, bound = mismatch.stray.links[0].node, scopes[scope].bindings[binding.name]
+            if len(bound) > 1 and not any(one is made for one in ast.walk(binding.value)):
+                binding = None  # what another round of a loop has left
         one = Input(mismatch, node, device, binding)
         together = binding is not None and binding.form in ("loop", "unpack") and device
         held = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)

@@ -36,6 +36,8 @@ _DEVICE_WORD = re.compile(
     r"cuda|device|\.to\((?!\s*(?:dtype\s*=|torch\.\w+\s*[,)]))|accelerat|\b(?:xpu|mps|npu|hpu)\b",
     re.IGNORECASE,
 )
+# A condition on how many there are: more than one, or as many as something else says.
+_SEVERAL = re.compile(r"> ?[1-9]|>= ?[2-9]|== ?[1-9]|count.*[>=] ?[a-z]")
 _DEVICE_NAMES = frozenset({"device", "dev", "torch_device", "map_location"})
 _MODULE_NAMES = frozenset(
     {"model", "net", "network", "module", "encoder", "decoder", "generator", "discriminator", "backbone"}
@@ -159,6 +161,12 @@ def about_devices(condition: object) -> bool:
     return any(word in text for word in _DEVICE_WORDS)
 
 
+def asks_how_many(condition: object) -> bool:
+    """Does a condition ask whether there are several of something, or just as many?"""
+    text = condition[-1] if isinstance(condition, tuple) and condition else condition
+    return isinstance(text, str) and _SEVERAL.search(text.lower()) is not None
+
+
 def without_accelerator(condition: object, holds: bool) -> bool:
     """Does it follow from a condition that there is no accelerator, or that what it asks for is on the CPU?"""
     text = condition[-1] if isinstance(condition, tuple) and condition else condition
@@ -167,7 +175,7 @@ def without_accelerator(condition: object, holds: bool) -> bool:
     low = text.lower()
     if "cpu" in low:
         return holds
-    if "count" in low and (">" in low or "==" in low) and "> 0" not in low and ">= 1" not in low:
+    if asks_how_many(low):
         return False  # there may be one
     return not holds and any(word in low for word in ("cuda", "gpu", "accelerat", "is_available"))
 

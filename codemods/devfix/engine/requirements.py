@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.evidence import about_devices, compares_devices, without_accelerator
+from devfix.engine.evidence import about_devices, asks_how_many, compares_devices, without_accelerator
 from devfix.engine.facts import HostRead, Mismatch
 from devfix.engine.frame import Frame
 from devfix.engine.places import (
@@ -50,6 +50,8 @@ def _excused(a: Place, b: Place, chosen: Path, whole: Path) -> bool:
     """Do the conditions on the way compare devices, or are they the ones without an accelerator?"""
     if any(without_accelerator(condition, holds) for condition, holds in whole):
         return True
+    if sum(asks_how_many(condition) for condition, _ in chosen) > 1:
+        return True  # numbers that exclude each other
     if any(compares_devices(condition) for condition, _ in chosen):
         return True
     return OF in (a.kind, b.kind) and any(about_devices(condition) for condition, _ in chosen)

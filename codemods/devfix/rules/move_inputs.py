@@ -12,7 +12,6 @@ from devfix.findings import AppendCall, Finding, Related, Safety
 from devfix.flow import Flow
 from devfix.inputs.batches import batches
 from devfix.inputs.copies import mixed
-from devfix.inputs.entries import entries
 from devfix.inputs.hints import Hint
 from devfix.inputs.indices import indices
 from devfix.inputs.siblings import Forgotten, forgotten
@@ -258,7 +257,7 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
         for found in forgotten(flow):
             yield self._forgotten(flow, found)
         yield from self._returned(flow)
-        texts = (indices, batches, entries)
+        texts = (indices, batches)
         for hint in (hint for read in texts for hint in read(flow)):
             yield self._hinted(flow, hint)
 
