@@ -17,9 +17,7 @@ from devfix.engine.values import DROP, LOAD, MODULE, PASS
 from devfix.findings import Finding, Fix, Related, Safety
 from devfix.flow.outside import came_from
 from devfix.names import Names
-from devfix.placing import bound_before, dotted
-from devfix.repair.candidates import at_its_making
-from devfix.repair.expressible import expressible
+from devfix.repair.candidates import at_its_making, written
 from devfix.repair.inputs import Input, Mover, base_of
 
 CODEMOD = "move-inputs"
@@ -44,7 +42,9 @@ def groups(analysis: Analysis) -> list[Group]:
     for mismatch in analysis.mismatches:
         if codemod_of(mismatch, analysis) != CODEMOD or why_silent(mismatch, analysis):
             continue
-        at = _handed(mismatch, analysis) if mismatch.stray_node is not mismatch.anchor_node else None
+        at = _handed(mismatch, analysis)
+        if mismatch.stray_node is mismatch.anchor_node and not at_its_making(mismatch, analysis)[1]:
+            continue  # both are in what stands there, and cannot be told apart
         if at is not None and not _is_placed(mismatch, at[0], analysis):
             found.append((mismatch, *at))
     found.sort(key=lambda one: (len(one[0].assumed), source.span(one[1]).start))
@@ -90,20 +90,15 @@ def findings(analysis: Analysis, *, non_blocking: bool = False) -> Iterator[Find
 
 def _handed(mismatch: Mismatch, analysis: Analysis) -> tuple[ast.expr, str] | None:
     """The expression in the file that is to be moved, and the device as it is written there, if it can be."""
-    source = analysis.file.source
     nodes = [one.node for one in mismatch.stray.links if one.kind == PASS and one.file is analysis.file]
     if mismatch.file is analysis.file and mismatch.stray_node is not None:
         nodes.append(mismatch.stray_node)
-    written = [one for one in nodes if isinstance(one, ast.expr) and hasattr(one, "lineno")]
-    for node in written:
-        device = expressible(source, mismatch.anchor_place, mismatch.scopes, node)
-        at = _target(mismatch, analysis)
-        if device.startswith("next(") and at is not None and dotted(at):
-            if source.enclosing(at, *_FUNCTIONS) is source.enclosing(node, *_FUNCTIONS):
-                device = source.code(at) if bound_before(source, at, source.statement(node)) else device
+    handed = [one for one in nodes if isinstance(one, ast.expr) and hasattr(one, "lineno")]
+    for node in handed:
+        device = written(mismatch, analysis, node)
         if device and not isinstance(node, ast.Starred):
             return node, device
-    return (written[0], "") if written else None
+    return (handed[0], "") if handed else None
 
 
 def _is_placed(mismatch: Mismatch, node: ast.expr, analysis: Analysis) -> bool:
@@ -123,12 +118,12 @@ def _finding(mover: Mover, inputs: list[Input], analysis: Analysis) -> Finding:
         if instead:
             device, edits, span = told, instead, source.span(first.made.node)
     proven = sure and all(is_proven(one.mismatch, analysis) for one in inputs)
-    texts = list(dict.fromkeys(quoted(source, one.node) for one in inputs))
+    there = span == source.span(first.made.node) if first.made.file is analysis.file else False
+    texts = list(dict.fromkeys(quoted(source, first.made.node if there else one.node) for one in inputs))
     subject = " and ".join(texts[:3])
     be = "is" if len(texts) == 1 else "are"
-    message = (
-        f"{subject}{_origin(first, analysis)} {be} on the CPU, but {be} used with {_anchor(first, analysis)}"
-    )
+    origin = "" if there else _origin(first, analysis)
+    message = f"{subject}{origin} {be} on the CPU, but {be} used with {_anchor(first, analysis)}"
     if first.mismatch.operation == "the result":
         message = message_of(CODEMOD, first.node, "", first.mismatch, analysis)
     if edits and not proven:

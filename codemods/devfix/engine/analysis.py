@@ -55,6 +55,7 @@ class Analysis(Context):
         self.host_reads: list[HostRead] = []
         self.surgeries: list[Surgery] = []
         self.drops: list[Drop] = []
+        self.item_nodes: dict[Place, ast.AST] = {}  # where an item of something out of sight is read
         self.steps: list[Step] = []  # of the processes of a distributed program
         self.device_uses: list[DeviceUse] = []
         self.missing: list[Missing] = []

@@ -50,6 +50,9 @@ class Calls(Builtins):
             if keyword.arg is not None:
                 keywords[keyword.arg] = value, keyword.value
             elif value.fields:
+                self.left_behind(
+                    node, [(one, keyword.value) for one in value.fields.values()], "the container"
+                )
                 for key, held in value.fields.items():
                     if isinstance(key, str):
                         keywords.setdefault(key, (held, keyword.value))
@@ -134,6 +137,8 @@ class Calls(Builtins):
             if value.kind == UNKNOWN and value.role == "host":  # what a module gets is a tensor
                 used = Assumption(USES, self.file.source.code(at)[:40])
                 operands.append((value.but(kind=TENSOR, assumed=value.assumed | {used}), at))
+        if module.role in ("loss", "weighted"):
+            self.left_behind(node, [*values, *keywords.values()], self.file.source.code(node.func)[:40])
         operands = [one for one in operands if not is_count(one[1])]  # modules may want them on the CPU
         if module.role == "scatters":
             return Value(BATCH, place, assumed=module.assumed)

@@ -200,6 +200,7 @@ class Containers(Conditions):
         if stored is not None:
             return stored
         place = Place(base.place.kind, ("item", root, key))
+        self.analysis.item_nodes[place] = node
         if isinstance(key, str) and self.analysis.is_device_name(key):
             return self.analysis.named_device(Place("var", place.key), key)
         return Value(UNKNOWN, place)

@@ -80,6 +80,8 @@ class Frame(ABC):
         self.analysis, self.file, self.function, self.state = analysis, file, function, state
         self.outer, self.me, self.depth, self.caller = outer, me, depth, caller
         self.away: int = 0 if caller is None else caller.away_of(file)
+        # Key of a container out of sight -> its items that are moved here, and where to.
+        self.moved_items: dict[object, dict[object, Place]] = {}
         self.taken: Value | None = (
             None  # the first value of the caller that was copied to the host, as an array
         )

@@ -126,6 +126,7 @@ class Functions(Containers):
                 made = Value(TENSOR, first.place if first.place.is_named else NOWHERE)
         else:
             known = len(operands)
+            self.left_behind(node, [*values, *keywords.values()], last)
             open_ = sum(1 for value, _ in values if value.kind in (UNKNOWN,))
             made = self.together(node, operands, last, strict=row.strict)
             if open_ and made.place.on_host:

@@ -3,14 +3,56 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
-from devfix.engine.evidence import about_devices
-from devfix.engine.places import DEFAULT, DIFFERENT, FIXED, LITERAL, Place, alternatives
-from devfix.engine.requirements import Requirements
-from devfix.engine.values import BATCH, ELEMENT, MAKE, PART, RESULT, SEQUENCE, TENSOR, Assumption, Value
+from devfix.engine.evidence import about_devices, is_count
+from devfix.engine.places import AT_DEFAULT, DEFAULT, DIFFERENT, FIXED, LITERAL, Place, alternatives
+from devfix.engine.requirements import Operand, Requirements
+from devfix.engine.values import (
+    BATCH,
+    ELEMENT,
+    LOAD,
+    MAKE,
+    PART,
+    RESULT,
+    SEQUENCE,
+    SIBLINGS,
+    TENSOR,
+    UNKNOWN,
+    Assumption,
+    Value,
+)
 
 
 class Results(Requirements):
+    def left_behind(self, node: ast.AST, given: Sequence[Operand], operation: str) -> None:
+        """Of the items of something out of sight, some are moved here, and meet one that is not."""
+        if not self.moved_items or self.quiet:
+            return
+        there = [
+            (value.but(kind=TENSOR, role=""), at, self.where(value))
+            for value, at in given
+            if value.kind in (TENSOR, BATCH) or (value.kind == UNKNOWN and value.role in ("given", "moved"))
+        ]
+        for value, at in given:
+            key = value.place.key
+            if (
+                value.kind != UNKNOWN
+                or value.role
+                or not isinstance(key, tuple)
+                or key[0] != "item"
+                or is_count(at)
+            ):
+                continue
+            moved = self.moved_items.get(key[1], {})
+            anchor = next((one for one in there if one[2] in moved.values()), None)
+            if anchor is not None and key[2] not in moved:
+                read = self.analysis.item_nodes.get(value.place, at)
+                assumed = frozenset({Assumption(SIBLINGS, self.file.source.code(read)[:40])})
+                links = (self.link(LOAD, read, "item"),)
+                stray = Value(TENSOR, AT_DEFAULT, rank=1, links=links, assumed=assumed)
+                self.report(node, operation, DIFFERENT, (stray, at, AT_DEFAULT), anchor, assumed)
+
     def agree(self, node: ast.Return, value: Value) -> None:
         """Results of one function are wanted in one place: a tensor made here beside what came from elsewhere."""
         if self.quiet or self.function is None or self.depth > 1:

@@ -55,6 +55,7 @@ BASE = "base"  # a base class is out of sight
 RESULT = "result"  # the result is wanted where the others are
 GIVEN = "given"  # a module is made with a tensor of the CPU, and moved afterwards
 DATA = "data"  # what a tensor is made of is no tensor, which could be on a device
+SIBLINGS = "siblings"  # what comes with it is moved, so it is where they came from
 CALLER = "caller"  # callers give what the contract of the method says
 
 

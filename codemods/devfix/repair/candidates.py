@@ -10,8 +10,11 @@ from devfix.engine.facts import Mismatch, Surgery
 from devfix.engine.values import BATCH, ELEMENT, LOAD, PASS, TENSOR, Link
 from devfix.findings import AppendCall, DeleteStatement, Edit, InsertStatement, ReplaceExpression, SetArgument
 from devfix.models.loader import models
+from devfix.placing import bound_before, dotted
 from devfix.repair.expressible import expressible
 from devfix.source import Source, remembered
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def at_its_making(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:
@@ -19,18 +22,32 @@ def at_its_making(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Ed
     source, link = analysis.file.source, mismatch.stray.links[0]
     if (
         link.file is not analysis.file
-        or not isinstance(link.node, ast.Call)
+        or not isinstance(link.node, (ast.Call, ast.Subscript))
         or stays_on_host(link.node, analysis)
     ):
         return "", ()
-    device = expressible(source, mismatch.anchor_place, mismatch.scopes, link.node) or _of_taken(mismatch)
+    device = written(mismatch, analysis, link.node) or _of_taken(mismatch)
     if not device:
         return "", ()
     span = source.span(link.node)
-    row = models().function(analysis.file.dotted(link.node.func))
+    row = models().function(analysis.file.dotted(link.node.func)) if isinstance(link.node, ast.Call) else None
     if row is not None and row.form in ("make", "data", "like"):
         return device, (SetArgument(span, "device", device),)
     return device, (AppendCall(span, f".to({device})"),)
+
+
+def written(mismatch: Mismatch, analysis: Analysis, node: ast.AST) -> str:
+    """The device of the others as it can be written at a node: as something visible, or as the function names it."""
+    source = analysis.file.source
+    device = expressible(source, mismatch.anchor_place, mismatch.scopes, node)
+    if device and not device.startswith("next("):
+        return device
+    function = source.enclosing(node, *_FUNCTIONS)
+    for at, _, _, _ in analysis.targets.get(mismatch.anchor_place, ()):
+        if at in source.parents and dotted(at) and source.enclosing(at, *_FUNCTIONS) is function:
+            if bound_before(source, at, source.statement(node)):
+                return source.code(at)
+    return device
 
 
 def _of_taken(mismatch: Mismatch) -> str:

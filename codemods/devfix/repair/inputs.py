@@ -89,7 +89,11 @@ class Mover:
                 edits, sure = self._statement(inputs, binding)
                 if edits:
                     return edits, source.span(binding.target), sure
-            elif binding.form == "single" and binding.value is not None:
+            elif (
+                binding.form == "single"
+                and binding.value is not None
+                and not (first.is_part or self._is_spread(first))
+            ):
                 start = source.span(binding.statement).start
                 if not self._is_inline(inputs, binding) and self._bound_before(first.device, start):
                     span = source.span(binding.value)
@@ -118,7 +122,8 @@ class Mover:
         """Is one input alone, and used once, or needed on the CPU as well?"""
         if len(inputs) > 1:
             return False
-        once = binding.form != "loop" and len(self.names.reads.get(binding.name, ())) == 1
+        item = isinstance(binding.value, ast.Subscript)
+        once = binding.form != "loop" and not item and len(self.names.reads.get(binding.name, ())) == 1
         return once or self._stays(inputs[0]) or self._is_shared(binding) or self._is_asked(binding)
 
     def _is_asked(self, binding: Binding) -> bool:
@@ -205,6 +210,8 @@ class Mover:
     def _moved(self, name: str, one: Input) -> tuple[str, bool]:
         """`x.to(device)`, or its like for a batch that is a dict or a list, and whether it is sure to be one."""
         to, parents = self._to(one.device), self.names.source.parents
+        if (one.is_part or self._is_spread(one)) and one.mismatch.stray.kind != BATCH:
+            return "", False
         if not one.is_whole and not one.is_part:
             return f"{name}{to}", True
         ups = [parents.get(read) for read in self.names.reads.get(name, ())]

@@ -10,7 +10,6 @@ from devfix.checkers import dropped, inputs
 from devfix.codemod import Codemod, Example
 from devfix.findings import AppendCall, Finding, Related, Safety
 from devfix.flow import Flow
-from devfix.inputs.batches import batches
 from devfix.inputs.copies import mixed
 from devfix.inputs.hints import Hint
 from devfix.inputs.indices import indices
@@ -257,8 +256,7 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
         for found in forgotten(flow):
             yield self._forgotten(flow, found)
         yield from self._returned(flow)
-        texts = (indices, batches)
-        for hint in (hint for read in texts for hint in read(flow)):
+        for hint in indices(flow):
             yield self._hinted(flow, hint)
 
     def _hinted(self, flow: Flow, hint: Hint) -> Finding:
