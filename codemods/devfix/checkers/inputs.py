@@ -17,7 +17,7 @@ from devfix.engine.values import DROP, LOAD, MODULE, PASS
 from devfix.findings import Finding, Fix, Related, Safety
 from devfix.flow.outside import came_from
 from devfix.names import Names
-from devfix.repair.candidates import at_its_making, written
+from devfix.repair.candidates import at_its_making, made_at, written
 from devfix.repair.inputs import Input, Mover, base_of
 
 CODEMOD = "move-inputs"
@@ -116,10 +116,11 @@ def _finding(mover: Mover, inputs: list[Input], analysis: Analysis) -> Finding:
     if len(inputs) == 1 and not mover.is_taken_apart(first) and (far or not edits):
         told, instead = at_its_making(first.mismatch, analysis)
         if instead:
-            device, edits, span = told, instead, source.span(first.made.node)
+            device, edits, span = told, instead, source.span(made_at(first.mismatch).node)
     proven = sure and all(is_proven(one.mismatch, analysis) for one in inputs)
-    there = span == source.span(first.made.node) if first.made.file is analysis.file else False
-    texts = list(dict.fromkeys(quoted(source, first.made.node if there else one.node) for one in inputs))
+    made = made_at(first.mismatch)
+    there = made.file is analysis.file and span == source.span(made.node)
+    texts = list(dict.fromkeys(quoted(source, made.node if there else one.node) for one in inputs))
     subject = " and ".join(texts[:3])
     be = "is" if len(texts) == 1 else "are"
     origin = "" if there else _origin(first, analysis)

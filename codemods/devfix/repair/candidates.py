@@ -7,7 +7,7 @@ from collections import Counter
 
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch, Surgery
-from devfix.engine.values import BATCH, ELEMENT, LOAD, PASS, TENSOR, Link
+from devfix.engine.values import BATCH, ELEMENT, LOAD, PART, PASS, TENSOR, Link
 from devfix.findings import AppendCall, DeleteStatement, Edit, InsertStatement, ReplaceExpression, SetArgument
 from devfix.models.loader import models
 from devfix.placing import bound_before, dotted
@@ -19,10 +19,11 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 def at_its_making(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:
     """`device=` where a tensor is made, or `.to(...)` behind a call that takes none: the device, and the edits."""
-    source, link = analysis.file.source, mismatch.stray.links[0]
+    source, link = analysis.file.source, made_at(mismatch)
     if (
         link.file is not analysis.file
         or not isinstance(link.node, (ast.Call, ast.Subscript))
+        or (link.kind == LOAD and link.name == "loader")
         or stays_on_host(link.node, analysis)
     ):
         return "", ()
@@ -34,6 +35,18 @@ def at_its_making(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Ed
     if row is not None and row.form in ("make", "data", "like"):
         return device, (SetArgument(span, "device", device),)
     return device, (AppendCall(span, f".to({device})"),)
+
+
+def made_at(mismatch: Mismatch) -> Link:
+    """The link by which a stray comes into being: of an item of a batch, where it is taken out."""
+    links = mismatch.stray.links
+    taken = [
+        one
+        for one in links
+        if one.kind == ELEMENT and isinstance(one.node, ast.Subscript) and one.name != PART
+    ]
+    taken = [one for one in taken if not _is_store(one.node)]
+    return taken[-1] if taken and links[0].kind == LOAD and links[0].name == "loader" else links[0]
 
 
 def written(mismatch: Mismatch, analysis: Analysis, node: ast.AST) -> str:
