@@ -218,7 +218,7 @@ class Methods(Moves):
             return ANYTHING
         if name == "generate":
             operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
-            if base.bound is None and not self.is_seen(base):
+            if not place.on_host and base.bound is None and not self.is_seen(base):
                 base = base.but(assumed=base.assumed | {Assumption(LIBRARY_CALL, name)})
             made = self.together(node, [(base, node.func), *operands], name, strict=True)
             if not self.models.tokens & keywords.keys():  # it may give text, or arrays
