@@ -25,7 +25,8 @@ _OF_LAYERS = frozenset({"weight", "bias", "data", "grad"})  # those of quantized
 def findings(analysis: Analysis) -> Iterator[Finding]:
     """One finding for each dropped move of a tensor."""
     source = analysis.file.source
-    met = {link.node: one for one in analysis.mismatches for link in one.stray.links if link.kind == DROP}
+    surest = sorted(analysis.mismatches, key=lambda one: -len(one.assumed))
+    met = {link.node: one for one in surest for link in one.stray.links if link.kind == DROP}
     seen: set[ast.AST] = set()
     for drop in analysis.drops:
         func = drop.node.func
@@ -47,7 +48,8 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
             value.links and stays_on_host(value.links[0].node, analysis)
         )
         told = quoted(source, moved)
-        message = f"the moved tensor is dropped: {told} stays where it is, since `Tensor.to` returns a copy"
+        where = "on the CPU" if value.place.on_host else "where it is"
+        message = f"the moved tensor is dropped: {told} stays {where}, since `Tensor.to` returns a copy"
         yield Finding("move-inputs", span, message, fix if writable else None)
 
 

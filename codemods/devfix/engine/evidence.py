@@ -37,7 +37,7 @@ _DEVICE_WORD = re.compile(
     re.IGNORECASE,
 )
 # A condition on how many there are: more than one, or as many as something else says.
-_SEVERAL = re.compile(r"> ?[1-9]|>= ?[2-9]|== ?[1-9]|count.*[>=] ?[a-z]")
+_SEVERAL = re.compile(r"> ?[1-9]|>= ?[2-9]|== ?[1-9]|count\(\) ?[>=]=? ?[a-z]")
 _DEVICE_NAMES = frozenset({"device", "dev", "torch_device", "map_location"})
 _MODULE_NAMES = frozenset(
     {"model", "net", "network", "module", "encoder", "decoder", "generator", "discriminator", "backbone"}
