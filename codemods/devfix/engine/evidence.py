@@ -95,6 +95,7 @@ _FOR_HOST = re.compile(
     r"checkpoint|state_dict|^get_data|benchmark",
     re.IGNORECASE,
 )
+_PREPARES = re.compile(r"(?:pre_?process(?:or)?|to_token_ids)$")
 _HANDED = re.compile(r"_?(?:torch_|target_|output_|model_|input_)?(?:device|dev)$")
 
 
@@ -179,6 +180,11 @@ def prepares_data(*names: str) -> bool:
 
 def is_loader_name(name: str) -> bool:
     return name.endswith("loader")  # several, of "loaders", yield loaders
+
+
+def prepares_inputs(path: str) -> bool:
+    """Does a function out of sight make inputs of a model, on the CPU, as its name says?"""
+    return _PREPARES.search(path) is not None
 
 
 def is_batch_name(path: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.evidence import is_loss_name
+from devfix.engine.evidence import is_loss_name, prepares_inputs
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.modules import Modules
 from devfix.engine.places import (
@@ -209,11 +209,8 @@ class Library(Modules):
         """A function out of sight: its result is not known, and modules that it gets may have been moved."""
         _values, keywords = arguments
         last = name.rpartition(".")[2]
-        if (
-            "return_tensors" in keywords
-            and keywords["return_tensors"][0].const == "pt"
-            and "device" not in keywords
-        ):
+        tensors = "return_tensors" in keywords and keywords["return_tensors"][0].const == "pt"
+        if (tensors or prepares_inputs(name)) and "device" not in keywords:
             return Value(
                 BATCH,
                 AT_DEFAULT,
