@@ -40,6 +40,7 @@ from devfix.models.loader import models
 
 # A device that something is moved to: how it is written, in which function, the `self` there, and its forms.
 Target = tuple[ast.expr, Function | None, object, Forms]
+Done = dict[str, dict[ast.AST, None]]  # method, or "__call__" -> where
 MAX_RUNS = 12  # of one function
 MAX_FAR_RUNS = 100  # of what other files call, so that the file's own calls are followed to the last
 MAX_STEPS = 1000
@@ -70,9 +71,14 @@ class Analysis(Context):
         self.frames: dict[int, Frame] = {}  # that lambdas were made in
         self.kept: list[Value] = []
         self.made: dict[object, Value] = {}  # the modules that the program makes, by their cells
-        # For who asks before `run`: (line, name) -> what the engine takes the name to be bound to, in each run.
+        # (line, name) -> what the engine takes the name to be bound to, in each run, for who asks before `run`.
         self.claims: dict[tuple[int, str], list[tuple[str, Place]]] | None = None
         self.part_of: dict[object, object] = {}  # cell of a module -> of the module that it is registered in
+        self.registered: set[ast.AST] = set()  # where modules are made that become parts of others
+        self.kept_in: dict[
+            object, Link
+        ] = {}  # cell of a module -> the plain container that an object keeps it in
+        self.element_uses: dict[Link, Done] = {}  # what is done with the elements of such a container
         self.calls: dict[tuple[object, str], list[Place]] = {}
         self._seen: set[object] = set()
         self._runs: dict[Function, int] = {}
@@ -326,9 +332,6 @@ class Analysis(Context):
 
     # --- what parts of the interpreter ask --------------------------------------------------
 
-    def has_state(self, state: State, cell: object, owner: Class) -> bool:
-        return self.classes.has_state(state, cell, owner)
-
     def is_new(self, key: object, assumed: Assumptions) -> bool:
         if key in self._seen:
             return False
@@ -385,7 +388,7 @@ class Analysis(Context):
 
     @cached_property
     def strays(self) -> frozenset[ast.AST]:
-        """What was made where the others are not; to be asked for when the analysis has run."""
+        """What was made where the others are not."""
         return frozenset(one.stray.links[0].node for one in self.mismatches)
 
     def release(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.evidence import runs_what_it_is_given
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.modules import Modules
 from devfix.engine.places import (
@@ -167,7 +168,7 @@ class Library(Modules):
 
     def unknown_call(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         """A function out of sight: its result is not known, and modules that it gets may have been moved."""
-        _values, keywords = arguments
+        values, keywords = arguments
         last = name.rpartition(".")[2]
         if (
             "return_tensors" in keywords
@@ -198,6 +199,10 @@ class Library(Modules):
                 role="host",
                 assumed=frozenset({Assumption(LIBRARY_CALL, last)}),
             )
+        if last == "deepcopy" and values:
+            return self.copied(values[0][0], node)
+        if values and runs_what_it_is_given(last):
+            self.element_used(values[0][0], "__call__", node)
         self.escape(arguments)
         if last in frameworks.PLACING_METHODS:
             return Value(UNKNOWN, BY_OWNER)
