@@ -33,6 +33,7 @@ from devfix.repair.candidates import (
     moved_again,
     of_a_literal,
 )
+from devfix.repair.modules import is_safe_move, moved
 
 CODEMODS = (
     "place-factory",
@@ -157,6 +158,8 @@ def _place_to_show(mismatch: Mismatch, analysis: Analysis, codemod: str) -> ast.
     stored = _stored_in_module(mismatch, analysis)
     if codemod == "register-buffer" and stored is not None:
         return analysis.file.source.statement(stored.node)
+    if mismatch.operation == "the result" and mismatch.stray.kind == MODULE:
+        return mismatch.node if mismatch.file is analysis.file else None
     for link in mismatch.stray.links:
         if link.file is analysis.file:
             if isinstance(link.node, (ast.For, ast.AsyncFor)):
@@ -180,7 +183,8 @@ def _finding(codemod: str, at: ast.AST, mismatch: Mismatch, analysis: Analysis) 
         message += assumptions(mismatch)
     here = mismatch.file is analysis.file
     related = (Related(source.span(mismatch.node), "they come together here"),) if here else ()
-    fix = Fix(title, edits, Safety.UNSAFE) if edits else None
+    safe = codemod == "module-never-moved" and is_safe_move(mismatch, analysis)
+    fix = Fix(title, edits, Safety.SAFE if safe else Safety.UNSAFE) if edits else None
     return Finding(codemod, source.span(at), message, fix, related)
 
 
@@ -192,9 +196,12 @@ def _fix(codemod: str, mismatch: Mismatch, analysis: Analysis) -> tuple[str, tup
         link = _stored_in_module(mismatch, analysis)
         if link is None or not link.name.endswith("[]"):  # a list of tensors is no buffer
             return "register it as a buffer", as_buffer(link, analysis) if link is not None else ()
-    elif codemod == "module-never-moved" or mismatch.stray.links[0].kind != LOAD:
+    elif codemod == "module-never-moved":
+        device, edits = moved(mismatch, analysis)
+        return f"move it to `{device}`", edits
+    elif mismatch.stray.links[0].kind != LOAD:
         device, edits = at_its_making(mismatch, analysis)
-        if edits or codemod == "module-never-moved":
+        if edits:
             return f"make it on `{device}`", edits
     device, edits = at_the_meeting(mismatch, analysis)
     if not edits and has_to(mismatch.stray.links[0]):

@@ -9,7 +9,7 @@ from devfix.budget import MISMATCHES
 from devfix.engine import evidence
 from devfix.engine.classes import Classes
 from devfix.engine.context import Bound, Context
-from devfix.engine.facts import Autocast, DeviceUse, HostRead, Mismatch, Missing, Step, Surgery
+from devfix.engine.facts import Autocast, DeviceUse, HostRead, Mismatch, Missing, Parts, Step, Surgery
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
@@ -40,7 +40,6 @@ from devfix.models.loader import models
 
 # A device that something is moved to: how it is written, in which function, the `self` there, and its forms.
 Target = tuple[ast.expr, Function | None, object, Forms]
-Done = dict[str, dict[ast.AST, None]]  # method, or "__call__" -> where
 MAX_RUNS = 12  # of one function
 MAX_FAR_RUNS = 100  # of what other files call, so that the file's own calls are followed to the last
 MAX_STEPS = 1000
@@ -74,11 +73,7 @@ class Analysis(Context):
         # (line, name) -> what the engine takes the name to be bound to, in each run, for who asks before `run`.
         self.claims: dict[tuple[int, str], list[tuple[str, Place]]] | None = None
         self.part_of: dict[object, object] = {}  # cell of a module -> of the module that it is registered in
-        self.registered: set[ast.AST] = set()  # where modules are made that become parts of others
-        self.kept_in: dict[
-            object, Link
-        ] = {}  # cell of a module -> the plain container that an object keeps it in
-        self.element_uses: dict[Link, Done] = {}  # what is done with the elements of such a container
+        self.parts = Parts()
         self.calls: dict[tuple[object, str], list[Place]] = {}
         self._seen: set[object] = set()
         self._runs: dict[Function, int] = {}

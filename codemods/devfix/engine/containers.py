@@ -168,7 +168,7 @@ class Containers(Elements):
         return ANYTHING
 
     def _unknown_item(self, node: ast.Subscript, base: Value, key: object) -> Value:
-        if base.role in ("given", "moved"):
+        if base.role in ("given", "moved", "part") or (base.links and base.links[0].kind == LOAD):
             return base
         root = base.place.key if base.place.is_named else None
         if root is None or key is ...:

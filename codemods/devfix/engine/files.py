@@ -388,7 +388,7 @@ STAR_NAMES = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "n
 
 
 def _last(node: ast.expr) -> str:
-    """The last name of a decorator."""
+    """The last name of an expression."""
     if isinstance(node, ast.Call):
         node = node.func
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
