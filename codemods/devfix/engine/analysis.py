@@ -9,7 +9,7 @@ from devfix.budget import MISMATCHES
 from devfix.engine import evidence
 from devfix.engine.classes import Classes
 from devfix.engine.context import Bound, Context
-from devfix.engine.facts import Autocast, DeviceUse, HostRead, Mismatch, Missing, Parts, Step, Surgery
+from devfix.engine.facts import Autocast, DeviceUse, HostRead, Mismatch, Missing, Outrun, Parts, Step, Surgery
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
@@ -56,6 +56,7 @@ class Analysis(Context):
         self.is_cut = False  # there are more, which were left out
         self.host_reads: list[HostRead] = []
         self.surgeries: list[Surgery] = []
+        self.outruns: list[Outrun] = []
         self.steps: list[Step] = []  # of the processes of a distributed program
         self.device_uses: list[DeviceUse] = []
         self.missing: list[Missing] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.builtin import Builtins
-from devfix.engine.evidence import is_count
+from devfix.engine.evidence import is_average, is_count
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial
 from devfix.engine.places import BY_OWNER, CHOICE, IN, LITERAL, NOWHERE, OF, OWNED, VAR, Place, alternatives
@@ -82,7 +82,7 @@ class Calls(Builtins):
 
     def call_value(self, node: ast.Call, callee: Value, arguments: Arguments) -> Value:
         kind, ref = callee.kind, callee.ref
-        if kind in (MODULE, UNKNOWN) and callee.links:
+        if kind == MODULE or (kind == UNKNOWN and callee.links):
             self.element_used(callee, "__call__", node)
         declared = callee.bound.ref if kind == UNKNOWN and isinstance(callee.bound, Value) else None
         if isinstance(declared, Class) and self.analysis.class_kind(declared) == "module":
@@ -165,6 +165,8 @@ class Calls(Builtins):
         known = self.models.layer(made_by) == "module" and not place.on_host
         if module.assumed or not (known or made_by.startswith("torch.nn.")):
             module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
+        if place.on_host and not self.is_weighted(module):
+            return self.unknown(node)
         self.together(node, [(module, node.func), *operands], name, strict=True)
         for value, at in (
             values if place.on_host else ()
@@ -250,6 +252,8 @@ class Calls(Builtins):
             self.call_function(node, init, made, arguments)
         elif init is None and what == "object":
             self._fields(cell, owner, arguments)
+        if is_average(owner.name) and not owner.speaks_of(("to", "cuda", "device")):
+            self.copied_beside(node, arguments)
         if what == "module" and not self.analysis.classes.has_state(self.state, cell, owner):
             made = made.but(role="stateless")
         return made

@@ -176,6 +176,11 @@ class Class:
             for node in method.nodes
         )
 
+    def speaks_of(self, names: tuple[str, ...]) -> bool:
+        """Do its own methods use attributes of these names?"""
+        every = (node for one in self.methods.values() for node in one.nodes)
+        return any(isinstance(node, ast.Attribute) and node.attr in names for node in every)
+
     def method(self, name: str) -> Function | None:
         for one in self.lineage:
             found = one.methods.get(name)

@@ -14,7 +14,7 @@ _CALLS = frozenset(
     {"make", "data", "legacy", "cuda", "array", "like", "same", "elems", "follow", "number", "load"}
 )
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow"})
-_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner"})
+_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner", "copies"})
 _MODULES = ("module", "not")
 _BUILDING = (".from_pretrained", ".from_config")
 _PROCESSES = frozenset(
