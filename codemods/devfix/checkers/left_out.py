@@ -62,10 +62,10 @@ def _of_the_same_name(analysis: Analysis) -> Iterator[LeftOut]:
 
 
 def _words(call: ast.Call) -> set[str]:
-    """The names and keywords in the arguments of a call; "*" where some are spread out."""
+    """The names and keywords in the arguments of a call; what is spread out may be a device."""
     given = [*call.args, *(one.value for one in call.keywords)]
     words = {one.id for part in given for one in ast.walk(part) if isinstance(one, ast.Name)}
-    return words | {one.arg or "cuda" for one in call.keywords}
+    return words | {one.arg or "**device" for one in call.keywords}
 
 
 def _wanted(one: LeftOut, analysis: Analysis) -> tuple[str, str]:

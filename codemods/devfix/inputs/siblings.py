@@ -22,7 +22,6 @@ from devfix.source import Source, walk
 _SIGNS = (".to(self.", "device=self.")
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 _MOVES = ("to", "cuda")
-_TO = re.compile(r"\.[\s\\]*to\b")
 _LAST = re.compile(r"(?<!\w)\w+$")
 # Called by others with inputs in place, or before there is a device.
 _NOT_MEANT = frozenset({"__init__", "__call__", "__getitem__", "forward", "to", "loss", "training_step"})
