@@ -189,7 +189,9 @@ def beside_others(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Ed
     """A move of the stray below the last of those that are moved to the same device, above where they meet."""
     source, node = analysis.file.source, mismatch.stray_node
     while (base := _same_device(node)) is not None or isinstance(node, ast.Call):
-        node = base if base is not None else getattr(node.func, "value", None)  # type: ignore[union-attr]
+        if base is None and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            base = node.func.value
+        node = base
     if not isinstance(node, ast.Name) or mismatch.file is not analysis.file:
         return "", (), None
     devices = [exact_at(mismatch, analysis, node)]
