@@ -40,6 +40,32 @@ FOUND = {
             order = torch.from_numpy(host.numpy().argsort())
             return host[order].cuda()  # <
     """,
+    "a placeholder that a round leaves in the list": """
+        def kept(scores: torch.Tensor, limit: float):
+            rows = [torch.zeros(0, 6)] * scores.shape[0]  # <
+            for i, row in enumerate(scores):
+                row = row[row[:, 4] > limit]
+                if not row.shape[0]:
+                    continue
+                rows[i] = row
+            return rows
+    """,
+    "a placeholder that is replaced under a condition": """
+        def kept(scores: torch.Tensor, limit: float):
+            rows = [torch.zeros(0, 6) for _ in scores]  # <
+            for i in range(len(rows)):
+                found = scores[i][scores[i][:, 4] > limit]
+                if len(found):
+                    rows[i] = found
+            return rows
+    """,
+    "an index for what a function that is passed gives": """
+        def pick(out: torch.Tensor, target):
+            return torch.gather(out, 1, torch.tensor(target).reshape(len(out), 1))  # <
+        def run(function, inputs, target):
+            out = function(*inputs)
+            return pick(out, target)
+    """,
     "a part is moved in forward": """
         class Stack(nn.Module):
             def __init__(self):
@@ -245,6 +271,17 @@ SILENT = {
             def forward(self, x: torch.Tensor):
                 rows = [torch.zeros(4) for _ in range(3)]
                 for t in range(3):
+                    rows[t] = x[t]
+                return rows
+    """,
+    "placeholders of a loop around another that goes on": """
+        class Net(nn.Module):
+            def forward(self, x: torch.Tensor):
+                rows = [torch.zeros(4) for _ in range(3)]
+                for t in range(3):
+                    for one in range(2):
+                        if one:
+                            continue
                     rows[t] = x[t]
                 return rows
     """,

@@ -13,7 +13,7 @@ from devfix.engine.facts import Autocast, DeviceUse, HostRead, LeftOut, Mismatch
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
-from devfix.engine.places import NO_PATH, NOWHERE, OF, VAR, Path, Place
+from devfix.engine.places import NO_PATH, NOWHERE, OF, VAR, Path, Place, is_called, whole
 from devfix.engine.state import Names, State, either, merge
 from devfix.engine.statements import Run
 from devfix.engine.uses import NO_EVIDENCE
@@ -176,6 +176,8 @@ class Analysis(Context):
         if frame.quiet or function.file is not self.file or frame.function is function:
             return
         for name, value in bound.items():
+            if is_called(value.place):
+                continue  # that is as good as what the caller itself is given
             places = {frame.where(one) for one, _ in frame.tensors(value, function.node)}
             place = places.pop() if len(places) == 1 else NOWHERE
             self.calls.setdefault((id(function.node), name), []).append(place)
@@ -362,13 +364,7 @@ class Analysis(Context):
 
     def passed(self, place: Place) -> list[Place]:
         """Where the calls in the file have put what they pass for the parameter that a place is of."""
-        key = place.key
-        while (
-            isinstance(key, tuple)
-            and key[0] in ("element", "item", "attribute")
-            and isinstance(key[1], tuple)
-        ):
-            key = key[1]  # a part is passed with the whole
+        key = whole(place)  # a part is passed with it
         if place.kind != OF or not isinstance(key, tuple) or key[0] != "parameter":
             return []
         return self.calls.get((key[1], key[2]), [])

@@ -9,7 +9,20 @@ from devfix.engine.evidence import is_count, is_handed_name
 from devfix.engine.facts import LeftOut
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial
-from devfix.engine.places import AT, BY_OWNER, CHOICE, LITERAL, NOWHERE, OF, OWNED, VAR, Place, alternatives
+from devfix.engine.places import (
+    AT,
+    BY_OWNER,
+    CALLED,
+    CHOICE,
+    LITERAL,
+    NOWHERE,
+    OF,
+    OWNED,
+    VAR,
+    Place,
+    alternatives,
+    is_parameter,
+)
 from devfix.engine.requirements import Operand
 from devfix.engine.values import (
     ANYTHING,
@@ -117,6 +130,8 @@ class Calls(Builtins):
             if self.me is not None and name.startswith("self."):  # a part that the module was given
                 assumed = frozenset({Assumption(LIBRARY_CALL, f"{name}()"), Assumption(USES, f"{name}()")})
                 return Value(UNKNOWN, self.where(self.me), role="given", assumed=assumed)
+        if made.place.kind == AT and is_parameter(callee.place):
+            return made.but(place=Place(AT, (CALLED, id(node), self.depth)))
         return made
 
     # --- modules -------------------------------------------------------------------------

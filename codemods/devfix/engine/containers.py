@@ -34,6 +34,7 @@ from devfix.engine.values import (
     element,
     join,
 )
+from devfix.source import Source
 
 
 class Containers(Conditions):
@@ -277,6 +278,8 @@ class Containers(Conditions):
                 )
         elif base.kind == SEQUENCE:
             known = element(base)
+            if _may_be_skipped(self.file.source, target):
+                self.mixed(node, known, value, node)
             self.rebind(
                 target.value,
                 Value(SEQUENCE, rest=value if known is None else join(known, value), links=base.links),
@@ -372,4 +375,21 @@ def _is_sliced(index: ast.expr) -> bool:
     return isinstance(index, ast.Tuple) and any(
         isinstance(one, ast.Slice) or (isinstance(one, ast.Constant) and one.value is ...)
         for one in index.elts
+    )
+
+
+def _may_be_skipped(source: Source, node: ast.AST) -> bool:
+    """Does a round of the innermost loop around a node go on without it?"""
+    loops = (ast.For, ast.AsyncFor, ast.While)
+    loop, statement = source.enclosing(node, *loops), source.statement(node)
+    if loop is None:
+        return False
+    for up in source.ancestors(node):
+        if up is loop:
+            break
+        if isinstance(up, ast.If) and not up.orelse:
+            return True
+    return any(
+        one.lineno < statement.lineno and source.enclosing(one, *loops) is loop
+        for one in source.of_kind(ast.Continue, loop)
     )
