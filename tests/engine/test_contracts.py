@@ -6,6 +6,7 @@ As in `test_found_and_silent.py`, `<` marks the lines that findings have to be o
 from __future__ import annotations
 
 import pytest
+from devfix.checkers import inputs
 from devfix.checkers.besides import CODEMODS, besides
 from devfix.flow import analyse
 from devfix.rules.lengths_on_cpu import LengthsOnCpu
@@ -30,6 +31,7 @@ def spoken(code: str) -> set[int]:
     start = HEAD.count("\n")
     flow = analyse(source)
     found = [*besides(flow, CODEMODS, ()), *LengthsOnCpu().check(flow), *NumpyOfDevice().check(flow)]
+    found += inputs.findings(flow.facts())
     return {source.position(one.span.start)[0] - start for one in found}
 
 

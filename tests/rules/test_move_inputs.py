@@ -151,17 +151,6 @@ CHANGED = {
         "from torch_geometric.loader import DataLoader as Graphs\nfor data in Graphs(graphs):\n"
         "    data = data.to(device)\n    print(model(data.x, data.edge_index))\n",
     ),
-    "the output of a preprocessor, in a class that is given its model": (
-        "class Predictor:\n    def __init__(self, pre_processor, net: nn.Module):\n"
-        "        self.pre_processor = pre_processor\n        self.net = net.eval()\n\n"
-        "    def __call__(self, pages):\n"
-        "        return [self.net(batch) for batch in self.pre_processor(pages)]\n",
-        "class Predictor:\n    def __init__(self, pre_processor, net: nn.Module):\n"
-        "        self.pre_processor = pre_processor\n        self.net = net.eval()\n\n"
-        "    def __call__(self, pages):\n"
-        "        return [self.net(batch.to(next(self.net.parameters()).device)) "
-        "for batch in self.pre_processor(pages)]\n",
-    ),
     "one of two evaluations forgets its batch": (
         "class Runner:\n    def step(self, batch):\n        batch = batch.to(self.device)\n"
         "        return self.net(batch)\n\n"
@@ -327,8 +316,6 @@ def test_a_whole_batch_may_be_a_list() -> None:
         ("self.net(batch)", True),
         ("self.net(batch[0]) - batch[1]", False),
         ("self.net(*batch[:2])", True),
-        ("self.two(batch)", True),
-        ("(lambda a: a)(self.unpacked(batch))", True),
     ],
 )
 @pytest.mark.parametrize("given", ["batch, 2.0", "factor=2.0, batch=batch"])
@@ -465,10 +452,10 @@ def other(h):
         assert finding.fix is None or finding.fix.safety is not Safety.SAFE
 
 
-@pytest.mark.parametrize(("method", "safety"), [("forward", Safety.SAFE), ("predict", Safety.UNSAFE)])
-def test_a_method_that_may_take_anything_is_not_safe(method: str, safety: Safety) -> None:
-    (finding,) = findings(RULE, f"{HEAD}for x, y in loader:\n    model.{method}(x)\n")
-    assert finding.fix is not None and finding.fix.safety is safety
+@pytest.mark.parametrize(("method", "safety"), [("forward", [Safety.SAFE]), ("predict", [])])
+def test_of_a_method_out_of_sight_nothing_is_known(method: str, safety: list[Safety]) -> None:
+    found = findings(RULE, f"{HEAD}for x, y in loader:\n    model.{method}(x)\n")
+    assert [one.fix.safety for one in found if one.fix is not None] == safety
 
 
 def test_the_output_of_a_tokenizer_moves_itself() -> None:
@@ -481,14 +468,14 @@ def test_the_output_of_a_tokenizer_moves_itself() -> None:
     assert len(findings(RULE, text.format("print(words)"))) == 1
 
 
-@pytest.mark.parametrize("asks", ["print(x.shape)", "print(x.is_cuda)"])
-def test_what_meets_by_elements_is_not_sure_to_need_a_move(asks: str) -> None:
+@pytest.mark.parametrize(("asks", "count"), [("print(x.shape)", 0), ("print(x.is_cuda)", 1)])
+def test_what_meets_by_elements_is_not_sure_to_need_a_move(asks: str, count: int) -> None:
     text = (
         "import numpy as np\nimport torch\n\n\ndef other(y, device):\n    return y.to(device)\n\n\n"
         f"def f(x: torch.Tensor, rng):\n    {asks}\n    mask = torch.from_numpy(rng.rand(3))\n    return x * mask\n"
     )
-    (finding,) = findings(RULE, text)
-    assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
+    found = findings(RULE, text)
+    assert [one.fix and one.fix.safety for one in found] == [Safety.UNSAFE] * count
 
 
 @pytest.mark.parametrize(

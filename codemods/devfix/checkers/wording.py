@@ -21,6 +21,7 @@ from devfix.engine.values import (
     PATH_TAKEN,
     RANK,
     RESULT,
+    SIBLINGS,
     USES,
     Assumption,
 )
@@ -37,6 +38,7 @@ _ASSUMED = {
     RESULT: "the caller expects both on one device",
     GIVEN: "`{}` is on the CPU when the module is made",
     DATA: "`{}` is not a tensor on an accelerator",
+    SIBLINGS: "`{}` comes from the CPU, as what is moved beside it",
     CALLER: "`{}` is on the module's device",
 }
 # How an operation without a name of its own uses the value that strays, and the other one.

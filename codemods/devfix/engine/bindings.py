@@ -5,19 +5,23 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from devfix.engine.evidence import is_loader_name
 from devfix.engine.expressions import Expressions
-from devfix.engine.places import AT, CHOICE, IN, OF, Place, choose
+from devfix.engine.places import AT, CHOICE, IN, OF, OWNED, Place, choose
 from devfix.engine.values import (
     BATCH,
     ELEMENT,
+    LOADER,
     MAPPING,
     MODULE,
+    NAME,
     NUMBER,
     OBJECT,
     SEQUENCE,
     STORE,
     TENSOR,
     UNKNOWN,
+    Assumption,
     Link,
     Value,
 )
@@ -33,6 +37,7 @@ class Bindings(Expressions):
                 known = self.analysis.claims.setdefault((target.lineno, target.id), [])
                 known.append((value.kind, self.where(value)))
         elif isinstance(target, (ast.Tuple, ast.List)):
+            self.taken_apart(value)
             starred = next((i for i, one in enumerate(target.elts) if isinstance(one, ast.Starred)), None)
             if starred is not None:
                 inner = self.iterate(value, node)
@@ -54,6 +59,9 @@ class Bindings(Expressions):
 
     def _evident(self, name: str, value: Value) -> Value:
         """What an unknown value is by what is done with the name that it gets."""
+        if is_loader_name(name) and not value.role:
+            owned = "owned" if self.where(value).kind == OWNED or self.analysis.owns_loaders else ""
+            return Value(LOADER, role=owned, assumed=frozenset({Assumption(NAME, name)}))
         uses = self.uses()
         if uses is None:
             return value

@@ -65,6 +65,9 @@ class Calls(Builtins):
             if keyword.arg is not None:
                 keywords[keyword.arg] = value, keyword.value
             elif value.fields:
+                self.left_behind(
+                    node, [(one, keyword.value) for one in value.fields.values()], "the container"
+                )
                 for key, held in value.fields.items():
                     if isinstance(key, str):
                         keywords.setdefault(key, (held, keyword.value))
@@ -154,6 +157,12 @@ class Calls(Builtins):
         place = self.where(module)
         if self.analysis.entered:
             self.in_autocast(module, place)
+        for value, at in (*values, *keywords.values()):
+            if value.kind == UNKNOWN and value.role == "host":  # what a module gets is a tensor
+                used = Assumption(USES, self.file.source.code(at)[:40])
+                operands.append((value.but(kind=TENSOR, assumed=value.assumed | {used}), at))
+        if module.role in ("loss", "weighted"):
+            self.left_behind(node, [*values, *keywords.values()], self.file.source.code(node.func)[:40])
         # Modules may want lengths on the CPU.
         operands = [one for one in operands if not is_count(one[1]) or _is_made_of_rows(one[0])]
         if module.role == "scatters":
@@ -167,11 +176,7 @@ class Calls(Builtins):
             return made.but(rank=0 if module.role == "loss" else made.rank, role="")
         if place.kind == "unknown" and not operands:
             return Value(BATCH)
-        made = self.analysis.made.get(module.ref, module)
-        made_by = made.links[0].name if made.links and module.role != "weighted" else "torch.nn."
-        # One that is on the CPU may be for data; where it was moved, it runs on what is there.
-        known = self.models.layer(made_by) == "module" and not place.on_host
-        if module.assumed or not (known or made_by.startswith("torch.nn.")):
+        if module.assumed or not self.is_seen(module):
             module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
         self.together(node, [(module, node.func), *operands], name, strict=True)
         moved = [one for one in (*values, *keywords.values()) if one[0].role == "moved"]
@@ -248,9 +253,9 @@ class Calls(Builtins):
         if made.kind == MODULE:
             self.analysis.made[cell] = made
         init = owner.method("__init__")
-        if init is not None and not open_:
+        if init is not None:
             self.call_function(node, init, made, arguments)
-        elif init is None and what == "object":
+        elif what == "object":
             self._fields(cell, owner, arguments)
         if what == "module" and not self.analysis.has_state(self.state, cell, owner):
             made = made.but(role="stateless")
@@ -326,13 +331,13 @@ class Calls(Builtins):
         self.state.names = kept.and_also(frame.state.names)
         for one, (value, _) in zip(made.args.args, arguments[0], strict=False):
             self.state.names[one.arg] = value
-        if self.quiet > 3 or frame.file is not self.file:
+        if self.lambdas > 3 or frame.file is not self.file:
             return ANYTHING
-        self.quiet += 1
+        self.lambdas += 1
         try:
             return self.eval(made.body)
         finally:
-            self.quiet -= 1
+            self.lambdas -= 1
             self.state.names = kept
 
 

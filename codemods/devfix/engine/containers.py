@@ -8,7 +8,7 @@ from devfix.engine.conditions import Conditions
 from devfix.engine.evidence import is_labels_name
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
-from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, Place, alternatives
+from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, OWNED, Place, alternatives
 from devfix.engine.values import (
     A_NUMBER,
     A_TEXT,
@@ -24,6 +24,7 @@ from devfix.engine.values import (
     MODULE,
     NUMBER,
     OBJECT,
+    PASS,
     SEQUENCE,
     STORE,
     TENSOR,
@@ -71,6 +72,11 @@ class Containers(Conditions):
         if kind == UNKNOWN and value.place.is_named:
             return Value(UNKNOWN, Place(value.place.kind, ("element", value.place.key)))
         return ANYTHING
+
+    def taken_apart(self, value: Value) -> None:
+        """Whoever gets a batch takes an element of it: it may be a list."""
+        if value.kind == BATCH and any(one.kind == PASS for one in value.links):
+            self.analysis.taken_apart.add(value.links[0].node)
 
     def any_of(self, value: Value) -> Value | None:
         """Any element of a container: of modules that are in one place, the first stands for all."""
@@ -120,7 +126,7 @@ class Containers(Conditions):
             ]
         if value.kind == OBJECT and len(self._fields_of(value)) == count:
             return list(self._fields_of(value))
-        if value.role == "given":
+        if value.role in ("given", "moved") or value.place.kind == OWNED:
             return [value] * count
         if value.kind == UNKNOWN and value.place.is_named:
             return [
@@ -154,6 +160,8 @@ class Containers(Conditions):
             role = "item" if index.kind == NUMBER and not whole else ""
             return base.but(rank=1 if kept else base.rank if whole else None, role=role)
         if kind == BATCH:
+            if key is not ...:
+                self.taken_apart(base)
             if base.fields is not None and key in base.fields:
                 return base.fields[key]
             if base.items is not None and key.__class__ is int and -len(base.items) <= key < len(base.items):
@@ -208,6 +216,7 @@ class Containers(Conditions):
         if stored is not None:
             return stored
         place = Place(base.place.kind, ("item", root, key))
+        self.analysis.item_nodes[place] = node
         if isinstance(key, str) and self.analysis.is_device_name(key):
             return self.analysis.named_device(Place("var", place.key), key)
         return Value(UNKNOWN, place)

@@ -38,10 +38,13 @@ _DEVICE_WORD = re.compile(
     r"cuda|device|\.to\((?!\s*(?:dtype\s*=|torch\.\w+\s*[,)]))|accelerat|\b(?:xpu|mps|npu|hpu)\b",
     re.IGNORECASE,
 )
+# A condition on how many there are: more than one, or as many as something else says.
+_SEVERAL = re.compile(r"> ?[1-9]|>= ?[2-9]|== ?[1-9]|count\(\) ?[>=]=? ?[a-z]")
 _DEVICE_NAMES = frozenset({"device", "dev", "torch_device", "map_location"})
 _MODULE_NAMES = frozenset(
     {"model", "net", "network", "module", "encoder", "decoder", "generator", "discriminator", "backbone"}
 )
+_BATCHES = ("batch", "data", "inputs", "sample", "samples", "example", "examples", "encodings", "features")
 _DEVICE_WORDS = ("cuda", "gpu", "device", "cpu", "mps", "xpu", "accelerat")
 _NUMBERS = frozenset(["int", "float", "bool", "complex"])
 _SEQUENCES = frozenset(["list", "tuple", "sequence"])
@@ -92,6 +95,7 @@ _FOR_HOST = re.compile(
     r"checkpoint|state_dict|^get_data|benchmark",
     re.IGNORECASE,
 )
+_PREPARES = re.compile(r"(?:pre_?process(?:or)?|to_token_ids)$")
 _HANDED = re.compile(r"_?(?:torch_|target_|output_|model_|input_)?(?:device|dev)$")
 
 
@@ -175,7 +179,17 @@ def prepares_data(*names: str) -> bool:
 
 
 def is_loader_name(name: str) -> bool:
-    return name.endswith(("loader", "dataloader", "loaders"))
+    return name.endswith("loader")  # several, of "loaders", yield loaders
+
+
+def prepares_inputs(path: str) -> bool:
+    """Does a function out of sight make inputs of a model, on the CPU, as its name says?"""
+    return _PREPARES.search(path) is not None
+
+
+def is_batch_name(path: str) -> bool:
+    """Is a name one that people give what a loader or a tokenizer yields?"""
+    return path.rpartition(".")[2].lower().endswith(_BATCHES)
 
 
 def is_count(node: ast.AST) -> bool:
@@ -206,6 +220,12 @@ def about_devices(condition: object) -> bool:
     return any(word in text for word in _DEVICE_WORDS)
 
 
+def asks_how_many(condition: object) -> bool:
+    """Does a condition ask whether there are several of something, or just as many?"""
+    text = condition[-1] if isinstance(condition, tuple) and condition else condition
+    return isinstance(text, str) and _SEVERAL.search(text.lower()) is not None
+
+
 def without_accelerator(condition: object, holds: bool) -> bool:
     """Does it follow from a condition that there is no accelerator, or that what it asks for is on the CPU?"""
     text = condition[-1] if isinstance(condition, tuple) and condition else condition
@@ -214,6 +234,8 @@ def without_accelerator(condition: object, holds: bool) -> bool:
     low = text.lower()
     if "cpu" in low:
         return holds
+    if asks_how_many(low):
+        return False  # there may be one
     return not holds and any(word in low for word in ("cuda", "gpu", "accelerat", "is_available"))
 
 
@@ -357,7 +379,8 @@ def parameters(function: Function, uses: Uses) -> dict[str, Evidence]:
             elif name in uses.numbers:
                 evidence = NUMBER, frozenset({Assumption(USES, name)})
             elif is_module_name(name) and (name in uses.called or uses.attributes.get(name)):
-                evidence = MODULE, frozenset({Assumption(NAME, name)})
+                is_moved = name in uses.moved  # of what else there is, moving changes nothing
+                evidence = MODULE, frozenset({Assumption(USES if is_moved else NAME, name)})
             elif is_loader_name(name):
                 evidence = LOADER, frozenset({Assumption(NAME, name)})
         found[name] = evidence

@@ -152,6 +152,7 @@ class Uses:
         self.tokenized: set[str] = set()  # text or images: given to a tokenizer or a processor
         measured, zipped, settled = set[str](), list[set[str]](), set[str]()
         self.operands: set[str] = set()  # given to a function that takes tensors only
+        self.moved: set[str] = set()  # x.to(...) as a statement
         dotted = function.file.dotted
         find = models().function
         for node in function.nodes:
@@ -209,6 +210,11 @@ class Uses:
                 settled |= _listed_in(node.test)
             elif isinstance(node, ast.Assign):
                 self._unpacked(node)
+            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                func = node.value.func
+                if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
+                    if func.attr in ("to", "cuda"):
+                        self.moved.add(func.value.id)
             elif isinstance(node, (ast.For, ast.comprehension)):
                 self.looped.update(one.id for one in ast.walk(node.target) if isinstance(one, ast.Name))
             elif isinstance(node, ast.Subscript):
