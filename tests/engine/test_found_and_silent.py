@@ -185,10 +185,10 @@ FOUND = {
             def ids(self):
                 out = {}
                 for k in ("a", "b"):
-                    out[k] = torch.arange(3)
+                    out[k] = torch.arange(3)  # <
                 return out
             def draw(self):
-                return self.table(self.ids()["a"])  # <
+                return self.table(self.ids()["a"])
     """,
     "a batch of a loader": """
         from torch.utils.data import DataLoader

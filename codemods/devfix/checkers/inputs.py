@@ -113,7 +113,7 @@ def _finding(mover: Mover, inputs: list[Input], analysis: Analysis) -> Finding:
             device, edits, span = told, instead, source.span(made_at(first.mismatch).node)
     proven = sure and all(is_proven(one.mismatch, analysis) for one in inputs)
     made = made_at(first.mismatch)
-    there = made.file is analysis.file and span == source.span(made.node)
+    there = made.file is analysis.file and span == source.span(made.node) and first.binding is None
     texts = list(dict.fromkeys(quoted(source, made.node if there else one.node) for one in inputs))
     subject = " and ".join(texts[:3])
     be = "is" if len(texts) == 1 else "are"

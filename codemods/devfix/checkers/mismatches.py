@@ -17,7 +17,7 @@ from devfix.checkers.wording import assumptions, message_of, where
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch, Surgery
 from devfix.engine.files import Class, File
-from devfix.engine.places import FIXED, LITERAL, VAR
+from devfix.engine.places import FIXED, LITERAL, OF, VAR
 from devfix.engine.values import (
     LOAD,
     MODULE,
@@ -157,8 +157,10 @@ def _is_input(mismatch: Mismatch, analysis: Analysis) -> bool:
     """Was it loaded, or made of memory of the host; or made by whoever runs a module, to be given to that?"""
     made = mismatch.stray.links[0]
     row = models().function(made.file.dotted(made.node.func)) if isinstance(made.node, ast.Call) else None
-    if made.kind == LOAD or mismatch.stray.role == "host" or (row is not None and row.form == "array"):
+    if made.kind == LOAD or mismatch.anchor.role == "taken":
         return True
+    if mismatch.stray.role == "host" or (row is not None and row.form == "array"):
+        return mismatch.anchor.kind == MODULE or mismatch.anchor_place.kind != OF
     if mismatch.anchor_place.kind not in (VAR, LITERAL) or _is_of_module(made.file, made.node, analysis):
         return False
     met = mismatch.node

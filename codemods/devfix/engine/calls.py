@@ -163,8 +163,8 @@ class Calls(Builtins):
                 operands.append((value.but(kind=TENSOR, assumed=value.assumed | {used}), at))
         if module.role in ("loss", "weighted"):
             self.left_behind(node, [*values, *keywords.values()], self.file.source.code(node.func)[:40])
-        # Modules may want lengths on the CPU.
-        operands = [one for one in operands if not is_count(one[1]) or _is_made_of_rows(one[0])]
+        if len(operands) > 1 or not self._is_layer(module):  # modules may want lengths on the CPU
+            operands = [one for one in operands if not is_count(one[1]) or _is_made_of_rows(one[0])]
         if module.role == "scatters":
             return Value(BATCH, place, assumed=module.assumed)
         name = self.file.source.code(node.func)[:40]
@@ -184,6 +184,11 @@ class Calls(Builtins):
         if place.on_device or place.on_host or place.kind == CHOICE:
             return Value(BATCH, place, assumed=module.assumed)
         return Value(BATCH, place)
+
+    def _is_layer(self, module: Value) -> bool:
+        """Is it a layer of torch itself?"""
+        made = self.analysis.made.get(module.ref, module)
+        return bool(made.links) and made.links[0].name.startswith("torch.nn.")
 
     def _decided(self, place: Place, operands: list[Operand]) -> Place:
         """Where a module is that somebody else has placed: with its inputs, if these are moved here."""

@@ -239,10 +239,12 @@ class Containers(Conditions):
         nodes: list[ast.AST] = [*at] if len(at) == len(parts) else [node] * len(parts)
         here = [place for place, _ in alternatives(self.where(base))]
         for one, written in zip(parts, nodes, strict=True):
-            if one.kind != TENSOR or (one.role == "item" and one.rank != 1):
+            if one.kind not in (TENSOR, BATCH) or (one.role == "item" and one.rank != 1):
                 continue  # a number, as far as is known
             if one.links and self.where(one).on_host and self.where(base).on_host:
                 self.analysis.read_on_host.update(one.moved_at())  # as an index of what is on the CPU
+            if one.kind == BATCH:
+                continue
             there = [place for place, _ in alternatives(self.where(one))]
             if any(place.on_host or place.kind == LITERAL for place in here):
                 meet = any(place.on_device for place in there)
