@@ -152,6 +152,17 @@ CHANGED = {
         "from torch_geometric.loader import DataLoader as Graphs\nfor data in Graphs(graphs):\n"
         "    data = data.to(device)\n    print(model(data.x, data.edge_index))\n",
     ),
+    "the output of a preprocessor, in a class that is given its model": (
+        "class Predictor:\n    def __init__(self, pre_processor, net: nn.Module):\n"
+        "        self.pre_processor = pre_processor\n        self.net = net.eval()\n\n"
+        "    def __call__(self, pages):\n"
+        "        return [self.net(batch) for batch in self.pre_processor(pages)]\n",
+        "class Predictor:\n    def __init__(self, pre_processor, net: nn.Module):\n"
+        "        self.pre_processor = pre_processor\n        self.net = net.eval()\n\n"
+        "    def __call__(self, pages):\n"
+        "        return [self.net(batch.to(next(self.net.parameters()).device)) "
+        "for batch in self.pre_processor(pages)]\n",
+    ),
     "one of two evaluations forgets its batch": (
         "class Runner:\n    def step(self, batch):\n        batch = batch.to(self.device)\n"
         "        return self.net(batch)\n\n"

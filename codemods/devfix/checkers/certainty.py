@@ -24,6 +24,7 @@ from devfix.engine.evidence import (
     is_cpu_program,
     is_module_name,
     prepares_data,
+    prepares_inputs,
     runs_on_its_own,
 )
 from devfix.engine.facts import Mismatch
@@ -84,6 +85,7 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     if (
         LIBRARY_CALL in kinds
         and not _is_made_up(mismatch)
+        and not _is_prepared(mismatch)
         and (
             mismatch.stray.kind == MODULE
             or (of_caller and mismatch.anchor.kind == MODULE and LIBRARY_CALL in of_anchor and not moved)
@@ -120,6 +122,11 @@ def _is_made_up(mismatch: Mismatch) -> bool:
     if links[0].kind != MAKE or not sized or NAME in {one.kind for one in mismatch.assumed}:
         return False
     return not about_devices(function.file.source.code(function.node)) and not runs_on_its_own(function.name)
+
+
+def _is_prepared(mismatch: Mismatch) -> bool:
+    """Does a module get what a function prepares for it, as its name says? Then it does not do so itself."""
+    return mismatch.anchor.kind == MODULE and prepares_inputs(mismatch.stray.links[0].name)
 
 
 def _is_shape(node: ast.expr) -> bool:
@@ -217,8 +224,8 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
     key, function = mismatch.anchor_place.key, mismatch.function
     if mismatch.anchor_place in analysis.targets:
         return True  # others are moved there
-    if mismatch.anchor.role == "taken":
-        return True  # it is copied to the CPU before it is read there
+    if mismatch.anchor.role == "taken" or _is_prepared(mismatch):
+        return True  # it is copied to the CPU before it is read there; or somebody runs it
     if mismatch.anchor_place.kind not in (OF, OWNED) or not isinstance(key, tuple) or function is None:
         return True
     running = [one for one, _ in mismatch.scopes if one is not None]

@@ -107,6 +107,7 @@ def _finding(mover: Mover, inputs: list[Input], analysis: Analysis) -> Finding:
     edits, span, sure = mover.plan(inputs)
     device = first.device
     far = first.binding is None and not any(one is first.made.node for one in ast.walk(first.node))
+    far = far and not (first.is_element and first.made.kind == LOAD)  # what was loaded need not be a tensor
     if len(inputs) == 1 and not mover.is_taken_apart(first) and (far or not edits):
         told, instead = at_its_making(first.mismatch, analysis)
         if instead:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from devfix.engine.evidence import is_loader_name
+from devfix.engine.evidence import is_loader_name, is_module_name
 from devfix.engine.expressions import Expressions
-from devfix.engine.places import AT, CHOICE, IN, OF, OWNED, Place, choose
+from devfix.engine.places import AT, CHOICE, IN, LITERAL, OF, OWNED, VAR, Place, choose
 from devfix.engine.values import (
     BATCH,
     ELEMENT,
@@ -17,6 +17,7 @@ from devfix.engine.values import (
     NAME,
     NUMBER,
     OBJECT,
+    PROVEN,
     SEQUENCE,
     STORE,
     TENSOR,
@@ -67,7 +68,10 @@ class Bindings(Expressions):
             return value
         kind, assumed = uses.kind(name)
         if value.role == "instance":
-            if kind == MODULE or (name in uses.called and uses.attributes.get(name, set()) & {"to", "cuda"}):
+            moves = uses.attributes.get(name, set()) & {"to", "cuda"}
+            named = is_module_name(name) and self.where(value).kind in (VAR, LITERAL)  # it was told a device
+            if kind == MODULE or (name in uses.called and moves) or named:
+                assumed |= {Assumption(NAME, name)} if named and kind != MODULE else PROVEN
                 return Value(MODULE, value.place, ref=value.ref, links=value.links, assumed=assumed).but(
                     place=self._cell(value)
                 )

@@ -138,7 +138,8 @@ class Context:
             given = Value(UNKNOWN, place, forms=EITHER | {OPEN} if self._moves(function) else NO_FORMS)
             found[arguments.vararg.arg] = Value(SEQUENCE, rest=given)
         if arguments.kwarg is not None:
-            found[arguments.kwarg.arg] = ANYTHING
+            place = Place(OF, ("parameter", id(function.node), arguments.kwarg.arg))
+            found[arguments.kwarg.arg] = Value(UNKNOWN, place)
         return found
 
     def _written(self, function: Function, name: str) -> Value | None:

@@ -92,7 +92,7 @@ class Library(Modules):
             given = values[0][0] if values else ANYTHING
             shaped = dotted in self.models.shaped or (dotted in self.models.filled and given.kind == SEQUENCE)
             return Value(ARRAY, rank=1 if shaped else None, ref=dotted)
-        if last in _PASS_THROUGH and values:
+        if (last in _PASS_THROUGH or dotted.startswith("tqdm.")) and values:
             return values[0][0]
         if last in _COLLATES:  # of another package
             made = self.loader(node, arguments)
@@ -243,7 +243,7 @@ class Library(Modules):
         if last.lstrip("_")[:1].isupper() or last in ("from_pretrained", "from_config"):
             return self.unknown_object(node, name, arguments)
         made = self.like_given(node, last, arguments)
-        if made.role != "given" and "device" in keywords:
+        if made.role != "given" and ("device" in keywords or "map_location" in keywords):
             return self.unknown_object(node, name, arguments)
         return made
 

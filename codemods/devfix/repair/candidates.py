@@ -208,15 +208,14 @@ def written(mismatch: Mismatch, analysis: Analysis, node: ast.AST) -> str:
 def _of_taken(mismatch: Mismatch) -> str:
     """The device of a parameter that the function copies to the CPU under another name."""
     key, function = mismatch.anchor_place.key, mismatch.function
-    if (
-        mismatch.anchor.role != "taken"
-        or function is None
-        or not isinstance(key, tuple)
-        or key[0] != "parameter"
-    ):
+    if mismatch.anchor.role != "taken" or function is None or not isinstance(key, tuple):
+        return ""
+    item = f"[{key[2]!r}]" if key[0] == "item" else ""
+    key = key[1] if item else key
+    if not isinstance(key, tuple) or key[0] != "parameter":
         return ""
     stored = any(isinstance(one, ast.Name) and one.id == key[2] for one in function.nodes if _is_store(one))
-    return "" if stored else f"{key[2]}.device"
+    return "" if stored else f"{key[2]}{item}.device"
 
 
 def _is_store(node: ast.AST) -> bool:

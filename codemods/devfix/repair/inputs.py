@@ -35,12 +35,11 @@ class Input:
     @property
     def is_whole(self) -> bool:
         """Is it a whole batch, which may be a dict or a list?"""
-        links = self.mismatch.stray.links
-        return (
-            self.mismatch.stray.kind == BATCH
-            and not any(one.kind == ELEMENT for one in links)
-            and not has_to(links[0])
-        )
+        return self.mismatch.stray.kind == BATCH and not self.is_element and not has_to(self.made)
+
+    @property
+    def is_element(self) -> bool:
+        return any(one.kind == ELEMENT for one in self.mismatch.stray.links)
 
     @property
     def is_passed(self) -> bool:
