@@ -121,7 +121,7 @@ def _finding(mover: Mover, inputs: list[Input], analysis: Analysis) -> Finding:
     origin = "" if there else _origin(first, analysis)
     message = f"{subject}{origin} {be} on the CPU, but {be} used with {_anchor(first, analysis)}"
     if first.mismatch.operation == "the result":
-        message = message_of(CODEMOD, first.node, "", first.mismatch, analysis)
+        message = message_of(CODEMOD, made.node if there else first.node, "", first.mismatch, analysis)
     if edits and not proven:
         message += assumptions(first.mismatch)
     related = [Related(source.span(first.node), "the input arrives here")]

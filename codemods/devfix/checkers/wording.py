@@ -77,7 +77,8 @@ def _used(mismatch: Mismatch, analysis: Analysis, told: str, *, is_module: bool)
     name = _other(mismatch, told if here else "")
     place = where(mismatch.anchor_place, name)
     if mismatch.operation == "the result":
-        return f"it is returned{at}, while {name or 'another result'} is {place}"
+        other = "the input" if mismatch.anchor.role == "taken" else "another result"
+        return f"it is returned{at}, while {name or other} is {place}"
     value = "a module" if mismatch.anchor.kind == MODULE else "a tensor"
     other = f"{name}, which is {place}" if name else f"{value} {place}"
     if mismatch.operation == "the index" and mismatch.relation == FIXED:

@@ -96,6 +96,11 @@ _FOR_HOST = re.compile(
     re.IGNORECASE,
 )
 _PREPARES = re.compile(r"(?:pre_?process(?:or)?|to_token_ids)$")
+_RUNNERS = re.compile(r"^(?:generate(?:_text\w*)?|predict|infer(?:ence)?|sample|translate)$")
+_RUNS = re.compile(
+    r"^(?:encode|decode|generate|predict|infer|embed|reconstruct|classify|translate|denoise|extract|compute|loss)"
+    r"(?:_|$)|inference|^(?:select_)?act(?:ion)?$|^get_\w*(?:action|value|feature|embedding|logit|latent|code)s?$"
+)
 _HANDED = re.compile(r"_?(?:torch_|target_|output_|model_|input_)?(?:device|dev)$")
 
 
@@ -185,6 +190,11 @@ def is_loader_name(name: str) -> bool:
 def prepares_inputs(path: str) -> bool:
     """Does a function out of sight make inputs of a model, on the CPU, as its name says?"""
     return _PREPARES.search(path) is not None
+
+
+def runs_module(name: str, *, is_method: bool) -> bool:
+    """Does a method of a module, or a function that is given one, run it on its other inputs, as its name says?"""
+    return (_RUNS if is_method else _RUNNERS).search(name) is not None
 
 
 def is_batch_name(path: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.evidence import is_loss_name, prepares_inputs
+from devfix.engine.evidence import is_count, is_loss_name, prepares_inputs, runs_module
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.modules import Modules
 from devfix.engine.places import (
@@ -237,6 +237,10 @@ class Library(Modules):
             )
         if is_loss_name(name) and len(arguments[0]) > 1:
             self._loss(node, name, arguments)
+        every = (*arguments[0], *keywords.values())
+        given = [one for one in every if one[0].kind == MODULE]
+        if given and not any(one.kind == DEVICE for one, _ in every) and runs_module(last, is_method=False):
+            self.run_on(node, given[0][0].doubted(Assumption(LIBRARY_CALL, last)), given[0][1], arguments)
         self.escape(arguments)
         if last in frameworks.PLACING_METHODS:
             return Value(UNKNOWN, BY_OWNER)
@@ -246,6 +250,13 @@ class Library(Modules):
         if made.role != "given" and ("device" in keywords or "map_location" in keywords):
             return self.unknown_object(node, name, arguments)
         return made
+
+    def run_on(self, node: ast.Call, module: Value, at: ast.expr, arguments: Arguments) -> Value:
+        """A module is run out of sight on all that a call is given: on tensors, and not on lengths."""
+        given = (*arguments[0], *arguments[1].values())
+        operands = [one for value, where in given for one in self.tensors(value, where)]
+        operands = [one for one in operands if one[0].kind != MODULE and not is_count(one[1])]
+        return self.together(node, [(module, at), *operands], self.file.source.code(at)[:40], strict=True)
 
     def _loss(self, node: ast.Call, name: str, arguments: Arguments) -> None:
         """A loss out of sight compares its first two arguments; the others may be lengths, which stay on the CPU."""

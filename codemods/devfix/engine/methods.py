@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from devfix.engine.evidence import runs_module
 from devfix.engine.facts import Surgery
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
@@ -225,14 +226,14 @@ class Methods(Moves):
             return ANYTHING
         if name in ("load_state_dict", "state_dict", "save_pretrained", "register_forward_hook"):
             return ANYTHING
-        if name == "generate":
-            operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
-            if not place.on_host and base.bound is None and not self.is_seen(base):
-                base = base.but(assumed=base.assumed | {Assumption(LIBRARY_CALL, name)})
-            made = self.together(node, [(base, node.func), *operands], name, strict=True)
+        if name == "generate" or (place.kind in (VAR, LITERAL) and runs_module(name, is_method=True)):
+            seen = name == "generate" and (base.bound is not None or self.is_seen(base))
+            runs = base if seen or place.on_host else base.doubted(Assumption(LIBRARY_CALL, name))
+            made = self.run_on(node, runs, node.func, arguments)
             if not self.models.tokens & keywords.keys():  # it may give text, or arrays
-                made = made.but(assumed=made.assumed | {Assumption(LIBRARY_CALL, "generate()")})
-            return made.but(place=place) if made.kind == TENSOR else self.unknown(node)
+                made = made.doubted(Assumption(LIBRARY_CALL, "generate()"))
+            if name == "generate":
+                return made.but(place=place) if made.kind == TENSOR else self.unknown(node)
         if name in ("encode", "decode", "predict"):
             return self.unknown(node)
         self.escape(arguments)

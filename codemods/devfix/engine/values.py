@@ -159,6 +159,10 @@ class Value:
         new.links = history if len(history) <= MAX_LINKS else history[:1] + history[1 - MAX_LINKS :]
         return new
 
+    def doubted(self, *assumed: Assumption) -> Value:
+        """The same, if something more holds."""
+        return self.but(assumed=self.assumed.union(assumed))
+
     def moved_at(self) -> list[ast.AST]:
         """Where an edit moves it: where it was made, or bound as one of a batch, and stored. It has a history."""
         bound: list[ast.AST] = [
