@@ -83,8 +83,9 @@ class Frame(ABC):
         # Key of a container out of sight -> its items that are moved here, and where to.
         self.moved_items: dict[object, dict[object, Place]] = {}
         self.taken: Value | None = (
-            None  # the first value of the caller that was copied to the host, as an array
+            None  # the first value of the caller that was copied to the host as an array
         )
+        self.met: Path = state.path  # the conditions that hold before
         self.returns: list[tuple[Value, State]] = []
         self.yields: list[Value] = []
         self.results: list[tuple[Value, ast.AST, ast.Return, Path]] = []  # tensors that are returned

@@ -108,7 +108,8 @@ class Results(Requirements):
                         (home, at, home.place),
                         value.assumed,
                     )
-                like, asked = value.like, any(about_devices(condition) for condition, _ in path)
+                like, chosen = value.like, path - self.met  # here, and not by whoever made the object
+                asked = any(about_devices(condition) for condition, _ in chosen)
                 if (
                     like is not None
                     and like.kind == TENSOR
