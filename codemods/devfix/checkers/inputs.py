@@ -87,6 +87,8 @@ def _handed(mismatch: Mismatch, analysis: Analysis) -> tuple[ast.expr, str] | No
     nodes = [one.node for one in mismatch.stray.links if one.kind == PASS and one.file is analysis.file]
     if mismatch.file is analysis.file and mismatch.stray_node is not None:
         nodes.append(mismatch.stray_node)
+    elif not nodes and mismatch.stray.links[0].file is analysis.file:
+        nodes.append(mismatch.stray.links[0].node)  # as part of something that is handed on
     handed = [one for one in nodes if isinstance(one, ast.expr) and hasattr(one, "lineno")]
     for node in handed:
         device = written(mismatch, analysis, node)
@@ -112,7 +114,8 @@ def _finding(mover: Mover, inputs: list[Input], analysis: Analysis) -> Finding:
         told, instead = at_its_making(first.mismatch, analysis)
         if instead:
             device, edits, span = told, instead, source.span(made_at(first.mismatch).node)
-    proven = sure and all(is_proven(one.mismatch, analysis) for one in inputs)
+    seen = first.is_passed or first.mismatch.file is analysis.file  # how it gets there
+    proven = sure and seen and all(is_proven(one.mismatch, analysis) for one in inputs)
     made = made_at(first.mismatch)
     there = made.file is analysis.file and span == source.span(made.node) and first.binding is None
     texts = list(dict.fromkeys(quoted(source, made.node if there else one.node) for one in inputs))

@@ -226,7 +226,7 @@ class Calls(Builtins):
         """`Class.method(...)`."""
         found = owner.method(name)
         if found is None:
-            if name in ("from_pretrained", "from_config"):
+            if name in ("from_pretrained", "from_config", "load_from_checkpoint"):
                 return self.instantiate(node, owner, ([], {}), open_=True)
             return self.unknown_call(node, f"{owner.name}.{name}", arguments)
         if found.of_class:
