@@ -19,6 +19,7 @@ from devfix.flow.outside import came_from
 from devfix.names import Names
 from devfix.repair.candidates import at_its_making, made_at, written
 from devfix.repair.inputs import Input, Mover, base_of
+from devfix.source import Source
 
 CODEMOD = "move-inputs"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -108,8 +109,7 @@ def _finding(mover: Mover, inputs: list[Input], analysis: Analysis) -> Finding:
     source, first = analysis.file.source, inputs[0]
     edits, span, sure = mover.plan(inputs)
     device = first.device
-    far = first.binding is None and not any(one is first.made.node for one in ast.walk(first.node))
-    far = far and not (first.is_element and first.made.kind == LOAD)  # what was loaded need not be a tensor
+    far = _is_far(first, source)
     if len(inputs) == 1 and not mover.is_taken_apart(first) and (far or not edits):
         told, instead = at_its_making(first.mismatch, analysis)
         if instead:
@@ -136,6 +136,16 @@ def _finding(mover: Mover, inputs: list[Input], analysis: Analysis) -> Finding:
     return Finding(
         CODEMOD, span, message, fix if edits else None, (*_placed(first.mismatch, analysis), *related)
     )
+
+
+def _is_far(one: Input, source: Source) -> bool:
+    """Is it made elsewhere, and neither made from that here, nor one of those that were loaded?"""
+    made, node = one.made.node, one.node
+    if one.binding is not None or (one.is_element and one.made.kind == LOAD):
+        return False
+    if isinstance(node, ast.Call):
+        return source.enclosing(node, *_FUNCTIONS) is not source.enclosing(made, *_FUNCTIONS)
+    return not any(part is made for part in ast.walk(node))
 
 
 def _origin(one: Input, analysis: Analysis) -> str:
