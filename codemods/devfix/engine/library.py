@@ -11,6 +11,7 @@ from devfix.engine.places import (
     AT,
     AT_DEFAULT,
     BY_OWNER,
+    CPU,
     LITERAL,
     NOWHERE,
     VAR,
@@ -252,10 +253,11 @@ class Library(Modules):
         return made
 
     def run_on(self, node: ast.Call, module: Value, at: ast.expr, arguments: Arguments) -> Value:
-        """A module is run out of sight on all that a call is given: on tensors, and not on lengths."""
+        """A module is run out of sight on what a call is given: on tensors that are not on the CPU on purpose."""
         given = (*arguments[0], *arguments[1].values())
         operands = [one for value, where in given for one in self.tensors(value, where)]
-        operands = [one for one in operands if one[0].kind != MODULE and not is_count(one[1])]
+        operands = [one for one in operands if one[0].kind != MODULE and self.where(one[0]).kind != CPU]
+        operands = [one for one in operands if not is_count(one[1])]
         return self.together(node, [(module, at), *operands], self.file.source.code(at)[:40], strict=True)
 
     def _loss(self, node: ast.Call, name: str, arguments: Arguments) -> None:
