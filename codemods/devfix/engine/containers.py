@@ -24,7 +24,6 @@ from devfix.engine.values import (
     MODULE,
     NUMBER,
     OBJECT,
-    PASS,
     SEQUENCE,
     STORE,
     TENSOR,
@@ -72,11 +71,6 @@ class Containers(Conditions):
         if kind == UNKNOWN and value.place.is_named:
             return Value(UNKNOWN, Place(value.place.kind, ("element", value.place.key)))
         return ANYTHING
-
-    def taken_apart(self, value: Value) -> None:
-        """Whoever gets a batch takes an element of it: it may be a list."""
-        if value.kind == BATCH and any(one.kind == PASS for one in value.links):
-            self.analysis.taken_apart.add(value.links[0].node)
 
     def any_of(self, value: Value) -> Value | None:
         """Any element of a container: of modules that are in one place, the first stands for all."""

@@ -28,6 +28,7 @@ from devfix.engine.values import (
     MAKE,
     NAME,
     PART,
+    PASS,
     RESULT,
     SEQUENCE,
     SIBLINGS,
@@ -74,6 +75,11 @@ class Results(Requirements):
                 links = (self.link(LOAD, read, "item"),)
                 stray = Value(TENSOR, AT_DEFAULT, rank=1, links=links, assumed=assumed)
                 self.report(node, operation, DIFFERENT, (stray, at, AT_DEFAULT), anchor, assumed)
+
+    def taken_apart(self, value: Value) -> None:
+        """Whoever gets a batch takes an element of it: it may be a list."""
+        if value.kind == BATCH and any(one.kind == PASS for one in value.links):
+            self.analysis.taken_apart.add(value.links[0].node)
 
     def agree(self, node: ast.Return, value: Value) -> None:
         """Results of one function are wanted in one place: a tensor made here beside what came from elsewhere."""
