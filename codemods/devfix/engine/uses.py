@@ -126,6 +126,7 @@ _OTHER_USES = frozenset(
         "upper",
     ]
 )
+_MOVES = frozenset({"to", "cuda"})
 # Factories whose arguments are sizes and bounds: of several, or of these alone, each is a number.
 _SIZED = frozenset(
     {"arange", "range", "linspace", "logspace", "eye", "randperm", "zeros", "ones", "rand", "randn", "empty"}
@@ -238,7 +239,7 @@ class Uses:
         if name in self.converted:
             return NO_EVIDENCE  # they are of the tensor that is made of it
         used = self.attributes.get(name, set())
-        if used & MODULE_USES:
+        if used & MODULE_USES or (name in self.called and used & _MOVES):  # no tensor is called
             return MODULE, frozenset({Assumption(USES, name)})
         if used & TENSOR_USES or (name in self.operands and not used & _OTHER_USES):
             return TENSOR, PROVEN
