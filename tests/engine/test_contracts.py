@@ -68,6 +68,30 @@ FOUND = {
             out = function(*inputs)
             return pick(out, target)
     """,
+    "a buffer beside what a base class out of sight gives": """
+        from made import Made
+        class Masked(Made):
+            def __init__(self, n):
+                super().__init__(n)
+                self.mask = torch.zeros(n, 3)  # <
+            def forward(self, x: torch.Tensor):
+                out = super().forward(x)
+                return out.masked_fill(self.mask.bool(), 0.0)
+    """,
+    "what a model keeps is read by numpy": """
+        class Explainer:
+            def heads(self):
+                return self.model._weights.detach().numpy()  # <
+    """,
+    "a part of a batch is plotted, another is copied": """
+        import matplotlib.pyplot as plt
+        def validate(batch: dict[str, torch.Tensor]):
+            X, y = batch["X"], batch["y"]
+            fig, ax = plt.subplots()
+            y = y.detach().cpu().numpy()
+            row = torch.mean(X[0], dim=0)
+            ax.plot(row)  # <
+    """,
     "a part is moved in forward": """
         class Stack(nn.Module):
             def __init__(self):

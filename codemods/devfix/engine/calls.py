@@ -220,7 +220,7 @@ class Calls(Builtins):
             return self.me
         if name in ("register_buffer", "register_parameter", "add_module"):
             return self.module_method(node, self.me, name, arguments)
-        return ANYTHING
+        return self.like_given(node, f"super().{name}", arguments)
 
     def _of_class(self, node: ast.Call, owner: Class, name: str, arguments: Arguments) -> Value:
         """`Class.method(...)`."""
