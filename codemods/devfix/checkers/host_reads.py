@@ -102,7 +102,7 @@ def _called(read: HostRead) -> set[str]:
 def _why_on_host(read: HostRead, function: Function, analysis: Analysis) -> str:
     if _is_as_passed(read):
         return "what is passed on unchanged is mostly on the CPU on purpose"
-    if read.value.links and read.value.links[-1].kind == MOVE:
+    if read.value.is_moved:
         return "it was moved to where another value is, which may be the CPU"
     if any(one.on_host for one in analysis.passed(read.place)):
         return "some calls in the file pass what is on the CPU"

@@ -35,6 +35,7 @@ from devfix.engine.values import (
     MAKE,
     MAPPING,
     MODULE,
+    NAME,
     OBJECT,
     SEQUENCE,
     TENSOR,
@@ -118,6 +119,12 @@ class Calls(Builtins):
         if kind == LIBRARY:
             return self.library_call(node, str(ref), arguments)
         if kind == MODULE or (callee.role == "instance" and self.where(callee).on_device):
+            if self.where(callee).kind in (
+                VAR,
+                LITERAL,
+            ):  # what is moved and called is a module, whatever its name
+                used = {Assumption(USES, one.subject) if one.kind == NAME else one for one in callee.assumed}
+                callee = callee.but(assumed=frozenset(used))
             return self.call_module(node, callee, arguments)
         if kind == UNKNOWN and callee.role == "scatters":
             return self.unknown(node)

@@ -237,7 +237,7 @@ class Containers(Conditions):
                 continue  # a number, as far as is known
             if one.links and self.where(one).on_host and self.where(base).on_host:
                 self.analysis.read_on_host.update(one.moved_at())  # as an index of what is on the CPU
-            if one.kind == BATCH:
+            if one.kind == BATCH and not one.is_moved:
                 continue
             there = [place for place, _ in alternatives(self.where(one))]
             if any(place.on_host or place.kind == LITERAL for place in here):

@@ -131,6 +131,8 @@ class Methods(Moves):
             if base.place.on_host and base.bound is not None and base.bound.place.kind == OF:
                 self.taken = self.taken or base.bound
             return Value(ARRAY) if name != "tolist" else Value(SEQUENCE, rest=A_NUMBER)
+        if name == "detach":  # nothing else has it: what a module out of sight gave is a tensor
+            base = base.but(assumed=base.assumed - {Assumption(LIBRARY_CALL)})
         row = self.models.method(name)
         values, keywords = without(row, arguments)
         if name == "type" and values:
@@ -342,7 +344,13 @@ class Methods(Moves):
         has_place = base.place.is_named or base.place.kind == CHOICE
         if has_place and (name in TENSOR_USES or f"{name}()" in TENSOR_USES):
             return self.tensor_method(node, base.but(kind=TENSOR), name, arguments)
-        if base.role == "instance" and name in ("eval", "train", "requires_grad_", "half", "float"):
+        if base.role in ("instance", "moved") and name in (
+            "eval",
+            "train",
+            "requires_grad_",
+            "half",
+            "float",
+        ):
             return base
         return self.unknown_call(node, name, arguments)
 

@@ -27,7 +27,6 @@ from devfix.engine.values import (
     ELEMENT,
     LIBRARY_CALL,
     MODULE,
-    MOVE,
     PART,
     PATH_TAKEN,
     RANK,
@@ -216,7 +215,7 @@ class Requirements(Frame):
 
     def read_as_array(self, node: ast.AST, value: Value, at: ast.AST, operation: str) -> None:
         """A function makes an array of a tensor, or of a list of tensors."""
-        if value.kind == BATCH and value.links and value.links[-1].kind == MOVE:  # containers are no arrays
+        if value.kind == BATCH and value.is_moved:  # containers are no arrays
             value = value.but(
                 kind=TENSOR, assumed=value.assumed | {Assumption(USES, self.file.source.code(at))}
             )

@@ -163,6 +163,11 @@ class Value:
         """The same, if something more holds."""
         return self.but(assumed=self.assumed.union(assumed))
 
+    @property
+    def is_moved(self) -> bool:
+        """Was it moved to where it is?"""
+        return any(one.kind == MOVE for one in self.links)
+
     def moved_at(self) -> list[ast.AST]:
         """Where an edit moves it: where it was made, or bound as one of a batch, and stored. It has a history."""
         bound: list[ast.AST] = [
