@@ -283,7 +283,9 @@ class Calls(Builtins):
         if self.depth >= MAX_DEPTH or not self.analysis.may_run(self, function):
             self.escape(arguments)
             return self.unknown(node)
-        return self.analysis.run_call(self, node, function, me, bound, outer)
+        made = self.analysis.run_call(self, node, function, me, bound, outer)
+        self.handed_type(node, function, me, arguments)
+        return made
 
     def _left_out(self, node: ast.Call, function: Function, bound: dict[str, Value]) -> None:
         """Note that a call says nothing of the one device that a function takes."""

@@ -10,6 +10,7 @@ import re
 
 from devfix.engine.files import File, Function
 from devfix.engine.forms import arms
+from devfix.engine.places import ON_CUDA
 from devfix.engine.uses import Evidence, Uses
 from devfix.engine.values import (
     ARRAY,
@@ -92,12 +93,39 @@ _FOR_HOST = re.compile(
     r"checkpoint|state_dict|^get_data|benchmark",
     re.IGNORECASE,
 )
+_DEVICES = re.compile(r"(?:^|[_.\[])(?:device|dev|gpu|device_id|local_rank)s?\d*$", re.IGNORECASE)
+_KIND = re.compile(
+    r"\bis_cuda\b|\.type\b|device_type|\buse_(?:cuda|gpu)\b|(?<!torch\.)\bcuda\b|[\"'](?:cpu|mps|xpu|npu|hpu)\b"
+)
 _HANDED = re.compile(r"_?(?:torch_|target_|output_|model_|input_)?(?:device|dev)$")
 
 
 def is_device_name(name: str) -> bool:
     """Is a name, or an attribute, one that people give devices?"""
     return name in _DEVICE_NAMES or name.endswith("_device")
+
+
+def is_type_name(name: str) -> bool:
+    """Does a name say of itself that it is the type of a device, or mixed precision, and not a device?"""
+    low = name.lower()
+    return any(word in low for word in ("type", "autocast", "amp", "backend"))
+
+
+def is_autocast_name(name: str) -> bool:
+    """Is a function out of sight called like one that makes an autocast context?"""
+    return "autocast" in name.lower()
+
+
+def may_name_device(path: str) -> bool:
+    """May a variable, an attribute or an entry of a mapping be a device, or its number, as it is called?"""
+    return _DEVICES.search(path.replace("'", "").replace('"', "").rstrip("]")) is not None
+
+
+def asks_for_kind(condition: object) -> bool:
+    """Does a condition ask for the type of a device, and not only whether the machine has an accelerator?"""
+    if isinstance(condition, tuple):
+        return condition[-1] == ON_CUDA or any(asks_for_kind(one) for one in condition)
+    return isinstance(condition, str) and _KIND.search(condition) is not None
 
 
 def is_handed_name(name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.evidence import is_loss_name
+from devfix.engine.evidence import is_autocast_name, is_loss_name
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.modules import Modules
 from devfix.engine.places import (
@@ -138,8 +138,11 @@ class Library(Modules):
         if dotted == "torch.device":
             given = values[0][0] if values else keywords["type"][0] if "type" in keywords else ANYTHING
             return self.device(given, node)
-        if _is_autocast(dotted):
-            return self.autocast(node, torch_api.AUTOCAST[dotted], arguments)
+        row = self.models.rows.get(dotted)
+        if row is not None and row.form == "context":
+            return self.autocast(node, dotted, row, arguments)
+        if row is not None and row.type is not None:
+            self.wants_type(node, dotted, row, arguments)
         if dotted in torch_api.PARAMETERS or dotted in (
             "torch.autograd.Variable",
             "torch.autograd.variable.Variable",
@@ -189,6 +192,8 @@ class Library(Modules):
         """A function out of sight: its result is not known, and modules that it gets may have been moved."""
         _values, keywords = arguments
         last = name.rpartition(".")[2]
+        if "device_type" in keywords and is_autocast_name(last):
+            self.given_type(*keywords["device_type"], last)
         if (
             "return_tensors" in keywords
             and keywords["return_tensors"][0].const == "pt"
@@ -315,10 +320,10 @@ class Library(Modules):
             items=tuple(value for value, _ in values[1:]),
             fields={k: v for k, (v, _) in keywords.items()},
         )
-        scopes = self.scopes() if _is_autocast(str(values[0][0].ref)) else ()
+        dotted = str(values[0][0].ref)
+        row = self.models.rows.get(dotted) if values[0][0].kind == LIBRARY else None
+        scopes = self.scopes() if row is not None and row.form == "context" else ()
+        if row is not None and row.type is not None:
+            self.wants_type(node, dotted, row, (values[1:], keywords))
         made = Partial(values[0][0], tuple(values[1:]), dict(keywords), node, scopes)
         return Value(FUNCTION, ref=made, rest=held)
-
-
-def _is_autocast(dotted: str) -> bool:
-    return torch_api.AUTOCAST.get(dotted, "").endswith(".autocast") and not dotted.startswith("torch.cpu.")

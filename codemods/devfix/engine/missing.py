@@ -99,9 +99,11 @@ def is_unassigned(analysis: Analysis, function: Function, name: str) -> bool:
 
 def lacks(analysis: Analysis, owner: Class, name: str) -> bool:
     """Has no object of a class an attribute, for all that is in view?"""
-    if name.startswith("__") or may_be_named(owner.file.source, name) or owner.method("__init__") is None:
-        return False  # what has no constructor may be mixed into a class that assigns it
     module = any(base in torch_api.MODULE_BASES for base in owner.outside)
+    if name.startswith("__") or may_be_named(owner.file.source, name):
+        return False
+    if owner.method("__init__") is None and not module:
+        return False  # what has no constructor may be mixed into a class that assigns it
     if module and name in module_attributes():
         return False
     for one in owner.lineage:
