@@ -154,6 +154,12 @@ FOUND = {
                     return net(x.to(device))
             return run(torch.ones(1))
     """,
+    "switched off": """
+        def infer(net, x: torch.Tensor, device):
+            x = x.to(device)
+            with torch.cuda.amp.autocast(enabled=False):  # <
+                return net(x)
+    """,
     # --- what it is given
     "a union": """
         from typing import Union
@@ -219,12 +225,6 @@ SILENT = {
                 x, y = x.to(self.device), y.cuda()
                 with torch.cuda.amp.autocast():
                     return self.net(x) - y
-    """,
-    "switched off": """
-        def infer(net, x: torch.Tensor, device):
-            x = x.to(device)
-            with torch.cuda.amp.autocast(enabled=False):
-                return net(x)
     """,
     "switched by the device": """
         def infer(net, x: torch.Tensor, device):

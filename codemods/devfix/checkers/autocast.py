@@ -16,10 +16,10 @@ from devfix.engine.evidence import about_devices, asks_for_kind, is_handed_name
 from devfix.engine.facts import Autocast, Term
 from devfix.engine.forms import OBJECT
 from devfix.engine.places import LITERAL, OF, VAR, Place
-from devfix.engine.values import MODULE
+from devfix.engine.values import CALLER, MODULE, Value
 from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety, SetArgument
 from devfix.flow import frameworks
-from devfix.placing import bound_before
+from devfix.placing import bound_before, dotted
 from devfix.repair.expressible import devices_at, expressible
 from devfix.source import Source
 
@@ -52,10 +52,10 @@ def found(analysis: Analysis) -> Iterator[tuple[Finding, set[int]]]:
         if node in seen or one.file is not analysis.file or _is_for_cuda(one, analysis):
             continue
         near = _near(one, node, analysis)
-        finding = _judged(one, node, near, analysis) if near is not None else None
-        if finding is not None:
+        told = _judged(one, node, near, analysis) if near is not None else None
+        if told is not None:
             seen.add(node)
-            yield finding, {source.position(finding.span.start)[0]}
+            yield told, {source.position(told.span.start)[0]}
 
 
 def _without_device(analysis: Analysis) -> Iterator[Finding]:
@@ -81,7 +81,7 @@ def _without_device(analysis: Analysis) -> Iterator[Finding]:
 def _is_for_cuda(one: Autocast, analysis: Analysis) -> bool:
     """Is the code around a context for CUDA and nothing else, or does it ask where the data is?"""
     source = analysis.file.source
-    if one.is_fixed or one.is_owned:
+    if one.is_fixed:
         return True
     if one.enabled is not None and _asks(one.enabled, source):
         return True
@@ -92,8 +92,6 @@ def _is_for_cuda(one: Autocast, analysis: Analysis) -> bool:
         decorators = list(around.node.decorator_list)
         decorators += around.owner.node.decorator_list if around.owner is not None else []
         if any(about_devices(source.code(other)) for other in decorators if other is not one.node):
-            return True
-        if _FIXED.search(source.code(around.node)):
             return True
     if any(what.startswith(frameworks.CUDA_LIBRARIES) for what in source.imports.values()):
         return True
@@ -143,19 +141,39 @@ def _near(one: Autocast, node: ast.Call, analysis: Analysis) -> Near | None:
     read = next(_read(one, node, analysis), None)
     if read is not None and one.me is not None and one.me.kind == MODULE:
         return read
-    if one.followed:
+    if (
+        one.followed
+        and not one.is_owned
+        and (one.decorated is None or not _is_off(one, analysis.file.source))
+    ):
         counts = {place: one.followed.count(place) for place in one.followed}
         place = max(counts, key=lambda place: counts[place])
         return Near(place, *_written(one, node, place, analysis), moved=True)
-    return read or _known(one, node, analysis)
+    around = one.decorated or one.function
+    if around is not None and _FIXED.search(analysis.file.source.code(around.node)):
+        return None
+    return read or (_known(one, node, analysis) if not one.is_owned else None)
+
+
+def _is_off(one: Autocast, source: Source) -> bool:
+    return one.enabled is not None and source.code(one.enabled) == "False"
 
 
 def _read(one: Autocast, node: ast.Call, analysis: Analysis) -> Iterator[Near]:
     source = analysis.file.source
-    for name, place in one.read.items():
+    for name, value in one.read.items():
+        if _is_off(one, source) and not _is_told(one, name, value):
+            continue
         given = one.decorated is not None and any(name == other.arg for other in one.decorated.parameters)
         if given or bound_before(source, ast.Name(name, ast.Load()), source.statement(node)):
-            yield Near(place, f"{name}.device", exact=True)
+            yield Near(value.place, f"{name}.device", exact=True)
+
+
+def _is_told(one: Autocast, name: str, value: Value) -> bool:
+    """Is it a tensor by more than its uses: by the contract of `forward`; of a decorated function by its annotation?"""
+    if one.decorated is None:
+        return all(assumption.kind == CALLER for assumption in value.assumed)
+    return any(other.arg == name and other.annotation for other in one.decorated.parameters)
 
 
 def _known(one: Autocast, node: ast.Call, analysis: Analysis) -> Near | None:
@@ -184,10 +202,20 @@ def _written(one: Autocast, node: ast.Call, place: Place, analysis: Analysis) ->
     text, exact = _of_the_object(one, place, analysis) if one.partial is None else ("", False)
     if text:
         return text, exact
-    text = expressible(source, place, one.scopes, node)
+    text = expressible(source, place, one.scopes, node) or _as_moved(one, node, place, analysis)
     exact = text.endswith(".device") and not text.startswith(("self.", "cls."))
     forms = {form.kind for target in analysis.targets.get(place, ()) for form in target[3] or (None,) if form}
     return text, exact or forms == {OBJECT}
+
+
+def _as_moved(one: Autocast, node: ast.Call, place: Place, analysis: Analysis) -> str:
+    """The expression by which the same function moves the data."""
+    source = analysis.file.source
+    for at, function, _, _ in analysis.targets.get(place, ()):
+        if function is one.function and isinstance(at, (ast.Name, ast.Attribute)) and dotted(at):
+            if bound_before(source, at, source.statement(node)):
+                return source.code(at)
+    return ""
 
 
 def _of_the_object(one: Autocast, place: Place, analysis: Analysis) -> tuple[str, bool]:
@@ -231,7 +259,7 @@ def _judged(one: Autocast, node: ast.Call, near: Near, analysis: Analysis) -> Fi
         edits = (ReplaceExpression(source.span(one.enabled), f'{kind} == "cuda"'), *write.imports(kind))
         fix = Fix(f"ask {where}", edits, Safety.SAFE) if one.decorated is None else None
         return Finding(CODEMOD, source.span(one.enabled), message, fix)
-    off = one.enabled is not None and source.code(one.enabled) == "False"
+    off = _is_off(one, source)
     if (off or by_machine) and any(condition == CUDA_THERE and holds for condition, holds in one.path):
         return None
     effect = "is not switched off" if off else "does nothing"

@@ -64,8 +64,7 @@ class Analysis(Context):
         self.autocasts: dict[ast.Call, Autocast] = {}
         self.entered: list[Autocast] = []  # the contexts that are open now
         self.targets: dict[Place, list[Target]] = {}
-        # What functions hand on as the type of a device: parameters, or numbers of further arguments.
-        self.typed: dict[Function, dict[str | int, str]] = {}
+        self.typed: dict[Function, dict[str | int, str]] = {}  # the arguments that are handed on as a type
         self.asked: set[object] = set()  # the devices that are chosen by whether there is an accelerator
         self.default_is_known = True
         self.company: dict[ast.AST, set[ast.AST]] = {}  # what is made on the CPU and meets its like there
@@ -151,16 +150,14 @@ class Analysis(Context):
     def _run(self, frame: Run) -> None:
         assert frame.function is not None
         self._active.append(frame.function)
-        contexts = len(self.entered)
-        if frame.function.node.decorator_list:
-            self.entered += self._body(frame.file).decorated(frame)
+        entered, self.entered = self.entered, self.entered + self._body(frame.file).decorated(frame)
         try:
             frame.block(frame.function.node.body)
             if frame.results:
                 frame.results_agree()
         finally:
             self._active.pop()
-            del self.entered[contexts:]
+            self.entered = entered
 
     def _left(self, frame: Run) -> State:
         """The state after a run: of all its ends."""

@@ -9,7 +9,7 @@ from devfix.engine.conditions import CUDA_THERE, Conditions
 from devfix.engine.facts import Autocast, DeviceUse
 from devfix.engine.files import Function
 from devfix.engine.frame import Arguments, Frame, Partial
-from devfix.engine.places import LITERAL, OF, OWNED, VAR, Place, alternatives
+from devfix.engine.places import BY_LOADER, LITERAL, OF, OWNED, VAR, Place, alternatives
 from devfix.engine.values import ANYTHING, BATCH, MODULE, MOVE, TENSOR, UNKNOWN, Value
 from devfix.models.loader import Row
 
@@ -30,16 +30,17 @@ class Autocasts(Conditions):
     def _spread(self, node: ast.Call, position: int, name: str, dotted: str) -> None:
         """`torch.autocast(*args, **kwargs)`: callers give the type."""
         function = self.function
-        for index, one in enumerate(node.args[: position + 1] if function is not None else ()):
-            vararg = function.node.args.vararg if function is not None else None
-            if isinstance(one, ast.Starred) and isinstance(one.value, ast.Name) and vararg is not None:
-                if one.value.id == vararg.arg:
-                    self.analysis.typed.setdefault(function, {})[position - index] = dotted
-        for keyword in node.keywords if function is not None else ():
-            kwarg = function.node.args.kwarg if function is not None else None
-            if keyword.arg is None and isinstance(keyword.value, ast.Name) and kwarg is not None:
-                if keyword.value.id == kwarg.arg:
-                    self.analysis.typed.setdefault(function, {})[name] = dotted
+        if function is None:
+            return
+        typed, given = self.analysis.typed.setdefault(function, {}), function.node.args
+        for index, one in enumerate(node.args[: position + 1]):
+            if isinstance(one, ast.Starred) and isinstance(one.value, ast.Name) and given.vararg is not None:
+                if one.value.id == given.vararg.arg:
+                    typed[position - index] = dotted
+        for keyword in node.keywords:
+            if keyword.arg is None and isinstance(keyword.value, ast.Name) and given.kwarg is not None:
+                if keyword.value.id == given.kwarg.arg:
+                    typed[name] = dotted
 
     def given_type(self, value: Value, at: ast.expr, dotted: str) -> None:
         """Note what is given for the type of a device; of a parameter that is one by its name its callers tell."""
@@ -88,7 +89,7 @@ class Autocasts(Conditions):
         """What a lambda gives for the type of a device is looked at where it is written."""
         for one in ast.walk(node.body):
             row = self.models.rows.get(self.file.dotted(one.func)) if isinstance(one, ast.Call) else None
-            if row is not None and row.type is not None:
+            if row is not None and row.type is not None and isinstance(one, ast.expr):
                 kept = self.state.names
                 self.state.names = kept.and_also({given.arg: ANYTHING for given in node.args.args})
                 self.eval(one)
@@ -167,22 +168,22 @@ class Autocasts(Conditions):
             and not moved
         ):
             return
+        told = name and self.depth <= 1 and (value.kind == TENSOR or self.has_device(value, place))
         for one in self.analysis.entered:
             arms = alternatives(place)
             asked = any(evidence.about_devices(condition) for _, path in arms for condition, _ in path)
             if asked or any(arm.kind == LITERAL for arm, _ in arms):
                 one.is_fixed = True
-            elif place.kind == OWNED:
-                one.is_owned = True
             elif place.kind == VAR or (place.kind == OF and (moved or _is_with_self(value, place))):
                 one.followed.append(place)
-            elif (
-                name
-                and value.kind == TENSOR
-                and self.depth <= 1
-                and self.function is (one.decorated or one.function)
-            ):
-                one.read.setdefault(name, place)
+            elif told and self.function is (one.decorated or one.function):
+                one.read.setdefault(name, value)
+            elif place.kind == OWNED:
+                one.is_owned = True
+
+    def has_device(self, value: Value, place: Place) -> bool:
+        """Is it a model that its library has loaded to where it chose, and that says where that is?"""
+        return place == BY_LOADER and value.kind == MODULE
 
     def targeted(self, value: Value, at: ast.expr) -> None:
         """Note by which expression something is moved to a place, for whoever wants to name that place."""

@@ -198,7 +198,9 @@ class Devices(Results):
                     self._missing("name", part, part.id, user)
             elif isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
                 if self._is_me_by_name(part.value.id) and self.function is not None:
-                    if missing.is_unassigned(self.analysis, self.function, part.attr):
+                    # A tensor says as well where an autocast is for, whatever the module is mixed into.
+                    alone = user == "type"
+                    if missing.is_unassigned(self.analysis, self.function, part.attr, alone=alone):
                         self._missing("attribute", part, part.attr, user)
 
     def _is_me_by_name(self, name: str) -> bool:

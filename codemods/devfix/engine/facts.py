@@ -201,4 +201,4 @@ class Autocast:
     asks_machine: bool = False
     is_for_machine: bool = False
     followed: list[Place] = field(default_factory=list)
-    read: dict[str, Place] = field(default_factory=dict)
+    read: dict[str, Value] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from devfix.engine.modules import Modules
 from devfix.engine.places import (
     AT,
     AT_DEFAULT,
+    BY_LOADER,
     BY_OWNER,
     LITERAL,
     NOWHERE,
@@ -92,7 +93,7 @@ class Library(Modules):
         if self.models.layer(dotted) == "module":
             made = self.new_module(node, dotted, arguments)
             placed = any(one.arg in _PLACED_BY for one in node.keywords)
-            return self.given_away(made) if placed else made
+            return self.given_away(made, BY_LOADER) if placed else made
         return self.unknown_call(node, dotted, arguments)
 
     def _run_once(self, node: ast.Call, arguments: Arguments) -> None:
@@ -118,11 +119,11 @@ class Library(Modules):
             if readers.argument(dotted, at, many=value.kind == SEQUENCE):
                 self.read_as_array(node, value, given, dotted)
 
-    def given_away(self, value: Value) -> Value:
+    def given_away(self, value: Value, by: Place = BY_OWNER) -> Value:
         """A module that a framework places from now on, with its inputs."""
         if value.ref is not None and (value.kind == MODULE or value.role == "instance"):
-            self.move_module(value.ref, BY_OWNER)
-        return value.but(place=BY_OWNER) if value.kind == MODULE else Value(UNKNOWN, BY_OWNER)
+            self.move_module(value.ref, by)
+        return value.but(place=by) if value.kind == MODULE else Value(UNKNOWN, by)
 
     def _plain_library(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
         values = arguments[0]
