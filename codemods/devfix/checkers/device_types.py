@@ -13,7 +13,7 @@ from devfix.checkers.writing import Writing
 from devfix.engine import Analysis
 from devfix.engine.evidence import is_type_name, may_name_device
 from devfix.engine.facts import DeviceUse
-from devfix.engine.forms import ANY, OBJECT, OPEN, TEXT, TYPES, Form, of_text
+from devfix.engine.forms import ANY, OBJECT, OPEN, TEXT, TYPES, Form, is_object, of_text
 from devfix.engine.values import DEVICE, UNKNOWN
 from devfix.engine.values import TEXT as A_TEXT
 from devfix.findings import (
@@ -74,10 +74,13 @@ def _is_wrong(use: DeviceUse, analysis: Analysis) -> bool:
     if use.value.role == "type" or _is_told(use, analysis):
         return False
     bare = use.node is use.value_node or isinstance(use.node, ast.Subscript)
-    if any(
-        (one.kind == OBJECT and (bare or one.numbered is not False)) or _is_numbered(one) for one in forms
-    ):
-        return True
+    fails = (
+        _is_numbered(one) or (one.kind == OBJECT and (bare or one.numbered is not False)) for one in forms
+    )
+    if any(fails):
+        # Of names the engine knows what tests have told.
+        source, device = analysis.file.source, use.value_node
+        return isinstance(device, ast.Name) or not _asks(source, device, source.code(device))
     return not (forms and all(_is_type(one) for one in forms)) and _by_name(use, analysis)
 
 
@@ -183,6 +186,12 @@ def _written(use: DeviceUse, analysis: Analysis) -> Finding | None:
     return Finding(CODEMOD, source.span(node), message, Fix(f'say "{kind}"', (edit,), Safety.SAFE))
 
 
+def _code(use: DeviceUse, source: Source) -> str:
+    """The text of the device; positions inside of f-strings cannot be relied on."""
+    inside = isinstance(use.node, ast.JoinedStr)
+    return ast.unparse(use.value_node) if inside else source.code(use.value_node)
+
+
 def _called(use: DeviceUse) -> str:
     return use.name.rpartition(".")[2]
 
@@ -191,7 +200,7 @@ def _normalized(use: DeviceUse, analysis: Analysis) -> Finding:
     """`torch.device(d).type`, which is right for strings, torch.devices and numbers; `d.type` of a torch.device."""
     node, device, source, write = use.node, use.value_node, analysis.file.source, Writing(analysis)
     exact = bool(use.forms) and all(one.kind == OBJECT for one in use.forms)
-    code, span = source.code(device), source.span(node)
+    code, span = _code(use, source), source.span(node)
     edit: Edit
     if device is not node:
         short = exact and isinstance(device, (*_NAMED, ast.Call))
@@ -218,7 +227,7 @@ def _normalized(use: DeviceUse, analysis: Analysis) -> Finding:
 def _why(use: DeviceUse, related: tuple[Related, ...], source: Source) -> str:
     node, device, forms = use.node, use.value_node, use.forms
     wants = f'`{_called(use)}` expects a device type such as "cuda"'
-    code = source.code(device)
+    code = _code(use, source)
     shown = f"`{code}`" if len(code) <= 60 else "this device"
     if related:
         shown += f" (set on line {source.position(related[0].span.start)[0]})"
@@ -264,8 +273,7 @@ def _as_string(one: Judged, analysis: Analysis) -> Finding:
     safety = Safety.UNSAFE
     if use.sink == "method":
         text, at = cut(use, analysis)
-        if all(form.kind == OBJECT for form in use.forms):
-            safety = Safety.SAFE  # it raises as it is
+        safety = Safety.SAFE if is_object(use.forms) else Safety.UNSAFE  # it raises as it is
     elif use.sink == "attribute":
         text, safety = f"{write.torch}.device({source.code(at)})", Safety.SAFE
     if text:

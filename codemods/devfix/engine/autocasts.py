@@ -38,7 +38,12 @@ class Autocasts(Conditions):
                 if one.value.id == given.vararg.arg:
                     typed[position - index] = dotted
         for keyword in node.keywords:
-            if keyword.arg is None and isinstance(keyword.value, ast.Name) and given.kwarg is not None:
+            if (
+                name
+                and keyword.arg is None
+                and isinstance(keyword.value, ast.Name)
+                and given.kwarg is not None
+            ):
                 if keyword.value.id == given.kwarg.arg:
                     typed[name] = dotted
 
@@ -99,14 +104,16 @@ class Autocasts(Conditions):
         """Note what a call gives for the parameters that its function hands on as the type of a device."""
         values, keywords = arguments
         names = function.positional[1 if me is not None and not function.static else 0 :]
-        for slot in self.analysis.typed.get(function, ()):
+        for slot in [*self.analysis.typed.get(function, ())]:
             index = len(names) + slot if isinstance(slot, int) else names.index(slot) if slot in names else -1
             given = values[index] if 0 <= index < len(values) else None
             if isinstance(slot, str):
                 given = keywords.get(slot, given)
+            owner = function.owner if function.name == "__init__" else None
+            called = owner.name if owner is not None else function.name
+            self._spread(node, index, slot if isinstance(slot, str) else "", called)
             if given is not None:
-                called = function.owner if function.name == "__init__" else None
-                self.given_type(*given, called.name if called is not None else function.name)
+                self.given_type(*given, called)
 
     # --- contexts ------------------------------------------------------------------------
 

@@ -153,7 +153,7 @@ class Calls(Builtins):
         operands = [one for one in operands if one[0].kind != MODULE]
         place = self.where(module)
         if self.analysis.entered:
-            self.in_autocast(module, place)
+            self.in_autocast(module, place, name=node.func.id if isinstance(node.func, ast.Name) else "")
         # Modules may want lengths on the CPU.
         operands = [one for one in operands if not is_count(one[1]) or _is_made_of_rows(one[0])]
         if module.role == "scatters":
