@@ -202,7 +202,9 @@ def _written(one: Autocast, node: ast.Call, place: Place, analysis: Analysis) ->
     text, exact = _of_the_object(one, place, analysis) if one.partial is None else ("", False)
     if text:
         return text, exact
-    text = expressible(source, place, one.scopes, node) or _as_moved(one, node, place, analysis)
+    text = expressible(source, place, one.scopes, node)
+    if not text or text.startswith("next("):  # not each module has parameters
+        text = _as_moved(one, node, place, analysis) or text
     exact = text.endswith(".device") and not text.startswith(("self.", "cls."))
     forms = {form.kind for target in analysis.targets.get(place, ()) for form in target[3] or (None,) if form}
     return text, exact or forms == {OBJECT}

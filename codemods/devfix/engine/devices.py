@@ -20,6 +20,7 @@ from devfix.engine.values import (
     DEVICE,
     MODULE,
     OBJECT,
+    OWNER,
     TENSOR,
     TEXT,
     UNKNOWN,
@@ -221,7 +222,7 @@ class Devices(Results):
         made = super().device_of(value, fallback, text)
         if not made.forms and text.endswith((".weight", ".bias")):
             return made.but(kind=DEVICE, forms=forms.OF_TENSOR)  # of a layer out of sight
-        if made.forms or value.kind not in (MODULE, OBJECT):
+        if made.forms or value.kind not in (MODULE, OBJECT, OWNER):
             return made
         if any(one.startswith(self.analysis.models.owners_of_device) for one in self._library_classes(value)):
             return made.but(kind=DEVICE, forms=forms.OF_TENSOR)
@@ -234,7 +235,9 @@ class Devices(Results):
 
     def _library_classes(self, value: Value) -> list[str]:
         """The classes of libraries that a module is of: by what made it, its annotation, or the bases of its class."""
-        owner = value.bound.ref if isinstance(value.bound, Value) else None
+        owner = (
+            value.bound.ref if isinstance(value.bound, Value) else value.ref if value.kind == OWNER else None
+        )
         if isinstance(owner, Class):
             return list(owner.outside)
         name = owner if isinstance(owner, str) else value.links[0].name if value.links else ""
