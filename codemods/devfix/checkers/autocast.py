@@ -41,11 +41,10 @@ class Near(NamedTuple):
     moved: bool = False
 
 
-def found(analysis: Analysis) -> Iterator[tuple[Finding, set[int]]]:
-    """Findings, each with the lines of the file that it is about."""
-    source = analysis.file.source
-    for finding in (*device_types.found(analysis), *_without_device(analysis)):
-        yield finding, {source.position(finding.span.start)[0]}
+def found(analysis: Analysis) -> Iterator[Finding]:
+    """All that is wrong with the types that autocast is given."""
+    yield from device_types.found(analysis)
+    yield from _without_device(analysis)
     seen: set[ast.AST] = set()
     for one in analysis.autocasts.values():
         node = one.partial or one.node
@@ -55,7 +54,7 @@ def found(analysis: Analysis) -> Iterator[tuple[Finding, set[int]]]:
         told = _judged(one, node, near, analysis) if near is not None else None
         if told is not None:
             seen.add(node)
-            yield told, {source.position(told.span.start)[0]}
+            yield told
 
 
 def _without_device(analysis: Analysis) -> Iterator[Finding]:

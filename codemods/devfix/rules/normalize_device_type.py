@@ -215,5 +215,4 @@ class NormalizeDeviceType(Codemod):
     examples: ClassVar[tuple[Example, ...]] = _EXAMPLES
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        for finding, _ in found(flow.facts()):
-            yield finding
+        yield from found(flow.facts())
