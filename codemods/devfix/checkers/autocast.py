@@ -66,7 +66,7 @@ def _without_device(analysis: Analysis) -> Iterator[Finding]:
         context = next((c for c in analysis.autocasts.values() if one.node in ast.walk(c.node)), None)
         near = next(_read(context, context.node, analysis), None) if context is not None else None
         if near is not None:
-            message = "`self` is an nn.Module without a `device`: `self.device` raises AttributeError"
+            message = f"`{source.code(one.node)}` raises AttributeError: nothing in its class assigns it"
             edit = ReplaceExpression(source.span(one.node), near.text)
             fix = Fix(f"use `{near.text}`", (edit,), Safety.SAFE)
             yield Finding(
@@ -137,21 +137,16 @@ def _mostly_fixed(text: str) -> bool:
 
 def _near(one: Autocast, node: ast.Call, analysis: Analysis) -> Near | None:
     """Where the data is moved to, else a tensor that is read there, else the device that the code works with."""
-    read = next(_read(one, node, analysis), None)
+    source, around = analysis.file.source, one.decorated or one.function
+    is_fixed = around is not None and _FIXED.search(source.code(around.node)) is not None
+    read = next(_read(one, node, analysis), None) if not is_fixed else None
     if read is not None and one.me is not None and one.me.kind == MODULE:
         return read
-    if (
-        one.followed
-        and not one.is_owned
-        and (one.decorated is None or not _is_off(one, analysis.file.source))
-    ):
+    if one.followed and not one.is_owned and (one.decorated is None or not _is_off(one, source)):
         counts = {place: one.followed.count(place) for place in one.followed}
         place = max(counts, key=lambda place: counts[place])
         return Near(place, *_written(one, node, place, analysis), moved=True)
-    around = one.decorated or one.function
-    if around is not None and _FIXED.search(analysis.file.source.code(around.node)):
-        return None
-    return read or (_known(one, node, analysis) if not one.is_owned else None)
+    return read or (_known(one, node, analysis) if not one.is_owned and not is_fixed else None)
 
 
 def _is_off(one: Autocast, source: Source) -> bool:
