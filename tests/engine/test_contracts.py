@@ -6,6 +6,7 @@ As in `test_found_and_silent.py`, `<` marks the lines that findings have to be o
 from __future__ import annotations
 
 import pytest
+from devfix.checkers import inputs
 from devfix.checkers.besides import CODEMODS, besides
 from devfix.flow import analyse
 from devfix.rules.lengths_on_cpu import LengthsOnCpu
@@ -30,6 +31,7 @@ def spoken(code: str) -> set[int]:
     start = HEAD.count("\n")
     flow = analyse(source)
     found = [*besides(flow, CODEMODS, ()), *LengthsOnCpu().check(flow), *NumpyOfDevice().check(flow)]
+    found += inputs.findings(flow.facts())
     return {source.position(one.span.start)[0] - start for one in found}
 
 
@@ -65,6 +67,30 @@ FOUND = {
         def run(function, inputs, target):
             out = function(*inputs)
             return pick(out, target)
+    """,
+    "a buffer beside what a base class out of sight gives": """
+        from made import Made
+        class Masked(Made):
+            def __init__(self, n):
+                super().__init__(n)
+                self.mask = torch.zeros(n, 3)  # <
+            def forward(self, x: torch.Tensor):
+                out = super().forward(x)
+                return out.masked_fill(self.mask.bool(), 0.0)
+    """,
+    "what a model keeps is read by numpy": """
+        class Explainer:
+            def heads(self):
+                return self.model._weights.detach().numpy()  # <
+    """,
+    "a part of a batch is plotted, another is copied": """
+        import matplotlib.pyplot as plt
+        def validate(batch: dict[str, torch.Tensor]):
+            X, y = batch["X"], batch["y"]
+            fig, ax = plt.subplots()
+            y = y.detach().cpu().numpy()
+            row = torch.mean(X[0], dim=0)
+            ax.plot(row)  # <
     """,
     "a part is moved in forward": """
         class Stack(nn.Module):

@@ -21,6 +21,7 @@ from devfix.engine.values import (
     PATH_TAKEN,
     RANK,
     RESULT,
+    SIBLINGS,
     USES,
     Assumption,
 )
@@ -37,6 +38,7 @@ _ASSUMED = {
     RESULT: "the caller expects both on one device",
     GIVEN: "`{}` is on the CPU when the module is made",
     DATA: "`{}` is not a tensor on an accelerator",
+    SIBLINGS: "`{}` comes from the CPU, as what is moved beside it",
     CALLER: "`{}` is on the module's device",
 }
 # How an operation without a name of its own uses the value that strays, and the other one.
@@ -75,7 +77,8 @@ def _used(mismatch: Mismatch, analysis: Analysis, told: str, *, is_module: bool)
     name = _other(mismatch, told if here else "")
     place = where(mismatch.anchor_place, name)
     if mismatch.operation == "the result":
-        return f"it is returned{at}, while {name or 'another result'} is {place}"
+        other = "the input" if mismatch.anchor.role == "taken" else "another result"
+        return f"it is returned{at}, while {name or other} is {place}"
     value = "a module" if mismatch.anchor.kind == MODULE else "a tensor"
     other = f"{name}, which is {place}" if name else f"{value} {place}"
     if mismatch.operation == "the index" and mismatch.relation == FIXED:

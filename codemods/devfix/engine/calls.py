@@ -65,6 +65,9 @@ class Calls(Builtins):
             if keyword.arg is not None:
                 keywords[keyword.arg] = value, keyword.value
             elif value.fields:
+                self.left_behind(
+                    node, [(one, keyword.value) for one in value.fields.values()], "the container"
+                )
                 for key, held in value.fields.items():
                     if isinstance(key, str):
                         keywords.setdefault(key, (held, keyword.value))
@@ -154,8 +157,14 @@ class Calls(Builtins):
         place = self.where(module)
         if self.analysis.entered:
             self.in_autocast(module, place, name=node.func.id if isinstance(node.func, ast.Name) else "")
-        # Modules may want lengths on the CPU.
-        operands = [one for one in operands if not is_count(one[1]) or _is_made_of_rows(one[0])]
+        for value, at in (*values, *keywords.values()):
+            if value.kind == UNKNOWN and value.role == "host":  # what a module gets is a tensor
+                used = Assumption(USES, self.file.source.code(at)[:40])
+                operands.append((value.but(kind=TENSOR, assumed=value.assumed | {used}), at))
+        if module.role in ("loss", "weighted"):
+            self.left_behind(node, [*values, *keywords.values()], self.file.source.code(node.func)[:40])
+        if len(operands) > 1 or not self._is_layer(module):  # modules may want lengths on the CPU
+            operands = [one for one in operands if not is_count(one[1]) or _is_made_of_rows(one[0])]
         if module.role == "scatters":
             return Value(BATCH, place, assumed=module.assumed)
         name = self.file.source.code(node.func)[:40]
@@ -167,11 +176,7 @@ class Calls(Builtins):
             return made.but(rank=0 if module.role == "loss" else made.rank, role="")
         if place.kind == "unknown" and not operands:
             return Value(BATCH)
-        made = self.analysis.made.get(module.ref, module)
-        made_by = made.links[0].name if made.links and module.role != "weighted" else "torch.nn."
-        # One that is on the CPU may be for data; where it was moved, it runs on what is there.
-        known = self.models.layer(made_by) == "module" and not place.on_host
-        if module.assumed or not (known or made_by.startswith("torch.nn.")):
+        if module.assumed or not self.is_seen(module):
             module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
         self.together(node, [(module, node.func), *operands], name, strict=True)
         moved = [one for one in (*values, *keywords.values()) if one[0].role == "moved"]
@@ -179,6 +184,11 @@ class Calls(Builtins):
         if place.on_device or place.on_host or place.kind == CHOICE:
             return Value(BATCH, place, assumed=module.assumed)
         return Value(BATCH, place)
+
+    def _is_layer(self, module: Value) -> bool:
+        """Is it a layer of torch itself?"""
+        made = self.analysis.made.get(module.ref, module)
+        return bool(made.links) and made.links[0].name.startswith("torch.nn.")
 
     def _decided(self, place: Place, operands: list[Operand]) -> Place:
         """Where a module is that somebody else has placed: with its inputs, if these are moved here."""
@@ -210,13 +220,13 @@ class Calls(Builtins):
             return self.me
         if name in ("register_buffer", "register_parameter", "add_module"):
             return self.module_method(node, self.me, name, arguments)
-        return ANYTHING
+        return self.like_given(node, f"super().{name}", arguments)
 
     def _of_class(self, node: ast.Call, owner: Class, name: str, arguments: Arguments) -> Value:
         """`Class.method(...)`."""
         found = owner.method(name)
         if found is None:
-            if name in ("from_pretrained", "from_config"):
+            if name in ("from_pretrained", "from_config", "load_from_checkpoint"):
                 return self.instantiate(node, owner, ([], {}), open_=True)
             return self.unknown_call(node, f"{owner.name}.{name}", arguments)
         if found.of_class:
@@ -248,9 +258,9 @@ class Calls(Builtins):
         if made.kind == MODULE:
             self.analysis.made[cell] = made
         init = owner.method("__init__")
-        if init is not None and not open_:
+        if init is not None:
             self.call_function(node, init, made, arguments)
-        elif init is None and what == "object":
+        elif what == "object":
             self._fields(cell, owner, arguments)
         if what == "module" and not self.analysis.has_state(self.state, cell, owner):
             made = made.but(role="stateless")
@@ -328,13 +338,13 @@ class Calls(Builtins):
         self.state.names = kept.and_also(frame.state.names)
         for one, (value, _) in zip(made.args.args, arguments[0], strict=False):
             self.state.names[one.arg] = value
-        if self.quiet > 3 or frame.file is not self.file:
+        if self.lambdas > 3 or frame.file is not self.file:
             return ANYTHING
-        self.quiet += 1
+        self.lambdas += 1
         try:
             return self.eval(made.body)
         finally:
-            self.quiet -= 1
+            self.lambdas -= 1
             self.state.names = kept
 
 

@@ -8,7 +8,7 @@ from devfix.engine.autocasts import Autocasts
 from devfix.engine.evidence import is_labels_name
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
-from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, Place, alternatives
+from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, OWNED, Place, alternatives
 from devfix.engine.values import (
     A_NUMBER,
     A_TEXT,
@@ -120,7 +120,7 @@ class Containers(Autocasts):
             ]
         if value.kind == OBJECT and len(self._fields_of(value)) == count:
             return list(self._fields_of(value))
-        if value.role == "given":
+        if value.role in ("given", "moved") or value.place.kind == OWNED:
             return [value] * count
         if value.kind == UNKNOWN and value.place.is_named:
             return [
@@ -154,6 +154,8 @@ class Containers(Autocasts):
             role = "item" if index.kind == NUMBER and not whole else ""
             return base.but(rank=1 if kept else base.rank if whole else None, role=role)
         if kind == BATCH:
+            if key is not ...:
+                self.taken_apart(base)
             if base.fields is not None and key in base.fields:
                 return base.fields[key]
             if base.items is not None and key.__class__ is int and -len(base.items) <= key < len(base.items):
@@ -208,6 +210,7 @@ class Containers(Autocasts):
         if stored is not None:
             return stored
         place = Place(base.place.kind, ("item", root, key))
+        self.analysis.item_nodes[place] = node
         if isinstance(key, str) and self.analysis.is_device_name(key):
             return self.analysis.named_device(Place("var", place.key), key)
         return Value(UNKNOWN, place)
@@ -230,10 +233,12 @@ class Containers(Autocasts):
         nodes: list[ast.AST] = [*at] if len(at) == len(parts) else [node] * len(parts)
         here = [place for place, _ in alternatives(self.where(base))]
         for one, written in zip(parts, nodes, strict=True):
-            if one.kind != TENSOR or (one.role == "item" and one.rank != 1):
+            if one.kind not in (TENSOR, BATCH) or (one.role == "item" and one.rank != 1):
                 continue  # a number, as far as is known
             if one.links and self.where(one).on_host and self.where(base).on_host:
                 self.analysis.read_on_host.update(one.moved_at())  # as an index of what is on the CPU
+            if one.kind == BATCH:
+                continue
             there = [place for place, _ in alternatives(self.where(one))]
             if any(place.on_host or place.kind == LITERAL for place in here):
                 meet = any(place.on_device for place in there)

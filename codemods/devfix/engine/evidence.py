@@ -39,10 +39,13 @@ _DEVICE_WORD = re.compile(
     r"cuda|device|\.to\((?!\s*(?:dtype\s*=|torch\.\w+\s*[,)]))|accelerat|\b(?:xpu|mps|npu|hpu)\b",
     re.IGNORECASE,
 )
+# A condition on how many there are: more than one, or as many as something else says.
+_SEVERAL = re.compile(r"> ?[1-9]|>= ?[2-9]|== ?[1-9]|count\(\) ?[>=]=? ?[a-z]")
 _DEVICE_NAMES = frozenset({"device", "dev", "torch_device", "map_location"})
 _MODULE_NAMES = frozenset(
     {"model", "net", "network", "module", "encoder", "decoder", "generator", "discriminator", "backbone"}
 )
+_BATCHES = ("batch", "data", "inputs", "sample", "samples", "example", "examples", "encodings", "features")
 _DEVICE_WORDS = ("cuda", "gpu", "device", "cpu", "mps", "xpu", "accelerat")
 _NUMBERS = frozenset(["int", "float", "bool", "complex"])
 _SEQUENCES = frozenset(["list", "tuple", "sequence"])
@@ -67,26 +70,9 @@ _LABELS = re.compile(r"^(?:\w+_)?(?:labels?|targets?|indices|ids|classes)$")
 _LOSS = re.compile(r"^(?:\w+_)?(?:criterion|loss|loss_fn|loss_func|loss_function|crit)$", re.IGNORECASE)
 _SET_UP = r"\.(?:to|cuda|train|eval|parameters|named_parameters|load_state_dict|state_dict|half|zero_grad)\("
 _PLAIN = frozenset(
-    [
-        "none",
-        "optional",
-        "union",
-        "any",
-        "list",
-        "tuple",
-        "dict",
-        "sequence",
-        "literal",
-        "path",
-        "dtype",
-        "set",
-        "iterable",
-        "mapping",
-        "type",
-    ]
-)
-
-
+    ["none", "optional", "union", "any", "list", "tuple", "dict", "sequence", "literal", "path", "dtype", "set",
+     "iterable", "mapping", "type"]
+)  # fmt: skip
 _TESTING = frozenset({"pytest", "unittest", "parameterized", "absl"})
 _FOR_HOST = re.compile(
     r"load|read|save|cpu|offload|numpy|dataset|collate|parse|convert|export|dump|plot|draw|visuali[sz]e|tokeni[sz]|"
@@ -96,6 +82,12 @@ _FOR_HOST = re.compile(
 _DEVICES = re.compile(r"(?:^|[_.\[])(?:device|dev|gpu|device_id|local_rank)s?\d*$", re.IGNORECASE)
 _KIND = re.compile(
     r"\bis_cuda\b|\.type\b|device_type|\buse_(?:cuda|gpu)\b|(?<!torch\.)\bcuda\b|[\"'](?:cpu|mps|xpu|npu|hpu)\b"
+)
+_PREPARES = re.compile(r"(?:pre_?process(?:or)?|to_token_ids)$")
+_RUNNERS = re.compile(r"^(?:generate(?:_text\w*)?|predict|infer(?:ence)?|sample|translate)$")
+_RUNS = re.compile(
+    r"^(?:encode|decode|generate|predict|infer|embed|reconstruct|classify|translate|denoise|extract|compute|loss)"
+    r"(?:_|$)|inference|^(?:select_)?act(?:ion)?$|^get_\w*(?:action|value|feature|embedding|logit|latent|code)s?$"
 )
 _HANDED = re.compile(r"_?(?:torch_|target_|output_|model_|input_)?(?:device|dev)$")
 
@@ -203,7 +195,22 @@ def prepares_data(*names: str) -> bool:
 
 
 def is_loader_name(name: str) -> bool:
-    return name.endswith(("loader", "dataloader", "loaders"))
+    return name.endswith("loader")  # several, of "loaders", yield loaders
+
+
+def prepares_inputs(path: str) -> bool:
+    """Does a function out of sight make inputs of a model, on the CPU, as its name says?"""
+    return _PREPARES.search(path) is not None
+
+
+def runs_module(name: str, *, is_method: bool) -> bool:
+    """Does a method of a module, or a function that is given one, run it on its other inputs, as its name says?"""
+    return (_RUNS if is_method else _RUNNERS).search(name) is not None
+
+
+def is_batch_name(path: str) -> bool:
+    """Is a name one that people give what a loader or a tokenizer yields?"""
+    return path.rpartition(".")[2].lower().endswith(_BATCHES)
 
 
 def is_count(node: ast.AST) -> bool:
@@ -234,6 +241,12 @@ def about_devices(condition: object) -> bool:
     return any(word in text for word in _DEVICE_WORDS)
 
 
+def asks_how_many(condition: object) -> bool:
+    """Does a condition ask whether there are several of something, or just as many?"""
+    text = condition[-1] if isinstance(condition, tuple) and condition else condition
+    return isinstance(text, str) and _SEVERAL.search(text.lower()) is not None
+
+
 def without_accelerator(condition: object, holds: bool) -> bool:
     """Does it follow from a condition that there is no accelerator, or that what it asks for is on the CPU?"""
     text = condition[-1] if isinstance(condition, tuple) and condition else condition
@@ -242,6 +255,8 @@ def without_accelerator(condition: object, holds: bool) -> bool:
     low = text.lower()
     if "cpu" in low:
         return holds
+    if asks_how_many(low):
+        return False  # there may be one
     return not holds and any(word in low for word in ("cuda", "gpu", "accelerat", "is_available"))
 
 
@@ -306,17 +321,9 @@ def annotated_text(text: str) -> str:
         return MODULE
     if "device" in lower or "device_like_type" in lower:
         return DEVICE
-    if (
-        lower
-        and all(one in _NUMBERS or one in _PLAIN for one in lower)
-        and any(one in _NUMBERS for one in lower)
-    ):
+    if not _NUMBERS.isdisjoint(lower) and all(one in _NUMBERS or one in _PLAIN for one in lower):
         return SEQUENCE if _LISTED.match(low) else NUMBER
-    if (
-        lower
-        and "str" in lower
-        and all(one == "str" or one in ("none", "optional", "union") for one in lower)
-    ):
+    if "str" in lower and all(one in ("str", "none", "optional", "union") for one in lower):
         return TEXT
     if words and words[0][:1].isupper() and lower[0] not in _PLAIN:
         return "other"
@@ -385,7 +392,8 @@ def parameters(function: Function, uses: Uses) -> dict[str, Evidence]:
             elif name in uses.numbers:
                 evidence = NUMBER, frozenset({Assumption(USES, name)})
             elif is_module_name(name) and (name in uses.called or uses.attributes.get(name)):
-                evidence = MODULE, frozenset({Assumption(NAME, name)})
+                is_moved = name in uses.moved  # of what else there is, moving changes nothing
+                evidence = MODULE, frozenset({Assumption(USES if is_moved else NAME, name)})
             elif is_loader_name(name):
                 evidence = LOADER, frozenset({Assumption(NAME, name)})
         found[name] = evidence

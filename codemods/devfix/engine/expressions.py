@@ -78,6 +78,8 @@ class Expressions(Attributes):
         kinds = (left.kind, right.kind)
         if left.kind == TEXT and (numbered := begun(left.const)):
             return Value(DEVICE, Place(VAR, id(node)), forms=numbered)  # "cuda:%d" % i, "cuda:" + str(i)
+        if UNKNOWN in kinds:
+            self.left_behind(node, [(left, at), (right, other)], _sign(op))
         if TENSOR not in kinds and BATCH not in kinds:
             return self._plain(left, right, op)
         left, right = (

@@ -79,6 +79,16 @@ class HostRead:
         return "." in self.operation
 
 
+@dataclass(frozen=True, eq=False)
+class Drop:
+    """A statement that moves a value to a device, and does nothing with the result."""
+
+    node: ast.Call
+    file: File
+    function: Function | None
+    value: Value
+
+
 @dataclass(eq=False)
 class Surgery:
     """A module got a part after it was moved: `attached` is on the CPU then, `place` where the module was moved to.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.evidence import is_autocast_name, is_loss_name
+from devfix.engine.evidence import is_autocast_name, is_count, is_loss_name, prepares_inputs, runs_module
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.modules import Modules
 from devfix.engine.places import (
@@ -12,6 +12,7 @@ from devfix.engine.places import (
     AT_DEFAULT,
     BY_LOADER,
     BY_OWNER,
+    CPU,
     LITERAL,
     NOWHERE,
     VAR,
@@ -29,6 +30,7 @@ from devfix.engine.values import (
     LIBRARY,
     LIBRARY_CALL,
     LOAD,
+    LOADER,
     LOSS,
     MAKE,
     MODULE,
@@ -64,12 +66,24 @@ class Library(Modules):
         if self.models.layer(dotted) == "runs" and values:
             self._run_once(node, arguments)
             return values[0][0]
+        if dotted in frameworks.DEVICE_CALLS:
+            return Value(DEVICE, Place(VAR, ("call", dotted)))
+        if dotted in frameworks.ENGINES:
+            return Value(UNKNOWN, Place(VAR, ("owner", dotted)), role="moved")
+        if dotted in frameworks.OWNING_LOADERS or last in frameworks.LOADER_MAKERS:
+            return Value(LOADER, role="owned")
         if dotted in frameworks.OWNING_CALLS or self.models.layer(dotted) == "owner":
             return self.given_away(values[0][0] if values else ANYTHING)
         self._read_arguments(node, dotted, arguments)
         row = self.models.function(dotted)
         if row is not None:
             return self.by_row(node, row, dotted, arguments)
+        converter = self.models.converters.get(dotted, "")
+        if converter == "chains":
+            chained = values[0][0].items or () if values else ()
+            return next((one for one in chained if one.kind == LIBRARY), self.unknown(node))
+        if converter:
+            return Value(LIBRARY, ref=converter)
         if dotted.startswith(self.models.array_spaces):
             if last in ("deepcopy", "copy") and values:
                 return self.copied(values[0][0], node)
@@ -80,17 +94,19 @@ class Library(Modules):
             given = values[0][0] if values else ANYTHING
             shaped = dotted in self.models.shaped or (dotted in self.models.filled and given.kind == SEQUENCE)
             return Value(ARRAY, rank=1 if shaped else None, ref=dotted)
-        if last in _PASS_THROUGH and values:
+        if (last in _PASS_THROUGH or dotted.startswith("tqdm.")) and values:
             return values[0][0]
-        if last in _COLLATES:
-            return self.loader(node, arguments)
+        if last in _COLLATES:  # of another package
+            made = self.loader(node, arguments)
+            return made.but(assumed=made.assumed | {Assumption(LIBRARY_CALL, last)})
         owner = frameworks.OWNERS.get(dotted)
         if owner is not None:
             self.escape(arguments)
-            return Value(OWNER, ref=dotted)
+            told = {owner.switch, "kwargs_handlers"} & _keywords.keys()  # of what it does not place, or wraps
+            return Value(OWNER, ref=dotted, role="off" if told else "")
         if self.models.layer(dotted) == "wrapper" and values:
             return values[0][0]
-        if self.models.layer(dotted) == "module":
+        if self.models.layer(dotted) in ("module", "unseen"):
             made = self.new_module(node, dotted, arguments)
             placed = any(one.arg in _PLACED_BY for one in node.keywords)
             return self.given_away(made, BY_LOADER) if placed else made
@@ -139,6 +155,9 @@ class Library(Modules):
         if dotted == "torch.device":
             given = values[0][0] if values else keywords["type"][0] if "type" in keywords else ANYTHING
             return self.device(given, node)
+        if dotted == "torch.Generator":
+            told = keywords["device"][0] if "device" in keywords else values[0][0] if values else None
+            return Value(UNKNOWN, self.target(told, node) or AT_DEFAULT, role="generator")
         row = self.models.rows.get(dotted)
         if row is not None and row.form == "context":
             return self.autocast(node, dotted, row, arguments)
@@ -156,6 +175,8 @@ class Library(Modules):
             )
             return made.but(role="parameter") if dotted in torch_api.PARAMETERS else made
         layer = self.models.layer(dotted)
+        if layer == "unseen":
+            return self.new_module(node, dotted, arguments)
         if layer == "wrapper":
             return values[0][0] if values else ANYTHING
         if layer == "scatters":
@@ -195,11 +216,8 @@ class Library(Modules):
         last = name.rpartition(".")[2]
         if "device_type" in keywords and is_autocast_name(last):
             self.given_type(*keywords["device_type"], last)
-        if (
-            "return_tensors" in keywords
-            and keywords["return_tensors"][0].const == "pt"
-            and "device" not in keywords
-        ):
+        tensors = "return_tensors" in keywords and keywords["return_tensors"][0].const == "pt"
+        if (tensors or prepares_inputs(name)) and "device" not in keywords:
             return Value(
                 BATCH,
                 AT_DEFAULT,
@@ -226,12 +244,27 @@ class Library(Modules):
             )
         if is_loss_name(name) and len(arguments[0]) > 1:
             self._loss(node, name, arguments)
+        every = (*arguments[0], *keywords.values())
+        given = [one for one in every if one[0].kind == MODULE]
+        if given and not any(one.kind == DEVICE for one, _ in every) and runs_module(last, is_method=False):
+            self.run_on(node, given[0][0].doubted(Assumption(LIBRARY_CALL, last)), given[0][1], arguments)
         self.escape(arguments)
         if last in frameworks.PLACING_METHODS:
             return Value(UNKNOWN, BY_OWNER)
         if last.lstrip("_")[:1].isupper() or last in ("from_pretrained", "from_config"):
             return self.unknown_object(node, name, arguments)
-        return self.like_given(node, last, arguments)
+        made = self.like_given(node, last, arguments)
+        if made.role != "given" and ("device" in keywords or "map_location" in keywords):
+            return self.unknown_object(node, name, arguments)
+        return made
+
+    def run_on(self, node: ast.Call, module: Value, at: ast.expr, arguments: Arguments) -> Value:
+        """A module is run out of sight on what a call is given: on tensors that are not on the CPU on purpose."""
+        given = (*arguments[0], *arguments[1].values())
+        operands = [one for value, where in given for one in self.tensors(value, where)]
+        operands = [one for one in operands if one[0].kind != MODULE and self.where(one[0]).kind != CPU]
+        operands = [one for one in operands if not is_count(one[1])]
+        return self.together(node, [(module, at), *operands], self.file.source.code(at)[:40], strict=True)
 
     def _loss(self, node: ast.Call, name: str, arguments: Arguments) -> None:
         """A loss out of sight compares its first two arguments; the others may be lengths, which stay on the CPU."""

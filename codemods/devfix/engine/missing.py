@@ -161,7 +161,10 @@ def _named_in(source: Source) -> frozenset[str] | None:
 
 def is_plain(analysis: Analysis, value: Value) -> bool:
     """Is a module nothing but a torch.nn.Module, which has no `device`?"""
-    if value.kind != MODULE or value.place.kind == OWNED:  # what a framework wraps it in may have one
+    if value.kind != MODULE or OWNED in (
+        value.place.kind,
+        value.role,
+    ):  # what a framework wraps it in may have one
         return False
     if value.role == "part":
         return True

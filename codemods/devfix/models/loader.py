@@ -14,7 +14,7 @@ _CALLS = frozenset(
     {"make", "data", "legacy", "cuda", "array", "like", "same", "elems", "follow", "number", "load"}
 )
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow"})
-_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner", "runs"})
+_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner", "runs", "unseen"})
 _TYPED = frozenset({"context", "keeps"})
 _MODULES = ("module", "not")
 _PLAIN = ("readers", "keywords", "draws", "learns", "tokens", "gathers", "owners_of_device")  # words
@@ -38,6 +38,7 @@ class Row(NamedTuple):
     free: tuple[int, str] | None = None
     host_result: int | None = None
     type: tuple[int, str] | None = None
+    whole: bool = False
 
 
 SAME = Row("same")
@@ -79,6 +80,7 @@ class Models(NamedTuple):
     gathers: frozenset[str]
     owners_of_device: tuple[str, ...]
     devices: frozenset[str]
+    converters: dict[str, str]
     modules: tuple[
         tuple[str, re.Pattern[str], str], ...
     ]  # prefix, pattern of the last name, "module" or "not"
@@ -105,7 +107,7 @@ class Models(NamedTuple):
         return self.rows.get(TENSOR_METHOD + name, SAME)
 
     def layer(self, dotted: str) -> str:
-        """bare, loss, container, wrapper, scatters, owner, runs or module; an empty string for any other class."""
+        """What a class is to its data: one of _LAYERS, "module", or an empty string for any other."""
         row = self.rows.get(dotted)
         if row is not None:
             return row.form if row.form in _LAYERS else ""
@@ -130,6 +132,7 @@ def models() -> Models:
     plain: dict[str, list[str]] = {name: [] for name in _PLAIN}
     listed: dict[str, list[str]] = {name: [] for name in _LISTED}
     reads: dict[str, tuple[int, str] | None] = {}
+    converters: dict[str, str] = {}
     modules: list[tuple[str, re.Pattern[str], str]] = []
     spaces: dict[str, list[str]] = {"tensor": [], "other": [], "array": []}
     for line in (data("models/torch.model") + "\n" + data("models/libraries.model")).splitlines():
@@ -138,6 +141,9 @@ def models() -> Models:
             continue
         if words[0] == "spaces":
             spaces[words[1]] += words[2:]
+            continue
+        if words[0] == "calls":
+            converters.update(dict.fromkeys(words[2:], words[1]))
             continue
         if words[0] in plain:
             plain[words[0]] += words[1:]
@@ -182,6 +188,8 @@ def models() -> Models:
                 row = row._replace(reduce=True)
             elif word == "many":
                 row = row._replace(many=True)
+            elif word == "whole":
+                row = row._replace(whole=True)
             elif word == "nodevice":
                 row = row._replace(nodevice=True)
             else:
@@ -198,7 +206,7 @@ def models() -> Models:
     shaped, filled = frozenset(listed["shaped"]), frozenset(listed["filled"])
     return Models(
         rows, tensor, other, array, readers, shaped, filled, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
-        tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(modules),
+        tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), converters, tuple(modules),
     )  # fmt: skip
 
 

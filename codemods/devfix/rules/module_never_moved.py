@@ -14,11 +14,11 @@ from devfix.findings import Finding, Related, Safety
 from devfix.flow import Flow
 from devfix.flow.events import Event, Meeting, What
 from devfix.flow.lattice import Kind, Where
-from devfix.inputs.proof import unmet
 from devfix.placing import expects_error
 from devfix.unmoved.behind import left_behind
 from devfix.unmoved.entries import Entry, entries
 from devfix.unmoved.plan import Made, Move, given_device, inherits, made_at, move_for, received
+from devfix.unmoved.uses import unmet
 from devfix.unmoved.weights import filled, in_view, shared, weighted
 
 # Ways to run a module; other methods may take tensors for other ends.
@@ -331,7 +331,7 @@ print(round((model(x) + layer(x)).sum().item(), 4))
             and all(in_view(flow, value) for value in made.values)
             and not shared(source, made.scope, name)
             and not any(filled(source, value) for value in made.values)
-            and not unmet(flow, event.node)
+            and not unmet(flow.source, event.node)
         )
         device = move.device if move else stray.place.text
         where = f"`{device}`" if device else "a device"

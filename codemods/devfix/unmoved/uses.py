@@ -178,3 +178,19 @@ def _leaves(flow: Flow, call: ast.Call) -> bool:
     ):
         return False
     return bool(_LEAVING.match(last))
+
+
+def unmet(source: Source, node: ast.AST) -> bool:
+    """Does no run come to a place, since a call in its function always raises?"""
+    return _always_raises(source, source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef))
+
+
+@remembered
+def _always_raises(source: Source, home: ast.AST | None) -> bool:
+    return any(
+        len(call.args) > 1
+        and not any(isinstance(argument, ast.Starred) for argument in call.args)
+        and source.qualified(call.func) == "torch.tensor"  # which takes the data alone
+        and source.enclosing(call, ast.FunctionDef, ast.AsyncFunctionDef) is home
+        for call in source.of_kind(ast.Call, home)
+    )
