@@ -64,6 +64,8 @@ class Analysis(Context):
         self.autocasts: dict[ast.Call, Autocast] = {}
         self.entered: list[Autocast] = []  # the contexts that are open now
         self.targets: dict[Place, list[Target]] = {}
+        self.typed: dict[Function, dict[str | int, str]] = {}  # the arguments that are handed on as a type
+        self.asked: set[object] = set()  # the devices that are chosen by whether there is an accelerator
         self.default_is_known = True
         self.company: dict[ast.AST, set[ast.AST]] = {}  # what is made on the CPU and meets its like there
         self.read_on_host: set[ast.AST] = set()  # what is made on the CPU and read there
@@ -157,12 +159,14 @@ class Analysis(Context):
     def _run(self, frame: Run) -> None:
         assert frame.function is not None
         self._active.append(frame.function)
+        entered, self.entered = self.entered, self.entered + self._body(frame.file).decorated(frame)
         try:
             frame.block(frame.function.node.body)
             if frame.results:
                 frame.results_agree()
         finally:
             self._active.pop()
+            self.entered = entered
 
     def _left(self, frame: Run) -> State:
         """The state after a run: of all its ends."""

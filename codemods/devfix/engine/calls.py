@@ -163,7 +163,7 @@ class Calls(Builtins):
         operands = [one for one in operands if one[0].kind != MODULE]
         place = self.where(module)
         if self.analysis.entered:
-            self.in_autocast(module, place)
+            self.in_autocast(module, place, name=node.func.id if isinstance(node.func, ast.Name) else "")
         for value, at in (*values, *keywords.values()):
             if value.kind == UNKNOWN and value.role == "host":  # what a module gets is a tensor
                 used = Assumption(USES, self.file.source.code(at)[:40])
@@ -300,7 +300,9 @@ class Calls(Builtins):
         if self.depth >= MAX_DEPTH or not self.analysis.may_run(self, function):
             self.escape(arguments)
             return self.unknown(node)
-        return self.analysis.run_call(self, node, function, me, bound, outer)
+        made = self.analysis.run_call(self, node, function, me, bound, outer)
+        self.handed_type(node, function, me, arguments)
+        return made
 
     def _left_out(self, node: ast.Call, function: Function, bound: dict[str, Value]) -> None:
         """Note that a call says nothing of the one device that a function takes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.conditions import Conditions
+from devfix.engine.autocasts import Autocasts
 from devfix.engine.evidence import is_labels_name
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
@@ -37,7 +37,7 @@ from devfix.engine.values import (
 from devfix.source import Source
 
 
-class Containers(Conditions):
+class Containers(Autocasts):
     def iterate(self, value: Value, node: ast.AST) -> Value:
         """Any element of what is iterated over."""
         kind = value.kind

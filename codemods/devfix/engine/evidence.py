@@ -10,6 +10,7 @@ import re
 
 from devfix.engine.files import File, Function
 from devfix.engine.forms import arms
+from devfix.engine.places import ON_CUDA
 from devfix.engine.uses import Evidence, Uses
 from devfix.engine.values import (
     ARRAY,
@@ -69,31 +70,18 @@ _LABELS = re.compile(r"^(?:\w+_)?(?:labels?|targets?|indices|ids|classes)$")
 _LOSS = re.compile(r"^(?:\w+_)?(?:criterion|loss|loss_fn|loss_func|loss_function|crit)$", re.IGNORECASE)
 _SET_UP = r"\.(?:to|cuda|train|eval|parameters|named_parameters|load_state_dict|state_dict|half|zero_grad)\("
 _PLAIN = frozenset(
-    [
-        "none",
-        "optional",
-        "union",
-        "any",
-        "list",
-        "tuple",
-        "dict",
-        "sequence",
-        "literal",
-        "path",
-        "dtype",
-        "set",
-        "iterable",
-        "mapping",
-        "type",
-    ]
-)
-
-
+    ["none", "optional", "union", "any", "list", "tuple", "dict", "sequence", "literal", "path", "dtype", "set",
+     "iterable", "mapping", "type"]
+)  # fmt: skip
 _TESTING = frozenset({"pytest", "unittest", "parameterized", "absl"})
 _FOR_HOST = re.compile(
     r"load|read|save|cpu|offload|numpy|dataset|collate|parse|convert|export|dump|plot|draw|visuali[sz]e|tokeni[sz]|"
     r"checkpoint|state_dict|^get_data|benchmark",
     re.IGNORECASE,
+)
+_DEVICES = re.compile(r"(?:^|[_.\[])(?:device|dev|gpu|device_id|local_rank)s?\d*$", re.IGNORECASE)
+_KIND = re.compile(
+    r"\bis_cuda\b|\.type\b|device_type|\buse_(?:cuda|gpu)\b|(?<!torch\.)\bcuda\b|[\"'](?:cpu|mps|xpu|npu|hpu)\b"
 )
 _PREPARES = re.compile(r"(?:pre_?process(?:or)?|to_token_ids)$")
 _RUNNERS = re.compile(r"^(?:generate(?:_text\w*)?|predict|infer(?:ence)?|sample|translate)$")
@@ -107,6 +95,29 @@ _HANDED = re.compile(r"_?(?:torch_|target_|output_|model_|input_)?(?:device|dev)
 def is_device_name(name: str) -> bool:
     """Is a name, or an attribute, one that people give devices?"""
     return name in _DEVICE_NAMES or name.endswith("_device")
+
+
+def is_type_name(name: str) -> bool:
+    """Does a name say of itself that it is the type of a device, or mixed precision, and not a device?"""
+    low = name.lower()
+    return any(word in low for word in ("type", "autocast", "amp", "backend"))
+
+
+def is_autocast_name(name: str) -> bool:
+    """Is a function out of sight called like one that makes an autocast context?"""
+    return "autocast" in name.lower()
+
+
+def may_name_device(path: str) -> bool:
+    """May a variable, an attribute or an entry of a mapping be a device, or its number, as it is called?"""
+    return _DEVICES.search(path.replace("'", "").replace('"', "").rstrip("]")) is not None
+
+
+def asks_for_kind(condition: object) -> bool:
+    """Does a condition ask for the type of a device, and not only whether the machine has an accelerator?"""
+    if isinstance(condition, tuple):
+        return condition[-1] == ON_CUDA or any(asks_for_kind(one) for one in condition)
+    return isinstance(condition, str) and _KIND.search(condition) is not None
 
 
 def is_handed_name(name: str) -> bool:
@@ -310,17 +321,9 @@ def annotated_text(text: str) -> str:
         return MODULE
     if "device" in lower or "device_like_type" in lower:
         return DEVICE
-    if (
-        lower
-        and all(one in _NUMBERS or one in _PLAIN for one in lower)
-        and any(one in _NUMBERS for one in lower)
-    ):
+    if not _NUMBERS.isdisjoint(lower) and all(one in _NUMBERS or one in _PLAIN for one in lower):
         return SEQUENCE if _LISTED.match(low) else NUMBER
-    if (
-        lower
-        and "str" in lower
-        and all(one == "str" or one in ("none", "optional", "union") for one in lower)
-    ):
+    if "str" in lower and all(one in ("str", "none", "optional", "union") for one in lower):
         return TEXT
     if words and words[0][:1].isupper() and lower[0] not in _PLAIN:
         return "other"

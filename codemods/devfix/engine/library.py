@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.evidence import is_count, is_loss_name, prepares_inputs, runs_module
+from devfix.engine.evidence import is_autocast_name, is_count, is_loss_name, prepares_inputs, runs_module
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.modules import Modules
 from devfix.engine.places import (
     AT,
     AT_DEFAULT,
+    BY_LOADER,
     BY_OWNER,
     CPU,
     LITERAL,
@@ -108,7 +109,7 @@ class Library(Modules):
         if self.models.layer(dotted) in ("module", "unseen"):
             made = self.new_module(node, dotted, arguments)
             placed = any(one.arg in _PLACED_BY for one in node.keywords)
-            return self.given_away(made) if placed else made
+            return self.given_away(made, BY_LOADER) if placed else made
         return self.unknown_call(node, dotted, arguments)
 
     def _run_once(self, node: ast.Call, arguments: Arguments) -> None:
@@ -134,11 +135,11 @@ class Library(Modules):
             if readers.argument(dotted, at, many=value.kind == SEQUENCE):
                 self.read_as_array(node, value, given, dotted)
 
-    def given_away(self, value: Value) -> Value:
+    def given_away(self, value: Value, by: Place = BY_OWNER) -> Value:
         """A module that a framework places from now on, with its inputs."""
         if value.ref is not None and (value.kind == MODULE or value.role == "instance"):
-            self.move_module(value.ref, BY_OWNER)
-        return value.but(place=BY_OWNER) if value.kind == MODULE else Value(UNKNOWN, BY_OWNER)
+            self.move_module(value.ref, by)
+        return value.but(place=by) if value.kind == MODULE else Value(UNKNOWN, by)
 
     def _plain_library(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
         values = arguments[0]
@@ -157,8 +158,11 @@ class Library(Modules):
         if dotted == "torch.Generator":
             told = keywords["device"][0] if "device" in keywords else values[0][0] if values else None
             return Value(UNKNOWN, self.target(told, node) or AT_DEFAULT, role="generator")
-        if _is_autocast(dotted):
-            return self.autocast(node, torch_api.AUTOCAST[dotted], arguments)
+        row = self.models.rows.get(dotted)
+        if row is not None and row.form == "context":
+            return self.autocast(node, dotted, row, arguments)
+        if row is not None and row.type is not None:
+            self.wants_type(node, dotted, row, arguments)
         if dotted in torch_api.PARAMETERS or dotted in (
             "torch.autograd.Variable",
             "torch.autograd.variable.Variable",
@@ -210,6 +214,8 @@ class Library(Modules):
         """A function out of sight: its result is not known, and modules that it gets may have been moved."""
         _values, keywords = arguments
         last = name.rpartition(".")[2]
+        if "device_type" in keywords and is_autocast_name(last):
+            self.given_type(*keywords["device_type"], last)
         tensors = "return_tensors" in keywords and keywords["return_tensors"][0].const == "pt"
         if (tensors or prepares_inputs(name)) and "device" not in keywords:
             return Value(
@@ -348,10 +354,10 @@ class Library(Modules):
             items=tuple(value for value, _ in values[1:]),
             fields={k: v for k, (v, _) in keywords.items()},
         )
-        scopes = self.scopes() if _is_autocast(str(values[0][0].ref)) else ()
+        dotted = str(values[0][0].ref)
+        row = self.models.rows.get(dotted) if values[0][0].kind == LIBRARY else None
+        scopes = self.scopes() if row is not None and row.form == "context" else ()
+        if row is not None and row.type is not None:
+            self.wants_type(node, dotted, row, (values[1:], keywords))
         made = Partial(values[0][0], tuple(values[1:]), dict(keywords), node, scopes)
         return Value(FUNCTION, ref=made, rest=held)
-
-
-def _is_autocast(dotted: str) -> bool:
-    return torch_api.AUTOCAST.get(dotted, "").endswith(".autocast") and not dotted.startswith("torch.cpu.")

@@ -60,6 +60,7 @@ Path = frozenset[Condition]
 AT_DEFAULT = Place(DEFAULT)
 ON_CPU = Place(CPU)
 BY_OWNER = Place(OWNED)
+BY_LOADER = Place(OWNED, "loaded")  # a model that is loaded with a `device_map`
 NOWHERE = Place(UNKNOWN)
 NO_PATH: Path = frozenset()
 CURRENT_CUDA = Place(LITERAL, "cuda")

@@ -28,8 +28,6 @@ class What(Enum):
     """An operation combines values on different devices."""
     LEFT = auto()
     """A module that nothing moved is run on tensors (`strays`) that are on a device."""
-    AUTOCAST = auto()
-    """An autocast or GradScaler call."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,7 +54,7 @@ class Event:
     - `value` is the module or tensor that it happens to, `path` how it is written ("model",
       "self.model.head"), `place` where it goes (MOVE), is (MEET) or comes from (ATTACH).
     - ATTACH: `child` is what is attached. MEET: `strays` are the arguments on another device.
-    - `devices`: device expressions in scope at that point (MEET, ATTACH, AUTOCAST).
+    - `devices`: device expressions in scope at that point (MEET, ATTACH).
     """
 
     what: What

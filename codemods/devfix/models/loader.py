@@ -15,6 +15,7 @@ _CALLS = frozenset(
 )
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow"})
 _LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner", "runs", "unseen"})
+_TYPED = frozenset({"context", "keeps"})
 _MODULES = ("module", "not")
 _PLAIN = ("readers", "keywords", "draws", "learns", "tokens", "gathers", "owners_of_device")  # words
 _LISTED = ("lists", "shaped", "filled", "is_device")  # names behind a prefix
@@ -36,6 +37,7 @@ class Row(NamedTuple):
     host: tuple[int, str] | None = None
     free: tuple[int, str] | None = None
     host_result: int | None = None
+    type: tuple[int, str] | None = None
     whole: bool = False
 
 
@@ -158,7 +160,7 @@ def models() -> Models:
         if form in _MODULES:
             modules += [(prefix, re.compile(fnmatch.translate(name)), form) for name in rest]
             continue
-        if form not in _CALLS | _LAYERS | _PROCESSES:
+        if form not in _CALLS | _LAYERS | _PROCESSES | _TYPED:
             raise ValueError(f"{line!r} is no row of a model")
         row = Row(form)
         names = []
@@ -175,6 +177,9 @@ def models() -> Models:
             elif key == "host" and value:
                 position, _, name = value.partition(":")
                 row = row._replace(host=(int(position), name))
+            elif key == "type" and value:
+                position, _, name = value.partition(":")
+                row = row._replace(type=(int(position or -1), name))
             elif key == "gives_host" and value:
                 row = row._replace(host_result=int(value))
             elif word == "strict":
