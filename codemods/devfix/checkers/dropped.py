@@ -13,7 +13,7 @@ from devfix.engine.facts import Drop
 from devfix.engine.values import BATCH, DROP, ELEMENT, TENSOR, UNKNOWN
 from devfix.findings import AssignResult, Finding, Fix, Safety
 from devfix.models.loader import tensor_attributes
-from devfix.names import Names
+from devfix.names import names_of
 from devfix.placing import dotted
 from devfix.repair.candidates import stays_on_host
 from devfix.source import Source
@@ -138,7 +138,9 @@ def _scope(drop: Drop) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
 
 def _is_local(drop: Drop, moved: ast.expr, source: Source) -> bool:
     """Can the name be assigned to, where assigning to one of another scope would make it local, and unbound?"""
-    return not isinstance(moved, ast.Name) or moved.id in Names(source, _scope(drop) or source.tree).bindings
+    return (
+        not isinstance(moved, ast.Name) or moved.id in names_of(source, _scope(drop) or source.tree).bindings
+    )
 
 
 def _is_displayed(source: Source, node: ast.AST) -> bool:

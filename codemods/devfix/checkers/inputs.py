@@ -16,7 +16,7 @@ from devfix.engine.files import Class
 from devfix.engine.values import DROP, LOAD, MODULE, PASS
 from devfix.findings import Finding, Fix, Related, Safety
 from devfix.flow.outside import came_from
-from devfix.names import Names
+from devfix.names import Names, names_of
 from devfix.repair.candidates import at_its_making, made_at, written
 from devfix.repair.inputs import Input, Mover, base_of
 from devfix.source import Source
@@ -36,7 +36,6 @@ class Group:
 def groups(analysis: Analysis) -> list[Group]:
     """All inputs that stray, each value once, in the order of the text."""
     source = analysis.file.source
-    scopes: dict[ast.AST, Names] = {}
     groups: dict[object, Group] = {}
     seen: set[object] = set()
     found: list[tuple[Mismatch, ast.expr, str]] = []
@@ -51,11 +50,9 @@ def groups(analysis: Analysis) -> list[Group]:
     found.sort(key=lambda one: (len(one[0].assumed), source.span(one[1]).start))
     for mismatch, node, device in found:
         scope = source.enclosing(node, *_FUNCTIONS) or source.tree
-        if scope not in scopes:
-            assert isinstance(scope, (ast.Module, *_FUNCTIONS))
-            scopes[scope] = Names(source, scope)
-        base = base_of(node)
-        binding = scopes[scope].binding(base) if base is not None else None
+        assert isinstance(scope, (ast.Module, *_FUNCTIONS))
+        names, base = names_of(source, scope), base_of(node)
+        binding = names.binding(base) if base is not None else None
         whole = isinstance(node, ast.Name)
         of = (binding.target if binding is not None else (scope, base.id)) if base is not None else node
         key = of, "" if whole else ast.unparse(node)
@@ -63,14 +60,14 @@ def groups(analysis: Analysis) -> list[Group]:
             continue
         seen.add(key)
         if binding is not None and binding.form == "single" and binding.value is not None:
-            made, bound = mismatch.stray.links[0].node, scopes[scope].bindings[binding.name]
+            made, bound = mismatch.stray.links[0].node, names.bindings[binding.name]
             if len(bound) > 1 and not any(one is made for one in ast.walk(binding.value)):
                 binding = None  # what another round of a loop has left
         one = Input(mismatch, node, device, binding)
         together = binding is not None and binding.form in ("loop", "unpack") and device
         held = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         by: object = (binding.statement, device) if together and binding and (whole or held) else one
-        groups.setdefault(by, Group(scopes[scope], [])).inputs.append(one)
+        groups.setdefault(by, Group(names, [])).inputs.append(one)
     for group in groups.values():
         group.inputs.sort(key=lambda one: source.span(one.binding.target if one.binding else one.node).start)
     return sorted(groups.values(), key=lambda one: source.span(one.inputs[0].node).start)

@@ -84,6 +84,7 @@ class Models(NamedTuple):
     modules: tuple[
         tuple[str, re.Pattern[str], str], ...
     ]  # prefix, pattern of the last name, "module" or "not"
+    known: dict[str, str]  # what `layer` has found so far
 
     def function(self, dotted: str) -> Row | None:
         """The row of a function of torch; an unlisted one takes tensors that must be in one place."""
@@ -111,13 +112,14 @@ class Models(NamedTuple):
         row = self.rows.get(dotted)
         if row is not None:
             return row.form if row.form in _LAYERS else ""
-        for suffix in _BUILDING:
-            dotted = dotted.removesuffix(suffix)
-        last = dotted.rpartition(".")[2]
-        forms = {
-            form for prefix, names, form in self.modules if dotted.startswith(prefix) and names.match(last)
-        }
-        return "module" if forms == {"module"} else ""
+        if dotted not in self.known:
+            path = dotted
+            for suffix in _BUILDING:
+                path = path.removesuffix(suffix)
+            last = path.rpartition(".")[2]
+            rows = [row for row in self.modules if path.startswith(row[0]) and row[1].match(last)]
+            self.known[dotted] = "module" if {form for _, _, form in rows} == {"module"} else ""
+        return self.known[dotted]
 
     def process(self, dotted: str) -> str:
         """What a function or variable is to the processes of a distributed program; an empty string if nothing."""
@@ -206,7 +208,7 @@ def models() -> Models:
     shaped, filled = frozenset(listed["shaped"]), frozenset(listed["filled"])
     return Models(
         rows, tensor, other, array, readers, shaped, filled, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
-        tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), converters, tuple(modules),
+        tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), converters, tuple(modules), {},
     )  # fmt: skip
 
 
