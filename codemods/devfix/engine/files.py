@@ -87,7 +87,7 @@ class Function:
                     found.append(node.args[0])
                 elif isinstance(node.func, ast.Attribute) and node.func.attr == "size":
                     found.append(node.func.value)
-        return frozenset(map(path_of, found))
+        return frozenset(map(placing.dotted, found))
 
     @cached_property
     def handed_up(self) -> frozenset[str]:
