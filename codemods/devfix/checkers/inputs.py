@@ -197,8 +197,9 @@ def _placed(mismatch: Mismatch, analysis: Analysis) -> tuple[Related, ...]:
         call = analysis.file.source.parents.get(at)
         func = call.func if isinstance(call, ast.Call) else None
         if call is not None and isinstance(func, ast.Attribute):
-            told = quoted(analysis.file.source, func.value, 40)
-            return (Related(span(call), f"{told} gets its device here"),)
+            up = analysis.file.source.parents.get(call)
+            name = up.targets[0] if isinstance(up, ast.Assign) else func.value
+            return (Related(span(call), f"{quoted(analysis.file.source, name, 40)} gets its device here"),)
         return (Related(span(at), "the other value gets its device here"),)
     if mismatch.anchor_place not in analysis.origins:
         return ()
