@@ -73,6 +73,9 @@ class Analysis(Context):
         self.made: dict[object, Value] = {}  # the modules that the program makes, by their cells
         self.claims: dict[tuple[int, str], list[tuple[str, Place]]] | None = None  # by line and name
         self.part_of: dict[object, object] = {}  # cell of a module -> of the module that it is registered in
+        self.registered: set[ast.AST] = set()  # where modules are made that become parts of others
+        self.kept_in: dict[object, Link] = {}  # cell of a module -> what plain container it is kept in
+        self.element_uses: dict[Link, dict[str, dict[ast.AST, None]]] = {}  # what is done with their elements
         self.calls: dict[tuple[object, str], list[Place]] = {}
         self.handed: dict[object, list[tuple[Value, Place]]] = {}  # to what a class has, out of sight
         self._seen: set[object] = set()
@@ -329,9 +332,6 @@ class Analysis(Context):
 
     # --- what parts of the interpreter ask --------------------------------------------------
 
-    def has_state(self, state: State, cell: object, owner: Class) -> bool:
-        return self.classes.has_state(state, cell, owner)
-
     def is_new(self, key: object, assumed: Assumptions) -> bool:
         if key in self._seen:
             return False
@@ -388,7 +388,7 @@ class Analysis(Context):
 
     @cached_property
     def strays(self) -> frozenset[ast.AST]:
-        """What was made where the others are not; to be asked for when the analysis has run."""
+        """What was made where the others are not."""
         return frozenset(one.stray.links[0].node for one in self.mismatches)
 
     def release(self) -> None:

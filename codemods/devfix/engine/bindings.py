@@ -18,7 +18,6 @@ from devfix.engine.values import (
     STORE,
     TENSOR,
     UNKNOWN,
-    Link,
     Value,
 )
 
@@ -88,6 +87,7 @@ class Bindings(Expressions):
             return
         name = target.attr
         if value.kind == UNKNOWN and value.role == "instance" and base.kind == MODULE:
+            self.analysis.registered.add(value.links[0].node)
             self.state.set_attribute(base.ref, name, value)
             return
         if (
@@ -100,7 +100,7 @@ class Bindings(Expressions):
                 return
             if not self._building(base):
                 self.attach(target, base, name, value)
-            self.analysis.part_of[value.ref] = base.ref
+            self.register(value, base)
             self.state.set_attribute(base.ref, name, value.linked(self.link(STORE, target, name)))
             return
         if base.kind == MODULE and value.kind == TENSOR and value.role == "parameter":
@@ -124,17 +124,8 @@ class Bindings(Expressions):
         if value.links:
             value = value.linked(self.link(STORE, target, name))
         elif value.kind in (SEQUENCE, MAPPING):
-            value = self._kept(value, self.link(STORE, target, f"{name}[]"))
+            value = self.kept(value, self.link(STORE, target, f"{name}[]"))
         self.state.set_attribute(base.ref, name, value)
-
-    def _kept(self, value: Value, link: Link) -> Value:
-        """A plain container that an object keeps: its elements know that they are in it."""
-        items = value.items and tuple([one.linked(link) if one.links else one for one in value.items])
-        fields = value.fields and {
-            key: one.linked(link) if one.links else one for key, one in value.fields.items()
-        }
-        rest = value.rest.linked(link) if value.rest is not None and value.rest.links else value.rest
-        return value.but(items=items, fields=fields, rest=rest, links=(link._replace(name=link.name[:-2]),))
 
     def _building(self, base: Value) -> bool:
         """Is this the constructor of the object?"""

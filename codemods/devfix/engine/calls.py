@@ -82,6 +82,8 @@ class Calls(Builtins):
 
     def call_value(self, node: ast.Call, callee: Value, arguments: Arguments) -> Value:
         kind, ref = callee.kind, callee.ref
+        if kind == MODULE or callee.role == "instance":
+            self.element_used(callee, "__call__", node)
         declared = callee.bound.ref if kind == UNKNOWN and isinstance(callee.bound, Value) else None
         if isinstance(declared, Class) and self.analysis.class_kind(declared) == "module":
             return self.call_module(node, callee.but(kind=MODULE), arguments)
@@ -132,7 +134,7 @@ class Calls(Builtins):
             forward = held.ref.method("forward") or held.ref.method("__call__")
             if forward is not None:
                 return self.call_function(node, forward, module, arguments)
-            if not self.analysis.has_state(self.state, module.ref, held.ref):
+            if not self.analysis.classes.has_state(self.state, module.ref, held.ref):
                 return self.unknown(node)
         operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
         operands = [one for one in operands if one[0].kind != MODULE]
@@ -237,7 +239,7 @@ class Calls(Builtins):
             self.call_function(node, init, made, arguments)
         elif init is None and what == "object":
             self._fields(cell, owner, arguments)
-        if what == "module" and not self.analysis.has_state(self.state, cell, owner):
+        if what == "module" and not self.analysis.classes.has_state(self.state, cell, owner):
             made = made.but(role="stateless")
         return made
 

@@ -36,12 +36,13 @@ from devfix.engine.values import (
     Value,
     join,
 )
-from devfix.flow import frameworks
+from devfix.flow import frameworks, torch_api
 from devfix.models.loader import tensor_attributes
 
 if TYPE_CHECKING:
     from devfix.engine.analysis import Analysis
 
+_LISTS = frozenset({"list", "sequence", "iterable", "collection"})
 _INPUTS = frozenset({"x", "input", "inputs", "features", "hidden_states"})
 
 
@@ -103,6 +104,17 @@ class Context:
         """The forms of the elements of a parameter that is a container of devices."""
         annotation = next((one.annotation for one in function.parameters if one.arg == name), None)
         return of_elements(function.file, annotation)
+
+    def _holds_modules(self, function: Function, name: str) -> bool:
+        """Is a parameter annotated as a list of modules?"""
+        annotation = next((one.annotation for one in function.parameters if one.arg == name), None)
+        if not isinstance(annotation, ast.Subscript):
+            return False
+        if function.file.dotted(annotation.value).rpartition(".")[2].lower() not in _LISTS:
+            return False
+        made = function.file.definition(annotation.slice)
+        known = isinstance(made, Class) and self.class_kind(made) == "module"
+        return known or function.file.dotted(annotation.slice) in torch_api.MODULE_BASES
 
     def parameters(self, function: Function, me: Value | None) -> Bound:
         """The parameters before any caller is known: each is where it is."""
@@ -188,6 +200,8 @@ class Context:
             return Value(SEQUENCE, rest=Value(DEVICE, Place(VAR, ("element", key)), forms=inner))
         if kind == DEVICE:
             return Value(DEVICE, Place(VAR, key), assumed=assumed, forms=forms)
+        if self._holds_modules(function, name):
+            return Value(SEQUENCE, rest=Value(MODULE, Place(OF, key), ref=("elements", key)))
         if kind in (TENSOR, BATCH):
             return Value(kind, place, assumed=assumed)
         if kind == MODULE:

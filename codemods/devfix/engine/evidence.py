@@ -42,6 +42,10 @@ _DEVICE_NAMES = frozenset({"device", "dev", "torch_device", "map_location"})
 _MODULE_NAMES = frozenset(
     {"model", "net", "network", "module", "encoder", "decoder", "generator", "discriminator", "backbone"}
 )
+_LAYER = re.compile(
+    r"^[A-Z]\w*(?:Layer|Linear|Head|Conv|Embedding|Adapter|Classifier|Projection|Projector|MLP|Block|Encoder|Decoder|"
+    r"Attention|Norm|LSTM|GRU|Net|Unit|Stage|Bottleneck|FeedForward)s?(?:\dd)?$|^[A-Z]\w*Conv\w*$"
+)
 _DEVICE_WORDS = ("cuda", "gpu", "device", "cpu", "mps", "xpu", "accelerat")
 _NUMBERS = frozenset(["int", "float", "bool", "complex"])
 _SEQUENCES = frozenset(["list", "tuple", "sequence"])
@@ -130,6 +134,16 @@ def may_set_device(name: str) -> bool:
     return starts and any(
         word in low for word in ("dist", "ddp", "device", "gpu", "env", "process", "cuda", "nccl")
     )
+
+
+def runs_what_it_is_given(name: str) -> bool:
+    """Is a function out of sight one that people call to run a module: `checkpoint(layer, x)`?"""
+    return "checkpoint" in name
+
+
+def is_layer_name(name: str) -> bool:
+    """Is a class out of sight called like a layer?"""
+    return _LAYER.match(name) is not None
 
 
 def is_module_name(name: str) -> bool:

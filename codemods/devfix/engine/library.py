@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.evidence import is_loss_name
+from devfix.engine.evidence import is_loss_name, runs_what_it_is_given
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.modules import Modules
 from devfix.engine.places import (
@@ -187,7 +187,7 @@ class Library(Modules):
 
     def unknown_call(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         """A function out of sight: its result is not known, and modules that it gets may have been moved."""
-        _values, keywords = arguments
+        values, keywords = arguments
         last = name.rpartition(".")[2]
         if (
             "return_tensors" in keywords
@@ -220,6 +220,10 @@ class Library(Modules):
             )
         if is_loss_name(name) and len(arguments[0]) > 1:
             self._loss(node, name, arguments)
+        if last == "deepcopy" and values:
+            return self.copied(values[0][0], node)
+        if values and runs_what_it_is_given(last):
+            self.element_used(values[0][0], "__call__", node)
         self.escape(arguments)
         if last in frameworks.PLACING_METHODS:
             return Value(UNKNOWN, BY_OWNER)

@@ -81,6 +81,8 @@ class Methods(Moves):
     def method(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         """`base.name(...)`."""
         kind = base.kind
+        if kind == MODULE or base.role == "instance":
+            self.element_used(base, name, node)
         if name in frameworks.HOOKING_METHODS:
             return self.given_away(base)
         if name == "__class__" and isinstance(base.bound, Value):
@@ -230,10 +232,14 @@ class Methods(Moves):
         return self.like_given(node, name, arguments)
 
     def _register(self, node: ast.Call, base: Value, how: str, name: object, value: Value) -> Value:
-        if base.ref is None or not isinstance(name, str):
+        if base.ref is None:
             return ANYTHING
+        if not isinstance(name, str):
+            name = f"#{id(node)}"
         if value.kind == MODULE:
             self.attach(node, base, name, value)
+        elif value.role == "instance":
+            self.analysis.registered.add(value.links[0].node)
         else:
             # What the constructor puts on a device is there until the module is moved.
             place = self.where(value)
@@ -256,7 +262,7 @@ class Methods(Moves):
                 self.analysis.surgeries.append(
                     Surgery(node, self.file, self.function, base, part, place, self.scopes())
                 )
-        self.analysis.part_of[part.ref] = base.ref
+        self.register(part, base)
         self.state.set_attribute(base.ref, name, part.linked(self.link(STORE, node, name)))
 
     # --- everything else -----------------------------------------------------------------

@@ -8,6 +8,7 @@ from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments
 from devfix.engine.functions import Functions
 from devfix.engine.places import (
+    AT,
     AT_DEFAULT,
     NOWHERE,
     Place,
@@ -22,6 +23,7 @@ from devfix.engine.values import (
     MODULE,
     SEQUENCE,
     TENSOR,
+    UNKNOWN,
     Assumption,
     Value,
 )
@@ -74,7 +76,7 @@ class Modules(Functions):
         for i, part in enumerate(parts):
             if part.kind == MODULE:
                 self.state.set_attribute(made.ref, f"#{i}", part)
-                self.analysis.part_of[part.ref] = made.ref
+                self.register(part, made)
                 places.add(self.where(part))
         if any(isinstance(one, ast.Starred) for one in node.args) and not places:
             self.state.set_place(made.ref, NOWHERE)
@@ -83,6 +85,12 @@ class Modules(Functions):
         elif places or parts or (not arguments[0] and dotted.endswith("Sequential")):
             self.state.set_place(made.ref, NOWHERE)
         return made
+
+    def register(self, part: Value, owner: Value) -> None:
+        """A module becomes a part of another one, which takes it along when it is moved."""
+        self.analysis.part_of[part.ref] = owner.ref
+        if part.links:
+            self.analysis.registered.add(part.links[0].node)
 
     def move_module(self, cell: object, place: Place) -> None:
         """`module.to(device)`: all that is registered goes along."""
@@ -135,9 +143,13 @@ class Modules(Functions):
 
     def copied(self, value: Value, node: ast.AST) -> Value:
         """`copy.deepcopy(x)`: what is a module gets a cell of its own."""
+        cell = (id(node), self.depth, "copy")
+        if value.kind == UNKNOWN and value.role == "":
+            self.state.set_place(cell, NOWHERE)
+            links = (self.link(MAKE, node, "deepcopy"),)
+            return value.but(place=Place(AT, cell), ref=cell, links=links, role="instance")
         if value.kind != MODULE or value.ref is None:
             return value
-        cell = (id(node), self.depth, "copy")
         self.state.set_place(cell, self.where(value))
         for name, one in self.state.attributes(value.ref):
             if one.kind != MODULE:

@@ -1,0 +1,72 @@
+"""Elements of containers: as one value for all of them, and what is done with those that objects keep."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devfix.engine.conditions import Conditions
+from devfix.engine.values import ELEMENT, MAPPING, MODULE, SEQUENCE, STORE, Link, Value, element, elements
+
+MAX_NESTING = 4  # of containers in containers, of modules in modules
+_ANYWHERE = frozenset({"bare", "loss", "stateless"})  # roles of modules that have no parameters
+
+
+class Elements(Conditions):
+    def any_of(self, value: Value) -> Value | None:
+        """Any element of a container: of modules that are in one place, the first stands for all."""
+        parts = elements(value)
+        if len(parts) < 2 or any(one.kind != MODULE for one in parts):
+            return element(value)
+        parts = [one for one in parts if one.role not in _ANYWHERE] or parts
+        first = parts[0]
+        if len({self.where(one) for one in parts}) > 1:
+            return element(value)
+        made = {
+            one.bound.ref if isinstance(one.bound, Value) else one.links[0].name if one.links else None
+            for one in parts
+        }
+        return first if len(made) == 1 else Value(MODULE, self.where(first), links=first.links)
+
+    def with_element(self, known: Value | None, value: Value) -> Value:
+        """What stands for the elements of a container that gets one more."""
+        return (self.any_of(Value(SEQUENCE, items=(known, value))) or value) if known is not None else value
+
+    def kept(self, value: Value, link: Link, depth: int = 0) -> Value:
+        """A plain container that an object keeps: its elements know that they are in it."""
+        if value.kind not in (SEQUENCE, MAPPING) or depth > MAX_NESTING:
+            if value.kind == MODULE and value.ref is not None:
+                self.analysis.kept_in[value.ref] = link
+            return value.linked(link) if value.links else value
+        below = depth + 1
+        return value.but(
+            items=value.items and tuple([self.kept(one, link, below) for one in value.items]),
+            fields=value.fields and {key: self.kept(one, link, below) for key, one in value.fields.items()},
+            rest=value.rest and self.kept(value.rest, link, below),
+            links=value.links if depth else (link._replace(name=link.name[:-2]),),
+        )
+
+    def put(self, base: Value, value: Value, node: ast.AST) -> Value:
+        """A value as an element of a container that is there already."""
+        made = value.linked(self.link(ELEMENT, node)) if value.links else value
+        at = base.links[-1] if base.links else None
+        return self.kept(made, at._replace(name=f"{at.name}[]"), 1) if at and at.kind == STORE else made
+
+    def element_used(self, value: Value, what: str, node: ast.AST) -> None:
+        """Note what is done with an element of a plain container that an object keeps, or with a part of one."""
+        found = [*kept_links(value)]
+        cell = value.ref if not found else None
+        for _ in range(MAX_NESTING):
+            if cell is None:
+                break
+            if cell in self.analysis.kept_in:
+                found = [self.analysis.kept_in[cell]]
+                break
+            cell = self.analysis.part_of.get(cell)
+        for link in found:
+            self.analysis.element_uses.setdefault(link, {}).setdefault(what, {})[node] = None
+
+
+def kept_links(value: Value) -> Iterator[Link]:
+    """The links of a history by which it became an element of a plain container of an object."""
+    return (one for one in value.links if one.kind == STORE and one.name.endswith("[]"))
