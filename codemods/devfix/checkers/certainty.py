@@ -21,14 +21,18 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import (
     about_devices,
     annotated,
+    builds_any,
     is_cpu_program,
+    is_measure,
     is_module_name,
+    is_told_a_device,
+    may_place,
     prepares_data,
     runs_on_its_own,
 )
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Function
-from devfix.engine.places import FIXED, OF, OWNED, VAR
+from devfix.engine.places import FIXED, LITERAL, OF, OWNED, VAR
 from devfix.engine.values import (
     DATA,
     GIVEN,
@@ -44,6 +48,8 @@ from devfix.engine.values import (
     RANK,
     RESULT,
     TENSOR,
+    USES,
+    Assumption,
 )
 from devfix.models.loader import models
 from devfix.placing import stores
@@ -74,11 +80,14 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     if RANK in kinds and GIVEN not in kinds:
         return "it may be a tensor without dimensions, which mixes with any device"
     of_anchor = {one.kind for one in mismatch.anchor.assumed}
+    if mismatch.operation == "the result" and mismatch.stray.links[0].node in analysis.parts.moved:
+        return "a caller moves what it is given"
+    unseen = mismatch.stray.kind == MODULE and Assumption(LIBRARY_CALL) in mismatch.assumed
     if (
         LIBRARY_CALL in kinds
         and not _is_made_up(mismatch)
         and (
-            mismatch.stray.kind == MODULE
+            (unseen and _may_be_moved(mismatch, analysis))
             or (of_caller and mismatch.anchor.kind == MODULE and LIBRARY_CALL in of_anchor)
         )
     ):
@@ -88,7 +97,11 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     if mismatch.relation == FIXED:
         return _why_not_literal(mismatch, LIBRARY_CALL in kinds, analysis)
     source = analysis.file.source
-    if mismatch.file is analysis.file and is_caught(source, mismatch.node):
+    running = [statement for file, statement in mismatch.running if file is analysis.file]
+    if any(
+        is_caught(source, one)
+        for one in ([mismatch.node] if mismatch.file is analysis.file else []) + running
+    ):
         return "the error is expected, or handled"
     if mismatch.function is not None and tells_the_cpu(mismatch.function.file.source, mismatch.function.node):
         return "a configuration is told the CPU"
@@ -180,6 +193,24 @@ def _is_built(mismatch: Mismatch, analysis: Analysis) -> bool:
     return not plain or not _is_declared(function, name)
 
 
+def _may_be_moved(mismatch: Mismatch, analysis: Analysis) -> bool:
+    """May whoever makes a module out of sight move it, or has it no weights?"""
+    made = mismatch.stray.links[0]
+    if mismatch.stray.bound is not None:
+        return False  # a part of it is not in view, but that moves with the whole
+    last, place = made.name.rpartition(".")[2], mismatch.anchor_place
+    if not isinstance(made.node, ast.Call) or is_told_a_device(made.node, made.file.source):
+        return True
+    if models().layer(made.name) == "module":
+        function = mismatch.function
+        asks = function is not None and analysis.uses(function).asks_for_devices
+        return place.kind == OF and not (asks or (function is not None and is_measure(function.name)))
+    weighted = any(one.kind in (USES, NAME) for one in mismatch.stray.assumed)
+    if may_place(last) or place.kind == OF or not weighted:
+        return True
+    return place.kind == LITERAL and builds_any(last)  # where all goes to CUDA, what builds it may go there
+
+
 def _is_of_unknown(mismatch: Mismatch, analysis: Analysis) -> bool:
     """Is the other device that of a value of which nothing is known, for a tensor of one in another file?"""
     key, module = mismatch.anchor_place.key, mismatch.stray.kind == MODULE
@@ -226,7 +257,9 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
         return True
     if owner is not None and any(base.endswith("TestCase") for base in owner.outside):
         return False  # only the tests themselves call it
-    if analysis.uses(function).asks_for_devices:
+    if analysis.uses(function).asks_for_devices or (
+        mismatch.stray.kind == MODULE and is_measure(function.name)
+    ):
         return True
     made = mismatch.stray.kind == TENSOR and mismatch.stray.links[0].kind == MAKE
     if mismatch.operation == "the index" and function.owner is None and not made:

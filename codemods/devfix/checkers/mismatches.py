@@ -37,6 +37,7 @@ from devfix.repair.candidates import (
     moved_again,
     of_a_literal,
 )
+from devfix.repair.modules import is_safe_move, moved
 
 FACTORIES = "place-factory"
 CODEMODS = (
@@ -178,6 +179,8 @@ def _place_to_show(mismatch: Mismatch, analysis: Analysis, codemod: str) -> ast.
     stored = _stored_in_module(mismatch, analysis)
     if codemod == "register-buffer" and stored is not None:
         return analysis.file.source.statement(stored.node)
+    if mismatch.operation == "the result" and mismatch.stray.kind == MODULE:
+        return mismatch.node if mismatch.file is analysis.file else None
     links = mismatch.stray.links
     if (
         codemod == FACTORIES
@@ -208,6 +211,7 @@ def _finding(
     )
     made = codemod == FACTORIES and title.startswith("make")
     safe = bool(edits) and made and any(is_safe(one, edits, analysis) for one in every)
+    safe = safe or (codemod == "module-never-moved" and is_safe_move(mismatch, analysis))
     if edits and not safe:
         message += assumptions(mismatch)
     here = mismatch.file is analysis.file
@@ -229,14 +233,17 @@ def _fix(
         link = _stored_in_module(mismatch, analysis)
         if link is None or not link.name.endswith("[]"):  # a list of tensors is no buffer
             return "register it as a buffer", as_buffer(link, analysis) if link is not None else (), None
-    elif codemod == "module-never-moved" or mismatch.stray.links[0].kind != LOAD:
+    elif codemod == "module-never-moved":
+        device, edits = moved(mismatch, analysis)
+        return f"move it to `{device}`", edits, None
+    elif mismatch.stray.links[0].kind != LOAD:
         device, edits = at_its_making(mismatch, analysis)
         guessed = codemod == FACTORIES and any(one.kind == NAME for one in mismatch.assumed)
-        if (edits and not guessed) or codemod == "module-never-moved":
+        if edits and not guessed:
             return f"make it on `{device}`", edits, None
-        other, moved, beside = beside_others(mismatch, analysis)
-        if moved:
-            return f"move it to `{other}` as well", moved, beside
+        other, also, beside = beside_others(mismatch, analysis)
+        if also:
+            return f"move it to `{other}` as well", also, beside
         if edits:
             return f"make it on `{device}`", edits, None
     device, edits = at_the_meeting(mismatch, analysis)

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from devfix.checkers.signs import is_kept_otherwise
 from devfix.engine.analysis import Analysis
-from devfix.engine.evidence import is_layer_name
+from devfix.engine.elements import ANYWHERE
+from devfix.engine.evidence import is_layer_name, makes_no_module
 from devfix.engine.files import Class
-from devfix.engine.values import MAPPING, MODULE, SEQUENCE, STORE, Link, Value, elements
+from devfix.engine.values import MAPPING, MODULE, SEQUENCE, STORE, UNKNOWN, Link, Value, elements
 from devfix.findings import Finding, Fix, Related, Safety
 from devfix.models.loader import module_attributes
 from devfix.registration.classes import RESERVED, ModuleClass, module_classes
@@ -26,7 +27,6 @@ _HANDLING = frozenset(
 )  # fmt: skip
 _MOVES = frozenset({"to", "cuda", "cpu"})
 _RUNS = ("__call__", "forward")
-_ANYWHERE = frozenset({"bare", "loss", "stateless"})  # roles of modules without parameters
 
 
 def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
@@ -48,7 +48,7 @@ def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
 
 def _plain_containers(analysis: Analysis) -> Iterator[PlainContainer]:
     """The plain containers of modules that the methods of the file's module classes run."""
-    if not analysis.element_uses:
+    if not analysis.parts.uses:
         return
     for owner in module_classes(analysis.file.source):
         known = analysis.file.of_node.get(owner.node)
@@ -67,7 +67,7 @@ def _judged(owner: ModuleClass, name: str, value: Value, analysis: Analysis) -> 
     stores = tuple(one for one in owner.stores.get(name, ()) if one.form != "augmented")
     if not parts or not stores or owner.handles(name) or owner.class_level(name):
         return None
-    if any(one is None or (one.links and one.links[0].node in analysis.registered) for one in parts):
+    if any(one is None or (one.links and one.links[0].node in analysis.parts.registered) for one in parts):
         return None
     if any(
         one.part is None or not owner.builds(one.method) or one.form not in ("single", "typed", "unpack")
@@ -78,9 +78,11 @@ def _judged(owner: ModuleClass, name: str, value: Value, analysis: Analysis) -> 
     if any(one.method is owner.init and one.statement.lineno < owner.super_call.lineno for one in stores):
         return None
     modules = [one for one in parts if one is not None]
-    if all(one.role in _ANYWHERE for one in modules):
+    if all(one.role in ANYWHERE for one in modules):
         return None
-    sure = all(one.kind == MODULE or _is_like_a_layer(_made_by(one)) for one in modules)
+    sure = all(
+        one.kind == MODULE or one.role == "moved" or _is_like_a_layer(_made_by(one)) for one in modules
+    )
     links = [Link(STORE, analysis.file, one.target, f"{name}[]") for one in stores]
     if any(is_kept_otherwise(one, analysis) for one in links) or _is_alone(owner, name, stores):
         return None
@@ -99,7 +101,14 @@ def _modules(value: Value, depth: int = 0) -> Iterator[Value | None]:
         if one.kind in (SEQUENCE, MAPPING) and depth < 3:
             yield from _modules(one, depth + 1)
         else:
-            yield one if one.kind == MODULE or one.role == "instance" else None
+            yield one if one.kind == MODULE or _may_be_module(one) else None
+
+
+def _may_be_module(value: Value) -> bool:
+    """May something out of sight make a module, if what it makes is run?"""
+    if value.kind != UNKNOWN or not value.links or value.role not in ("", "instance", "moved"):
+        return False
+    return not makes_no_module(_made_by(value))
 
 
 def _made_by(value: Value) -> str:
@@ -129,7 +138,7 @@ def _is_alone(owner: ModuleClass, name: str, stores: tuple[Store, ...]) -> bool:
 def _run(owner: ModuleClass, name: str, analysis: Analysis, *, sure: bool) -> tuple[ast.AST, Method] | None:
     """Where a method other than those that make the object runs an element; none if elements are looked after."""
     source, runs = analysis.file.source, list[tuple[ast.AST, Method]]()
-    for link, done in analysis.element_uses.items():
+    for link, done in analysis.parts.uses.items():
         if link.name != f"{name}[]" or link.file is not analysis.file:
             continue
         if source.enclosing(link.node, ast.ClassDef) is not owner.node:

@@ -6,7 +6,7 @@ import ast
 from functools import cached_property
 
 from devfix.budget import MISMATCHES
-from devfix.engine import evidence
+from devfix.engine import evidence, facts
 from devfix.engine.classes import Classes
 from devfix.engine.context import Bound, Context
 from devfix.engine.facts import Autocast, DeviceUse, HostRead, LeftOut, Mismatch, Missing, Step, Surgery
@@ -73,9 +73,7 @@ class Analysis(Context):
         self.made: dict[object, Value] = {}  # the modules that the program makes, by their cells
         self.claims: dict[tuple[int, str], list[tuple[str, Place]]] | None = None  # by line and name
         self.part_of: dict[object, object] = {}  # cell of a module -> of the module that it is registered in
-        self.registered: set[ast.AST] = set()  # where modules are made that become parts of others
-        self.kept_in: dict[object, Link] = {}  # cell of a module -> what plain container it is kept in
-        self.element_uses: dict[Link, dict[str, dict[ast.AST, None]]] = {}  # what is done with their elements
+        self.parts = facts.Parts()
         self.calls: dict[tuple[object, str], list[Place]] = {}
         self.handed: dict[object, list[tuple[Value, Place]]] = {}  # to what a class has, out of sight
         self._seen: set[object] = set()

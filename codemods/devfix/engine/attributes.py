@@ -192,7 +192,9 @@ class Attributes(Calls):
             return ANYTHING
         # Of an object that the program makes, callers have put nothing anywhere.
         made = base.ref in self.analysis.made
-        return Value(UNKNOWN, Place(AT if made else OF, ("attribute", base.ref, name)))
+        role = "part" if made and base.ref is not None and base.kind == MODULE and owner is None else ""
+        place = Place(AT if made else OF, ("attribute", base.ref, name))
+        return Value(UNKNOWN, place, role=role, ref=base.ref if role else None)
 
     def _of_unknown_object(self, node: ast.Attribute, base: Value) -> Value:
         key = ("attribute", base.place.key, node.attr)

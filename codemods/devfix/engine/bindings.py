@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from devfix.engine.evidence import is_set_up, is_told_a_device, may_place
 from devfix.engine.expressions import Expressions
-from devfix.engine.places import AT, CHOICE, IN, OF, Place, choose
+from devfix.engine.places import AT, CHOICE, IN, NOWHERE, OF, Place, choose
 from devfix.engine.values import (
     BATCH,
     ELEMENT,
+    MAKE,
     MAPPING,
     MODULE,
     NUMBER,
@@ -18,6 +20,8 @@ from devfix.engine.values import (
     STORE,
     TENSOR,
     UNKNOWN,
+    USES,
+    Assumption,
     Value,
 )
 
@@ -26,7 +30,7 @@ class Bindings(Expressions):
     def bind(self, target: ast.expr, value: Value, node: ast.AST) -> None:
         if isinstance(target, ast.Name):
             if value.kind == UNKNOWN:
-                value = self._evident(target.id, value)
+                value = self._network(target.id, self._evident(target.id, value), node)
             self.state.names[target.id] = value
             if self.analysis.claims is not None and self.file is self.analysis.file:
                 known = self.analysis.claims.setdefault((target.lineno, target.id), [])
@@ -47,7 +51,7 @@ class Bindings(Expressions):
         elif isinstance(target, ast.Starred):
             self.bind(target.value, Value(SEQUENCE, rest=value), node)
         elif isinstance(target, ast.Attribute):
-            self._store(target, value)
+            self._store(target, self._network(self.file.source.code(target), value, node))
         elif isinstance(target, ast.Subscript):
             self.store_item(target, value, node)
 
@@ -74,6 +78,29 @@ class Bindings(Expressions):
             return self.analysis.named_device(value.place._replace(kind="var"), name)
         return value
 
+    def _network(self, path: str, value: Value, node: ast.AST) -> Value:
+        """What is made out of sight and set up as a network is one; on the CPU, if its maker is told no device."""
+        if value.kind != UNKNOWN or value.role not in ("", "instance") or not isinstance(node, ast.Call):
+            return value
+        name, source = self.file.dotted(node.func), self.file.source
+        if not is_set_up(path, source) or (
+            value.role == "" and (value.links or name.partition(".")[0] == "torch")
+        ):
+            return value
+        cell = value.ref or (id(node), self.depth, "network")
+        if value.role == "":
+            told = not name or may_place(name.rpartition(".")[2]) or is_told_a_device(node, source)
+            self.state.set_place(
+                cell, NOWHERE if told or not self.analysis.default_is_known else self.default
+            )
+        links = value.links or (self.link(MAKE, node, name),)
+        made = Value(
+            MODULE, Place(IN, cell), ref=cell, links=links, assumed=frozenset({Assumption(USES, path)})
+        )
+        self.analysis.made[cell] = made
+        self.analysis.parts.set_up.add(cell)
+        return made
+
     def _cell(self, value: Value) -> Any:
         return value.place._replace(kind="in", key=value.ref)
 
@@ -81,13 +108,15 @@ class Bindings(Expressions):
         """`base.name = value`."""
         base = self.eval(target.value)
         if base.kind == TENSOR and target.attr == "data" and base.place.kind == "in":
-            self.state.set_place(base.place.key, self.where(value))
+            self.move_module(base.place.key, self.where(value))
             return
         if base.ref is None or base.kind not in (MODULE, OBJECT):
             return
         name = target.attr
+        if value.role == "part" and value.ref is not None and base.kind == MODULE:
+            value = self.part_of(value, target)
         if value.kind == UNKNOWN and value.role == "instance" and base.kind == MODULE:
-            self.analysis.registered.add(value.links[0].node)
+            self.analysis.parts.registered.add(value.links[0].node)
             self.state.set_attribute(base.ref, name, value)
             return
         if (

@@ -9,7 +9,19 @@ from devfix.engine.evidence import is_count, is_handed_name
 from devfix.engine.facts import LeftOut
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial
-from devfix.engine.places import AT, BY_OWNER, CHOICE, LITERAL, NOWHERE, OF, OWNED, VAR, Place, alternatives
+from devfix.engine.places import (
+    AT,
+    BY_OWNER,
+    CHOICE,
+    IN,
+    LITERAL,
+    NOWHERE,
+    OF,
+    OWNED,
+    VAR,
+    Place,
+    alternatives,
+)
 from devfix.engine.requirements import Operand
 from devfix.engine.values import (
     ANYTHING,
@@ -22,6 +34,7 @@ from devfix.engine.values import (
     MAKE,
     MAPPING,
     MODULE,
+    NAME,
     OBJECT,
     SEQUENCE,
     TENSOR,
@@ -30,6 +43,7 @@ from devfix.engine.values import (
     Assumption,
     Value,
 )
+from devfix.flow.evidence import looks_like_network
 
 MAX_DEPTH = 6
 
@@ -82,7 +96,7 @@ class Calls(Builtins):
 
     def call_value(self, node: ast.Call, callee: Value, arguments: Arguments) -> Value:
         kind, ref = callee.kind, callee.ref
-        if kind == MODULE or callee.role == "instance":
+        if kind in (MODULE, UNKNOWN) and callee.links:
             self.element_used(callee, "__call__", node)
         declared = callee.bound.ref if kind == UNKNOWN and isinstance(callee.bound, Value) else None
         if isinstance(declared, Class) and self.analysis.class_kind(declared) == "module":
@@ -105,6 +119,12 @@ class Calls(Builtins):
             return self.library_call(node, str(ref), arguments)
         if kind == MODULE or (callee.role == "instance" and self.where(callee).on_device):
             return self.call_module(node, callee, arguments)
+        if callee.role == "part" and callee.ref is not None:
+            return self.call_module(node, self.part_of(callee, node), arguments)
+        if callee.role == "instance" and looks_like_network(callee.links[0].name.rpartition(".")[2]):
+            assumed = callee.assumed | {Assumption(NAME, callee.links[0].name)}
+            made = callee.but(kind=MODULE, role="", place=Place(IN, callee.ref), assumed=assumed)
+            return self.call_module(node, made, arguments)
         if kind == UNKNOWN and callee.role == "scatters":
             return self.unknown(node)
         if kind == UNKNOWN and callee.role == "moved" and callee.place.on_device:
@@ -125,11 +145,15 @@ class Calls(Builtins):
 
     def call_module(self, node: ast.Call, module: Value, arguments: Arguments) -> Value:
         """`module(...)`: its forward where that is in view, else all that it gets must be where it is."""
-        values, keywords = arguments
+        values, keywords = arguments = self.inputs(arguments)
         for surgery in self.analysis.surgeries:
             if not surgery.is_met and self._is_part(surgery.module.ref, module.ref):
                 surgery.is_met = self.where(surgery.attached).on_host
-        held = module.bound
+        place = self.where(module)
+        scatters = module.role == "scatters" and not place.on_host  # it moves its inputs
+        if scatters and not any(one.on_host for one, _ in alternatives(place, self.state.path)):
+            return Value(BATCH, place, assumed=module.assumed)
+        held = None if scatters else module.bound
         if isinstance(held, Value) and isinstance(held.ref, Class) and module.role != "hidden":
             forward = held.ref.method("forward") or held.ref.method("__call__")
             if forward is not None:
@@ -138,13 +162,16 @@ class Calls(Builtins):
                 return self.unknown(node)
         operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
         operands = [one for one in operands if one[0].kind != MODULE]
-        place = self.where(module)
+        if (
+            module.ref in self.analysis.parts.set_up and not place.on_host
+        ):  # what else it is given need be no tensor
+            operands = [one for value, at in values[:1] for one in self.tensors(value, at)]
+        if scatters:
+            operands = [one for one in operands if self.where(one[0]).on_device]
         if self.analysis.entered:
             self.in_autocast(module, place)
         # Modules may want lengths on the CPU.
         operands = [one for one in operands if not is_count(one[1]) or _is_made_of_rows(one[0])]
-        if module.role == "scatters":
-            return Value(BATCH, place, assumed=module.assumed)
         name = self.file.source.code(node.func)[:40]
         if module.role == "bare":
             first = operands[0][0] if operands else Value(TENSOR)
@@ -161,8 +188,14 @@ class Calls(Builtins):
         if module.assumed or not (known or made_by.startswith("torch.nn.")):
             module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
         self.together(node, [(module, node.func), *operands], name, strict=True)
-        moved = [one for one in (*values, *keywords.values()) if one[0].role == "moved"]
-        place = self._decided(place, [*operands, *moved])
+        for value, at in (
+            values if place.on_host else ()
+        ):  # what callers give to a module made here is tensors
+            if value.kind == UNKNOWN and value.place.kind == OF and not value.role:
+                assumed = value.assumed | {Assumption(USES, self.file.source.code(at))}
+                given = value.but(kind=BATCH, assumed=assumed)
+                self.together(node, [(module, node.func), (given, at)], name, strict=True)
+        place = self._decided(place, operands)
         if place.on_device or place.on_host or place.kind == CHOICE:
             return Value(BATCH, place, assumed=module.assumed)
         return Value(BATCH, place)
@@ -203,7 +236,7 @@ class Calls(Builtins):
         """`Class.method(...)`."""
         found = owner.method(name)
         if found is None:
-            if name in ("from_pretrained", "from_config"):
+            if name in ("from_pretrained", "from_config", "load_from_checkpoint"):
                 return self.instantiate(node, owner, ([], {}), open_=True)
             return self.unknown_call(node, f"{owner.name}.{name}", arguments)
         if found.of_class:

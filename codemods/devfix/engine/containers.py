@@ -179,7 +179,7 @@ class Containers(Elements):
         return index.but(kind=TENSOR, assumed=index.assumed | {Assumption(LABELS, at.id)})
 
     def _unknown_item(self, node: ast.Subscript, base: Value, key: object) -> Value:
-        if base.role in ("given", "moved"):
+        if base.role in ("given", "moved", "part") or (base.links and base.links[0].kind == LOAD):
             return base
         root = base.place.key if base.place.is_named else None
         if root is None:

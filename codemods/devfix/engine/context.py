@@ -241,6 +241,9 @@ class Context:
     def global_names(self, file: File) -> Names:
         return self._body(file).state.names
 
+    def global_state(self, file: File) -> State:
+        return self._body(file).state
+
     def constant(self, file: File, node: ast.expr) -> Value:
         """The value of a default, or of a name in the body of a class."""
         if isinstance(node, ast.Constant):

@@ -6,10 +6,22 @@ import ast
 from collections.abc import Iterator
 
 from devfix.engine.conditions import Conditions
-from devfix.engine.values import ELEMENT, MAPPING, MODULE, SEQUENCE, STORE, Link, Value, element, elements
+from devfix.engine.places import AT, IN, Place
+from devfix.engine.values import (
+    ELEMENT,
+    MAPPING,
+    MODULE,
+    SEQUENCE,
+    STORE,
+    UNKNOWN,
+    Link,
+    Value,
+    element,
+    elements,
+)
 
 MAX_NESTING = 4  # of containers in containers, of modules in modules
-_ANYWHERE = frozenset({"bare", "loss", "stateless"})  # roles of modules that have no parameters
+ANYWHERE = frozenset({"bare", "loss", "stateless"})  # roles of modules that have no parameters
 
 
 class Elements(Conditions):
@@ -18,7 +30,7 @@ class Elements(Conditions):
         parts = elements(value)
         if len(parts) < 2 or any(one.kind != MODULE for one in parts):
             return element(value)
-        parts = [one for one in parts if one.role not in _ANYWHERE] or parts
+        parts = [one for one in parts if one.role not in ANYWHERE] or parts
         first = parts[0]
         if len({self.where(one) for one in parts}) > 1:
             return element(value)
@@ -32,12 +44,21 @@ class Elements(Conditions):
         """What stands for the elements of a container that gets one more."""
         return (self.any_of(Value(SEQUENCE, items=(known, value))) or value) if known is not None else value
 
+    def part_of(self, value: Value, node: ast.AST) -> Value:
+        """An attribute of a library's module that is used as a module."""
+        cell, whole = (id(node), self.depth, "part"), self.analysis.made[value.ref]
+        self.state.set_place(cell, self.where(whole))
+        made = Value(MODULE, Place(IN, cell), ref=cell, links=whole.links, assumed=whole.assumed)
+        self.analysis.made[cell] = made
+        return made
+
     def kept(self, value: Value, link: Link, depth: int = 0) -> Value:
         """A plain container that an object keeps: its elements know that they are in it."""
         if value.kind not in (SEQUENCE, MAPPING) or depth > MAX_NESTING:
             if value.kind == MODULE and value.ref is not None:
-                self.analysis.kept_in[value.ref] = link
-            return value.linked(link) if value.links else value
+                self.analysis.parts.kept_in[value.ref] = link
+            unseen = value.kind == UNKNOWN and value.place.kind == AT and not value.role
+            return value.linked(link) if value.links or unseen else value
         below = depth + 1
         return value.but(
             items=value.items and tuple([self.kept(one, link, below) for one in value.items]),
@@ -59,12 +80,12 @@ class Elements(Conditions):
         for _ in range(MAX_NESTING):
             if cell is None:
                 break
-            if cell in self.analysis.kept_in:
-                found = [self.analysis.kept_in[cell]]
+            if cell in self.analysis.parts.kept_in:
+                found = [self.analysis.parts.kept_in[cell]]
                 break
             cell = self.analysis.part_of.get(cell)
         for link in found:
-            self.analysis.element_uses.setdefault(link, {}).setdefault(what, {})[node] = None
+            self.analysis.parts.uses.setdefault(link, {}).setdefault(what, {})[node] = None
 
 
 def kept_links(value: Value) -> Iterator[Link]:

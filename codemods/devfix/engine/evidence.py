@@ -46,6 +46,29 @@ _LAYER = re.compile(
     r"^[A-Z]\w*(?:Layer|Linear|Head|Conv|Embedding|Adapter|Classifier|Projection|Projector|MLP|Block|Encoder|Decoder|"
     r"Attention|Norm|LSTM|GRU|Net|Unit|Stage|Bottleneck|FeedForward)s?(?:\dd)?$|^[A-Z]\w*Conv\w*$"
 )
+_NETWORK_USE = re.compile(r"(?<![\w.])((?:self\.)?\w+)\.(?:parameters|named_parameters|train|eval)\(")
+_PLACES = re.compile(
+    r"load(?!er)|init|restore|prepare|set_?up|wrap|cuda|gpu|device|dist|parallel|pipe|session|client|engine|agent|"
+    r"trainer|runner|policy|predictor|detector|onnx|compile|jit|quant|copy|clone",
+    re.IGNORECASE,
+)
+_BUILDS = re.compile(
+    r"get|build|create|make|factory|fetch|model|construct|new_|instantiate|^net|network", re.IGNORECASE
+)
+_TOLD = re.compile(r"device|cuda|gpu|rank|accelerat|fabric|distrib|\bcpu\b", re.IGNORECASE)
+_OPTIONS = re.compile(
+    r"^(?:self\.)?_?(?:\w+_)?(?:args|opts?|options|cfg|conf|config|hparams|flags|params|settings|kwargs|parser)$",
+    re.IGNORECASE,
+)
+_HELD = r"{0}(?:\.|\[.)\w*(?:device|cuda|gpu|rank|dist)|--\w*-?(?:device|cuda|gpu)|[\"']device[\"']"
+_COMPUTING = ("calc", "compute", "eval", "validate", "test", "predict", "infer", "generate")
+_NO_LAYER = re.compile(
+    r"act|func|fn|transform|augment|token|metric|accuracy|measure|score|sampl|loss|optim|sched|param|path|config|size|"
+    r"dim|shape|format|split|hook|tensor|array|join|drop_?|relu|pool|identity|upsampl|interpol|pad|partial|compose",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[A-Z][a-z0-9]+$|[A-Z]+$")
+_NO_MODULE = re.compile(r"Loader|Dataset|Sampler|Optim|Scheduler|Writer|Tokenizer|Processor|Config")
 _DEVICE_WORDS = ("cuda", "gpu", "device", "cpu", "mps", "xpu", "accelerat")
 _NUMBERS = frozenset(["int", "float", "bool", "complex"])
 _SEQUENCES = frozenset(["list", "tuple", "sequence"])
@@ -120,6 +143,17 @@ def is_for_tests(source: Source) -> bool:
     return not _TESTING.isdisjoint(roots)
 
 
+def may_be_moved_to(name: str) -> bool:
+    """Is what `.to(...)` is given a device, and no dtype, by its name?"""
+    return is_device_name(name) or name in ("gpu", "gpu_id", "device_id", "cuda", "rank")
+
+
+def computes(function: str) -> bool:
+    """Is a function out of sight one that runs the module that it is given, and does not train it?"""
+    low = function.lower()
+    return "loss" in low or low.startswith(_COMPUTING) or low.endswith("_step")
+
+
 def is_local_rank(name: str) -> bool:
     """Is a name one that people give the number of a process among those of its machine?"""
     return name.lower().replace("_", "").replace("-", "").endswith(("localrank", "localprocessindex"))
@@ -144,6 +178,58 @@ def runs_what_it_is_given(name: str) -> bool:
 def is_layer_name(name: str) -> bool:
     """Is a class out of sight called like a layer?"""
     return _LAYER.match(name) is not None
+
+
+def is_set_up(path: str, source: Source) -> bool:
+    """Is what has this name set up as only networks are: `net.parameters()`, `net.eval()`?"""
+    return path in _networks(source)
+
+
+@remembered
+def _networks(source: Source) -> frozenset[str]:
+    return frozenset(_NETWORK_USE.findall(source.text))
+
+
+def may_place(maker: str) -> bool:
+    """May a function or class out of sight move what it makes, by its name?"""
+    return _PLACES.search(maker) is not None
+
+
+def builds_any(maker: str) -> bool:
+    """Is it a function that may make any network, as the program's options say?"""
+    return _BUILDS.search(maker) is not None
+
+
+def is_told_a_device(call: ast.Call, source: Source) -> bool:
+    """Is a device among the arguments, or anything that may hold one?"""
+    for one in (*call.args, *(keyword.value for keyword in call.keywords)):
+        text = ast.unparse(one)
+        if isinstance(one, ast.Starred) or _TOLD.search(text) or text == "self":
+            return True
+        if _OPTIONS.match(text) and re.search(_HELD.format(re.escape(text)), source.text, re.IGNORECASE):
+            return True
+    return any(one.arg is None or _TOLD.search(one.arg) for one in call.keywords)
+
+
+def last_word(name: str) -> str:
+    """The last word of the name of a class: `Kernel` of `MaternKernel`."""
+    found = _WORD.search(name)
+    return found.group() if found is not None else ""
+
+
+def may_hold_no_weights(name: str) -> bool:
+    """Is a class, by its name, one of those that are kept beside modules, and are none?"""
+    return _NO_MODULE.search(name) is not None
+
+
+def is_measure(function: str) -> bool:
+    """Is it a function that people call with what networks give: a loss, a metric?"""
+    return any(word in function for word in ("loss", "metric", "score", "similarity"))
+
+
+def makes_no_module(name: str) -> bool:
+    """Does something out of sight make functions, transforms, or what has nothing to train, by its name?"""
+    return _NO_LAYER.search(name) is not None
 
 
 def is_module_name(name: str) -> bool:

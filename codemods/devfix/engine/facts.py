@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from devfix.engine.files import File, Function
 from devfix.engine.forms import Forms
 from devfix.engine.places import NOWHERE, Path, Place
-from devfix.engine.values import Assumptions, Value
+from devfix.engine.values import Assumptions, Link, Value
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Mismatch:
     `relation` is `places.DIFFERENT` (the stray is on the CPU) or `places.FIXED` (the stray is on an accelerator
     by name). `scopes` are the functions that were running, the innermost first, each with the expressions that
     were visible in it; `path` are the conditions that held, `running` the statements that were being run, the
-    innermost first.
+    innermost first. `guarded`: one of the places is that of some paths only.
     """
 
     operation: str
@@ -52,6 +52,7 @@ class Mismatch:
     scopes: tuple[Scope, ...]
     path: Path
     running: tuple[tuple[File, ast.stmt], ...]
+    guarded: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +78,24 @@ class HostRead:
     def is_array_function(self) -> bool:
         """Is it read by a function of a package of arrays, not by a method of the tensor?"""
         return "." in self.operation
+
+
+@dataclass(eq=False)
+class Parts:
+    """What modules become parts of others, and what becomes of those that objects keep in plain containers.
+
+    `moved`: where modules are made that are moved. `set_up`: cells of those that are known by what is done with them.
+    `registered`: where those are made that become parts of others. `attached`: cell of a module -> the statements by
+    which it gets parts after its constructor. `kept_in`: cell of a module -> the link by which an object keeps it in a
+    plain container; `uses`: such a link -> method, or `__call__` -> where it is called of an element.
+    """
+
+    moved: set[ast.AST] = field(default_factory=set)
+    set_up: set[object] = field(default_factory=set)
+    registered: set[ast.AST] = field(default_factory=set)
+    attached: dict[object, set[ast.stmt]] = field(default_factory=dict)
+    kept_in: dict[object, Link] = field(default_factory=dict)
+    uses: dict[Link, dict[str, dict[ast.AST, None]]] = field(default_factory=dict)
 
 
 @dataclass(eq=False)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.evidence import is_loss_name, runs_what_it_is_given
+from devfix.engine.elements import ANYWHERE
+from devfix.engine.evidence import computes, is_loss_name, runs_what_it_is_given
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.modules import Modules
 from devfix.engine.places import (
     AT,
     AT_DEFAULT,
     BY_OWNER,
+    DIFFERENT,
     LITERAL,
     NOWHERE,
     VAR,
@@ -152,9 +154,9 @@ class Library(Modules):
             )
             return made.but(role="parameter") if dotted in torch_api.PARAMETERS else made
         layer = self.models.layer(dotted)
-        if layer == "wrapper":
+        if layer == "wrapper" and "device_ids" not in keywords:
             return values[0][0] if values else ANYTHING
-        if layer == "scatters":
+        if layer in ("wrapper", "scatters"):  # it moves its inputs
             return values[0][0].but(role="scatters") if values else ANYTHING
         if dotted == "torch.utils.data.TensorDataset":
             return Value(SEQUENCE, rest=Value(SEQUENCE, items=tuple(value for value, _ in values)))
@@ -163,7 +165,7 @@ class Library(Modules):
         if dotted.startswith("torch.nn.") and last[:1].isupper() and ".utils." not in dotted:
             weights = [keywords[name][0] for name in ("weight", "pos_weight") if name in keywords]
             weights += [value for value, _ in values[:1] if layer == "loss"]
-            placed = [one for one in weights if one.kind == TENSOR]
+            placed = [one for one in weights if one.kind == TENSOR and one.rank != 0]
             return self.new_module(
                 node, dotted, arguments, role="weighted" if placed else layer or "", given=placed
             )
@@ -222,6 +224,8 @@ class Library(Modules):
             self._loss(node, name, arguments)
         if last == "deepcopy" and values:
             return self.copied(values[0][0], node)
+        if computes(last):
+            self._run_elsewhere(node, last, arguments)
         if values and runs_what_it_is_given(last):
             self.element_used(values[0][0], "__call__", node)
         self.escape(arguments)
@@ -238,6 +242,23 @@ class Library(Modules):
         operands: list[Operand] = [(value.but(assumed=value.assumed | assumed), at) for value, at in given]
         if all(value.kind in (TENSOR, BATCH) for value, _ in operands):
             self.together(node, operands, name)
+
+    def _run_elsewhere(self, node: ast.Call, name: str, arguments: Arguments) -> None:
+        """A function out of sight that computes: it runs a module on what it is given besides, or on a device."""
+        given = [*arguments[0], *arguments[1].values()]
+        modules = [(one, at) for one, at in given if one.kind == MODULE and self.where(one).on_host]
+        others = [(one, at, self.state.resolve(one.place)) for one, at in given if one.kind == DEVICE]
+        others += [
+            (one, at, self.where(one))
+            for one, at in given
+            if one.kind in (TENSOR, BATCH) or one.role == "moved"
+        ]
+        placed = [(one, at, place) for one, at, place in others if place.kind in (VAR, LITERAL)]
+        assumed = frozenset({Assumption(LIBRARY_CALL, f"{name}()")})
+        if len(modules) == 1 and modules[0][0].role not in ANYWHERE and placed:
+            module, at = modules[0]
+            known = module.assumed | placed[0][0].assumed | assumed
+            self.report(node, name, DIFFERENT, (module, at, self.where(module)), placed[0], known)
 
     def like_given(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         """What a function out of sight makes of tensors that are together: if it is a tensor, it is with them."""
@@ -306,7 +327,7 @@ class Library(Modules):
         for value, at in (*values, *keywords.values()):
             for one, _ in self.tensors(value, at):
                 if one.kind == MODULE and one.ref is not None and self.where(one).on_host:
-                    self.state.set_place(one.ref, NOWHERE)
+                    self.move_module(one.ref, NOWHERE)
             if value.role == "instance" and value.ref is not None:
                 self.state.set_place(value.ref, NOWHERE)
 

@@ -21,6 +21,7 @@ from devfix.engine.values import (
     BATCH,
     DEVICE,
     LIBRARY_CALL,
+    LOAD,
     LOADER,
     MAPPING,
     MODULE,
@@ -35,6 +36,7 @@ from devfix.engine.values import (
     UNKNOWN,
     Assumption,
     Value,
+    element,
 )
 from devfix.flow import frameworks
 from devfix.models.loader import module_attributes, tensor_attributes
@@ -81,7 +83,7 @@ class Methods(Moves):
     def method(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         """`base.name(...)`."""
         kind = base.kind
-        if kind == MODULE or base.role == "instance":
+        if kind in (MODULE, UNKNOWN) and base.links:
             self.element_used(base, name, node)
         if name in frameworks.HOOKING_METHODS:
             return self.given_away(base)
@@ -218,9 +220,12 @@ class Methods(Moves):
                 if one.kind == MODULE:
                     self.attach(node, base, f"#{id(node)}", one)
             return ANYTHING
+        if name == "load_state_dict":
+            self._get_weights(base, arguments)
         if name in ("load_state_dict", "state_dict", "save_pretrained", "register_forward_hook"):
             return ANYTHING
-        if name == "generate":
+        if name in ("generate", "update"):
+            values, keywords = self.inputs(arguments)
             operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
             made = self.together(node, [(base, node.func), *operands], name, strict=True)
             if not self.models.tokens & keywords.keys():  # it may give text, or arrays
@@ -239,7 +244,7 @@ class Methods(Moves):
         if value.kind == MODULE:
             self.attach(node, base, name, value)
         elif value.role == "instance":
-            self.analysis.registered.add(value.links[0].node)
+            self.analysis.parts.registered.add(value.links[0].node)
         else:
             # What the constructor puts on a device is there until the module is moved.
             place = self.where(value)
@@ -263,6 +268,7 @@ class Methods(Moves):
                     Surgery(node, self.file, self.function, base, part, place, self.scopes())
                 )
         self.register(part, base)
+        self.analysis.parts.attached.setdefault(base.ref, set()).update(one for _, one in self.running())
         self.state.set_attribute(base.ref, name, part.linked(self.link(STORE, node, name)))
 
     # --- everything else -----------------------------------------------------------------
@@ -301,6 +307,13 @@ class Methods(Moves):
             return ANYTHING
         return made[0] if len(made) == 1 else Value(SEQUENCE, items=tuple(made))
 
+    def _get_weights(self, module: Value, arguments: Arguments) -> None:
+        """`module.load_state_dict(weights)`: note where the weights are."""
+        if arguments[0] and module.ref is not None:
+            given = arguments[0][0][0]
+            weights = element(given) if given.kind == MAPPING else given
+            self.loaded[module.ref] = weights.place if weights is not None else given.place
+
     def _of_unknown(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         if base.role == "given" and name in tensor_attributes():
             return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
@@ -310,6 +323,12 @@ class Methods(Moves):
             return base.but(role="cast")  # a tensor, or a module
         if base.role == "cast" and name in tensor_attributes() - module_attributes():
             return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
+        if base.links and base.links[0].kind == LOAD and name in _BATCH_METHODS:  # of a checkpoint
+            item = Value(SEQUENCE, items=(A_TEXT, base)) if name == "items" else base
+            return Value(SEQUENCE, rest=item) if name in ("items", "values") else base
+        if base.role == "instance" and name == "load_state_dict":
+            self._get_weights(base, arguments)
+            return ANYTHING
         if base.role == "host" and name in _SPEAKING:
             made = self.tensor_method(node, base.but(kind=TENSOR, role="host"), name, arguments)
             return made.but(role="host")

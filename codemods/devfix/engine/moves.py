@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.evidence import may_be_moved_to
 from devfix.engine.frame import Arguments
 from devfix.engine.library import Library
 from devfix.engine.places import FIXED, LITERAL, NOWHERE, OF, ON_CPU, VAR, Place
@@ -47,10 +48,15 @@ class Moves(Library):
             self.in_autocast(base, self.state.resolve(place), moved=name == "to")
         if base.kind == MODULE:
             self._part_moved(node, base, place)
+            self.analysis.parts.moved.update(one.node for one in base.links[:1])
             if base.ref is not None:
                 self.move_module(base.ref, place)
             elif base.place.is_named:
                 self.state.set_place((OF, base.place.key), place)
+            elif base.links:  # one of several, under a name for them all
+                for cell, one in list(self.analysis.made.items()):
+                    if one.links and one.links[0].node is base.links[0].node:
+                        self.move_module(cell, place)
             made = base if base.ref is not None or base.place.is_named else base.but(place=place)
             return made.but(links=(self.link("move", node),)) if place.kind == LITERAL else made
         if base.kind == UNKNOWN:
@@ -119,7 +125,7 @@ class Moves(Library):
 
     def _named_device(self, node: ast.expr) -> bool:
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-        return self.analysis.is_device_name(name)
+        return may_be_moved_to(name)
 
     def _unknown_moved(self, node: ast.Call, base: Value, place: Place) -> Value:
         """Something out of sight is moved: as a statement it is a module, or the result is lost."""

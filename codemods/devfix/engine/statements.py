@@ -8,7 +8,7 @@ from typing import Any
 
 from devfix.engine.conditions import Test
 from devfix.engine.files import Function
-from devfix.engine.places import AT_DEFAULT, NOWHERE
+from devfix.engine.places import AT_DEFAULT, DIFFERENT, IN, NOWHERE, VAR, Place
 from devfix.engine.processes import Processes
 from devfix.engine.state import State, merge
 from devfix.engine.values import (
@@ -22,6 +22,7 @@ from devfix.engine.values import (
     MODULE,
     NOTHING,
     OBJECT,
+    RESULT,
     SEQUENCE,
     TENSOR,
     UNKNOWN,
@@ -83,8 +84,23 @@ class Run(Processes):
         value = self.eval(node.value) if node.value is not None else NOTHING
         if value.kind in (TENSOR, SEQUENCE):
             self.agree(node, value)
+        if self.loaded and node.value is not None and (value.kind == MODULE or value.role == "instance"):
+            self._agrees_with_weights(node.value, value)
         self.returns.append((value, self.state.copy()))
         self.state.dead = True
+
+    def _agrees_with_weights(self, node: ast.expr, module: Value) -> None:
+        """A function maps weights to the device that it is told, and returns the module that got them on the CPU."""
+        place = self.loaded.get(module.ref, NOWHERE)
+        if module.role == "instance":
+            module = module.but(kind=MODULE, place=Place(IN, module.ref), role="")
+        if place.kind == VAR and self.function is not None and self.where(module).on_host:
+            if isinstance(place.key, tuple) and place.key[:2] == ("parameter", id(self.function.node)):
+                anchor = Value(DEVICE, place), node, place
+                stray = module, node, self.where(module)
+                self.report(
+                    node, "the result", DIFFERENT, stray, anchor, module.assumed | {Assumption(RESULT)}
+                )
 
     def _leave(self, node: ast.stmt) -> None:
         if self.loops:

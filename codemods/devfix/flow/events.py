@@ -26,8 +26,6 @@ class What(Enum):
     """State is loaded into a module or optimizer."""
     MEET = auto()
     """An operation combines values on different devices."""
-    LEFT = auto()
-    """A module that nothing moved is run on tensors (`strays`) that are on a device."""
     AUTOCAST = auto()
     """An autocast or GradScaler call."""
 

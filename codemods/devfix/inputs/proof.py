@@ -16,6 +16,7 @@ from devfix.flow.lattice import Kind, Where
 from devfix.inputs.kinds import COUNTS
 from devfix.inputs.parts import all_here, made, made_of_moved
 from devfix.inputs.wanted import Wanted
+from devfix.loaded import always_raises
 from devfix.placing import dotted, stores
 from devfix.source import Source, remembered, walk
 
@@ -63,18 +64,7 @@ def _of_tensors(source: Source, meeting: Meeting) -> bool:
 
 def unmet(flow: Flow, node: ast.AST) -> bool:
     """Does no run come to a place, since a call in its function always raises?"""
-    return _always_raises(flow.source, flow.source.enclosing(node, *_FUNCTIONS))
-
-
-@remembered
-def _always_raises(source: Source, home: ast.AST | None) -> bool:
-    return any(
-        len(call.args) > 1
-        and not any(isinstance(argument, ast.Starred) for argument in call.args)
-        and source.qualified(call.func) == "torch.tensor"  # which takes the data alone
-        and source.enclosing(call, *_FUNCTIONS) is home
-        for call in source.of_kind(ast.Call, home)
-    )
+    return always_raises(flow.source, flow.source.enclosing(node, *_FUNCTIONS))
 
 
 def settled(flow: Flow, event: Event, meeting: Meeting) -> bool:
