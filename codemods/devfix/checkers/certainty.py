@@ -18,9 +18,9 @@ from devfix.checkers.signs import (
     tells_the_cpu,
 )
 from devfix.engine.analysis import Analysis
+from devfix.engine.annotations import annotated
 from devfix.engine.evidence import (
     about_devices,
-    annotated,
     builds_any,
     is_cpu_program,
     is_measure,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from devfix.checkers import collectives, plain_containers
+from devfix.checkers import collectives, outruns, plain_containers
 from devfix.checkers.certainty import why_silent
 from devfix.checkers.reach import is_safe
 from devfix.checkers.signs import is_kept_otherwise
@@ -48,6 +48,7 @@ CODEMODS = (
     "module-never-moved",
     "hard-coded-cuda",
     "reorder-to",
+    "restore-after-move",
 )
 
 
@@ -94,7 +95,7 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
         nodes += [statement for file, statement in mismatch.running if file is analysis.file]
         nodes += [mismatch.node] if mismatch.file is analysis.file else []
         yield _finding(codemod, at, mismatch, every[at], analysis), _lines(nodes, analysis)
-    for checker in (collectives, plain_containers):
+    for checker in (collectives, plain_containers, outruns):
         for finding, about in checker.findings(analysis) if checker.CODEMOD in wanted else ():
             yield finding, _lines(about, analysis)
 

@@ -67,7 +67,7 @@ def _judged(owner: ModuleClass, name: str, value: Value, analysis: Analysis) -> 
     stores = tuple(one for one in owner.stores.get(name, ()) if one.form != "augmented")
     if not parts or not stores or owner.handles(name) or owner.class_level(name):
         return None
-    if any(one is None or (one.links and one.links[0].node in analysis.parts.registered) for one in parts):
+    if any(one is None or _is_registered(one, analysis) for one in parts):
         return None
     if any(
         one.part is None or not owner.builds(one.method) or one.form not in ("single", "typed", "unpack")
@@ -109,6 +109,13 @@ def _may_be_module(value: Value) -> bool:
     if value.kind != UNKNOWN or not value.links or value.role not in ("", "instance", "moved"):
         return False
     return not makes_no_module(_made_by(value))
+
+
+def _is_registered(value: Value, analysis: Analysis) -> bool:
+    registered = analysis.parts.registered
+    if value.links and value.links[0].node in registered:
+        return True
+    return value.place.key in registered or (value.ref is not None and value.ref in registered)
 
 
 def _made_by(value: Value) -> str:

@@ -246,7 +246,13 @@ def _modules(source: Source) -> Iterator[tuple[str, str, ast.Call]]:
             cls = _class(made)
             # `a = Kernel(2).to(**options)`: a move that tells a dtype, too, is one that all like it have.
             alike = kind.endswith("[]") or made is cls or (isinstance(made, ast.Call) and not made.args)
-            if kind and cls is not None and alike and isinstance(made, ast.Call):
+            if (
+                kind
+                and cls is not None
+                and alike
+                and isinstance(made, ast.Call)
+                and not _is_tensor(source, cls)
+            ):
                 yield path, kind, made
     for statement in source.of_kind(ast.Expr):
         call = statement.value
@@ -265,6 +271,12 @@ def _class(value: ast.AST) -> ast.Call | None:
         value = value.func.value
     named = dotted(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
     return value if isinstance(value, ast.Call) and named[:1].isupper() else None
+
+
+def _is_tensor(source: Source, call: ast.Call) -> bool:
+    """Is it one of torch's own classes that is no module: `Variable(x)`, `Tensor(3)`?"""
+    name = source.qualified(call.func)
+    return name.startswith("torch.") and not name.startswith("torch.nn.")
 
 
 def _kind(call: ast.Call | None) -> str:

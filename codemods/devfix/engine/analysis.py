@@ -56,6 +56,7 @@ class Analysis(Context):
         self.is_cut = False  # there are more, which were left out
         self.host_reads: list[HostRead] = []
         self.surgeries: list[Surgery] = []
+        self.outruns: list[facts.Outrun] = []
         self.steps: list[Step] = []  # of the processes of a distributed program
         self.device_uses: list[DeviceUse] = []
         self.missing: list[Missing] = []

@@ -23,6 +23,7 @@ from devfix.engine.values import (
     NONE,
     NUMBER,
     OBJECT,
+    OPTIMIZER,
     SEQUENCE,
     TENSOR,
     TEXT,
@@ -85,6 +86,8 @@ class Attributes(Calls):
 
     def attribute(self, node: ast.Attribute, base: Value) -> Value:
         name, kind = node.attr, base.kind
+        if kind == OPTIMIZER and name == "state":
+            self.analysis.parts.states = True
         if kind == LIBRARY:
             return self._of_library(node, base)
         if kind in (TENSOR, BATCH):

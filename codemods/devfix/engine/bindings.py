@@ -83,8 +83,13 @@ class Bindings(Expressions):
         if value.kind != UNKNOWN or value.role not in ("", "instance") or not isinstance(node, ast.Call):
             return value
         name, source = self.file.dotted(node.func), self.file.source
-        if not is_set_up(path, source) or (
-            value.role == "" and (value.links or name.partition(".")[0] == "torch")
+        own = value.role == "" and not (
+            isinstance(node.func, ast.Name) or name.partition(".")[0] in self._packages()
+        )
+        if (
+            own
+            or not is_set_up(path, source)
+            or (value.role == "" and (value.links or name.partition(".")[0] == "torch"))
         ):
             return value
         cell = value.ref or (id(node), self.depth, "network")
@@ -100,6 +105,9 @@ class Bindings(Expressions):
         self.analysis.made[cell] = made
         self.analysis.parts.set_up.add(cell)
         return made
+
+    def _packages(self) -> set[str]:
+        return {one.partition(".")[0] for one in self.file.source.imports.values()}
 
     def _cell(self, value: Value) -> Any:
         return value.place._replace(kind="in", key=value.ref)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.builtin import Builtins
-from devfix.engine.evidence import is_count, is_handed_name
+from devfix.engine.evidence import is_average, is_count, is_handed_name
 from devfix.engine.facts import LeftOut
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial
@@ -23,6 +23,7 @@ from devfix.engine.places import (
     alternatives,
 )
 from devfix.engine.requirements import Operand
+from devfix.engine.uses import speaks_of
 from devfix.engine.values import (
     ANYTHING,
     BATCH,
@@ -96,7 +97,7 @@ class Calls(Builtins):
 
     def call_value(self, node: ast.Call, callee: Value, arguments: Arguments) -> Value:
         kind, ref = callee.kind, callee.ref
-        if kind in (MODULE, UNKNOWN) and callee.links:
+        if kind == MODULE or (kind == UNKNOWN and callee.links):
             self.element_used(callee, "__call__", node)
         declared = callee.bound.ref if kind == UNKNOWN and isinstance(callee.bound, Value) else None
         if isinstance(declared, Class) and self.analysis.class_kind(declared) == "module":
@@ -187,6 +188,8 @@ class Calls(Builtins):
         known = self.models.layer(made_by) == "module" and not place.on_host
         if module.assumed or not (known or made_by.startswith("torch.nn.")):
             module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
+        if place.on_host and not self.is_weighted(module):
+            return self.unknown(node)
         self.together(node, [(module, node.func), *operands], name, strict=True)
         for value, at in (
             values if place.on_host else ()
@@ -272,6 +275,8 @@ class Calls(Builtins):
             self.call_function(node, init, made, arguments)
         elif init is None and what == "object":
             self._fields(cell, owner, arguments)
+        if is_average(owner.name) and not speaks_of(owner, "to", "cuda", "device"):
+            self.copied_beside(node, arguments)
         if what == "module" and not self.analysis.classes.has_state(self.state, cell, owner):
             made = made.but(role="stateless")
         return made

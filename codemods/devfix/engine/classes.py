@@ -149,10 +149,11 @@ class Classes:
         return state
 
     def _moved_later(self, owner: Class, state: State, cell: object) -> None:
-        """Modules that another method, or a base out of sight, may move before a method runs them."""
-        other = any(base not in _PLAIN for base in owner.outside)
+        """Modules that another method, or who uses a base of the class, may move before a method runs them."""
+        other = any(base not in _PLAIN for base in owner.bases)
         for name, value in state.attributes(cell):
-            if value.kind == MODULE and (other or _movers(owner, name) - self.builders(owner)):
+            module = value.kind == MODULE or value.role == "instance"
+            if module and (other or _movers(owner, name) - self.builders(owner)):
                 self._lose(state, value.ref, 0)
 
     def _lose(self, state: State, cell: object, depth: int) -> None:

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, cast
 
 from devfix.engine import evidence
+from devfix.engine.annotations import of_library
 from devfix.engine.classes import Classes
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import EITHER, NO_FORMS, OPEN, Forms, of_elements, of_parameters
@@ -97,7 +98,7 @@ class Context:
         found = function.file.definition(annotation)
         if isinstance(found, Class):
             return Value(CLASS, ref=found)
-        dotted = evidence.of_library(function.file, annotation)
+        dotted = of_library(function.file, annotation)
         return Value(CLASS, ref=dotted) if dotted else None
 
     def _elements(self, function: Function, name: str) -> Forms:

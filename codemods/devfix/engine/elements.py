@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from devfix.engine.conditions import Conditions
+from devfix.engine.evidence import is_loss
+from devfix.engine.files import Class
 from devfix.engine.places import AT, IN, Place
 from devfix.engine.values import (
     ELEMENT,
@@ -19,6 +21,7 @@ from devfix.engine.values import (
     element,
     elements,
 )
+from devfix.flow import torch_api
 
 MAX_NESTING = 4  # of containers in containers, of modules in modules
 ANYWHERE = frozenset({"bare", "loss", "stateless"})  # roles of modules that have no parameters
@@ -38,7 +41,29 @@ class Elements(Conditions):
             one.bound.ref if isinstance(one.bound, Value) else one.links[0].name if one.links else None
             for one in parts
         }
-        return first if len(made) == 1 else Value(MODULE, self.where(first), links=first.links)
+        if len(made) == 1:
+            return first
+        role = "" if any(self.is_weighted(one) for one in parts) else "stateless"
+        return Value(MODULE, self.where(first), links=first.links, role=role)
+
+    def is_weighted(self, module: Value, depth: int = 0) -> bool:
+        """Has a module anything that is moved, as far as its class and parts are in view?"""
+        if module.role in ANYWHERE or (depth and module.ref is None):  # which stands for several
+            return False
+        if module.bound is None and module.links and is_loss(module.links[0].name):
+            return module.role == "weighted"
+        owner = module.bound.ref if module.bound is not None else None
+        known = isinstance(owner, Class) and all(base in torch_api.MODULE_BASES for base in owner.outside)
+        held = [one for _, one in self.state.attributes(module.ref)] if module.ref is not None else []
+        contains = (
+            bool(module.links) and self.models.layer(module.links[0].name) == "container" and bool(held)
+        )
+        if not (known or contains) or depth > MAX_NESTING:
+            return True
+        parts = (one for one in held if one.kind == MODULE and one.ref != module.ref)
+        return any(one.role == "parameter" for one in held) or any(
+            self.is_weighted(one, depth + 1) for one in parts
+        )
 
     def with_element(self, known: Value | None, value: Value) -> Value:
         """What stands for the elements of a container that gets one more."""

@@ -8,26 +8,22 @@ from __future__ import annotations
 import ast
 import re
 
-from devfix.engine.files import File, Function
-from devfix.engine.forms import arms
+from devfix.engine.annotations import annotated, documented, of_library
+from devfix.engine.files import Function
 from devfix.engine.uses import Evidence, Uses
 from devfix.engine.values import (
-    ARRAY,
-    BATCH,
     DEVICE,
     LOADER,
     MODULE,
     NAME,
     NUMBER,
     PROVEN,
-    SEQUENCE,
     TENSOR,
     TEXT,
     UNKNOWN,
     USES,
     Assumption,
 )
-from devfix.models.loader import models
 from devfix.source import Source, remembered
 
 _COMMENT = re.compile(r"#.*")
@@ -67,12 +63,12 @@ _NO_LAYER = re.compile(
     r"dim|shape|format|split|hook|tensor|array|join|drop_?|relu|pool|identity|upsampl|interpol|pad|partial|compose",
     re.IGNORECASE,
 )
+_OPTIMIZER = re.compile(
+    r"^\w{0,99}(?:Adam|SGD|RMSprop|Adagrad|Adadelta|LAMB|Lion|Adafactor|ASGD|Rprop)\w{0,99}$"
+)
 _WORD = re.compile(r"[A-Z][a-z0-9]+$|[A-Z]+$")
 _NO_MODULE = re.compile(r"Loader|Dataset|Sampler|Optim|Scheduler|Writer|Tokenizer|Processor|Config")
 _DEVICE_WORDS = ("cuda", "gpu", "device", "cpu", "mps", "xpu", "accelerat")
-_NUMBERS = frozenset(["int", "float", "bool", "complex"])
-_SEQUENCES = frozenset(["list", "tuple", "sequence"])
-_LISTED = re.compile(r"(?:\w+\.)?(?:optional\[)?(?:\w+\.)?(?:list|tuple|sequence)\[[^|]*(?:\| *none)?$")
 _TO_HOST = re.compile(
     r"numpy|array|cpu|host|list|pil|decode|predict|transcri|translat|metric|accura|plot|show|draw|render|visuali|"
     r"save|load|read|write|print|collate|item|format|json|remote|map|zip|sorted|dict|postprocess|post_process|nms|"
@@ -92,25 +88,6 @@ _OF_DATA = re.compile(
 _LABELS = re.compile(r"^(?:\w+_)?(?:labels?|targets?|indices|ids|classes)$")
 _LOSS = re.compile(r"^(?:\w+_)?(?:criterion|loss|loss_fn|loss_func|loss_function|crit)$", re.IGNORECASE)
 _SET_UP = r"\.(?:to|cuda|train|eval|parameters|named_parameters|load_state_dict|state_dict|half|zero_grad)\("
-_PLAIN = frozenset(
-    [
-        "none",
-        "optional",
-        "union",
-        "any",
-        "list",
-        "tuple",
-        "dict",
-        "sequence",
-        "literal",
-        "path",
-        "dtype",
-        "set",
-        "iterable",
-        "mapping",
-        "type",
-    ]
-)
 
 
 _TESTING = frozenset({"pytest", "unittest", "parameterized", "absl"})
@@ -220,6 +197,30 @@ def last_word(name: str) -> str:
 def may_hold_no_weights(name: str) -> bool:
     """Is a class, by its name, one of those that are kept beside modules, and are none?"""
     return _NO_MODULE.search(name) is not None
+
+
+def is_optimizer(name: str) -> bool:
+    """Is a class out of sight called like an optimizer with state?"""
+    return _OPTIMIZER.match(name) is not None
+
+
+def is_average(name: str) -> bool:
+    """Is a class called like those that keep an average of the weights of a module?"""
+    return name in (
+        "ModelEma",
+        "ModelEMA",
+        "ModelEmaV2",
+        "ModelEmaV3",
+        "ExponentialMovingAverage",
+        "EMAModel",
+        "EMA",
+    )
+
+
+def is_loss(name: str) -> bool:
+    """Is a class out of sight one of losses, by its name? Few have weights."""
+    low = name.rpartition(".")[2].lower()
+    return "loss" in low or "criterion" in low
 
 
 def is_measure(function: str) -> bool:
@@ -342,96 +343,13 @@ def compares_devices(condition: object) -> bool:
     return isinstance(text, str) and ".device" in text and "==" in text
 
 
-def annotated(node: ast.expr | None) -> str:
-    """The kind that an annotation or the type in a docstring says; an empty string if none."""
-    if node is None:
-        return ""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return annotated_text(node.value)
-    return annotated_text(ast.unparse(node))
-
-
-def of_library(file: File, annotation: ast.expr | None) -> str:
-    """The dotted name of the library's module class that an annotation allows, beside None, and no other."""
-    named = [file.dotted(one) for one in arms(file, annotation)] if annotation is not None else []
-    return named[0] if len(named) == 1 and models().layer(named[0]) == "module" else ""
-
-
-def annotated_text(text: str) -> str:
-    low = text.lower()
-    words = "".join(one if one.isalnum() or one == "_" else " " for one in text).split()
-    lower = [one.lower() for one in words]
-    if "callable" in low:
-        return "other"
-    tensors = any(one in ("tensor", "longtensor", "floattensor", "booltensor") for one in lower)
-    arrays = "ndarray" in lower or "image" in lower or ("array" in lower and "np" in lower)
-    if (tensors and arrays) or (tensors and any(one in _NUMBERS for one in lower)):
-        return ""
-    if tensors:
-        inside = _SEQUENCES | {"dict", "iterable", "mapping"}
-        return BATCH if any(one in inside for one in lower) else TENSOR
-    if arrays:
-        return ARRAY
-    if "dataloader" in lower:
-        return LOADER
-    if "module" in lower and "list" not in lower:
-        return MODULE
-    if "device" in lower or "device_like_type" in lower:
-        return DEVICE
-    if (
-        lower
-        and all(one in _NUMBERS or one in _PLAIN for one in lower)
-        and any(one in _NUMBERS for one in lower)
-    ):
-        return SEQUENCE if _LISTED.match(low) else NUMBER
-    if (
-        lower
-        and "str" in lower
-        and all(one == "str" or one in ("none", "optional", "union") for one in lower)
-    ):
-        return TEXT
-    if words and words[0][:1].isupper() and lower[0] not in _PLAIN:
-        return "other"
-    return ""
-
-
-def _documented(function: Function) -> dict[str, str]:
-    """Parameter -> the kind that the docstring says."""
-    text = ast.get_docstring(function.node, clean=False)
-    if not text:
-        return {}
-    found: dict[str, str] = {}
-    names = {one.arg for one in function.parameters}
-    for line in text.splitlines():
-        head = line.strip().lstrip("-*:` ")
-        head = head.removeprefix("param ").removeprefix("type ")
-        name = ""
-        for one in head:
-            if not (one.isalnum() or one == "_"):
-                break
-            name += one
-        if name not in names:
-            continue
-        rest = head[len(name) :].split(". ")[0][:60].lower()
-        if "tensor" in rest:
-            inside = any(one in rest for one in ("list", "dict", "tuple"))
-            found.setdefault(name, BATCH if inside else TENSOR)
-        elif "ndarray" in rest or "numpy" in rest:
-            found.setdefault(name, ARRAY)
-        elif rest.lstrip(" :(`").startswith(("int", "float", "bool")):
-            found.setdefault(name, NUMBER)
-        elif rest.lstrip(" :(`").startswith("str"):
-            found.setdefault(name, TEXT)
-    return found
-
-
 def parameters(function: Function, uses: Uses) -> dict[str, Evidence]:
     """What each parameter of a function is, as far as the function itself tells."""
-    documented = _documented(function)
+    told = documented(function)
     found: dict[str, Evidence] = {}
     for one in function.parameters:
         name = one.arg
-        kind = annotated(one.annotation) or documented.get(name, "")
+        kind = annotated(one.annotation) or told.get(name, "")
         if kind == TEXT and is_device_name(name):
             kind = DEVICE
         elif kind == "other" and of_library(function.file, one.annotation):

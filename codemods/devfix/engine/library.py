@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.elements import ANYWHERE
-from devfix.engine.evidence import computes, is_loss_name, runs_what_it_is_given
+from devfix.engine.evidence import computes, is_average, is_loss_name, is_optimizer, runs_what_it_is_given
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.modules import Modules
 from devfix.engine.places import (
@@ -33,7 +33,6 @@ from devfix.engine.values import (
     LOSS,
     MAKE,
     MODULE,
-    OPTIMIZER,
     OWNER,
     SEQUENCE,
     TENSOR,
@@ -172,7 +171,7 @@ class Library(Modules):
         if last in _COLLATES:
             return self.loader(node, arguments)
         if dotted.startswith("torch.optim.") and last[:1].isupper():
-            return Value(OPTIMIZER)
+            return self.optimizer(node, last, arguments)
         if dotted in ("torch.set_default_device", "torch.set_default_tensor_type"):
             self.analysis.default_is_known = False
             return ANYTHING
@@ -224,6 +223,8 @@ class Library(Modules):
             self._loss(node, name, arguments)
         if last == "deepcopy" and values:
             return self.copied(values[0][0], node)
+        if self.models.layer(name) == "copies" or is_average(last):
+            self.copied_beside(node, arguments)
         if computes(last):
             self._run_elsewhere(node, last, arguments)
         if values and runs_what_it_is_given(last):
@@ -231,6 +232,8 @@ class Library(Modules):
         self.escape(arguments)
         if last in frameworks.PLACING_METHODS:
             return Value(UNKNOWN, BY_OWNER)
+        if is_optimizer(last):
+            return self.optimizer(node, last, arguments)
         if last.lstrip("_")[:1].isupper() or last in ("from_pretrained", "from_config"):
             return self.unknown_object(node, name, arguments)
         return self.like_given(node, last, arguments)

@@ -83,7 +83,7 @@ class Methods(Moves):
     def method(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         """`base.name(...)`."""
         kind = base.kind
-        if kind in (MODULE, UNKNOWN) and base.links:
+        if kind == MODULE or (kind == UNKNOWN and base.links):
             self.element_used(base, name, node)
         if name in frameworks.HOOKING_METHODS:
             return self.given_away(base)
@@ -112,6 +112,8 @@ class Methods(Moves):
         if kind == LOADER:
             return self.unknown(node)
         if kind == OPTIMIZER:
+            if name == "load_state_dict" and isinstance(node.func, ast.Attribute):
+                self.holds(node, "restored", base, self.file.source.code(node.func.value))
             return ANYTHING
         if kind in (NUMBER, TEXT, DEVICE):
             return A_NUMBER if kind == NUMBER else self.text_method(node, base, name)
@@ -212,7 +214,9 @@ class Methods(Moves):
             inner = (
                 Value(MODULE, place, role="part")
                 if name.endswith(("modules", "children"))
-                else Value(TENSOR, place, role="parameter")
+                else Value(
+                    TENSOR, base.place if base.ref is None else Place("in", base.ref), role="parameter"
+                )
             )
             return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, inner)))
         if name in ("append", "insert", "extend") and values:
@@ -243,8 +247,8 @@ class Methods(Moves):
             name = f"#{id(node)}"
         if value.kind == MODULE:
             self.attach(node, base, name, value)
-        elif value.role == "instance":
-            self.analysis.parts.registered.add(value.links[0].node)
+        elif value.kind == UNKNOWN and (value.links or value.place.key is not None):
+            self.analysis.parts.registered.add(value.links[0].node if value.links else value.place.key)
         else:
             # What the constructor puts on a device is there until the module is moved.
             place = self.where(value)

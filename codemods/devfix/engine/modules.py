@@ -7,7 +7,7 @@ import ast
 from devfix.engine.elements import ANYWHERE
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments
-from devfix.engine.functions import Functions
+from devfix.engine.holders import Holders
 from devfix.engine.places import (
     AT,
     AT_DEFAULT,
@@ -33,7 +33,7 @@ from devfix.engine.values import (
 _MOVES_DATA = (".to(", ".cuda(", "device", "to_device")
 
 
-class Modules(Functions):
+class Modules(Holders):
     def new_module(
         self,
         node: ast.Call,
@@ -105,8 +105,7 @@ class Modules(Functions):
     def register(self, part: Value, owner: Value) -> None:
         """A module becomes a part of another one, which takes it along when it is moved."""
         self.analysis.part_of[part.ref] = owner.ref
-        if part.links:
-            self.analysis.parts.registered.add(part.links[0].node)
+        self.analysis.parts.registered.add(part.links[0].node if part.links else part.ref)
 
     def move_module(self, cell: object, place: Place) -> None:
         """`module.to(device)`: all that is registered goes along."""
@@ -160,6 +159,8 @@ class Modules(Functions):
     def copied(self, value: Value, node: ast.AST) -> Value:
         """`copy.deepcopy(x)`: what is a module gets a cell of its own."""
         cell = (id(node), self.depth, "copy")
+        if isinstance(node, ast.Call):
+            self.copied_beside(node, ([(value, node)], {}))
         if value.kind == UNKNOWN and value.role == "":
             self.state.set_place(cell, NOWHERE)
             links = (self.link(MAKE, node, "deepcopy"),)

@@ -50,6 +50,7 @@ class Moves(Library):
             self._part_moved(node, base, place)
             self.analysis.parts.moved.update(one.node for one in base.links[:1])
             if base.ref is not None:
+                self.outrun(node, base, place)
                 self.move_module(base.ref, place)
             elif base.place.is_named:
                 self.state.set_place((OF, base.place.key), place)
@@ -130,12 +131,17 @@ class Moves(Library):
     def _unknown_moved(self, node: ast.Call, base: Value, place: Place) -> Value:
         """Something out of sight is moved: as a statement it is a module, or the result is lost."""
         assert isinstance(node.func, ast.Attribute)
-        target = node.func.value
+        target, whole = node.func.value, base.place.key
+        while isinstance(whole, tuple) and whole[0] == "attribute":
+            whole = whole[1]
+        if whole in self.analysis.made:  # whose parts are moved one by one
+            self.move_module(whole, NOWHERE)
         alone = isinstance(self.statement, ast.Expr) and self.statement.value is node
         if base.role == "scatters":
             return base
         if not alone and base.role != "instance":
             return Value(UNKNOWN, place, links=(self.link("move", node),), role="moved", assumed=base.assumed)
+        self.analysis.parts.moved.update(one.node for one in base.links[:1])
         cell = (
             base.ref
             if base.role == "instance"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.files import Function
+from devfix.engine.files import Class, Function
 from devfix.engine.values import DEVICE, MODULE, PROVEN, TENSOR, UNKNOWN, USES, Assumption, Assumptions
 from devfix.models.loader import models, tensor_attributes
 from devfix.source import Source, remembered
@@ -259,6 +259,12 @@ def _listed_in(test: ast.expr) -> set[str]:
     if "list" not in {one.id for one in ast.walk(test) if isinstance(one, ast.Name)}:
         return set()
     return {one.id for one in test.args if isinstance(one, ast.Name)}
+
+
+def speaks_of(owner: Class, *names: str) -> bool:
+    """Do the own methods of a class use attributes of these names?"""
+    every = (node for one in owner.methods.values() for node in one.nodes)
+    return any(isinstance(node, ast.Attribute) and node.attr in names for node in every)
 
 
 @remembered

@@ -22,8 +22,6 @@ class What(Enum):
     """Something of a module is read or set that does not depend on its device."""
     WRAP = auto()
     """DataParallel, DDP, FSDP, torch.compile ...: needs the module on its final device."""
-    RESTORE = auto()
-    """State is loaded into a module or optimizer."""
     MEET = auto()
     """An operation combines values on different devices."""
     AUTOCAST = auto()

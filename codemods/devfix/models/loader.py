@@ -14,7 +14,7 @@ _CALLS = frozenset(
     {"make", "data", "legacy", "cuda", "array", "like", "same", "elems", "follow", "number", "load"}
 )
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow"})
-_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner", "runs"})
+_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner", "copies", "runs"})
 _MODULES = ("module", "not")
 _PLAIN = ("readers", "keywords", "draws", "learns", "tokens", "gathers", "owners_of_device")  # words
 _LISTED = ("lists", "shaped", "filled", "is_device")  # names behind a prefix
