@@ -88,7 +88,7 @@ def _is_kept(one: Outrun, node: ast.AST, path: str, analysis: Analysis) -> bool:
     if is_average(name):
         return True
     zips = (call for call in source.calls if path_of(call.func) == "zip")
-    parts = (given.func for call in zips for given in call.args if isinstance(given, ast.Call))
+    parts = (part for call in zips for given in call.args for part in ast.walk(given))
     return any(isinstance(part, ast.Attribute) and path_of(part.value) == path for part in parts)
 
 

@@ -63,9 +63,8 @@ class Bindings(Expressions):
         kind, assumed = uses.kind(name)
         if value.role == "instance":
             if kind == MODULE or (name in uses.called and uses.attributes.get(name, set()) & {"to", "cuda"}):
-                return Value(MODULE, value.place, ref=value.ref, links=value.links, assumed=assumed).but(
-                    place=self._cell(value)
-                )
+                made = Value(MODULE, self._cell(value), ref=value.ref, links=value.links, assumed=assumed)
+                return self.analysis.made.setdefault(value.ref, made)
             return value
         if value.role == "moved" and value.place.on_device and kind in (MODULE, TENSOR):
             return value.but(kind=kind, assumed=value.assumed | assumed, role="")
@@ -86,15 +85,13 @@ class Bindings(Expressions):
         own = value.role == "" and not (
             isinstance(node.func, ast.Name) or name.partition(".")[0] in self._packages()
         )
-        if (
-            own
-            or not is_set_up(path, source)
-            or (value.role == "" and (value.links or name.partition(".")[0] == "torch"))
+        if not is_set_up(path, source) or (
+            value.role == "" and (value.links or name.partition(".")[0] == "torch")
         ):
             return value
         cell = value.ref or (id(node), self.depth, "network")
         if value.role == "":
-            told = not name or may_place(name.rpartition(".")[2]) or is_told_a_device(node, source)
+            told = own or not name or may_place(name.rpartition(".")[2]) or is_told_a_device(node, source)
             self.state.set_place(
                 cell, NOWHERE if told or not self.analysis.default_is_known else self.default
             )

@@ -15,6 +15,7 @@ from devfix.engine.values import (
     MODULE,
     SEQUENCE,
     STORE,
+    TENSOR,
     UNKNOWN,
     Link,
     Value,
@@ -31,6 +32,9 @@ class Elements(Conditions):
     def any_of(self, value: Value) -> Value | None:
         """Any element of a container: of modules that are in one place, the first stands for all."""
         parts = elements(value)
+        if len(parts) > 1 and all(one.kind == TENSOR and one.role == "parameter" for one in parts):
+            made = element(value)
+            return made and made.but(items=tuple([one for part in parts for one in part.items or [part]][:8]))
         if len(parts) < 2 or any(one.kind != MODULE for one in parts):
             return element(value)
         parts = [one for one in parts if one.role not in ANYWHERE] or parts

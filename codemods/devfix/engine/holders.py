@@ -5,12 +5,24 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devfix.engine.evidence import about_devices
 from devfix.engine.facts import Outrun
 from devfix.engine.frame import Arguments
 from devfix.engine.functions import Functions
-from devfix.engine.places import IN, LITERAL, VAR, Place
+from devfix.engine.places import AT, IN, LITERAL, NOWHERE, OF, VAR, Place
 from devfix.engine.state import MAX_NESTING
-from devfix.engine.values import MAPPING, MODULE, OPTIMIZER, SEQUENCE, TENSOR, Value, elements
+from devfix.engine.values import (
+    LIBRARY_CALL,
+    MAPPING,
+    MODULE,
+    OPTIMIZER,
+    SEQUENCE,
+    TENSOR,
+    USES,
+    Assumption,
+    Value,
+    elements,
+)
 
 _HELD = "#held"  # of a module: what was made beside it while it was on the CPU
 
@@ -41,10 +53,22 @@ class Holders(Functions):
         return tuple(found.values())
 
     def _modules_of(self, value: Value, depth: int) -> Iterator[Value]:
-        cell = value.ref if value.kind == MODULE else value.place.key if value.place.kind == IN else None
-        if value.kind in (MODULE, TENSOR) and cell in self.analysis.made:
-            yield self.analysis.made[cell]
-        elif value.kind in (SEQUENCE, MAPPING) and depth < 3:
+        cell = (
+            value.ref
+            if value.kind == MODULE
+            else value.place.key
+            if value.place.kind in (AT, IN, OF)
+            else None
+        )
+        while value.kind == TENSOR and isinstance(cell, tuple) and cell[0] == "attribute":
+            cell = cell[1]  # a part of a module whose class is out of sight
+        if value.kind in (MODULE, TENSOR) and cell is not None:
+            made = self.analysis.made.get(cell) or Value(MODULE, Place(IN, cell), ref=cell)
+            name = made.links[0].name if made.links else ""
+            if made.bound is None and self.models.layer(name) != "module" and not name.startswith("torch."):
+                made = made.but(assumed=made.assumed | {Assumption(USES)})
+            yield made
+        if value.kind in (SEQUENCE, MAPPING, TENSOR) and depth < 3:
             for one in elements(value):
                 yield from self._modules_of(one, depth + 1)
 
@@ -58,9 +82,19 @@ class Holders(Functions):
         if holder.role == "bare" or self.quiet:
             return
         for module in holder.items or ():
-            if self.state.place_of(module.ref).on_host:
-                held = Outrun(how, node, self.file, path, module, self.running(), node, self.file)
-                self.state.set_attribute(module.ref, _HELD, Value(OPTIMIZER, ref=held))
+            place = self.state.place_of(module.ref)
+            if place == NOWHERE and not self._is_told(module):  # who made it, or got it, may have moved it
+                module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
+            elif not place.on_host:
+                continue
+            held = Outrun(how, node, self.file, path, module, self.running(), node, self.file)
+            self.state.set_attribute(module.ref, _HELD, Value(OPTIMIZER, ref=held))
+
+    def _is_told(self, module: Value) -> bool:
+        """Is whoever makes a module told a device?"""
+        link = module.links[0] if module.links else None
+        made = link.node if link is not None else None
+        return link is None or not isinstance(made, ast.Call) or about_devices(link.file.source.code(made))
 
     def outrun(self, node: ast.AST, module: Value, place: Place) -> None:
         """A module is moved: what was made beside it, or its parts, before that stays where it is."""
