@@ -254,6 +254,8 @@ class Calls(Builtins):
         """An object of a class in view: its constructor is run."""
         what = self.analysis.class_kind(owner)
         cell = (id(node), self.depth, owner.name)
+        if any(base.startswith("torch.optim.") and base.endswith("Optimizer") for base in owner.outside):
+            return self.optimizer(node, owner.name, arguments)
         if what == "other":
             return self.unknown_object(node, owner.name, arguments)
         made = Value(

@@ -12,6 +12,7 @@ from devfix.engine.places import AT, IN, Place
 from devfix.engine.values import (
     ELEMENT,
     MAPPING,
+    MAX_ITEMS,
     MODULE,
     SEQUENCE,
     STORE,
@@ -33,8 +34,8 @@ class Elements(Conditions):
         """Any element of a container: of modules that are in one place, the first stands for all."""
         parts = elements(value)
         if len(parts) > 1 and all(one.kind == TENSOR and one.role == "parameter" for one in parts):
-            made = element(value)
-            return made and made.but(items=tuple([one for part in parts for one in part.items or [part]][:8]))
+            several, any_one = [one for part in parts for one in part.items or [part]], element(value)
+            return any_one and any_one.but(items=tuple(several[:MAX_ITEMS]))
         if len(parts) < 2 or any(one.kind != MODULE for one in parts):
             return element(value)
         parts = [one for one in parts if one.role not in ANYWHERE] or parts

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devfix.engine.evidence import about_devices
+from devfix.engine.evidence import about_devices, may_be_moved_to
 from devfix.engine.facts import Outrun
 from devfix.engine.frame import Arguments
 from devfix.engine.functions import Functions
-from devfix.engine.places import AT, IN, LITERAL, NOWHERE, OF, VAR, Place
+from devfix.engine.places import AT, IN, NOWHERE, OF, Place, alternatives
 from devfix.engine.state import MAX_NESTING
 from devfix.engine.values import (
     LIBRARY_CALL,
@@ -53,24 +53,25 @@ class Holders(Functions):
         return tuple(found.values())
 
     def _modules_of(self, value: Value, depth: int) -> Iterator[Value]:
-        cell = (
-            value.ref
-            if value.kind == MODULE
-            else value.place.key
-            if value.place.kind in (AT, IN, OF)
-            else None
-        )
-        while value.kind == TENSOR and isinstance(cell, tuple) and cell[0] == "attribute":
-            cell = cell[1]  # a part of a module whose class is out of sight
-        if value.kind in (MODULE, TENSOR) and cell is not None:
-            made = self.analysis.made.get(cell) or Value(MODULE, Place(IN, cell), ref=cell)
-            name = made.links[0].name if made.links else ""
-            if made.bound is None and self.models.layer(name) != "module" and not name.startswith("torch."):
-                made = made.but(assumed=made.assumed | {Assumption(USES)})
-            yield made
+        if value.kind == MODULE and value.ref is not None:
+            yield self._module(value.ref)
+        elif value.kind == TENSOR:
+            for place, _ in alternatives(value.place):
+                cell = place.key
+                while isinstance(cell, tuple) and cell[0] == "attribute":
+                    cell = cell[1]  # a part of a module whose class is out of sight
+                if cell is not None and place.kind in (AT, IN, OF):
+                    yield self._module(cell)
         if value.kind in (SEQUENCE, MAPPING, TENSOR) and depth < 3:
             for one in elements(value):
                 yield from self._modules_of(one, depth + 1)
+
+    def _module(self, cell: object) -> Value:
+        made = self.analysis.made.get(cell) or Value(MODULE, Place(IN, cell), ref=cell)
+        name = made.links[0].name if made.links else ""
+        if made.bound is None and self.models.layer(name) != "module" and not name.startswith("torch."):
+            made = made.but(assumed=made.assumed | {Assumption(USES)})
+        return made
 
     def copied_beside(self, node: ast.Call, arguments: Arguments) -> None:
         """A copy of the weights of a module is made."""
@@ -94,11 +95,16 @@ class Holders(Functions):
         """Is whoever makes a module told a device?"""
         link = module.links[0] if module.links else None
         made = link.node if link is not None else None
-        return link is None or not isinstance(made, ast.Call) or about_devices(link.file.source.code(made))
+        return link is not None and made is not None and about_devices(link.file.source.code(made))
 
-    def outrun(self, node: ast.AST, module: Value, place: Place) -> None:
+    def outrun(self, node: ast.Call, module: Value, place: Place) -> None:
         """A module is moved: what was made beside it, or its parts, before that stays where it is."""
-        if place.kind not in (VAR, LITERAL) or self.quiet:
+        given = [*node.args, *(one.value for one in node.keywords)]
+        told = place == NOWHERE and any(
+            about_devices(self.file.source.code(one)) or may_be_moved_to(self.file.source.code(one))
+            for one in given
+        )
+        if self.quiet or not (told or any(one.on_device for one, _ in alternatives(place))):
             return
         cells = [module.ref]
         for cell in cells:  # grows on the way
