@@ -49,19 +49,22 @@ class Run(Processes):
 
     def _assign(self, node: ast.Assign) -> None:
         value = self.eval(node.value)
-        if (
-            value.kind == UNKNOWN
-            and isinstance(node.targets[0], ast.Tuple)
-            and isinstance(node.value, ast.Call)
-        ):
+        if value.kind == UNKNOWN and isinstance(node.value, ast.Call):
             value = self._given_back(node.targets[0], node.value) or value
         for target in node.targets:
             self.bind(target, value, node.value)
 
-    def _given_back(self, target: ast.Tuple, call: ast.Call) -> Value | None:
+    def _given_back(self, target: ast.expr, call: ast.Call) -> Value | None:
         """`x, mask = f(x, mask)`: a function out of sight gives back what it gets, in some other form."""
         names = [one.id for one in call.args if isinstance(one, ast.Name)]
-        if len(names) < 2 or names != [one.id for one in target.elts if isinstance(one, ast.Name)]:
+        if isinstance(target, ast.Name) and target.id in names[:1]:
+            module = self.lookup(target.id) or ANYTHING
+            return module if module.kind == MODULE and not self.where(module).on_host else None
+        if (
+            not isinstance(target, ast.Tuple)
+            or len(names) < 2
+            or names != [one.id for one in target.elts if isinstance(one, ast.Name)]
+        ):
             return None
         assumed = frozenset({Assumption(LIBRARY_CALL, f"{self.file.source.code(call.func)}()")})
         held = [self.lookup(name) or ANYTHING for name in names]
