@@ -43,6 +43,7 @@ _LAYER = re.compile(
     r"Attention|Norm|LSTM|GRU|Net|Unit|Stage|Bottleneck|FeedForward)s?(?:\dd)?$|^[A-Z]\w*Conv\w*$"
 )
 _NETWORK_USE = re.compile(r"(?<![\w.])((?:self\.)?\w+)\.(?:parameters|named_parameters|train|eval)\(")
+_SAVED = re.compile(r"(?<![\w.])((?:self\.)?\w+)\.(?:load_)?state_dict\(")
 _PLACES = re.compile(
     r"load(?!er)|init|restore|prepare|set_?up|wrap|cuda|gpu|device|dist|parallel|pipe|session|client|engine|agent|"
     r"trainer|runner|policy|predictor|detector|onnx|compile|jit|quant|copy|clone",
@@ -164,7 +165,9 @@ def is_set_up(path: str, source: Source) -> bool:
 
 @remembered
 def _networks(source: Source) -> frozenset[str]:
-    return frozenset(_NETWORK_USE.findall(source.text))
+    saved = set(_SAVED.findall(source.text))  # so are optimizers, which nobody calls
+    called = {source.code(one.func).removesuffix(".forward") for one in source.calls} if saved else set[str]()
+    return frozenset(_NETWORK_USE.findall(source.text)) | (saved & called)
 
 
 def may_place(maker: str) -> bool:
@@ -174,7 +177,7 @@ def may_place(maker: str) -> bool:
 
 def builds_any(maker: str) -> bool:
     """Is it a function that may make any network, as the program's options say?"""
-    return _BUILDS.search(maker) is not None
+    return not maker[:1].isupper() and _BUILDS.search(maker) is not None
 
 
 def is_told_a_device(call: ast.Call, source: Source) -> bool:
