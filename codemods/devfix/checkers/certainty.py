@@ -243,6 +243,8 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
         return True  # others are moved there
     if mismatch.anchor_place.kind not in (OF, OWNED) or not isinstance(key, tuple) or function is None:
         return True
+    while key[0] == "element" and isinstance(key[1], tuple):
+        key = key[1]
     running = [one for one, _ in mismatch.scopes if one is not None]
     if key[0] == "self":
         return not any(

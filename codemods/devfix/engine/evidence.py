@@ -44,6 +44,7 @@ _LAYER = re.compile(
 )
 _NETWORK_USE = re.compile(r"(?<![\w.])((?:self\.)?\w+)\.(?:parameters|named_parameters|train|eval)\(")
 _SAVED = re.compile(r"(?<![\w.])((?:self\.)?\w+)\.(?:load_)?state_dict\(")
+_METHOD = re.compile(r"\.(?:forward|generate|encode|decode|predict)$")
 _PLACES = re.compile(
     r"load(?!er)|init|restore|prepare|set_?up|wrap|cuda|gpu|device|dist|parallel|pipe|session|client|engine|agent|"
     r"trainer|runner|policy|predictor|detector|onnx|compile|jit|quant|copy|clone",
@@ -58,7 +59,8 @@ _OPTIONS = re.compile(
     re.IGNORECASE,
 )
 _HELD = r"{0}(?:\.|\[.)\w*(?:device|cuda|gpu|rank|dist)|--\w*-?(?:device|cuda|gpu)|[\"']device[\"']"
-_COMPUTING = ("calc", "compute", "eval", "validate", "test", "predict", "infer", "generate")
+_COMPUTING = ("calc", "compute", "eval", "validate", "test", "predict", "infer", "generate", "run_", "apply_")
+_COMPUTED = ("_step", "_apply", "_infer", "_predict", "_forward")
 _NO_LAYER = re.compile(
     r"act|func|fn|transform|augment|token|metric|accuracy|measure|score|sampl|loss|optim|sched|param|path|config|size|"
     r"dim|shape|format|split|hook|tensor|array|join|drop_?|relu|pool|identity|upsampl|interpol|pad|partial|compose",
@@ -129,7 +131,7 @@ def may_be_moved_to(name: str) -> bool:
 def computes(function: str) -> bool:
     """Is a function out of sight one that runs the module that it is given, and does not train it?"""
     low = function.lower()
-    return "loss" in low or low.startswith(_COMPUTING) or low.endswith("_step")
+    return "loss" in low or low.startswith(_COMPUTING) or low.endswith(_COMPUTED)
 
 
 def is_local_rank(name: str) -> bool:
@@ -166,7 +168,7 @@ def is_set_up(path: str, source: Source) -> bool:
 @remembered
 def _networks(source: Source) -> frozenset[str]:
     saved = set(_SAVED.findall(source.text))  # so are optimizers, which nobody calls
-    called = {source.code(one.func).removesuffix(".forward") for one in source.calls} if saved else set[str]()
+    called = {_METHOD.sub("", source.code(one.func)) for one in source.calls} if saved else set[str]()
     return frozenset(_NETWORK_USE.findall(source.text)) | (saved & called)
 
 

@@ -228,15 +228,17 @@ class Methods(Moves):
             self._get_weights(base, arguments)
         if name in ("load_state_dict", "state_dict", "save_pretrained", "register_forward_hook"):
             return ANYTHING
-        if name in ("generate", "update"):
+        if name in ("generate", "update", "encode", "decode", "predict"):
             values, keywords = self.inputs(arguments)
+            if name not in ("generate", "update") and not place.on_host:
+                return self.unknown(node)  # it may move what it is given
             operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
             made = self.together(node, [(base, node.func), *operands], name, strict=True)
+            if name not in ("generate", "update"):
+                return self.unknown(node)
             if not self.models.tokens & keywords.keys():  # it may give text, or arrays
                 made = made.but(assumed=made.assumed | {Assumption(LIBRARY_CALL, "generate()")})
             return made.but(place=place) if made.kind == TENSOR else self.unknown(node)
-        if name in ("encode", "decode", "predict"):
-            return self.unknown(node)
         self.escape(arguments)
         return self.like_given(node, name, arguments)
 

@@ -129,9 +129,17 @@ def _texts(key: ast.expr) -> Iterator[str]:
 
 
 def _reads(found: PlainContainer) -> Iterator[ast.Attribute]:
-    """Every read of the attribute in the file, of whatever object."""
-    for node in found.owner.source.of_kind(ast.Attribute):
-        if node.attr == found.name and isinstance(node.ctx, ast.Load):
+    """Every read of the attribute in the file, of whatever object, but not in classes that set one of their own."""
+    source = found.owner.source
+    every = [node for node in source.of_kind(ast.Attribute) if node.attr == found.name]
+    others = {
+        source.enclosing(one, ast.ClassDef)
+        for one in every
+        if isinstance(one.ctx, ast.Store) and source.code(one.value) == "self"
+    } - {None, found.owner.node}
+    for node in every:
+        mine = source.code(node.value) == "self" and source.enclosing(node, ast.ClassDef) in others
+        if isinstance(node.ctx, ast.Load) and not mine:
             yield node
 
 
