@@ -25,6 +25,7 @@ from devfix.engine.evidence import (
     is_cpu_program,
     is_measure,
     is_module_name,
+    is_option,
     is_told_a_device,
     may_place,
     prepares_data,
@@ -199,14 +200,16 @@ def _may_be_moved(mismatch: Mismatch, analysis: Analysis) -> bool:
     if mismatch.stray.bound is not None:
         return False  # a part of it is not in view, but that moves with the whole
     last, place = made.name.rpartition(".")[2], mismatch.anchor_place
+    targets = [ast.unparse(target[0]) for target in analysis.targets.get(place, ())]
+    by_caller = place.kind == OF and not any(is_option(one.removesuffix(".device")) for one in targets)
     if not isinstance(made.node, ast.Call) or is_told_a_device(made.node, made.file.source):
         return True
     if models().layer(made.name) == "module":
         function = mismatch.function
         asks = function is not None and analysis.uses(function).asks_for_devices
-        return place.kind == OF and not (asks or (function is not None and is_measure(function.name)))
+        return by_caller and not (asks or (function is not None and is_measure(function.name)))
     weighted = any(one.kind in (USES, NAME) for one in mismatch.stray.assumed)
-    if may_place(last) or place.kind == OF or not weighted:
+    if may_place(last) or by_caller or not weighted:
         return True
     return place.kind == LITERAL and builds_any(last)  # where all goes to CUDA, what builds it may go there
 

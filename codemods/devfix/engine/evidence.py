@@ -193,6 +193,11 @@ def is_told_a_device(call: ast.Call, source: Source) -> bool:
     return any(one.arg is None or _TOLD.search(one.arg) for one in call.keywords)
 
 
+def is_option(text: str) -> bool:
+    """Is it called like what holds the options of a program?"""
+    return _OPTIONS.match(text) is not None
+
+
 def last_word(name: str) -> str:
     """The last word of the name of a class: `Kernel` of `MaternKernel`."""
     found = _WORD.search(name)
