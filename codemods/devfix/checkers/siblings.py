@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from devfix.checkers.signs import is_other_framework, quoted
 from devfix.engine import Analysis
-from devfix.engine.evidence import last_word, may_hold_no_weights
+from devfix.engine.evidence import is_class_name, last_word, may_hold_no_weights
 from devfix.engine.files import Class, Function
 from devfix.findings import AppendCall, Edit, Finding, Fix, InsertStatement, Related, Safety
 from devfix.models.loader import models
@@ -243,16 +243,14 @@ def _modules(source: Source) -> Iterator[tuple[str, str, ast.Call]]:
             name = target.id if isinstance(target, ast.Name) else ""
             entries = [(name, _kind(_class(value)), value)] if name else []
         for path, kind, made in entries:
-            cls = _class(made)
+            cls, move = _class(made), _move(made) if kind.endswith("[]") else None
+            if move is not None:  # whatever makes it, and whatever is done with it then
+                yield path, kind, move
+                continue
+            if not kind or cls is None or not isinstance(made, ast.Call) or _is_tensor(source, cls):
+                continue
             # `a = Kernel(2).to(**options)`: a move that tells a dtype, too, is one that all like it have.
-            alike = kind.endswith("[]") or made is cls or (isinstance(made, ast.Call) and not made.args)
-            if (
-                kind
-                and cls is not None
-                and alike
-                and isinstance(made, ast.Call)
-                and not _is_tensor(source, cls)
-            ):
+            if kind.endswith("[]") or made is cls or not made.args:
                 yield path, kind, made
     for statement in source.of_kind(ast.Expr):
         call = statement.value
@@ -270,7 +268,16 @@ def _class(value: ast.AST) -> ast.Call | None:
             break
         value = value.func.value
     named = dotted(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
-    return value if isinstance(value, ast.Call) and named[:1].isupper() else None
+    return value if isinstance(value, ast.Call) and is_class_name(named) else None
+
+
+def _move(value: ast.AST) -> ast.Call | None:
+    """The move in a chain of methods: `Net().to(device).eval()`."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        if value.func.attr in _MOVES:
+            return value
+        value = value.func.value
+    return None
 
 
 def _is_tensor(source: Source, call: ast.Call) -> bool:

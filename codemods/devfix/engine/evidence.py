@@ -44,6 +44,7 @@ _LAYER = re.compile(
 )
 _NETWORK_USE = re.compile(r"(?<![\w.])((?:self\.)?\w+)\.(?:parameters|named_parameters|train|eval)\(")
 _SAVED = re.compile(r"(?<![\w.])((?:self\.)?\w+)\.(?:load_)?state_dict\(")
+_AVERAGE = re.compile(r"(?:Model)?(?:EMA|Ema)(?:V\d|Model)?$|ExponentialMovingAverage$")
 _METHOD = re.compile(r"\.(?:forward|generate|encode|decode|predict)$")
 _PLACES = re.compile(
     r"load(?!er)|init|restore|prepare|set_?up|wrap|cuda|gpu|device|dist|parallel|pipe|session|client|engine|agent|"
@@ -169,7 +170,13 @@ def is_set_up(path: str, source: Source) -> bool:
 def _networks(source: Source) -> frozenset[str]:
     saved = set(_SAVED.findall(source.text))  # so are optimizers, which nobody calls
     called = {_METHOD.sub("", source.code(one.func)) for one in source.calls} if saved else set[str]()
-    return frozenset(_NETWORK_USE.findall(source.text)) | (saved & called)
+    given = {
+        source.code(one.args[0])
+        for one in source.calls
+        if one.args and computes(source.code(one.func).rpartition(".")[2])
+    }
+    named = {one for one in given if is_module_name(one)}
+    return frozenset(_NETWORK_USE.findall(source.text)) | (saved & (called | given)) | named
 
 
 def may_place(maker: str) -> bool:
@@ -191,6 +198,11 @@ def is_told_a_device(call: ast.Call, source: Source) -> bool:
         if _OPTIONS.match(text) and re.search(_HELD.format(re.escape(text)), source.text, re.IGNORECASE):
             return True
     return any(one.arg is None or _TOLD.search(one.arg) for one in call.keywords)
+
+
+def is_class_name(name: str) -> bool:
+    """Is it called like a class, or like a variable that holds one?"""
+    return name[:1].isupper() or name.endswith("_class")
 
 
 def is_option(text: str) -> bool:
@@ -216,15 +228,7 @@ def is_optimizer(name: str) -> bool:
 
 def is_average(name: str) -> bool:
     """Is a class called like those that keep an average of the weights of a module?"""
-    return name in (
-        "ModelEma",
-        "ModelEMA",
-        "ModelEmaV2",
-        "ModelEmaV3",
-        "ExponentialMovingAverage",
-        "EMAModel",
-        "EMA",
-    )
+    return _AVERAGE.match(name) is not None
 
 
 def is_loss(name: str) -> bool:
