@@ -18,9 +18,8 @@ from devfix.source import Source
 INPUTS, MODULES, FACTORIES = "move-inputs", "module-never-moved", "place-factory"
 CODEMODS = frozenset({INPUTS, MODULES, FACTORIES})
 _MOVES = frozenset({"to", "cuda"})
-_BY_HAND = frozenset(
-    {"eval", "requires_grad_", "load_state_dict"}
-)  # done with a network that nobody else looks after
+# Done with a network that nobody else looks after.
+_BY_HAND = frozenset({"eval", "requires_grad_", "load_state_dict"})
 
 
 def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding, set[int]]]:

@@ -9,8 +9,10 @@ from devfix.engine.evidence import is_set_up, is_told_a_device, may_place
 from devfix.engine.expressions import Expressions
 from devfix.engine.places import AT, CHOICE, IN, NOWHERE, OF, Place, choose
 from devfix.engine.values import (
+    ANYTHING,
     BATCH,
     ELEMENT,
+    JOIN,
     MAKE,
     MAPPING,
     MODULE,
@@ -79,6 +81,10 @@ class Bindings(Expressions):
 
     def _network(self, path: str, value: Value, node: ast.AST) -> Value:
         """What is made out of sight and set up as a network is one; on the CPU, if its maker is told no device."""
+        if isinstance(node, ast.IfExp) and value.kind == UNKNOWN:
+            one, other = (self._network(path, ANYTHING, arm) for arm in (node.body, node.orelse))
+            same = one.kind == other.kind == MODULE and self.where(one) == self.where(other)
+            return one.linked(other.links[0]._replace(kind=JOIN)) if same else value
         if value.kind != UNKNOWN or value.role not in ("", "instance") or not isinstance(node, ast.Call):
             return value
         name, source = self.file.dotted(node.func), self.file.source

@@ -13,6 +13,7 @@ from devfix.engine.places import (
     AT_DEFAULT,
     BY_OWNER,
     DIFFERENT,
+    IN,
     LITERAL,
     NOWHERE,
     VAR,
@@ -153,10 +154,14 @@ class Library(Modules):
             )
             return made.but(role="parameter") if dotted in torch_api.PARAMETERS else made
         layer = self.models.layer(dotted)
-        if layer == "wrapper" and "device_ids" not in keywords:
-            return values[0][0] if values else ANYTHING
-        if layer in ("wrapper", "scatters"):  # it moves its inputs
-            return values[0][0].but(role="scatters") if values else ANYTHING
+        if layer in ("wrapper", "scatters") and values:
+            inner = values[0][0]
+            if inner.kind == UNKNOWN and inner.role == "instance":  # whatever made it, it is a module
+                inner = inner.but(kind=MODULE, role="", place=Place(IN, inner.ref))
+                inner = inner.but(assumed=inner.assumed | {Assumption(USES, last)})
+                self.analysis.made[inner.ref] = inner
+            moves_inputs = layer == "scatters" or "device_ids" in keywords
+            return inner.but(role="scatters") if moves_inputs else inner
         if dotted == "torch.utils.data.TensorDataset":
             return Value(SEQUENCE, rest=Value(SEQUENCE, items=tuple(value for value, _ in values)))
         if layer == "container":
