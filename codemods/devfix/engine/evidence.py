@@ -190,7 +190,12 @@ def builds_any(maker: str) -> bool:
 
 
 def is_told_a_device(call: ast.Call, source: Source) -> bool:
-    """Is a device among the arguments, or anything that may hold one?"""
+    """Is a device among the arguments, or anything that may hold one? Or is all inside a `with` on some device?"""
+    around = source.enclosing(call, ast.With)
+    if isinstance(around, ast.With) and any(
+        _TOLD.search(source.code(one.context_expr)) for one in around.items
+    ):
+        return True
     for one in (*call.args, *(keyword.value for keyword in call.keywords)):
         text = ast.unparse(one)
         if isinstance(one, ast.Starred) or _TOLD.search(text) or text == "self":
