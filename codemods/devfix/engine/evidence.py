@@ -170,13 +170,10 @@ def is_set_up(path: str, source: Source) -> bool:
 def _networks(source: Source) -> frozenset[str]:
     saved = set(_SAVED.findall(source.text))  # so are optimizers, which nobody calls
     called = {_METHOD.sub("", source.code(one.func)) for one in source.calls} if saved else set[str]()
-    given = {
-        source.code(one.args[0])
-        for one in source.calls
-        if one.args and computes(source.code(one.func).rpartition(".")[2])
-    }
-    named = {one for one in given if is_module_name(one)}
-    return frozenset(_NETWORK_USE.findall(source.text)) | (saved & (called | given)) | named
+    running = (one for one in source.calls if computes(source.code(one.func).rpartition(".")[2]))
+    given = {source.code(one.args[0]) for one in running if one.args}
+    used = {*_NETWORK_USE.findall(source.text), *filter(is_module_name, given)}
+    return frozenset(used | (saved & (called | given)))
 
 
 def may_place(maker: str) -> bool:
@@ -192,10 +189,9 @@ def builds_any(maker: str) -> bool:
 def is_told_a_device(call: ast.Call, source: Source) -> bool:
     """Is a device among the arguments, or anything that may hold one? Or is all inside a `with` on some device?"""
     around = source.enclosing(call, ast.With)
-    if isinstance(around, ast.With) and any(
-        _TOLD.search(source.code(one.context_expr)) for one in around.items
-    ):
-        return True
+    for item in around.items if isinstance(around, ast.With) else ():
+        if _TOLD.search(source.code(item.context_expr)):
+            return True
     for one in (*call.args, *(keyword.value for keyword in call.keywords)):
         text = ast.unparse(one)
         if isinstance(one, ast.Starred) or _TOLD.search(text) or text == "self":

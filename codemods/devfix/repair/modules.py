@@ -195,7 +195,12 @@ def is_safe_move(mismatch: Mismatch, analysis: Analysis) -> bool:
     alone = isinstance(up, (ast.Assign, ast.AnnAssign, ast.Return)) or (
         isinstance(up, ast.Call) and up.func is value
     )
-    return alone and isinstance(value, ast.expr) and _name(source, value) not in _shared(source)
+    if not alone or not isinstance(value, ast.expr) or _name(source, value) in _shared(source):
+        return False
+    use, name = _use(mismatch, value, analysis), _name(source, value)
+    return (
+        not name or use is None or any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(use))
+    )
 
 
 def _is_whole(owner: Class) -> bool:
