@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 from devfix.around import Around
-from devfix.checkers import mismatches
+from devfix.checkers import inputs, mismatches
 from devfix.codemod import registry
 from devfix.engine import Analysis, File, analyse
 from devfix.engine.files import Resolver
@@ -63,6 +63,7 @@ def by_engine(program: Program) -> list[Spoken]:
         analysis = analysed(program, name)
         source = analysis.file.source
         found += [_spoken(one, source) for one in mismatches.findings(analysis, mismatches.CODEMODS)]
+        found += [_spoken(one, source) for one in inputs.findings(analysis)]
         for read in analysis.host_reads:
             found.append(Spoken("host read", _lines(read.node), read.operation))
         for surgery in analysis.surgeries:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from devfix.source import Source, children, walk
+from devfix.source import Source, children, remembered, walk
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
@@ -150,3 +150,9 @@ def _stored(target: ast.AST) -> Iterator[ast.Name]:
     for node in walk(target):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node
+
+
+@remembered
+def names_of(source: Source, scope: Scope) -> Names:
+    """The names of a scope, which are read once."""
+    return Names(source, scope)

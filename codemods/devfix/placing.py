@@ -370,3 +370,17 @@ def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, _SCOPES):
             todo.extend(children(node))
+
+
+def bound_to(target: ast.expr, value: ast.expr) -> dict[str, ast.expr]:
+    """The names that an assignment binds, each with an expression for what it is bound to: `f()[0]` of `a, b = f()`."""
+    if isinstance(target, ast.Name):
+        return {target.id: value}
+    if not isinstance(target, ast.Tuple) or any(isinstance(one, ast.Starred) for one in target.elts):
+        return {}
+    found: dict[str, ast.expr] = {}
+    for i, one in enumerate(target.elts):
+        if isinstance(one, ast.Name):
+            part = ast.Subscript(value, ast.Constant(i), ast.Load())
+            found[one.id] = ast.fix_missing_locations(ast.copy_location(part, value))
+    return found

@@ -13,7 +13,7 @@ from programs import analysed, lines_of, marked
 def spoken(code: str, others: dict[str, str] | None = None) -> set[int]:
     """The lines of a program, counted from its first, that the checker has findings for."""
     analysis = analysed(code, others)
-    return lines_of(analysis, [one for one, _ in autocast.found(analysis, {autocast.CODEMOD})])
+    return lines_of(analysis, autocast.found(analysis))
 
 
 FOUND = {
@@ -154,6 +154,12 @@ FOUND = {
                     return net(x.to(device))
             return run(torch.ones(1))
     """,
+    "switched off": """
+        def infer(net, x: torch.Tensor, device):
+            x = x.to(device)
+            with torch.cuda.amp.autocast(enabled=False):  # <
+                return net(x)
+    """,
     # --- what it is given
     "a union": """
         from typing import Union
@@ -183,6 +189,66 @@ FOUND = {
         def loss(a, b, where: str | torch.device):
             with torch.autocast(where.type):  # <
                 return F.l1_loss(a, b)
+    """,
+    "handed on by a function": """
+        def half(dtype, device_type):
+            return torch.autocast(device_type, dtype)
+        def loss(a: torch.Tensor, b):
+            with half(torch.float16, a.device):  # <
+                return F.l1_loss(a, b)
+    """,
+    "handed on with stars, by a class and a function": """
+        class Half:
+            def __init__(self, *args, **kwargs):
+                self.context = torch.autocast(*args, **kwargs)
+        def half(dtype, **more):
+            return Half(dtype=dtype, **more)
+        def loss(a: torch.Tensor, b, spot: torch.device):
+            with half(torch.float16, device_type=spot):  # <
+                return F.l1_loss(a, b)
+        def other_loss(a, b, spot: torch.device):
+            with Half(spot):  # <
+                return F.l1_loss(a, b)
+    """,
+    "in a lambda": """
+        def loss(a: torch.Tensor, b):
+            half = lambda: torch.autocast(a.device)  # <
+            with half():
+                return F.l1_loss(a, b)
+    """,
+    "an arm": """
+        def loss(a: torch.Tensor, b, on):
+            with torch.autocast(a.device if on else "cpu"):  # <
+                return F.l1_loss(a, b)
+    """,
+    "a list of options that have an index": """
+        import argparse
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--where", choices=["cuda:0", "cuda:1"])
+        args = parser.parse_args()
+        def loss(a, b):
+            with torch.autocast(args.where):  # <
+                return F.l1_loss(a, b)
+    """,
+    "asked of what it decides on": """
+        def loss(a: torch.Tensor, b):
+            spot = a.device
+            kind = "cuda" if "cuda" in spot else "cpu"  # <
+            with torch.autocast(kind):
+                return F.l1_loss(a, b)
+    """,
+    "loaded to wherever its library likes": """
+        from transformers import AutoModelForCausalLM
+        model = AutoModelForCausalLM.from_pretrained("x", device_map="auto")
+        def run(rows):
+            with torch.autocast("cuda"):  # <
+                return model(rows)
+    """,
+    "a method that is decorated": """
+        class Net(nn.Module):
+            @torch.autocast("cuda")  # <
+            def forward(self, x: torch.Tensor):
+                return self.net(x)
     """,
     "kept in the object": """
         class Job:
@@ -219,12 +285,6 @@ SILENT = {
                 x, y = x.to(self.device), y.cuda()
                 with torch.cuda.amp.autocast():
                     return self.net(x) - y
-    """,
-    "switched off": """
-        def infer(net, x: torch.Tensor, device):
-            x = x.to(device)
-            with torch.cuda.amp.autocast(enabled=False):
-                return net(x)
     """,
     "switched by the device": """
         def infer(net, x: torch.Tensor, device):
@@ -347,6 +407,44 @@ SILENT = {
             with torch.autocast(kind):
                 return F.l1_loss(a, b)
     """,
+    "told apart, as an attribute": """
+        class Job:
+            def __init__(self, spot: torch.device | str):
+                self.spot = spot
+            def run(self, x):
+                if isinstance(self.spot, torch.device):
+                    return torch.autocast(self.spot.type)
+                return torch.autocast(self.spot)
+    """,
+    "a scaler takes anything, and whoever asks reads the index away": """
+        def scale(a, spot: torch.device | str, rank):
+            torch.is_autocast_enabled(f"cuda:{rank}")
+            return torch.amp.GradScaler(spot)
+    """,
+    "a list of options that are types": """
+        import argparse
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--device", choices=["cuda", "cpu"])
+        args = parser.parse_args()
+        def loss(a, b):
+            with torch.autocast(args.device):
+                return F.l1_loss(a, b)
+    """,
+    "to CUDA in one of its calls": """
+        def train(net, x, device):
+            x = x.to(device)
+            with torch.cuda.amp.autocast():
+                return net(x)
+        train(nn.Linear(1, 1).cuda(), torch.ones(1), torch.device("cuda", 1))
+    """,
+    "what is asked has a name": """
+        def infer(net, x: torch.Tensor, device):
+            mixed = device.type == "cuda"
+            x = x.to(device)
+            if mixed:
+                with torch.cuda.amp.autocast():
+                    return net(x)
+    """,
     "cut off": """
         def loss(a, b, rank):
             place = f"cuda:{rank}"
@@ -383,3 +481,18 @@ def test_a_base_in_another_file_moves_it() -> None:
     """
     text, wanted = marked(code)
     assert spoken(text, {"bases": base}) == wanted
+
+
+def test_a_function_of_another_file_hands_it_on() -> None:
+    amp = """
+        def half(device_type):
+            return torch.autocast(device_type)
+    """
+    code = """
+        from amp import half
+        def loss(a: torch.Tensor, b):
+            with half(a.device):  # <
+                return F.l1_loss(a, b)
+    """
+    text, wanted = marked(code)
+    assert spoken(text, {"amp": amp}) == wanted

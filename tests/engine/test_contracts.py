@@ -6,6 +6,7 @@ As in `test_found_and_silent.py`, `<` marks the lines that findings have to be o
 from __future__ import annotations
 
 import pytest
+from devfix.checkers import inputs
 from devfix.checkers.besides import CODEMODS, besides
 from devfix.flow import analyse
 from devfix.rules.lengths_on_cpu import LengthsOnCpu
@@ -30,6 +31,7 @@ def spoken(code: str) -> set[int]:
     start = HEAD.count("\n")
     flow = analyse(source)
     found = [*besides(flow, CODEMODS, ()), *LengthsOnCpu().check(flow), *NumpyOfDevice().check(flow)]
+    found += inputs.findings(flow.facts())
     return {source.position(one.span.start)[0] - start for one in found}
 
 
@@ -39,6 +41,56 @@ FOUND = {
             host = rows.cpu()
             order = torch.from_numpy(host.numpy().argsort())
             return host[order].cuda()  # <
+    """,
+    "a placeholder that a round leaves in the list": """
+        def kept(scores: torch.Tensor, limit: float):
+            rows = [torch.zeros(0, 6)] * scores.shape[0]  # <
+            for i, row in enumerate(scores):
+                row = row[row[:, 4] > limit]
+                if not row.shape[0]:
+                    continue
+                rows[i] = row
+            return rows
+    """,
+    "a placeholder that is replaced under a condition": """
+        def kept(scores: torch.Tensor, limit: float):
+            rows = [torch.zeros(0, 6) for _ in scores]  # <
+            for i in range(len(rows)):
+                found = scores[i][scores[i][:, 4] > limit]
+                if len(found):
+                    rows[i] = found
+            return rows
+    """,
+    "an index for what a function that is passed gives": """
+        def pick(out: torch.Tensor, target):
+            return torch.gather(out, 1, torch.tensor(target).reshape(len(out), 1))  # <
+        def run(function, inputs, target):
+            out = function(*inputs)
+            return pick(out, target)
+    """,
+    "a buffer beside what a base class out of sight gives": """
+        from made import Made
+        class Masked(Made):
+            def __init__(self, n):
+                super().__init__(n)
+                self.mask = torch.zeros(n, 3)  # <
+            def forward(self, x: torch.Tensor):
+                out = super().forward(x)
+                return out.masked_fill(self.mask.bool(), 0.0)
+    """,
+    "what a model keeps is read by numpy": """
+        class Explainer:
+            def heads(self):
+                return self.model._weights.detach().numpy()  # <
+    """,
+    "a part of a batch is plotted, another is copied": """
+        import matplotlib.pyplot as plt
+        def validate(batch: dict[str, torch.Tensor]):
+            X, y = batch["X"], batch["y"]
+            fig, ax = plt.subplots()
+            y = y.detach().cpu().numpy()
+            row = torch.mean(X[0], dim=0)
+            ax.plot(row)  # <
     """,
     "a part is moved in forward": """
         class Stack(nn.Module):
@@ -245,6 +297,17 @@ SILENT = {
             def forward(self, x: torch.Tensor):
                 rows = [torch.zeros(4) for _ in range(3)]
                 for t in range(3):
+                    rows[t] = x[t]
+                return rows
+    """,
+    "placeholders of a loop around another that goes on": """
+        class Net(nn.Module):
+            def forward(self, x: torch.Tensor):
+                rows = [torch.zeros(4) for _ in range(3)]
+                for t in range(3):
+                    for one in range(2):
+                        if one:
+                            continue
                     rows[t] = x[t]
                 return rows
     """,

@@ -6,6 +6,7 @@ In the tables `<` marks the line that a finding has to be on; a program without 
 from __future__ import annotations
 
 import pytest
+from devfix.checkers import inputs
 from devfix.checkers.mismatches import CODEMODS, findings
 from programs import analysed, lines_of, marked
 
@@ -13,7 +14,8 @@ from programs import analysed, lines_of, marked
 def spoken(code: str, others: dict[str, str] | None = None) -> set[int]:
     """The lines of a program, counted from its first, that the engine has findings for."""
     analysis = analysed(code, others)
-    return lines_of(analysis, findings(analysis, CODEMODS))
+    found = [*findings(analysis, CODEMODS), *inputs.findings(analysis)]
+    return lines_of(analysis, found)
 
 
 FOUND = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from devfix.checkers import inputs
 from devfix.checkers.mismatches import CODEMODS, findings
 from devfix.engine import File, analyse
 from devfix.rewrite import apply, text_edits
@@ -133,7 +134,8 @@ def lines(text: str) -> set[int]:
     """The lines of all findings."""
     analysis = analyse("program.py", Source(text))
     source = analysis.file.source
-    return {source.position(one.span.start)[0] for one in findings(analysis, CODEMODS)}
+    found = [*findings(analysis, CODEMODS), *inputs.findings(analysis)]
+    return {source.position(one.span.start)[0] for one in found}
 
 
 @pytest.mark.parametrize(("define", "use"), FOUND.values(), ids=FOUND)
@@ -158,7 +160,7 @@ def test_made_in_another_file() -> None:
     analysis = analyse(
         "net.py", Source(text), lambda path, name: (other, "Base") if name == "base.Base" else None
     )
-    (found,) = findings(analysis, CODEMODS)
+    (found,) = [*findings(analysis, CODEMODS), *inputs.findings(analysis)]
     assert analysis.file.source.position(found.span.start)[0] == 4
     assert found.fix is None
 
@@ -184,7 +186,7 @@ def test_tokens_are_moved_where_they_are_made() -> None:
         "    def forward(self, texts):\n"
         "        return self.body(**self.cut(texts, return_tensors='pt'))\n"
     )
-    (found,) = findings(analyse("net.py", Source(text)), CODEMODS)
+    (found,) = inputs.findings(analyse("net.py", Source(text)))
     assert found.codemod == "move-inputs" and found.fix is not None
     fixed = apply(text, text_edits(Source(text), found.fix))
     assert "self.cut(texts, return_tensors='pt').to(next(self.parameters()).device))" in fixed

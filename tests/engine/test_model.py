@@ -93,6 +93,15 @@ def test_devices_of_processes_are_torchs() -> None:
     assert "nccl" in accelerators & rows and "gloo" not in rows
 
 
+def test_what_takes_the_type_of_a_device_has_that_argument() -> None:
+    for name, row in OF_TORCH.items():
+        taken = found(name) if row.type is not None and _has(name) else None
+        if inspect.isclass(taken) or inspect.isfunction(taken):  # those of C++ say nothing of their arguments
+            position, argument = row.type or (-1, "")
+            names = list(inspect.signature(taken).parameters)
+            assert names.index(argument) == position if position >= 0 else argument in names
+
+
 def test_the_methods_are_those_of_tensors() -> None:
     assert [name for name in sorted(METHODS) if not hasattr(torch.Tensor, name)] == []
 

@@ -274,7 +274,7 @@ for x in DataLoader([torch.ones(2)]):  # device
     left(x)
     net(x)
 """,
-        ["10 move-inputs"],
+        ["12 move-inputs"],
     ),
     "an object that runs a model": (
         {"runner.py": RUNNER},

@@ -108,7 +108,7 @@ for (x,) in loader:
         print(model(x).shape)
 """,
     "train": """\
-train = True
+train = len(input()) > 3
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 model = nn.Linear(4, 2).to(device)
 x = torch.from_numpy(np.ones((2, 4), dtype=np.float32))

@@ -100,19 +100,6 @@ def step(model, batch, args):
 """,
         {"= batch[1]": "= batch[1].to(args.device)"},
     ),
-    "entry of a method": (
-        """\
-class Model(nn.Module):
-    def loss(self, outputs, batch):
-        image = batch["image"]
-        return self.rgb(image, outputs["rgb"])
-
-    def show(self, outputs, batch):
-        image = batch["image"].to(outputs["rgb"].device)
-        return self.psnr(image, outputs["rgb"])
-""",
-        {'image = batch["image"]\n': 'image = batch["image"].to(outputs["rgb"].device)\n'},
-    ),
     "dropped": (
         """\
 from utils import zeros
@@ -240,16 +227,6 @@ def step(model, batch, args):
     inputs["input_ids"] = batch[0].to(args.device)
     kept["names"] = batch[1]
     return model(**inputs), kept
-""",
-    "entry that is read elsewhere": """\
-class Model(nn.Module):
-    def loss(self, outputs, batch):
-        image = batch["image"].to(self.device)
-        return self.rgb(image, outputs["rgb"])
-
-    def show(self, outputs, batch):
-        image = batch["image"].to(outputs["rgb"].device)
-        return self.psnr(image, outputs["rgb"])
 """,
     "modules that are unpacked, and those of a dict": """\
 def place(models, parts, batch, device):

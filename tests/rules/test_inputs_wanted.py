@@ -75,9 +75,7 @@ MEETS = {
     "loop": ("for layer in self.layers:\n    y = layer(y)\nreturn y", "y"),
     "f": ("return F.linear(y, self.weight)", "y"),
     "mm": ("return y @ self.weight", "y"),
-    "getattr": ("return getattr(self, f'l{0}')(y)", "y"),
     "nograd": ("with torch.no_grad():\n    h = self.block(y)\nreturn h", "y"),
-    "built": ("return self.net(y)", "y"),
     "seq": ("return self.blocks(y)", "y"),
     "x": ("return x * y", "y"),
     "inner": ("return self._inner(y)", "y"),
@@ -91,7 +89,7 @@ MEETS = {
     "try": ("try:\n    return self.fc(y)\nfinally:\n    pass", "y"),
     "lam": ("f = lambda t: self.fc(t)\nreturn f(y)", "y"),
 }
-# In this call it is counted, copied, moved by the module, or not read.
+# In this call it is counted, copied, moved by the module, given back, a number, or not read.
 NEVER = {
     "default": ("if flag:\n    return self.fc(y)\nreturn self.fc(x)", "y"),
     "kw": ("return self._inner(y, on=flag) * 1 if False else x", "y"),
@@ -107,14 +105,16 @@ NEVER = {
     "store": ("out = x.clone()\nout[:, :2] = y[:, :2]\nreturn self.fc(out)", "y"),
     "positions": ("return self.fc(torch.stack([x[slice(a, a + 2)] for a in y]))", "y"),
     "rest": ("return self._rest(x, y, scale=x, again=x)", "y"),
-    "copy": ("out = x.clone()\nout.copy_(y)\nreturn self.fc(out)", "y"),
-}
-# It comes out again, or may be a number.
-DOUBTED = {
-    "packed as well": ("h = self.fc(x) * y\nreturn nn.utils.rnn.pack_padded_sequence(h, y)", "y"),
     "return": ("return self.fc(x), y", "y"),
     "relu": ("return self.fc(x), self.relu(y)", "y"),
     "number": ("return self.fc(x) * y.max()", "y"),
+    "copy": ("out = x.clone()\nout.copy_(y)\nreturn self.fc(out)", "y"),
+}
+# It is read on the CPU as well, or what uses it is not known.
+DOUBTED = {
+    "packed as well": ("h = self.fc(x) * y\nreturn nn.utils.rnn.pack_padded_sequence(h, y)", "y"),
+    "getattr": ("return getattr(self, f'l{0}')(y)", "y"),
+    "built": ("return self.net(y)", "y"),
 }
 
 

@@ -77,11 +77,18 @@ SILENT = {
     "    x = x.to(device)\n    print(net(x, lengths))\n",
 }
 
-UNSAFE = {
+# Nothing in view shows that it fails.
+OPEN = {
     "a count that a module out of sight gets": "net = torch.hub.load('a', 'b').to(device)\nx = torch.rand(3, 20, 4).to(device)\n"
     "lengths = torch.tensor([20., 20.])\nprint(net(x, lengths), lengths.shape)\n",
     "an element that may be a number": "def run(rows):\n    x = torch.rand(3).cuda()\n"
     "    one = torch.from_numpy(rows)[0]\n    return x * one, x + torch.from_numpy(rows)[1]\n",
+    "a loader over tensors of somebody": "from torch.utils.data import TensorDataset\nfrom lib import load\n\n\ndef run():\n"
+    "    net = nn.Linear(4, 2).to(device)\n    seen = load('x')\n    for (x,) in DataLoader(TensorDataset(seen)):\n        print(net(x))\n",
+    "below a call that always raises": "net = nn.Linear(4, 2).to(device)\nx = torch.tensor(3, 4)\nprint(net(x))\n",
+}
+
+UNSAFE = {
     "a module out of sight, with token ids": "def run(ids):\n    net = torch.hub.load('a', 'b').to(device)\n"
     "    return net(torch.tensor([ids]))\n",
     "a method of a module out of sight": "def run():\n    net = torch.hub.load('a', 'b').to(device)\n"
@@ -92,11 +99,6 @@ UNSAFE = {
     "    return net(torch.tensor([ids]))\n",
     "another function moves what is out of sight": "def train(net, loader):\n    for x, y in loader:\n        print(net(x))\n\n\n"
     "def start(data):\n    net = nn.Sequential(Net()).to(device)\n    train(net, DataLoader(data))\n",
-    "an operand that nothing is known of": "from lib import load\n\n\ndef run(rows):\n    net = nn.Linear(4, 2).to(device)\n"
-    "    x = load('x') + torch.from_numpy(rows)\n    return net(x)\n",
-    "a loader over tensors of somebody": "from torch.utils.data import TensorDataset\nfrom lib import load\n\n\ndef run():\n"
-    "    net = nn.Linear(4, 2).to(device)\n    seen = load('x')\n    for (x,) in DataLoader(TensorDataset(seen)):\n        print(net(x))\n",
-    "below a call that always raises": "net = nn.Linear(4, 2).to(device)\nx = torch.tensor(3, 4)\nprint(net(x))\n",
     "an object that was loaded to the CPU and moved": PLAYER + "def test(low):\n"
     "    state = torch.load('x.pt', map_location='cpu')\n    player = Player({})\n"
     "    player.net.load_state_dict(state)\n    got = player.act(torch.zeros(1, 2))\n"
@@ -104,6 +106,8 @@ UNSAFE = {
 }
 
 SAFE = {
+    "an operand that nothing is known of": "from lib import load\n\n\ndef run(rows):\n    net = nn.Linear(4, 2).to(device)\n"
+    "    x = load('x') + torch.from_numpy(rows)\n    return net(x)\n",
     "a batch for a module out of sight that is moved here": "def run(data):\n    net = torch.hub.load('a', 'b').to(device)\n"
     "    for x, y in DataLoader(data):\n        print(net(x))\n",
     "data made here for a module out of sight that is moved here": "def run(rows):\n    net = torch.hub.load('a', 'b').to(device)\n"
@@ -125,6 +129,11 @@ def safeties(found: list[Finding]) -> set[Safety | None]:
 @pytest.mark.parametrize("name", SILENT)
 def test_silent_where_the_program_runs(name: str) -> None:
     assert findings(RULE, HEAD + SILENT[name]) == []
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_silent_where_nothing_shows_that_it_fails(name: str) -> None:
+    assert findings(RULE, HEAD + OPEN[name]) == []
 
 
 @pytest.mark.parametrize("name", UNSAFE)
@@ -177,7 +186,7 @@ class Runner(nn.Module):
             targets = targets.long()
             print(self.criterion(outputs, targets))
 """
-TENSORS = "\n\ndef load(x, y):\n    return DataLoader(TensorDataset(x, y))\n"
+TENSORS = "\n\ndef load(x, y):\n    from torch.utils.data import TensorDataset\n\n    return DataLoader(TensorDataset(x, y))\n"
 
 
 @pytest.mark.parametrize(("after", "safety"), [("", Safety.SAFE), (TENSORS, Safety.UNSAFE)])

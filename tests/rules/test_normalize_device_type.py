@@ -677,6 +677,12 @@ def test_message_names_both_places() -> None:
     assert text[related.span.start : related.span.end] == "device = f'cuda:{rank}'"
 
 
+def test_one_finding_for_a_device_that_is_searched_like_a_string() -> None:
+    [example] = [one for one in RULE.examples if "like a string" in one.title]
+    found = devfix.check(source=example.before, settings=False).findings
+    assert [one.codemod for one in found] == [RULE.id]
+
+
 def test_documentation_has_its_headings() -> None:
     doc = NormalizeDeviceType.__doc__ or ""
     assert all(heading in doc for heading in ("## What it does", "## Why is this bad?", "## Fix safety"))

@@ -4,100 +4,125 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
-from devfix.checkers.comparison_edits import cut
-from devfix.checkers.comparisons import arguments, judged, why
+from devfix.checkers import device_types
 from devfix.checkers.writing import Writing
 from devfix.engine import Analysis
-from devfix.engine.evidence import about_devices
-from devfix.engine.facts import Autocast
+from devfix.engine.conditions import CUDA_THERE
+from devfix.engine.evidence import about_devices, asks_for_kind, is_handed_name
+from devfix.engine.facts import Autocast, Term
 from devfix.engine.forms import OBJECT
-from devfix.engine.places import Place
-from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety
+from devfix.engine.places import LITERAL, OF, VAR, Place
+from devfix.engine.values import CALLER, MODULE, Value
+from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety, SetArgument
 from devfix.flow import frameworks
-from devfix.repair.expressible import expressible
+from devfix.placing import bound_before, dotted
+from devfix.repair.expressible import devices_at, expressible
+from devfix.source import Source
 
-CODEMOD = "normalize-device-type"
+CODEMOD = device_types.CODEMOD
 # A file that goes to CUDA by name at least as often as it asks for a device is for CUDA, and means it.
 _FIXED = re.compile(
     r"\.cuda\(|cuda\.set_device\(|[\"']nccl[\"']|(?:\.to\(|device\s*=|torch\.device\()\s*[\"']cuda[:\d]*[\"'](?!\s+if\b)"
 )
 _FOLLOWING = re.compile(r"\.device\b|\bdevice\s*=(?!\s*[\"']cuda)|\.to\((?:self\.)?\w*device")
+_OLD = ("enabled", "dtype", "cache_enabled")  # the parameters of a context that is for CUDA by its name
 
 
-def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding, set[int]]]:
-    """Findings, each with the lines of the file that it is about."""
-    if CODEMOD not in wanted:
-        return
-    yield from _types(analysis)
-    source = analysis.file.source
+class Near(NamedTuple):
+    """Where the data of a context is: how that is written, if it can be, and whether that is a torch.device."""
+
+    place: Place
+    text: str
+    exact: bool
+    moved: bool = False
+
+
+def found(analysis: Analysis) -> Iterator[Finding]:
+    """All that is wrong with the types that autocast is given."""
+    yield from device_types.found(analysis)
+    yield from _without_device(analysis)
     seen: set[ast.AST] = set()
     for one in analysis.autocasts.values():
         node = one.partial or one.node
-        if node in seen or one.file is not analysis.file or not _is_for_cuda(one):
+        if node in seen or one.file is not analysis.file or _is_for_cuda(one, analysis):
             continue
-        place = _followed(one, analysis)
-        if place is not None:
+        near = _near(one, node, analysis)
+        told = _judged(one, node, near, analysis) if near is not None else None
+        if told is not None:
             seen.add(node)
-            yield _following(one, node, place, analysis), {source.position(source.span(node).start)[0]}
+            yield told
 
 
-def _types(analysis: Analysis) -> Iterator[tuple[Finding, set[int]]]:
-    """What is given to autocast, or cut into a type for it, in a form that fails."""
-    source, write = analysis.file.source, Writing(analysis)
-    inside = arguments(analysis)
-    for one in judged(analysis):
-        use = one.use
-        if use.node not in inside and use.sink != "type":
-            continue
-        edits: tuple[Edit, ...] = ()
-        if use.sink == "method":
-            text, at = cut(use, analysis)
-        elif use.sink == "attribute":
-            text, at = write.device_of(use, use.value_node), use.value_node
-        else:
-            text, at = write.type_of(use, use.value_node) if use.sink == "type" else "", use.value_node
-        if text:
-            edits = (ReplaceExpression(source.span(at), text), *write.imports(text))
-        span = source.span(use.node if use.sink != "type" else use.value_node)
-        message = why(one, analysis)
-        if edits:
-            message += ". The fix assumes that any string here names a device"
-        fix = Fix(f"write `{text}`", edits, Safety.UNSAFE) if edits else None
-        yield Finding(CODEMOD, span, message, fix), {source.position(span.start)[0]}
-
-
-# --- what follows its data ---------------------------------------------------------------------
-
-
-def _is_for_cuda(one: Autocast) -> bool:
-    return one.dotted.startswith("torch.cuda.") or (
-        one.device_type is not None and one.device_type.const == "cuda"
-    )
-
-
-def _followed(one: Autocast, analysis: Analysis) -> Place | None:
-    """The place of the data, if it is one that is chosen at run time, and autocast ought to follow it."""
+def _without_device(analysis: Analysis) -> Iterator[Finding]:
+    """`self.device.type` in a module that has no `device`, where a tensor says where the data is."""
     source = analysis.file.source
-    if one.is_fixed or one.is_owned or not one.followed:
-        return None
-    if one.enabled is not None:
-        text = source.code(one.enabled)
-        if text == "False" or about_devices(text):
-            return None
-    asked = [condition for condition, _ in one.path]
-    if one.function is not None:  # @pytest.mark.skipif(not torch.cuda.is_available()), @with_gpu
-        asked += [source.code(decorator) for decorator in one.function.node.decorator_list]
-    if any(about_devices(condition) for condition in asked):
-        return None
+    for one in analysis.missing:
+        if one.user != "type" or one.kind != "attribute" or one.name != "device":
+            continue
+        context = next((c for c in analysis.autocasts.values() if one.node in ast.walk(c.node)), None)
+        near = next(_read(context, context.node, analysis), None) if context is not None else None
+        if near is not None:
+            message = f"`{source.code(one.node)}` raises AttributeError: nothing in its class assigns it"
+            edit = ReplaceExpression(source.span(one.node), near.text)
+            fix = Fix(f"use `{near.text}`", (edit,), Safety.SAFE)
+            yield Finding(
+                CODEMOD, source.span(one.node), f"{message}; `{near.text}` is where the data is", fix
+            )
+
+
+# --- whether it ought to follow ----------------------------------------------------------------
+
+
+def _is_for_cuda(one: Autocast, analysis: Analysis) -> bool:
+    """Is the code around a context for CUDA and nothing else, or does it ask where the data is?"""
+    source = analysis.file.source
+    if one.is_fixed:
+        return True
+    if one.enabled is not None and _asks(one.enabled, source):
+        return True
+    if any(asks_for_kind(condition) or _asks_by_name(condition, one, source) for condition, _ in one.path):
+        return True
+    around = one.decorated or one.function
+    if around is not None:  # @pytest.mark.skipif(not torch.cuda.is_available()), @with_gpu
+        decorators = list(around.node.decorator_list)
+        decorators += around.owner.node.decorator_list if around.owner is not None else []
+        if any(about_devices(source.code(other)) for other in decorators if other is not one.node):
+            return True
     if any(what.startswith(frameworks.CUDA_LIBRARIES) for what in source.imports.values()):
-        return None
-    if _mostly_fixed(source.text):
-        return None
-    counts = {place: one.followed.count(place) for place in one.followed}
-    return max(counts, key=lambda place: counts[place])
+        return True
+    return _mostly_fixed(source.text)
+
+
+def _asks(node: ast.expr, source: Source) -> bool:
+    """Does an expression ask for the type of a device, by itself or by what its names are assigned?"""
+    if asks_for_kind(source.code(node)):
+        return True
+    named = [one for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))]
+    for one in named:
+        for binding in device_types.bindings(source).of(source.code(one), node):
+            if (
+                binding.value is not None
+                and not binding.parameter
+                and asks_for_kind(source.code(binding.value))
+            ):
+                if any(isinstance(part, ast.Compare) for part in ast.walk(binding.value)):
+                    return True
+    return False
+
+
+def _asks_by_name(condition: object, one: Autocast, source: Source) -> bool:
+    """Is a condition the name of what was asked before?"""
+    text = condition[-1] if isinstance(condition, tuple) and condition else condition
+    if not isinstance(text, str) or not text.replace(".", "").isidentifier():
+        return False
+    for binding in device_types.bindings(source).of(text, one.node):
+        if isinstance(binding.value, ast.Compare) and asks_for_kind(source.code(binding.value)):
+            return True
+    return False
 
 
 @lru_cache(maxsize=4)
@@ -107,19 +132,62 @@ def _mostly_fixed(text: str) -> bool:
     return bool(fixed) and fixed >= len(_FOLLOWING.findall(text))
 
 
-def _following(one: Autocast, node: ast.Call, place: Place, analysis: Analysis) -> Finding:
-    source, write = analysis.file.source, Writing(analysis)
-    device, exact = _written(one, node, place, analysis)
-    edits: tuple[Edit, ...] = ()
-    if device:
-        kind = f"{device}.type" if exact else f"{write.torch}.device({device}).type"
-        edits = _edits(one, node, kind, write)
-    where = f"`{device}`" if device else "a device that is chosen at run time"
-    message = f"this autocast is for CUDA only, but its data is moved to {where}: on any other device it does nothing"
-    if edits:
-        message += ". The fix switches it on for the CPU, too, in bfloat16 unless a dtype is given"
-    fix = Fix(f"follow `{device}`", edits, Safety.UNSAFE) if edits else None
-    return Finding(CODEMOD, source.span(node), message, fix)
+# --- where the data is -------------------------------------------------------------------------
+
+
+def _near(one: Autocast, node: ast.Call, analysis: Analysis) -> Near | None:
+    """Where the data is moved to, else a tensor that is read there, else the device that the code works with."""
+    source, around = analysis.file.source, one.decorated or one.function
+    is_fixed = around is not None and _FIXED.search(source.code(around.node)) is not None
+    read = next(_read(one, node, analysis), None) if not is_fixed else None
+    if read is not None and one.me is not None and one.me.kind == MODULE:
+        return read
+    if one.followed and not one.is_owned and (one.decorated is None or not _is_off(one, source)):
+        counts = {place: one.followed.count(place) for place in one.followed}
+        place = max(counts, key=lambda place: counts[place])
+        return Near(place, *_written(one, node, place, analysis), moved=True)
+    return read or (_known(one, node, analysis) if not one.is_owned and not is_fixed else None)
+
+
+def _is_off(one: Autocast, source: Source) -> bool:
+    return one.enabled is not None and source.code(one.enabled) == "False"
+
+
+def _read(one: Autocast, node: ast.Call, analysis: Analysis) -> Iterator[Near]:
+    source = analysis.file.source
+    for name, value in one.read.items():
+        if _is_off(one, source) and not _is_told(one, name, value):
+            continue
+        given = one.decorated is not None and any(name == other.arg for other in one.decorated.parameters)
+        if given or bound_before(source, ast.Name(name, ast.Load()), source.statement(node)):
+            yield Near(value.place, f"{name}.device", exact=True)
+
+
+def _is_told(one: Autocast, name: str, value: Value) -> bool:
+    """Is it a tensor by more than its uses: by the contract of `forward`; of a decorated function by its annotation?"""
+    if one.decorated is None:
+        return all(assumption.kind == CALLER for assumption in value.assumed)
+    return any(other.arg == name and other.annotation for other in one.decorated.parameters)
+
+
+def _known(one: Autocast, node: ast.Call, analysis: Analysis) -> Near | None:
+    """The device of the object, or one that the function has at hand, and uses up to the end of the context."""
+    source = analysis.file.source
+    terms = [] if one.decorated is not None else devices_at(source, one.scopes, node)
+    if any(term.place.kind == LITERAL and term.form == "device" for term in terms):
+        return None
+    for term in terms:
+        if term.place.kind in (VAR, OF) and is_handed_name(term.text.rpartition(".")[2]):
+            if "." in term.text or _is_used(term, node, source):
+                return Near(term.place, term.text, exact=False)
+    return None
+
+
+def _is_used(term: Term, node: ast.Call, source: Source) -> bool:
+    around = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef) or source.tree
+    end = source.statement(node).end_lineno or 0
+    reads = source.names(around).get(term.text, ())
+    return any(isinstance(one.ctx, ast.Load) and one.lineno <= end for one in reads)
 
 
 def _written(one: Autocast, node: ast.Call, place: Place, analysis: Analysis) -> tuple[str, bool]:
@@ -129,7 +197,21 @@ def _written(one: Autocast, node: ast.Call, place: Place, analysis: Analysis) ->
     if text:
         return text, exact
     text = expressible(source, place, one.scopes, node)
-    return text, text.endswith(".device") and not text.startswith(("self.", "cls."))
+    if not text or text.startswith("next("):  # not each module has parameters
+        text = _as_moved(one, node, place, analysis) or text
+    exact = text.endswith(".device") and not text.startswith(("self.", "cls."))
+    forms = {form.kind for target in analysis.targets.get(place, ()) for form in target[3] or (None,) if form}
+    return text, exact or forms == {OBJECT}
+
+
+def _as_moved(one: Autocast, node: ast.Call, place: Place, analysis: Analysis) -> str:
+    """The expression by which the same function moves the data."""
+    source = analysis.file.source
+    for at, function, _, _ in analysis.targets.get(place, ()):
+        if function is one.function and isinstance(at, (ast.Name, ast.Attribute)) and dotted(at):
+            if bound_before(source, at, source.statement(node)):
+                return source.code(at)
+    return ""
 
 
 def _of_the_object(one: Autocast, place: Place, analysis: Analysis) -> tuple[str, bool]:
@@ -147,23 +229,83 @@ def _of_the_object(one: Autocast, place: Place, analysis: Analysis) -> tuple[str
     return "", False
 
 
+# --- what to say -------------------------------------------------------------------------------
+
+
+def _judged(one: Autocast, node: ast.Call, near: Near, analysis: Analysis) -> Finding | None:
+    source, write = analysis.file.source, Writing(analysis)
+    by_machine = near.place.key in analysis.asked  # the device is chosen by the same test
+    kind = f"{near.text}.type" if near.exact else f"{write.torch}.device({near.text}).type"
+    where = f"`{near.text}`" if near.text else "a device that is chosen at run time"
+    if not one.of_cuda and (one.device_type is None or one.device_type.const != "cuda"):
+        if not one.asks_machine or by_machine or not near.text or one.decorated is not None:
+            return None
+        message = f"this asks whether there is a GPU, not where the data is: {where} may be the CPU"
+        given = _type_argument(one, node)
+        edits = (
+            (ReplaceExpression(source.span(given), kind), *write.imports(kind)) if given is not None else ()
+        )
+        more = ". The fix switches autocast on for data on the CPU of a machine with a GPU"
+        return _finding(source, given or node, message, more, where, edits)
+    if one.is_for_machine and one.enabled is not None:
+        if by_machine or not near.text:
+            return None
+        code = source.code(one.enabled)
+        message = f"autocast is enabled by `{code}`, even if the data is elsewhere: {where} may be the CPU"
+        edits = (ReplaceExpression(source.span(one.enabled), f'{kind} == "cuda"'), *write.imports(kind))
+        fix = Fix(f"ask {where}", edits, Safety.SAFE) if one.decorated is None else None
+        return Finding(CODEMOD, source.span(one.enabled), message, fix)
+    off = _is_off(one, source)
+    if (off or by_machine) and any(condition == CUDA_THERE and holds for condition, holds in one.path):
+        return None
+    effect = "is not switched off" if off else "does nothing"
+    data = "its data is moved to" if near.moved else "the data is on"
+    message = f"this autocast is for CUDA only, but {data} {where}: on any other device it {effect}"
+    if one.decorated is not None:
+        message += "; a `with` statement in the function can follow the data, a decorator cannot"
+        return Finding(CODEMOD, source.span(node), message)
+    more = (
+        ". The fix switches it off for the CPU, too"
+        if off
+        else ". The fix switches it on for the CPU, too, in bfloat16 unless a dtype is given"
+    )
+    return _finding(source, node, message, more, where, _edits(one, node, kind, write) if near.text else ())
+
+
+def _finding(
+    source: Source, node: ast.AST, message: str, more: str, where: str, edits: tuple[Edit, ...]
+) -> Finding:
+    fix = Fix(f"follow {where}", edits, Safety.UNSAFE) if edits else None
+    return Finding(CODEMOD, source.span(node), message + (more if edits else ""), fix)
+
+
+def _type_argument(one: Autocast, node: ast.Call) -> ast.expr | None:
+    """What is written for the type."""
+    positional = node.args[1:] if one.partial is not None else node.args
+    given = [keyword.value for keyword in node.keywords if keyword.arg == "device_type"] or positional[:1]
+    return given[0] if given and not isinstance(given[0], ast.Starred) else None
+
+
 def _edits(one: Autocast, node: ast.Call, kind: str, write: Writing) -> tuple[Edit, ...]:
     source = write.source
-    text = source.code(node)
-    if any(isinstance(given, ast.Starred) for given in node.args) or "\n" in text or "#" in text:
+    if any(isinstance(given, ast.Starred) for given in node.args) or any(
+        keyword.arg is None for keyword in node.keywords
+    ):
         return ()
-    if any(keyword.arg is None for keyword in node.keywords):
-        return ()
-    if one.device_type is not None:
-        for given in (*node.args, *(keyword.value for keyword in node.keywords)):
-            if isinstance(given, ast.Constant) and given.value == "cuda":
-                return (ReplaceExpression(source.span(given), kind), *write.imports(kind))
-        return ()
-    names = ("enabled", "dtype", "cache_enabled")
+    if not one.of_cuda:
+        written = _type_argument(one, node)
+        if not isinstance(written, ast.Constant):
+            return ()
+        return (ReplaceExpression(source.span(written), kind), *write.imports(kind))
+    called, text = f"{write.torch}.autocast", source.code(node)
+    if "\n" in text or "#" in text:
+        if node.args:
+            return ()
+        name = ReplaceExpression(source.span(node.func), called)
+        return (name, SetArgument(source.span(node), "device_type", kind), *write.imports(called))
     positional = node.args[1:] if one.partial is not None else node.args
-    more = [f"{name}={source.code(value)}" for name, value in zip(names, positional, strict=False)]
+    more = [f"{name}={source.code(value)}" for name, value in zip(_OLD, positional, strict=False)]
     more += [f"{keyword.arg}={source.code(keyword.value)}" for keyword in node.keywords]
     made = ", ".join([kind, *more])
-    called = f"{write.torch}.autocast"
     made = f"{source.code(node.func)}({called}, {made})" if one.partial is not None else f"{called}({made})"
     return (ReplaceExpression(source.span(node), made), *write.imports(made))

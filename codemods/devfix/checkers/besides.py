@@ -6,19 +6,13 @@ import ast
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from devfix.checkers import autocast, choices, expressions, mismatches, refusals, siblings
+from devfix.checkers import choices, expressions, mismatches, refusals, siblings
 from devfix.checkers.reach import is_reached
 from devfix.findings import Finding, Safety
 from devfix.flow import Flow
 from devfix.source import Source, remembered
 
-CODEMODS = (
-    frozenset(mismatches.CODEMODS)
-    | expressions.CODEMODS
-    | choices.CODEMODS
-    | siblings.CODEMODS
-    | {autocast.CODEMOD}
-)
+CODEMODS = frozenset(mismatches.CODEMODS) | expressions.CODEMODS | choices.CODEMODS | siblings.CODEMODS
 _LATE = "reorder-to"
 
 
@@ -35,7 +29,7 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
     # Of the parts that a function attaches too late, one finding tells.
     late = {_function_at(one.span.start, source) for one in known if one.codemod == _LATE}
     analysis = flow.facts()
-    for checker in (mismatches, refusals, expressions, autocast, choices, siblings):
+    for checker in (mismatches, refusals, expressions, choices, siblings):
         told = set[int]()
         for finding, lines in checker.found(analysis, served):
             if spoken.isdisjoint(lines) and not (

@@ -29,11 +29,12 @@ from devfix.engine.evidence import (
     is_told_a_device,
     may_place,
     prepares_data,
+    prepares_inputs,
     runs_on_its_own,
 )
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Function
-from devfix.engine.places import FIXED, LITERAL, OF, OWNED, VAR
+from devfix.engine.places import DIFFERENT, FIXED, LITERAL, OF, OWNED, VAR
 from devfix.engine.values import (
     DATA,
     GIVEN,
@@ -45,14 +46,16 @@ from devfix.engine.values import (
     MODULE,
     MOVE,
     NAME,
+    PASS,
     PATH_TAKEN,
     RANK,
     RESULT,
     TENSOR,
     USES,
     Assumption,
+    Link,
 )
-from devfix.models.loader import models
+from devfix.models.loader import Row, models
 from devfix.placing import stores
 
 # What may be assumed of a tensor that is made on the CPU without need.
@@ -63,7 +66,9 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     """The reason for which nothing is said of a mismatch; an empty string if it is told."""
     kinds = {one.kind for one in mismatch.assumed}
     of_caller = mismatch.anchor_place.kind in (OF, OWNED)
-    if is_cpu_program(analysis.file.source, analysis.file.path):
+    if mismatch.anchor_place.kind not in (VAR, LITERAL) and is_cpu_program(
+        analysis.file.source, analysis.file.path
+    ):
         return "the program names no device: all of it is on the CPU"
     if analysis.refuted(mismatch.anchor_place):
         return "all calls in the file pass what is on the CPU"
@@ -80,6 +85,8 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         return "only a name says what the other value is"
     if RANK in kinds and GIVEN not in kinds:
         return "it may be a tensor without dimensions, which mixes with any device"
+    home = mismatch.anchor.place
+    moved = home.kind == OF and home != mismatch.anchor_place  # to where something else is
     of_anchor = {one.kind for one in mismatch.anchor.assumed}
     if mismatch.operation == "the result" and mismatch.stray.links[0].node in analysis.parts.moved:
         return "a caller moves what it is given"
@@ -87,9 +94,10 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     if (
         LIBRARY_CALL in kinds
         and not _is_made_up(mismatch)
+        and not _is_prepared(mismatch)
         and (
             (unseen and _may_be_moved(mismatch, analysis))
-            or (of_caller and mismatch.anchor.kind == MODULE and LIBRARY_CALL in of_anchor)
+            or (of_caller and mismatch.anchor.kind == MODULE and LIBRARY_CALL in of_anchor and not moved)
         )
     ):
         return "a class that is not in view may move it"
@@ -127,6 +135,11 @@ def _is_made_up(mismatch: Mismatch) -> bool:
     if links[0].kind != MAKE or not sized or NAME in {one.kind for one in mismatch.assumed}:
         return False
     return not about_devices(function.file.source.code(function.node)) and not runs_on_its_own(function.name)
+
+
+def _is_prepared(mismatch: Mismatch) -> bool:
+    """Does a module get what a function prepares for it, as its name says? Then it does not do so itself."""
+    return mismatch.anchor.kind == MODULE and prepares_inputs(mismatch.stray.links[0].name)
 
 
 def _is_shape(node: ast.expr) -> bool:
@@ -244,6 +257,8 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
     key, function = mismatch.anchor_place.key, mismatch.function
     if mismatch.anchor_place in analysis.targets:
         return True  # others are moved there
+    if mismatch.anchor.role == "taken" or _is_prepared(mismatch):
+        return True  # it is copied to the CPU before it is read there; or somebody runs it
     if mismatch.anchor_place.kind not in (OF, OWNED) or not isinstance(key, tuple) or function is None:
         return True
     while key[0] == "element" and isinstance(key[1], tuple):
@@ -275,3 +290,53 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
         and (lives_on_devices(function, analysis) or (made and _is_proven(mismatch, function)))
         and (not passed or any(one.on_device for one in passed))
     )
+
+
+def is_proven(mismatch: Mismatch, analysis: Analysis) -> bool:
+    """Does it fail on every accelerator, if a module out of sight that is moved here takes plain data where it is?"""
+    if mismatch.relation != DIFFERENT or not mismatch.stray_place.on_host:
+        return False
+    if mismatch.anchor_place.kind not in (VAR, LITERAL):
+        return False
+    made, passed = mismatch.stray.links[0], any(one.kind == PASS for one in mismatch.stray.links)
+    row = models().function(made.file.dotted(made.node.func)) if isinstance(made.node, ast.Call) else None
+    if mismatch.anchor.kind != MODULE and not passed and row is not None and row.form == "array":
+        return False  # an array may have no dimensions, and its tensor mixes with any device
+    if mismatch.assumed - {Assumption(LIBRARY_CALL)} or (analysis.has_open_loaders and _is_of_caller(made)):
+        return False
+    anchor = mismatch.anchor
+    seen = not mismatch.assumed and (anchor.kind != MODULE or bool(anchor.links or anchor.bound))
+    return seen or (anchor.kind == MODULE and _is_fed(mismatch, row, analysis))
+
+
+def _is_of_caller(made: Link) -> bool:
+    """Is it a batch of a loader that is an argument?"""
+    loop, source = made.node, made.file.source
+    home = source.enclosing(loop, ast.FunctionDef, ast.AsyncFunctionDef)
+    function = made.file.of_node.get(home) if home is not None else None
+    if not isinstance(loop, (ast.For, ast.AsyncFor)) or not isinstance(function, Function):
+        return False
+    names = {one.id for one in ast.walk(loop.iter) if isinstance(one, ast.Name)}
+    return any(one.arg in names for one in function.parameters)
+
+
+def _is_fed(mismatch: Mismatch, row: Row | None, analysis: Analysis) -> bool:
+    """Is a module that the function itself moves called on floating data, of a loader or made here?"""
+    if not any(
+        function is mismatch.function for _, function, _, _ in analysis.targets.get(mismatch.anchor_place, ())
+    ):
+        return False
+    made = mismatch.stray.links[0]
+    if made.kind == LOAD:
+        return made.name == "loader"
+    return row is not None and row.form in ("make", "array") and not row.whole and not _is_cast(made)
+
+
+def _is_cast(made: Link) -> bool:
+    """Is what is made cast to integers at once?"""
+    parents, up = made.file.source.parents, made.node
+    while isinstance(up, (ast.Call, ast.Attribute)):
+        if isinstance(up, ast.Attribute) and models().method(up.attr).whole:
+            return True
+        up = parents[up]
+    return False

@@ -14,6 +14,7 @@ from devfix.engine.facts import DeviceUse
 from devfix.engine.forms import ANY, INDEXED, NUMBER, OBJECT, TEXT, WRONG_TYPES, Form, is_object
 from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety
 from devfix.placing import expects_error
+from devfix.source import Source
 
 CODEMOD = "device-comparison"
 _RAISING = frozenset({"method", "attribute", "inside", "int", "type"})
@@ -34,7 +35,7 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
     """Findings, each with the lines of the file that it is about."""
     if CODEMOD not in wanted:
         return
-    inside = arguments(analysis)
+    inside = of_types(analysis)
     for one in judged(analysis):
         if one.use.sink == "type" or one.use.node in inside:
             continue
@@ -51,11 +52,28 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
         yield Finding(CODEMOD, span, message, fix), {source.position(span.start)[0]}
 
 
-def arguments(analysis: Analysis) -> set[ast.AST]:
-    """Every node in the arguments of autocast calls: what is wrong there is `normalize-device-type`'s."""
+def of_types(analysis: Analysis) -> set[ast.AST]:
+    """Every node of what is given for the type of a device, or that decides on it: `normalize-device-type`'s."""
+    source = analysis.file.source
     calls = [one.node for one in analysis.autocasts.values()]
-    given = (argument for call in calls for argument in (*call.args, *(k.value for k in call.keywords)))
-    return {node for argument in given for node in ast.walk(argument)}
+    given: list[ast.AST] = [use.node for use in analysis.device_uses if use.sink == "type"]
+    paths = {source.code(one) for one in given if isinstance(one, (ast.Name, ast.Attribute))}
+    given += [argument for call in calls for argument in (*call.args, *(k.value for k in call.keywords))]
+    found = {node for argument in given for node in ast.walk(argument)}
+    return found | {use.node for use in analysis.device_uses if _decides(use.node, paths, source)}
+
+
+def _decides(node: ast.AST, paths: set[str], source: Source) -> bool:
+    """Does a condition choose among the values of a name that is given for the type of a device?"""
+    parent = source.parents.get(node)
+    if isinstance(parent, ast.If) and parent.test is node:
+        chosen = [one for one in parent.body if isinstance(one, ast.Assign)]
+    elif isinstance(parent, ast.IfExp) and parent.test is node:
+        statement = source.statement(parent)
+        chosen = [statement] if isinstance(statement, ast.Assign) else []
+    else:
+        return False
+    return any(source.code(target) in paths for one in chosen for target in one.targets)
 
 
 def judged(analysis: Analysis) -> list[Judged]:

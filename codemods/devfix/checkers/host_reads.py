@@ -16,7 +16,7 @@ from devfix.checkers.signs import (
 )
 from devfix.checkers.wording import where
 from devfix.engine.analysis import Analysis
-from devfix.engine.evidence import may_bring_to_host, names_what_computes
+from devfix.engine.evidence import is_module_name, may_bring_to_host, names_what_computes
 from devfix.engine.facts import HostRead
 from devfix.engine.files import Function
 from devfix.engine.places import BY_OWNER, OF, OWNED, VAR
@@ -58,6 +58,8 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
         if any(may_bring_to_host(one.removesuffix("()"), source) for one in called):
             return "a function that is not in view may have brought it to the CPU"
         doubts -= {LIBRARY_CALL, USES} | ({NAME} if named <= _called(read) else set())
+    elif read.operation == "numpy":
+        doubts -= {USES}
     if doubts or is_other_framework(source):
         return "it is not known whether this is a tensor of a device"
     run = read.value.kind != TENSOR and isinstance(read.value_node, ast.Call)
@@ -100,7 +102,7 @@ def _called(read: HostRead) -> set[str]:
 def _why_on_host(read: HostRead, function: Function, analysis: Analysis) -> str:
     if _is_as_passed(read):
         return "what is passed on unchanged is mostly on the CPU on purpose"
-    if read.value.links and read.value.links[-1].kind == MOVE:
+    if read.value.is_moved:
         return "it was moved to where another value is, which may be the CPU"
     if any(one.on_host for one in analysis.passed(read.place)):
         return "some calls in the file pass what is on the CPU"
@@ -124,6 +126,10 @@ def _is_of_torch(read: HostRead) -> bool:
     )
 
 
+def _reads(node: ast.AST, names: Collection[str]) -> bool:
+    return any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(node))
+
+
 def _is_name(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
@@ -133,12 +139,17 @@ def _is_told_apart(read: HostRead, function: Function, analysis: Analysis) -> bo
     if not _is_of_torch(read):
         return False
     names = {one.arg for one in function.parameters}
+    for one in function.nodes:  # and what is a part of them
+        if isinstance(one, ast.Assign) and _reads(one.value, names):
+            names |= {
+                target.id for at in one.targets for target in ast.walk(at) if isinstance(target, ast.Name)
+            }
     others = (
         one.func.value
         for one in function.nodes
         if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "cpu"
     )
-    if any(isinstance(one, ast.Name) and one.id in names for node in others for one in ast.walk(node)):
+    if any(_reads(node, names) for node in others):
         return True
     return function.owner is not None and analysis.class_kind(function.owner) in ("module", "owned")
 
@@ -241,6 +252,10 @@ def _target(read: HostRead, analysis: Analysis) -> str:
 def _is_of_module(read: HostRead, analysis: Analysis) -> bool:
     """Is it where a module is that the function is given?"""
     key, function = read.place.key, read.function
+    while isinstance(key, tuple) and key[0] == "attribute":  # what a model keeps is where it is
+        if is_module_name(str(key[2])):
+            return read.operation == "numpy"
+        key = key[1]
     if function is None or not isinstance(key, tuple) or key[:2] != ("parameter", id(function.node)):
         return False
     return analysis.known(function).get(key[2], NO_EVIDENCE)[0] == MODULE

@@ -16,8 +16,8 @@ from devfix.checkers.signs import is_kept_otherwise
 from devfix.checkers.wording import assumptions, message_of, where
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch, Surgery
-from devfix.engine.files import Class
-from devfix.engine.places import FIXED, LITERAL, OF
+from devfix.engine.files import Class, File
+from devfix.engine.places import FIXED, LITERAL, OF, VAR
 from devfix.engine.values import (
     LOAD,
     MODULE,
@@ -28,6 +28,7 @@ from devfix.engine.values import (
     Link,
 )
 from devfix.findings import Edit, Finding, Fix, Related, Safety
+from devfix.models.loader import models
 from devfix.repair.candidates import (
     as_buffer,
     at_its_making,
@@ -42,7 +43,6 @@ from devfix.repair.modules import is_safe_move, moved
 FACTORIES = "place-factory"
 CODEMODS = (
     FACTORIES,
-    "move-inputs",
     "register-buffer",
     "register-modules",
     "module-never-moved",
@@ -69,9 +69,9 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
         if surgery is not None:
             met.add(surgery)
             continue
-        codemod = _codemod(mismatch, analysis)
+        codemod = codemod_of(mismatch, analysis)
         at = _place_to_show(mismatch, analysis, codemod)
-        if codemod not in wanted or at is None or why_silent(mismatch, analysis):
+        if codemod not in wanted or codemod not in CODEMODS or at is None or why_silent(mismatch, analysis):
             continue
         stored = _stored_in_module(mismatch, analysis) if codemod == "register-buffer" else None
         if stored is not None and (is_kept_otherwise(stored, analysis) or _is_trained(mismatch)):
@@ -102,7 +102,7 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
 
 def _with_fix(codemod: str, every: list[Mismatch], analysis: Analysis) -> Mismatch | None:
     """The first mismatch of a stray, of those that are equally certain, that can be repaired."""
-    alike = [one for one in every if _codemod(one, analysis) == codemod]
+    alike = [one for one in every if codemod_of(one, analysis) == codemod]
     if codemod == FACTORIES:  # what a function has itself is written before what its callers have
         alike.sort(key=lambda one: len(one.scopes))
     return next((one for one in alike if _fix(codemod, one, analysis)[1]), None)
@@ -140,8 +140,8 @@ def _of_surgery(surgery: Surgery, analysis: Analysis) -> Finding:
     return Finding("reorder-to", source.span(source.statement(surgery.node)), message, fix, related)
 
 
-def _codemod(mismatch: Mismatch, analysis: Analysis) -> str:
-    links = mismatch.stray.links
+def codemod_of(mismatch: Mismatch, analysis: Analysis) -> str:
+    """The codemod that a mismatch belongs to."""
     stored = _stored_in_module(mismatch, analysis)
     if mismatch.relation == FIXED or mismatch.stray_place.kind == LITERAL:
         return "hard-coded-cuda"
@@ -149,12 +149,27 @@ def _codemod(mismatch: Mismatch, analysis: Analysis) -> str:
         return "" if stored is not None and stored.name.endswith("[]") else "module-never-moved"
     if stored is not None:
         return "register-buffer"
-    of_host = mismatch.stray.role == "host" and (
-        mismatch.anchor.kind == MODULE or mismatch.anchor_place.kind != OF
-    )
-    if links[0].kind == LOAD or of_host:
-        return "move-inputs"
-    return FACTORIES
+    return "move-inputs" if _is_input(mismatch, analysis) else FACTORIES
+
+
+def _is_input(mismatch: Mismatch, analysis: Analysis) -> bool:
+    """Was it loaded, or made of memory of the host; or made by whoever runs a module, to be given to that?"""
+    made = mismatch.stray.links[0]
+    row = models().function(made.file.dotted(made.node.func)) if isinstance(made.node, ast.Call) else None
+    if made.kind == LOAD or mismatch.anchor.role == "taken":
+        return True
+    if mismatch.stray.role == "host" or (row is not None and row.form == "array"):
+        return mismatch.anchor.kind == MODULE or mismatch.anchor_place.kind != OF
+    if mismatch.anchor_place.kind not in (VAR, LITERAL) or _is_of_module(made.file, made.node, analysis):
+        return False
+    met = mismatch.node
+    return mismatch.anchor.kind == MODULE or _is_of_module(mismatch.file, met, analysis)
+
+
+def _is_of_module(file: File, node: ast.AST, analysis: Analysis) -> bool:
+    """Is a node in a method of a module?"""
+    owner = file.of_node.get(file.source.enclosing(node, ast.ClassDef) or node)
+    return isinstance(owner, Class) and analysis.class_kind(owner) == "module"
 
 
 def _stored_in_module(mismatch: Mismatch, analysis: Analysis) -> Link | None:

@@ -49,6 +49,8 @@ def is_safe(mismatch: Mismatch, edits: tuple[Edit, ...], analysis: Analysis) -> 
     row = models().function(mismatch.stray.links[0].name)
     if row is None or (row.form == "legacy" and isinstance(edits[0], AppendCall)):
         return False  # an old constructor refuses tensors, and may be given one
+    if row.form == "array" and mismatch.operation != "the index":
+        return False  # an array may have no dimensions, and its tensor mixes with any device
     if _is_exported(source, mismatch.node) or _is_one_number(source, made, mismatch.node):
         return False
     if _is_switched_off(mismatch, analysis) or is_moved_below(source, mismatch.node, mismatch.anchor_node):

@@ -22,6 +22,7 @@ from devfix.engine.values import (
     PATH_TAKEN,
     RANK,
     RESULT,
+    SIBLINGS,
     USES,
     Assumption,
 )
@@ -38,6 +39,7 @@ _ASSUMED = {
     RESULT: "the caller expects both on one device",
     GIVEN: "`{}` is on the CPU when the module is made",
     DATA: "`{}` is not a tensor on an accelerator",
+    SIBLINGS: "`{}` comes from the CPU, as what is moved beside it",
     CALLER: "`{}` is on the module's device",
 }
 # How an operation without a name of its own uses the value that strays, and the other one.
@@ -79,7 +81,8 @@ def _used(mismatch: Mismatch, analysis: Analysis, told: str, *, is_module: bool)
         device = name or "another device"
         return f"it gets weights that were loaded for {device}, which are copied to where it is"
     if mismatch.operation == "the result":
-        return f"it is returned{at}, while {name or 'another result'} is {place}"
+        other = "the input" if mismatch.anchor.role == "taken" else "another result"
+        return f"it is returned{at}, while {name or other} is {place}"
     if mismatch.anchor.kind == DEVICE:
         return f"`{mismatch.operation}`{at} is given it together with {name or 'another device'}"
     value = "a module" if mismatch.anchor.kind == MODULE else "a tensor"

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 from devfix.bindings import Bindings, function_around
+from devfix.callees import Callees, leading_text
 from devfix.defaults.constructors import CONSTRUCTORS
-from devfix.device_forms import DeviceForms, leading_text
 from devfix.findings import Safety, SetArgument
 from devfix.flow import Flow
 from devfix.flow.frame import path_of
@@ -30,8 +30,8 @@ def left_out(flow: Flow) -> Iterator[Remark]:
     calls = [call for call in source.calls if source.qualified(call.func) in CONSTRUCTORS]
     if not calls:
         return
-    forms = DeviceForms(flow)
-    devices, bindings = DevicesInScope(forms), forms.bindings
+    callees = Callees(flow)
+    devices, bindings = DevicesInScope(callees), callees.bindings
     for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
         parameter, default = CONSTRUCTORS[source.qualified(call.func)]
         if any(keyword.arg in (parameter, None) for keyword in call.keywords):

@@ -6,6 +6,7 @@ Checkers ask `analyse` for the facts of a file; nothing here knows a codemod.
 from __future__ import annotations
 
 from devfix.engine.analysis import Analysis
+from devfix.engine.callers import Callers
 from devfix.engine.facts import HostRead, Mismatch, Surgery, Term
 from devfix.engine.files import File, Resolver
 from devfix.source import Source
@@ -14,15 +15,19 @@ __all__ = ["Analysis", "File", "HostRead", "Mismatch", "Surgery", "Term", "analy
 
 
 def analyse(
-    path: str, source: Source, resolve: Resolver | None = None, default_is_known: bool = True
+    path: str,
+    source: Source,
+    resolve: Resolver | None = None,
+    default_is_known: bool = True,
+    callers: Callers | None = None,
 ) -> Analysis:
-    """Interpret a file; `resolve` finds the definitions of other files.
+    """Interpret a file; `resolve` finds the definitions of other files, `callers` what these pass to its functions.
 
     Without `default_is_known` nothing is said of where torch makes what it is not told a device for.
 
     Raises RecursionError on nesting that Python itself can hardly run.
     """
     made = Analysis(File(path, source, resolve))
-    made.default_is_known = default_is_known
+    made.default_is_known, made.callers = default_is_known, callers
     made.run()
     return made

@@ -6,14 +6,15 @@ import ast
 from functools import cached_property
 
 from devfix.budget import MISMATCHES
-from devfix.engine import evidence, facts
+from devfix.engine import facts
+from devfix.engine.callers import Callers, Origins, passed
 from devfix.engine.classes import Classes
 from devfix.engine.context import Bound, Context
-from devfix.engine.facts import Autocast, DeviceUse, HostRead, LeftOut, Mismatch, Missing, Step, Surgery
+from devfix.engine.facts import Autocast, DeviceUse, Drop, HostRead, LeftOut, Mismatch, Missing, Step, Surgery
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
-from devfix.engine.places import NO_PATH, NOWHERE, OF, VAR, Path, Place
+from devfix.engine.places import NO_PATH, NOWHERE, OF, VAR, Path, Place, is_called, whole
 from devfix.engine.state import Names, State, either, merge
 from devfix.engine.statements import Run
 from devfix.engine.uses import NO_EVIDENCE
@@ -23,14 +24,12 @@ from devfix.engine.values import (
     CLASS,
     DEVICE,
     MODULE,
-    NAME,
     NONE,
     NUMBER,
     RETURN,
     SEQUENCE,
     TENSOR,
     UNKNOWN,
-    Assumption,
     Assumptions,
     Link,
     Value,
@@ -57,6 +56,8 @@ class Analysis(Context):
         self.host_reads: list[HostRead] = []
         self.surgeries: list[Surgery] = []
         self.outruns: list[facts.Outrun] = []
+        self.drops: list[Drop] = []
+        self.item_nodes: dict[Place, ast.AST] = {}  # where an item of something out of sight is read
         self.steps: list[Step] = []  # of the processes of a distributed program
         self.device_uses: list[DeviceUse] = []
         self.missing: list[Missing] = []
@@ -65,6 +66,8 @@ class Analysis(Context):
         self.autocasts: dict[ast.Call, Autocast] = {}
         self.entered: list[Autocast] = []  # the contexts that are open now
         self.targets: dict[Place, list[Target]] = {}
+        self.typed: dict[Function, dict[str | int, str]] = {}  # the arguments that are handed on as a type
+        self.asked: set[object] = set()  # the devices that are chosen by whether there is an accelerator
         self.default_is_known = True
         self.company: dict[ast.AST, set[ast.AST]] = {}  # what is made on the CPU and meets its like there
         self.read_on_host: set[ast.AST] = set()  # what is made on the CPU and read there
@@ -73,6 +76,11 @@ class Analysis(Context):
         self.kept: list[Value] = []
         self.made: dict[object, Value] = {}  # the modules that the program makes, by their cells
         self.claims: dict[tuple[int, str], list[tuple[str, Place]]] | None = None  # by line and name
+        self.taken_apart: set[ast.AST] = set()  # what makes the batches that a function takes elements of
+        self.callers: Callers | None = None  # in other files
+        self.origins: Origins = {}
+        self.has_open_loaders = False  # over tensors that may be anywhere
+        self.unseen: set[object] = set()  # cells of modules with parts of which nothing is known
         self.part_of: dict[object, object] = {}  # cell of a module -> of the module that it is registered in
         self.parts = facts.Parts()
         self.calls: dict[tuple[object, str], list[Place]] = {}
@@ -121,7 +129,10 @@ class Analysis(Context):
     def _generic(self, function: Function, owner: Class | None) -> None:
         """Run a function of which no call is known."""
         if owner is None or function.static:
-            self.run_method(function, None, State())
+            state, body = State(), self._body(self.file).state.copy()
+            state.heap, state.places, state.stamps = body.heap, body.places, body.stamps
+            given = passed(self.callers, function.node, state, self.origins) if self.callers else {}
+            self.run_method(function, None, state, given=given)
         elif function.of_class:
             self.run_method(function, Value(CLASS, ref=owner), State())
         else:
@@ -134,13 +145,14 @@ class Analysis(Context):
         state: State,
         *,
         quiet: bool = False,
+        given: Bound | None = None,
     ) -> State:
         """Run a function with nothing known of its parameters; the heap that it leaves."""
         if function in self._active:
             return state
         frame = self.runs(self, function.file, function, state, me=me, depth=1)
         frame.quiet = int(quiet)
-        names = self.parameters(function, me)
+        names = self.parameters(function, me) | (given or {})
         if me is not None and function.positional:
             names[function.positional[0]] = me
         state.names = Names(names.items())
@@ -150,12 +162,14 @@ class Analysis(Context):
     def _run(self, frame: Run) -> None:
         assert frame.function is not None
         self._active.append(frame.function)
+        entered, self.entered = self.entered, self.entered + self._body(frame.file).decorated(frame)
         try:
             frame.block(frame.function.node.body)
             if frame.results:
                 frame.results_agree()
         finally:
             self._active.pop()
+            self.entered = entered
 
     def _left(self, frame: Run) -> State:
         """The state after a run: of all its ends."""
@@ -178,6 +192,8 @@ class Analysis(Context):
         if frame.quiet or function.file is not self.file or frame.function is function:
             return
         for name, value in bound.items():
+            if is_called(value.place):
+                continue  # that is as good as what the caller itself is given
             places = {frame.where(one) for one, _ in frame.tensors(value, function.node)}
             place = places.pop() if len(places) == 1 else NOWHERE
             self.calls.setdefault((id(function.node), name), []).append(place)
@@ -352,22 +368,9 @@ class Analysis(Context):
         text = self.file.source.text.lower()
         return "distributed" in text or "local_rank" in text or "set_device" in text
 
-    def is_device_name(self, name: str) -> bool:
-        return evidence.is_device_name(name)
-
-    def named_device(self, place: Place, name: str) -> Value:
-        """A device, as its name says."""
-        return Value(DEVICE, place, assumed=frozenset({Assumption(NAME, name)}))
-
     def passed(self, place: Place) -> list[Place]:
         """Where the calls in the file have put what they pass for the parameter that a place is of."""
-        key = place.key
-        while (
-            isinstance(key, tuple)
-            and key[0] in ("element", "item", "attribute")
-            and isinstance(key[1], tuple)
-        ):
-            key = key[1]  # a part is passed with the whole
+        key = whole(place)  # a part is passed with it
         if place.kind != OF or not isinstance(key, tuple) or key[0] != "parameter":
             return []
         return self.calls.get((key[1], key[2]), [])
@@ -376,14 +379,6 @@ class Analysis(Context):
         """Do all calls in the file pass what is on the CPU for the parameter that a place is of?"""
         found = self.passed(place)
         return bool(found) and all(one.on_host for one in found)
-
-    @cached_property
-    def is_about_networks(self) -> bool:
-        """Does the file use layers, or define modules? Its functions are then called with what is on devices."""
-        imported = self.file.source.imports.values()
-        return any(one == "torch.nn" or one.startswith("torch.nn.") for one in imported) or any(
-            self.class_kind(one) in ("module", "owned") for one in self.file.all_classes
-        )
 
     @cached_property
     def strays(self) -> frozenset[ast.AST]:

@@ -1,13 +1,30 @@
-"""What annotations and docstrings say that a parameter is."""
+"""What a parameter is, as annotations, docstrings, defaults, its uses, and at last its name say."""
 
 from __future__ import annotations
 
 import ast
 import re
 
+from devfix.engine.evidence import is_device_name, is_loader_name, is_module_name
 from devfix.engine.files import File, Function
 from devfix.engine.forms import arms
-from devfix.engine.values import ARRAY, BATCH, DEVICE, LOADER, MODULE, NUMBER, SEQUENCE, TENSOR, TEXT
+from devfix.engine.uses import Evidence, Uses
+from devfix.engine.values import (
+    ARRAY,
+    BATCH,
+    DEVICE,
+    LOADER,
+    MODULE,
+    NAME,
+    NUMBER,
+    PROVEN,
+    SEQUENCE,
+    TENSOR,
+    TEXT,
+    UNKNOWN,
+    USES,
+    Assumption,
+)
 from devfix.models.loader import models
 
 _NUMBERS = frozenset(["int", "float", "bool", "complex"])
@@ -57,24 +74,16 @@ def annotated_text(text: str) -> str:
         return MODULE
     if "device" in lower or "device_like_type" in lower:
         return DEVICE
-    if (
-        lower
-        and all(one in _NUMBERS or one in _PLAIN for one in lower)
-        and any(one in _NUMBERS for one in lower)
-    ):
+    if not _NUMBERS.isdisjoint(lower) and all(one in _NUMBERS or one in _PLAIN for one in lower):
         return SEQUENCE if _LISTED.match(low) else NUMBER
-    if (
-        lower
-        and "str" in lower
-        and all(one == "str" or one in ("none", "optional", "union") for one in lower)
-    ):
+    if "str" in lower and all(one in ("str", "none", "optional", "union") for one in lower):
         return TEXT
     if words and words[0][:1].isupper() and lower[0] not in _PLAIN:
         return "other"
     return ""
 
 
-def documented(function: Function) -> dict[str, str]:
+def _documented(function: Function) -> dict[str, str]:
     """Parameter -> the kind that the docstring says."""
     text = ast.get_docstring(function.node, clean=False)
     if not text:
@@ -101,4 +110,44 @@ def documented(function: Function) -> dict[str, str]:
             found.setdefault(name, NUMBER)
         elif rest.lstrip(" :(`").startswith("str"):
             found.setdefault(name, TEXT)
+    return found
+
+
+def parameters(function: Function, uses: Uses) -> dict[str, Evidence]:
+    """What each parameter of a function is, as far as the function itself tells."""
+    told = _documented(function)
+    found: dict[str, Evidence] = {}
+    for one in function.parameters:
+        name = one.arg
+        kind = annotated(one.annotation) or told.get(name, "")
+        if kind == TEXT and is_device_name(name):
+            kind = DEVICE
+        elif kind == "other" and of_library(function.file, one.annotation):
+            kind = MODULE
+        doubted = name in uses.listed
+        if kind == "other" and one.annotation is not None and ast.unparse(one.annotation).endswith("Tensor"):
+            kind, doubted = TENSOR, True  # of a class of tensors out of sight
+        if kind:
+            assumed = frozenset({Assumption(USES, name)}) if doubted else PROVEN
+            found[name] = (UNKNOWN if kind == "other" else kind, assumed)
+            continue
+        default = function.defaults.get(name)
+        constant = default.value if isinstance(default, ast.Constant) else ...
+        if isinstance(constant, (int, float)):
+            found[name] = NUMBER, PROVEN
+            continue
+        evidence = uses.kind(name)
+        if evidence[0] == UNKNOWN:
+            if is_device_name(name) and uses.attributes.get(name, set()) <= {"type", "index"}:
+                evidence = DEVICE, frozenset({Assumption(NAME, name)})
+            elif constant is not ... and constant is not None:
+                evidence = (NUMBER if not isinstance(constant, str) else TEXT), PROVEN
+            elif name in uses.numbers:
+                evidence = NUMBER, frozenset({Assumption(USES, name)})
+            elif is_module_name(name) and (name in uses.called or uses.attributes.get(name)):
+                is_moved = name in uses.moved  # of what else there is, moving changes nothing
+                evidence = MODULE, frozenset({Assumption(USES if is_moved else NAME, name)})
+            elif is_loader_name(name):
+                evidence = LOADER, frozenset({Assumption(NAME, name)})
+        found[name] = evidence
     return found

@@ -5,19 +5,22 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from devfix.engine.evidence import is_set_up, is_told_a_device, may_place
+from devfix.engine.evidence import is_loader_name, is_module_name, is_set_up, is_told_a_device, may_place
 from devfix.engine.expressions import Expressions
-from devfix.engine.places import AT, CHOICE, IN, NOWHERE, OF, Place, choose
+from devfix.engine.places import AT, CHOICE, IN, LITERAL, NOWHERE, OF, OWNED, VAR, Place, choose
 from devfix.engine.values import (
     ANYTHING,
     BATCH,
     ELEMENT,
     JOIN,
+    LOADER,
     MAKE,
     MAPPING,
     MODULE,
+    NAME,
     NUMBER,
     OBJECT,
+    PROVEN,
     SEQUENCE,
     STORE,
     TENSOR,
@@ -38,6 +41,7 @@ class Bindings(Expressions):
                 known = self.analysis.claims.setdefault((target.lineno, target.id), [])
                 known.append((value.kind, self.where(value)))
         elif isinstance(target, (ast.Tuple, ast.List)):
+            self.taken_apart(value)
             starred = next((i for i, one in enumerate(target.elts) if isinstance(one, ast.Starred)), None)
             if starred is not None:
                 inner = self.iterate(value, node)
@@ -59,12 +63,18 @@ class Bindings(Expressions):
 
     def _evident(self, name: str, value: Value) -> Value:
         """What an unknown value is by what is done with the name that it gets."""
+        if is_loader_name(name) and not value.role:
+            owned = "owned" if self.where(value).kind == OWNED or self.analysis.owns_loaders else ""
+            return Value(LOADER, role=owned, assumed=frozenset({Assumption(NAME, name)}))
         uses = self.uses()
         if uses is None:
             return value
         kind, assumed = uses.kind(name)
         if value.role == "instance":
-            if kind == MODULE or (name in uses.called and uses.attributes.get(name, set()) & {"to", "cuda"}):
+            moves = uses.attributes.get(name, set()) & {"to", "cuda"}
+            named = is_module_name(name) and self.where(value).kind in (VAR, LITERAL)  # it was told a device
+            if kind == MODULE or (name in uses.called and moves) or named:
+                assumed |= {Assumption(NAME, name)} if named and kind != MODULE else PROVEN
                 made = Value(MODULE, self._cell(value), ref=value.ref, links=value.links, assumed=assumed)
                 return self.analysis.made.setdefault(value.ref, made)
             return value

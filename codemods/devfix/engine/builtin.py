@@ -19,6 +19,7 @@ from devfix.engine.values import (
     NUMBER,
     SEQUENCE,
     TENSOR,
+    TEXT,
     Value,
     element,
 )
@@ -99,6 +100,8 @@ class Builtins(Methods):
         if name == "getattr" and len(values) > 1 and isinstance(values[1].const, str):
             made = ast.copy_location(ast.Attribute(node.args[0], values[1].const, ast.Load()), node)
             return self.attribute(made, first)
+        if name == "getattr" and len(values) > 1 and values[1].kind == TEXT and first.kind == MODULE:
+            return self.plain_part(self.iterate(first, node), "modules")
         if name == "setattr" and len(values) == 3 and first.kind == MODULE and values[2].kind == MODULE:
             self.attach(
                 node,

@@ -12,6 +12,7 @@ from devfix.engine.frame import Arguments, Frame, Lambda, Partial
 from devfix.engine.places import (
     AT,
     BY_OWNER,
+    CALLED,
     CHOICE,
     IN,
     LITERAL,
@@ -21,6 +22,7 @@ from devfix.engine.places import (
     VAR,
     Place,
     alternatives,
+    is_parameter,
 )
 from devfix.engine.requirements import Operand
 from devfix.engine.uses import speaks_of
@@ -67,6 +69,9 @@ class Calls(Builtins):
             if keyword.arg is not None:
                 keywords[keyword.arg] = value, keyword.value
             elif value.fields:
+                self.left_behind(
+                    node, [(one, keyword.value) for one in value.fields.values()], "the container"
+                )
                 for key, held in value.fields.items():
                     if isinstance(key, str):
                         keywords.setdefault(key, (held, keyword.value))
@@ -119,6 +124,9 @@ class Calls(Builtins):
         if kind == LIBRARY:
             return self.library_call(node, str(ref), arguments)
         if kind == MODULE or (callee.role == "instance" and self.where(callee).on_device):
+            if self.where(callee).kind in (VAR, LITERAL):  # moved and called: a module, whatever its name
+                used = {Assumption(USES, one.subject) if one.kind == NAME else one for one in callee.assumed}
+                callee = callee.but(assumed=frozenset(used))
             return self.call_module(node, callee, arguments)
         if callee.role == "part" and callee.ref is not None:
             return self.call_module(node, self.part_of(callee, node), arguments)
@@ -140,6 +148,8 @@ class Calls(Builtins):
             if self.me is not None and name.startswith("self."):  # a part that the module was given
                 assumed = frozenset({Assumption(LIBRARY_CALL, f"{name}()"), Assumption(USES, f"{name}()")})
                 return Value(UNKNOWN, self.where(self.me), role="given", assumed=assumed)
+        if made.place.kind == AT and is_parameter(callee.place):
+            return made.but(place=Place(AT, (CALLED, id(node), self.depth)))
         return made
 
     # --- modules -------------------------------------------------------------------------
@@ -163,17 +173,22 @@ class Calls(Builtins):
                 return self.unknown(node)
         operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
         operands = [one for one in operands if one[0].kind != MODULE]
-        if (
-            module.ref in self.analysis.parts.set_up and not place.on_host
-        ):  # what else it is given need be no tensor
+        if module.ref in self.analysis.parts.set_up and not place.on_host:
+            # What else it is given need be no tensor.
             operands = [one for value, at in values[:1] for one in self.tensors(value, at)]
         if scatters:
             operands = [one for one in operands if self.where(one[0]).on_device]
-        if self.analysis.entered:
-            self.in_autocast(module, place)
-        # Modules may want lengths on the CPU.
-        operands = [one for one in operands if not is_count(one[1]) or _is_made_of_rows(one[0])]
         name = self.file.source.code(node.func)[:40]
+        if self.analysis.entered:
+            self.in_autocast(module, place, name=node.func.id if isinstance(node.func, ast.Name) else "")
+        for value, at in (*values, *keywords.values()):
+            if value.kind == UNKNOWN and value.role == "host":  # what a module gets is a tensor
+                used = Assumption(USES, self.file.source.code(at)[:40])
+                operands.append((value.but(kind=TENSOR, assumed=value.assumed | {used}), at))
+        if module.role in ("loss", "weighted"):
+            self.left_behind(node, [*values, *keywords.values()], name)
+        if len(operands) > 1 or not self._is_layer(module):  # modules may want lengths on the CPU
+            operands = [one for one in operands if not is_count(one[1]) or _is_made_of_rows(one[0])]
         if module.role == "bare":
             first = operands[0][0] if operands else Value(TENSOR)
             return first.but(kind=TENSOR, role="") if len(operands) < 2 else Value(TENSOR, self.where(first))
@@ -182,18 +197,12 @@ class Calls(Builtins):
             return made.but(rank=0 if module.role == "loss" else made.rank, role="")
         if place.kind == "unknown" and not operands:
             return Value(BATCH)
-        made = self.analysis.made.get(module.ref, module)
-        made_by = made.links[0].name if made.links and module.role != "weighted" else "torch.nn."
-        # One that is on the CPU may be for data; where it was moved, it runs on what is there.
-        known = self.models.layer(made_by) == "module" and not place.on_host
-        if module.assumed or not (known or made_by.startswith("torch.nn.")):
+        if module.assumed or not self.is_seen(module):
             module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
         if place.on_host and not self.is_weighted(module):
             return self.unknown(node)
         self.together(node, [(module, node.func), *operands], name, strict=True)
-        for value, at in (
-            values if place.on_host else ()
-        ):  # what callers give to a module made here is tensors
+        for value, at in values if place.on_host else ():  # what callers give it is tensors
             if value.kind == UNKNOWN and value.place.kind == OF and not value.role:
                 assumed = value.assumed | {Assumption(USES, self.file.source.code(at))}
                 given = value.but(kind=BATCH, assumed=assumed)
@@ -202,6 +211,11 @@ class Calls(Builtins):
         if place.on_device or place.on_host or place.kind == CHOICE:
             return Value(BATCH, place, assumed=module.assumed)
         return Value(BATCH, place)
+
+    def _is_layer(self, module: Value) -> bool:
+        """Is it a layer of torch itself?"""
+        made = self.analysis.made.get(module.ref, module)
+        return bool(made.links) and made.links[0].name.startswith("torch.nn.")
 
     def _decided(self, place: Place, operands: list[Operand]) -> Place:
         """Where a module is that somebody else has placed: with its inputs, if these are moved here."""
@@ -233,7 +247,7 @@ class Calls(Builtins):
             return self.me
         if name in ("register_buffer", "register_parameter", "add_module"):
             return self.module_method(node, self.me, name, arguments)
-        return ANYTHING
+        return self.like_given(node, f"super().{name}", arguments)
 
     def _of_class(self, node: ast.Call, owner: Class, name: str, arguments: Arguments) -> Value:
         """`Class.method(...)`."""
@@ -273,9 +287,9 @@ class Calls(Builtins):
         if made.kind == MODULE:
             self.analysis.made[cell] = made
         init = owner.method("__init__")
-        if init is not None and not open_:
+        if init is not None:
             self.call_function(node, init, made, arguments)
-        elif init is None and what == "object":
+        elif what == "object":
             self._fields(cell, owner, arguments)
         if is_average(owner.name) and not speaks_of(owner, "to", "cuda", "device"):
             self.copied_beside(node, arguments)
@@ -310,7 +324,9 @@ class Calls(Builtins):
         if self.depth >= MAX_DEPTH or not self.analysis.may_run(self, function):
             self.escape(arguments)
             return self.unknown(node)
-        return self.analysis.run_call(self, node, function, me, bound, outer)
+        made = self.analysis.run_call(self, node, function, me, bound, outer)
+        self.handed_type(node, function, me, arguments)
+        return made
 
     def _left_out(self, node: ast.Call, function: Function, bound: dict[str, Value]) -> None:
         """Note that a call says nothing of the one device that a function takes."""
@@ -353,13 +369,13 @@ class Calls(Builtins):
         self.state.names = kept.and_also(frame.state.names)
         for one, (value, _) in zip(made.args.args, arguments[0], strict=False):
             self.state.names[one.arg] = value
-        if self.quiet > 3 or frame.file is not self.file:
+        if self.lambdas > 3 or frame.file is not self.file:
             return ANYTHING
-        self.quiet += 1
+        self.lambdas += 1
         try:
             return self.eval(made.body)
         finally:
-            self.quiet -= 1
+            self.lambdas -= 1
             self.state.names = kept
 
 

@@ -207,6 +207,7 @@ class Conditions(Devices):
         self.device_compared(node, left, right)
         if isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn)):
             return Value(NUMBER)
+        self.left_behind(node, [(left, node.left), (right, node.comparators[0])], "the comparison")
         if left.kind not in (TENSOR, BATCH) or right.kind not in (TENSOR, BATCH):
             tensor, rest = (left, right) if left.kind in (TENSOR, BATCH) else (right, left)
             if tensor.kind not in (TENSOR, BATCH):

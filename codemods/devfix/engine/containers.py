@@ -8,7 +8,7 @@ from devfix.engine.elements import Elements
 from devfix.engine.evidence import is_labels_name
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
-from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, Place, alternatives
+from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, OWNED, Place, alternatives
 from devfix.engine.values import (
     A_NUMBER,
     A_TEXT,
@@ -34,6 +34,7 @@ from devfix.engine.values import (
     Value,
     element,
 )
+from devfix.source import Source
 
 
 class Containers(Elements):
@@ -104,7 +105,7 @@ class Containers(Elements):
             ]
         if value.kind == OBJECT and len(self._fields_of(value)) == count:
             return list(self._fields_of(value))
-        if value.role == "given":
+        if value.role in ("given", "moved") or value.place.kind == OWNED:
             return [value] * count
         if value.kind == UNKNOWN and value.place.is_named:
             return [
@@ -138,6 +139,8 @@ class Containers(Elements):
             role = "item" if index.kind == NUMBER and not whole else ""
             return base.but(rank=1 if kept else base.rank if whole else None, role=role)
         if kind == BATCH:
+            if key is not ...:
+                self.taken_apart(base)
             if base.fields is not None and key in base.fields:
                 return base.fields[key]
             if base.items is not None and key.__class__ is int and -len(base.items) <= key < len(base.items):
@@ -192,6 +195,7 @@ class Containers(Elements):
         if stored is not None:
             return stored
         place = Place(base.place.kind, ("item", root, key))
+        self.analysis.item_nodes[place] = node
         if isinstance(key, str) and self.analysis.is_device_name(key):
             return self.analysis.named_device(Place("var", place.key), key)
         return Value(UNKNOWN, place)
@@ -214,10 +218,12 @@ class Containers(Elements):
         nodes: list[ast.AST] = [*at] if len(at) == len(parts) else [node] * len(parts)
         here = [place for place, _ in alternatives(self.where(base))]
         for one, written in zip(parts, nodes, strict=True):
-            if one.kind != TENSOR or (one.role == "item" and one.rank != 1):
+            if one.kind not in (TENSOR, BATCH) or (one.role == "item" and one.rank != 1):
                 continue  # a number, as far as is known
             if one.links and self.where(one).on_host and self.where(base).on_host:
                 self.analysis.read_on_host.update(one.moved_at())  # as an index of what is on the CPU
+            if one.kind == BATCH and not one.is_moved:
+                continue
             there = [place for place, _ in alternatives(self.where(one))]
             if any(place.on_host or place.kind == LITERAL for place in here):
                 meet = any(place.on_device for place in there)
@@ -260,7 +266,10 @@ class Containers(Elements):
                 role = NUMBERED if index.kind == NUMBER else base.role
                 self.rebind(target.value, base.but(rest=self.with_element(base.rest, linked), role=role))
         elif base.kind == SEQUENCE:
-            made = self.with_element(self.any_of(base), self.put(base, value, target))
+            known = self.any_of(base)
+            if _may_be_skipped(self.file.source, target):
+                self.mixed(node, known, value, node)
+            made = self.with_element(known, self.put(base, value, target))
             self.rebind(target.value, Value(SEQUENCE, rest=made, links=base.links))
         elif base.kind in (UNKNOWN, OBJECT) and base.place.is_named and index.const is not ...:
             self.state.heap[("item", base.place.key), str(index.const)] = value
@@ -351,4 +360,21 @@ def _is_sliced(index: ast.expr) -> bool:
     return isinstance(index, ast.Tuple) and any(
         isinstance(one, ast.Slice) or (isinstance(one, ast.Constant) and one.value is ...)
         for one in index.elts
+    )
+
+
+def _may_be_skipped(source: Source, node: ast.AST) -> bool:
+    """Does a round of the innermost loop around a node go on without it?"""
+    loops = (ast.For, ast.AsyncFor, ast.While)
+    loop, statement = source.enclosing(node, *loops), source.statement(node)
+    if loop is None:
+        return False
+    for up in source.ancestors(node):
+        if up is loop:
+            break
+        if isinstance(up, ast.If) and not up.orelse:
+            return True
+    return any(
+        one.lineno < statement.lineno and source.enclosing(one, *loops) is loop
+        for one in source.of_kind(ast.Continue, loop)
     )

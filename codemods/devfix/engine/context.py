@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from devfix.engine import evidence
-from devfix.engine.annotations import of_library
+from devfix.engine.annotations import of_library, parameters
 from devfix.engine.classes import Classes
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import EITHER, NO_FORMS, OPEN, Forms, of_elements, of_parameters
@@ -75,7 +76,7 @@ class Context:
     def known(self, function: Function) -> dict[str, Evidence]:
         found = self._evidence.get(function)
         if found is None:
-            found = self._evidence[function] = evidence.parameters(function, self.uses(function))
+            found = self._evidence[function] = parameters(function, self.uses(function))
         return found
 
     def forms(self, function: Function) -> dict[str, Forms]:
@@ -150,7 +151,8 @@ class Context:
             given = Value(UNKNOWN, place, forms=EITHER | {OPEN} if self._moves(function) else NO_FORMS)
             found[arguments.vararg.arg] = Value(SEQUENCE, rest=given)
         if arguments.kwarg is not None:
-            found[arguments.kwarg.arg] = ANYTHING
+            place = Place(OF, ("parameter", id(function.node), arguments.kwarg.arg))
+            found[arguments.kwarg.arg] = Value(UNKNOWN, place)
         return found
 
     def _written(self, function: Function, name: str) -> Value | None:
@@ -208,8 +210,7 @@ class Context:
         if kind == MODULE:
             return Value(MODULE, Place(OF, key), assumed=assumed, bound=self._declared_class(function, name))
         if kind == LOADER:
-            owned = any(one in frameworks.OWNERS for one in self.file.source.imports.values())
-            return Value(LOADER, assumed=assumed, role="owned" if owned else "")
+            return Value(LOADER, assumed=assumed, role="owned" if self.owns_loaders else "")
         if kind == SEQUENCE:
             return Value(SEQUENCE, rest=A_NUMBER, assumed=assumed)
         if kind in (NUMBER, TEXT, ARRAY):
@@ -239,6 +240,10 @@ class Context:
             return ANYTHING  # until somebody gives it a value
         return found
 
+    def global_place(self, file: File, value: Value) -> Place:
+        """Where the body of a file has put a value."""
+        return self._body(file).state.where(value)
+
     def global_names(self, file: File) -> Names:
         return self._body(file).state.names
 
@@ -257,3 +262,27 @@ class Context:
             finally:
                 body.quiet -= 1
         return ANYTHING
+
+    def is_device_name(self, name: str) -> bool:
+        return evidence.is_device_name(name)
+
+    def named_device(self, place: Place, name: str) -> Value:
+        """A device, as its name says."""
+        return Value(DEVICE, place, assumed=frozenset({Assumption(NAME, name)}))
+
+    @cached_property
+    def is_about_networks(self) -> bool:
+        """Does the file use layers, or define modules? Its functions are then called with what is on devices."""
+        imported = self.file.source.imports.values()
+        return (
+            "torch.nn." in self.file.source.text
+            or "torch.nn" in imported
+            or any(self.class_kind(one) in ("module", "owned") for one in self.file.all_classes)
+        )
+
+    @cached_property
+    def owns_loaders(self) -> bool:
+        """Does the file import an object of a framework that places batches, and not only to derive from its class?"""
+        bases = {base for one in self.file.all_classes for base in one.outside}
+        imported = self.file.source.imports.values()
+        return any(one in frameworks.OWNERS and one not in bases for one in imported)

@@ -1,28 +1,26 @@
-"""Where devices are used: what is asked of them as strings or objects, what they are given to, and autocast."""
+"""Where devices are used: what is asked of them as strings or objects, and what they are given to."""
 
 from __future__ import annotations
 
 import ast
 
-from devfix.engine import evidence, form_evidence, forms, missing
+from devfix.engine import form_evidence, forms, missing
 from devfix.engine.annotations import annotated, of_library
-from devfix.engine.facts import Autocast, DeviceUse, Missing
+from devfix.engine.facts import DeviceUse, Missing
 from devfix.engine.files import Class
 from devfix.engine.forms import NO_FORMS, Forms
-from devfix.engine.frame import Arguments, Partial
-from devfix.engine.places import LITERAL, OF, OWNED, VAR, Place, alternatives
+from devfix.engine.places import OF, VAR, Place
 from devfix.engine.results import Results
 from devfix.engine.uses import MODULE_USES
 from devfix.engine.values import (
     A_NUMBER,
     A_TEXT,
     ANYTHING,
-    BATCH,
     CLASS,
     DEVICE,
     MODULE,
-    MOVE,
     OBJECT,
+    OWNER,
     TENSOR,
     TEXT,
     UNKNOWN,
@@ -98,7 +96,7 @@ class Devices(Results):
                     self.device_use(sink, node, one, at, against)
                     return
         elif isinstance(op, (ast.In, ast.NotIn)):
-            if right.forms and isinstance(left.const, str):
+            if (right.forms or right.kind == DEVICE) and isinstance(left.const, str):
                 self.device_use("inside", node, right, other, left.forms, left.const)
             elif left.forms and right.items and right.rest is None:
                 texts = [one.const for one in right.items]
@@ -201,7 +199,9 @@ class Devices(Results):
                     self._missing("name", part, part.id, user)
             elif isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
                 if self._is_me_by_name(part.value.id) and self.function is not None:
-                    if missing.is_unassigned(self.analysis, self.function, part.attr):
+                    # A tensor says as well where an autocast is for, whatever the module is mixed into.
+                    alone = user == "type"
+                    if missing.is_unassigned(self.analysis, self.function, part.attr, alone=alone):
                         self._missing("attribute", part, part.attr, user)
 
     def _is_me_by_name(self, name: str) -> bool:
@@ -222,7 +222,7 @@ class Devices(Results):
         made = super().device_of(value, fallback, text)
         if not made.forms and text.endswith((".weight", ".bias")):
             return made.but(kind=DEVICE, forms=forms.OF_TENSOR)  # of a layer out of sight
-        if made.forms or value.kind not in (MODULE, OBJECT):
+        if made.forms or value.kind not in (MODULE, OBJECT, OWNER):
             return made
         if any(one.startswith(self.analysis.models.owners_of_device) for one in self._library_classes(value)):
             return made.but(kind=DEVICE, forms=forms.OF_TENSOR)
@@ -235,7 +235,9 @@ class Devices(Results):
 
     def _library_classes(self, value: Value) -> list[str]:
         """The classes of libraries that a module is of: by what made it, its annotation, or the bases of its class."""
-        owner = value.bound.ref if isinstance(value.bound, Value) else None
+        owner = (
+            value.bound.ref if isinstance(value.bound, Value) else value.ref if value.kind == OWNER else None
+        )
         if isinstance(owner, Class):
             return list(owner.outside)
         name = owner if isinstance(owner, str) else value.links[0].name if value.links else ""
@@ -270,72 +272,6 @@ class Devices(Results):
         if value.role == "type" and isinstance(node, ast.Attribute) and not self.quiet:
             if self.file is self.analysis.file:
                 self._missing("index", node, self.file.source.code(node.value), "move", value)
-
-    # --- autocast --------------------------------------------------------------------------
-
-    def autocast(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
-        """`torch.autocast(type)`, `torch.cuda.amp.autocast()`: a context."""
-        values, keywords = arguments
-        old = dotted.startswith("torch.cuda.")
-        given = None if old else keywords.get("device_type") or (values[0] if values else None)
-        position = 0 if old else 2
-        enabled = keywords.get("enabled") or (values[position] if len(values) > position else None)
-        if given is not None:
-            self.expressed(given[1], "type")
-            if given[0].forms:
-                self.device_use("type", node, given[0], given[1], name=dotted)
-        made = Autocast(
-            node, self.file, self.function, dotted, given[0] if given is not None else None,
-            enabled[1] if enabled is not None else None, self.me, self.scopes(), self.state.path,
-        )  # fmt: skip
-        self.analysis.autocasts[node] = made
-        return Value(UNKNOWN, ref=made, role="autocast")
-
-    def made_by_partial(self, value: Value, partial: Partial) -> Value:
-        """A context that a `functools.partial` makes: what says where it is for is written there."""
-        if isinstance(value.ref, Autocast):
-            value.ref.partial, value.ref.scopes = partial.node, partial.scopes
-        return value
-
-    def entered(self, value: Value, node: ast.expr) -> list[Autocast]:
-        """The autocast contexts that a `with` enters."""
-        if isinstance(value.ref, Autocast):
-            return [value.ref]
-        if self.analysis.autocasts and not isinstance(node, ast.Name):
-            inside = (self.analysis.autocasts.get(one) for one in ast.walk(node) if isinstance(one, ast.Call))
-            return [one for one in inside if one is not None]
-        return []
-
-    def in_autocast(self, value: Value, place: Place, *, moved: bool = False) -> None:
-        """Data is used in an autocast, or moved there."""
-        if (
-            value.kind not in (TENSOR, BATCH, MODULE)
-            and value.role not in ("moved", "instance")
-            and not moved
-        ):
-            return
-        for one in self.analysis.entered:
-            arms = alternatives(place)
-            asked = any(evidence.about_devices(condition) for _, path in arms for condition, _ in path)
-            if asked or any(arm.kind == LITERAL for arm, _ in arms):
-                one.is_fixed = True
-            elif place.kind == OWNED:
-                one.is_owned = True
-            elif place.kind == VAR or (place.kind == OF and (moved or _is_with_self(value, place))):
-                one.followed.append(place)
-
-    def targeted(self, value: Value, at: ast.expr) -> None:
-        """Note by which expression something is moved to a place, for whoever wants to name that place."""
-        place = self.state.resolve(value.place)
-        if place.kind in (VAR, OF):
-            me = self.me.ref if self.me is not None else None
-            self.analysis.targets.setdefault(place, []).append((at, self.function, me, value.forms))
-
-
-def _is_with_self(value: Value, place: Place) -> bool:
-    """A tensor that was moved to where `self` is."""
-    own = isinstance(place.key, tuple) and place.key[0] == "self" and value.kind == TENSOR
-    return own and any(link.kind == MOVE for link in value.links)
 
 
 @remembered

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devfix.engine.conditions import Conditions
+from devfix.engine.autocasts import Autocasts
 from devfix.engine.evidence import is_loss
 from devfix.engine.files import Class
 from devfix.engine.places import AT, IN, Place
@@ -29,7 +29,7 @@ MAX_NESTING = 4  # of containers in containers, of modules in modules
 ANYWHERE = frozenset({"bare", "loss", "stateless"})  # roles of modules that have no parameters
 
 
-class Elements(Conditions):
+class Elements(Autocasts):
     def any_of(self, value: Value) -> Value | None:
         """Any element of a container: of modules that are in one place, the first stands for all."""
         parts = elements(value)

@@ -8,22 +8,7 @@ from __future__ import annotations
 import ast
 import re
 
-from devfix.engine.annotations import annotated, documented, of_library
-from devfix.engine.files import Function
-from devfix.engine.uses import Evidence, Uses
-from devfix.engine.values import (
-    DEVICE,
-    LOADER,
-    MODULE,
-    NAME,
-    NUMBER,
-    PROVEN,
-    TENSOR,
-    TEXT,
-    UNKNOWN,
-    USES,
-    Assumption,
-)
+from devfix.engine.places import ON_CUDA
 from devfix.source import Source, remembered
 
 _COMMENT = re.compile(r"#.*")
@@ -34,6 +19,8 @@ _DEVICE_WORD = re.compile(
     r"cuda|device|\.to\((?!\s*(?:dtype\s*=|torch\.\w+\s*[,)]))|accelerat|\b(?:xpu|mps|npu|hpu)\b",
     re.IGNORECASE,
 )
+# A condition on how many there are: more than one, or as many as something else says.
+_SEVERAL = re.compile(r"> ?[1-9]|>= ?[2-9]|== ?[1-9]|count\(\) ?[>=]=? ?[a-z]")
 _DEVICE_NAMES = frozenset({"device", "dev", "torch_device", "map_location"})
 _MODULE_NAMES = frozenset(
     {"model", "net", "network", "module", "encoder", "decoder", "generator", "discriminator", "backbone"}
@@ -72,6 +59,7 @@ _OPTIMIZER = re.compile(
 )
 _WORD = re.compile(r"[A-Z][a-z0-9]+$|[A-Z]+$")
 _NO_MODULE = re.compile(r"Loader|Dataset|Sampler|Optim|Scheduler|Writer|Tokenizer|Processor|Config")
+_BATCHES = ("batch", "data", "inputs", "sample", "samples", "example", "examples", "encodings", "features")
 _DEVICE_WORDS = ("cuda", "gpu", "device", "cpu", "mps", "xpu", "accelerat")
 _TO_HOST = re.compile(
     r"numpy|array|cpu|host|list|pil|decode|predict|transcri|translat|metric|accura|plot|show|draw|render|visuali|"
@@ -92,13 +80,21 @@ _OF_DATA = re.compile(
 _LABELS = re.compile(r"^(?:\w+_)?(?:labels?|targets?|indices|ids|classes)$")
 _LOSS = re.compile(r"^(?:\w+_)?(?:criterion|loss|loss_fn|loss_func|loss_function|crit)$", re.IGNORECASE)
 _SET_UP = r"\.(?:to|cuda|train|eval|parameters|named_parameters|load_state_dict|state_dict|half|zero_grad)\("
-
-
 _TESTING = frozenset({"pytest", "unittest", "parameterized", "absl"})
 _FOR_HOST = re.compile(
     r"load|read|save|cpu|offload|numpy|dataset|collate|parse|convert|export|dump|plot|draw|visuali[sz]e|tokeni[sz]|"
     r"checkpoint|state_dict|^get_data|benchmark",
     re.IGNORECASE,
+)
+_DEVICES = re.compile(r"(?:^|[_.\[])(?:device|dev|gpu|device_id|local_rank)s?\d*$", re.IGNORECASE)
+_KIND = re.compile(
+    r"\bis_cuda\b|\.type\b|device_type|\buse_(?:cuda|gpu)\b|(?<!torch\.)\bcuda\b|[\"'](?:cpu|mps|xpu|npu|hpu)\b"
+)
+_PREPARES = re.compile(r"(?:pre_?process(?:or)?|to_token_ids)$")
+_RUNNERS = re.compile(r"^(?:generate(?:_text\w*)?|predict|infer(?:ence)?|sample|translate)$")
+_RUNS = re.compile(
+    r"^(?:encode|decode|generate|predict|infer|embed|reconstruct|classify|translate|denoise|extract|compute|loss)"
+    r"(?:_|$)|inference|^(?:select_)?act(?:ion)?$|^get_\w*(?:action|value|feature|embedding|logit|latent|code)s?$"
 )
 _HANDED = re.compile(r"_?(?:torch_|target_|output_|model_|input_)?(?:device|dev)$")
 
@@ -106,6 +102,29 @@ _HANDED = re.compile(r"_?(?:torch_|target_|output_|model_|input_)?(?:device|dev)
 def is_device_name(name: str) -> bool:
     """Is a name, or an attribute, one that people give devices?"""
     return name in _DEVICE_NAMES or name.endswith("_device")
+
+
+def is_type_name(name: str) -> bool:
+    """Does a name say of itself that it is the type of a device, or mixed precision, and not a device?"""
+    low = name.lower()
+    return any(word in low for word in ("type", "autocast", "amp", "backend"))
+
+
+def is_autocast_name(name: str) -> bool:
+    """Is a function out of sight called like one that makes an autocast context?"""
+    return "autocast" in name.lower()
+
+
+def may_name_device(path: str) -> bool:
+    """May a variable, an attribute or an entry of a mapping be a device, or its number, as it is called?"""
+    return _DEVICES.search(path.replace("'", "").replace('"', "").rstrip("]")) is not None
+
+
+def asks_for_kind(condition: object) -> bool:
+    """Does a condition ask for the type of a device, and not only whether the machine has an accelerator?"""
+    if isinstance(condition, tuple):
+        return condition[-1] == ON_CUDA or any(asks_for_kind(one) for one in condition)
+    return isinstance(condition, str) and _KIND.search(condition) is not None
 
 
 def is_handed_name(name: str) -> bool:
@@ -291,7 +310,22 @@ def prepares_data(*names: str) -> bool:
 
 
 def is_loader_name(name: str) -> bool:
-    return name.endswith(("loader", "dataloader", "loaders"))
+    return name.endswith("loader")  # several, of "loaders", yield loaders
+
+
+def prepares_inputs(path: str) -> bool:
+    """Does a function out of sight make inputs of a model, on the CPU, as its name says?"""
+    return _PREPARES.search(path) is not None
+
+
+def runs_module(name: str, *, is_method: bool) -> bool:
+    """Does a method of a module, or a function that is given one, run it on its other inputs, as its name says?"""
+    return (_RUNS if is_method else _RUNNERS).search(name) is not None
+
+
+def is_batch_name(path: str) -> bool:
+    """Is a name one that people give what a loader or a tokenizer yields?"""
+    return path.rpartition(".")[2].lower().endswith(_BATCHES)
 
 
 def is_count(node: ast.AST) -> bool:
@@ -322,6 +356,12 @@ def about_devices(condition: object) -> bool:
     return any(word in text for word in _DEVICE_WORDS)
 
 
+def asks_how_many(condition: object) -> bool:
+    """Does a condition ask whether there are several of something, or just as many?"""
+    text = condition[-1] if isinstance(condition, tuple) and condition else condition
+    return isinstance(text, str) and _SEVERAL.search(text.lower()) is not None
+
+
 def without_accelerator(condition: object, holds: bool) -> bool:
     """Does it follow from a condition that there is no accelerator, or that what it asks for is on the CPU?"""
     text = condition[-1] if isinstance(condition, tuple) and condition else condition
@@ -330,6 +370,8 @@ def without_accelerator(condition: object, holds: bool) -> bool:
     low = text.lower()
     if "cpu" in low:
         return holds
+    if asks_how_many(low):
+        return False  # there may be one
     return not holds and any(word in low for word in ("cuda", "gpu", "accelerat", "is_available"))
 
 
@@ -356,42 +398,3 @@ def compares_devices(condition: object) -> bool:
     """Does a condition ask whether two values are in one place?"""
     text = condition[-1] if isinstance(condition, tuple) and condition else condition
     return isinstance(text, str) and ".device" in text and "==" in text
-
-
-def parameters(function: Function, uses: Uses) -> dict[str, Evidence]:
-    """What each parameter of a function is, as far as the function itself tells."""
-    told = documented(function)
-    found: dict[str, Evidence] = {}
-    for one in function.parameters:
-        name = one.arg
-        kind = annotated(one.annotation) or told.get(name, "")
-        if kind == TEXT and is_device_name(name):
-            kind = DEVICE
-        elif kind == "other" and of_library(function.file, one.annotation):
-            kind = MODULE
-        doubted = name in uses.listed
-        if kind == "other" and one.annotation is not None and ast.unparse(one.annotation).endswith("Tensor"):
-            kind, doubted = TENSOR, True  # of a class of tensors out of sight
-        if kind:
-            assumed = frozenset({Assumption(USES, name)}) if doubted else PROVEN
-            found[name] = (UNKNOWN if kind == "other" else kind, assumed)
-            continue
-        default = function.defaults.get(name)
-        constant = default.value if isinstance(default, ast.Constant) else ...
-        if isinstance(constant, (int, float)):
-            found[name] = NUMBER, PROVEN
-            continue
-        evidence = uses.kind(name)
-        if evidence[0] == UNKNOWN:
-            if is_device_name(name) and uses.attributes.get(name, set()) <= {"type", "index"}:
-                evidence = DEVICE, frozenset({Assumption(NAME, name)})
-            elif constant is not ... and constant is not None:
-                evidence = (NUMBER if not isinstance(constant, str) else TEXT), PROVEN
-            elif name in uses.numbers:
-                evidence = NUMBER, frozenset({Assumption(USES, name)})
-            elif is_module_name(name) and (name in uses.called or uses.attributes.get(name)):
-                evidence = MODULE, frozenset({Assumption(NAME, name)})
-            elif is_loader_name(name):
-                evidence = LOADER, frozenset({Assumption(NAME, name)})
-        found[name] = evidence
-    return found

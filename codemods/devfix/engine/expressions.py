@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from devfix.engine.attributes import Attributes
+from devfix.engine.conditions import CUDA_THERE
 from devfix.engine.forms import NO_FORMS, as_text, begun, joined, of_text
 from devfix.engine.frame import Lambda
 from devfix.engine.places import OF, VAR, Place, literal
@@ -57,7 +58,7 @@ class Expressions(Attributes):
             if found is None:
                 found = self.named(node.id, node)
         if self.analysis.entered:
-            self.in_autocast(found, self.where(found))
+            self.in_autocast(found, self.where(found), name=node.id)
         return found
 
     # --- operators -----------------------------------------------------------------------
@@ -77,6 +78,8 @@ class Expressions(Attributes):
         kinds = (left.kind, right.kind)
         if left.kind == TEXT and (numbered := begun(left.const)):
             return Value(DEVICE, Place(VAR, id(node)), forms=numbered)  # "cuda:%d" % i, "cuda:" + str(i)
+        if UNKNOWN in kinds:
+            self.left_behind(node, [(left, at), (right, other)], _sign(op))
         if TENSOR not in kinds and BATCH not in kinds:
             return self._plain(left, right, op)
         left, right = (
@@ -182,6 +185,8 @@ class Expressions(Attributes):
         (one, first), (other, second) = arms
         self.state.take(merge(first, second, test.condition))
         self.state.names = names  # what the test told of them holds in one arm only
+        if test.condition == CUDA_THERE:
+            self.analysis.asked.add(id(node))
         chosen = self._choice(node, one, other)
         return chosen if chosen is not None else either(self.state, one, other, test.condition)
 
@@ -273,6 +278,7 @@ class Expressions(Attributes):
 
     def _lambda_value(self, node: ast.Lambda) -> Value:
         self.analysis.frames[id(self)] = self
+        self.of_lambda(node)
         return Value(FUNCTION, ref=Lambda(node, id(self)))
 
     def _walrus(self, node: ast.NamedExpr) -> Value:

@@ -81,6 +81,16 @@ class HostRead:
         return "." in self.operation
 
 
+@dataclass(frozen=True, eq=False)
+class Drop:
+    """A statement that moves a value to a device, and does nothing with the result."""
+
+    node: ast.Call
+    file: File
+    function: Function | None
+    value: Value
+
+
 @dataclass(eq=False)
 class Parts:
     """What modules become parts of others, and what becomes of those that objects keep in plain containers.
@@ -217,21 +227,27 @@ class Missing:
 class Autocast:
     """An autocast context, and where the data that is used in it has been moved to.
 
-    `node` is the call, `partial` the `functools.partial` that is called, if one is; `device_type` is what is written
-    for it, None where the name says CUDA. `followed`: places of data that are chosen at run time. `is_fixed`: some
-    data is on an accelerator by name, or by a condition; `is_owned`: a framework moves it.
+    `node` is the call, `partial` the `functools.partial` that is called, if one is, `decorated` the function that it
+    decorates. `of_cuda`: its name says CUDA; else `device_type` is what is written for it. `followed`: places of data
+    that are chosen at run time, `read`: tensors by their names in the function, where others have put them.
+    `is_fixed`: some data is on an accelerator by name, or by a condition; `is_owned`: a framework moves it.
+    `asks_machine`, `is_for_machine`: its type, or whether it is on, is that there is an accelerator.
     """
 
     node: ast.Call
     file: File
     function: Function | None
-    dotted: str
-    device_type: Value | None
-    enabled: ast.expr | None
-    me: Value | None
-    scopes: tuple[Scope, ...]
-    path: Path
+    of_cuda: bool
+    device_type: Value | None = None
+    enabled: ast.expr | None = None
+    me: Value | None = None
+    scopes: tuple[Scope, ...] = ()
+    path: Path = frozenset()
     partial: ast.Call | None = None
+    decorated: Function | None = None
     is_fixed: bool = False
     is_owned: bool = False
+    asks_machine: bool = False
+    is_for_machine: bool = False
     followed: list[Place] = field(default_factory=list)
+    read: dict[str, Value] = field(default_factory=dict)

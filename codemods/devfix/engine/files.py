@@ -7,9 +7,9 @@ import builtins
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
+from devfix import placing
 from devfix.flow import torch_api
 from devfix.models.loader import models
-from devfix.placing import dotted as path_of
 from devfix.source import Source, walk
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -87,7 +87,7 @@ class Function:
                     found.append(node.args[0])
                 elif isinstance(node.func, ast.Attribute) and node.func.attr == "size":
                     found.append(node.func.value)
-        return frozenset(map(path_of, found))
+        return frozenset(map(placing.dotted, found))
 
     @cached_property
     def handed_up(self) -> frozenset[str]:
@@ -278,8 +278,8 @@ class File:
             elif isinstance(one, (ast.Expr, ast.Return, ast.Pass, ast.Import, ast.ImportFrom)):
                 continue
             elif isinstance(one, ast.Assign):
-                if top and len(one.targets) == 1 and isinstance(one.targets[0], ast.Name):
-                    self.globals[one.targets[0].id] = one.value
+                if top and len(one.targets) == 1:
+                    self.globals |= placing.bound_to(one.targets[0], one.value)
             else:
                 for field in ("body", "orelse", "finalbody"):
                     inner = getattr(one, field, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from devfix.engine import forms
+from devfix.engine import evidence, forms
 from devfix.engine.files import File, Function
 from devfix.engine.forms import NO_FORMS, Forms
 from devfix.engine.values import Value
@@ -85,6 +85,27 @@ def _is_named(node: ast.Compare, code: str, function: Function) -> bool:
             ):
                 return True
     return False
+
+
+def cut_from(node: ast.expr) -> ast.expr:
+    """The device that is cut down to a string, or a part of it: x of `str(x)`, `str(x)[:4]`, `x.replace(":0", "")`."""
+    if isinstance(node, ast.JoinedStr) and len(node.values) == 1:
+        part = node.values[0]
+        return part.value if isinstance(part, ast.FormattedValue) else node
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Name) and node.func.id == "str" and len(node.args) == 1:
+            return cut_from(node.args[0])
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "replace":
+            return cut_from(node.func.value)
+    if isinstance(node, ast.Subscript):
+        index = node.slice.operand if isinstance(node.slice, ast.UnaryOp) else node.slice
+        number = isinstance(index, ast.Constant) and isinstance(index.value, int)
+        if number or isinstance(index, ast.Slice):
+            inner = cut_from(node.value)
+            path = ast.unparse(inner) if isinstance(inner, (ast.Name, ast.Attribute)) else ""
+            if inner is not node.value or (evidence.may_name_device(path) and not path.endswith("s")):
+                return inner
+    return node
 
 
 @remembered

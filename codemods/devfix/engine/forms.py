@@ -108,13 +108,18 @@ def begun(text: object) -> Forms:
 
 @remembered
 def options(source: Source) -> dict[str, Forms]:
-    """The options of the program that argparse makes a torch.device of, by the attribute that holds them."""
+    """The options of the program that are devices or types of devices, by the attribute that holds them."""
     found: dict[str, Forms] = {}
     for call in source.calls:
         if not isinstance(call.func, ast.Attribute) or call.func.attr != "add_argument":
             continue
         given = {one.arg: one.value for one in call.keywords}
-        if "type" not in given or source.qualified(given["type"]) != "torch.device":
+        choices = getattr(given.get("choices"), "elts", None) or ()
+        chosen = [of_text(str(one.value)) if isinstance(one, ast.Constant) else None for one in choices]
+        told = frozenset(one for one in chosen if one is not None) if None not in chosen else NO_FORMS
+        if "type" in given and source.qualified(given["type"]) == "torch.device":
+            told = A_DEVICE
+        if not told:
             continue
         flags = [one.value for one in call.args if isinstance(one, ast.Constant)]
         long = [one for one in flags if isinstance(one, str) and (one.startswith("--") or one[:1] != "-")]
@@ -122,7 +127,7 @@ def options(source: Source) -> dict[str, Forms]:
         if isinstance(name, ast.Constant):
             long = [str(name.value)]
         if long:
-            found[long[0].lstrip("-").replace("-", "_")] = A_DEVICE
+            found[long[0].lstrip("-").replace("-", "_")] = told
     return found
 
 

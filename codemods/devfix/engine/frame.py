@@ -29,6 +29,7 @@ from devfix.engine.values import (
     Link,
     Value,
 )
+from devfix.flow import frameworks
 
 if TYPE_CHECKING:
     from devfix.engine.analysis import Analysis
@@ -79,6 +80,12 @@ class Frame(ABC):
         self.analysis, self.file, self.function, self.state = analysis, file, function, state
         self.outer, self.me, self.depth, self.caller = outer, me, depth, caller
         self.away: int = 0 if caller is None else caller.away_of(file)
+        # Key of a container out of sight -> its items that are moved here, and where to.
+        self.moved_items: dict[object, dict[object, Place]] = {}
+        self.taken: Value | None = (
+            None  # the first value of the caller that was copied to the host as an array
+        )
+        self.met: Path = state.path  # the conditions that hold before
         self.returns: list[tuple[Value, State]] = []
         self.yields: list[Value] = []
         self.results: list[tuple[Value, ast.AST, ast.Return, Path]] = []  # tensors that are returned
@@ -88,6 +95,7 @@ class Frame(ABC):
         self.statement: ast.stmt | None = None
         self.default = AT_DEFAULT  # where torch makes what is told nothing
         self.quiet = 0
+        self.lambdas = 0  # that are being run
         self.models = analysis.models
         self._uses: Uses | None = None
         if outer is not None:
@@ -180,7 +188,7 @@ class Frame(ABC):
             imported = self.file.starred(name)
         if imported:
             value = self.library(imported)
-            if value.kind == DEVICE:
+            if value.kind == DEVICE or (value.kind == MODULE and self.function is None):
                 self.analysis.global_names(self.file)[name] = value
             return value
         return Value(UNKNOWN, Place(AT, ("global", self.file.path, name)))
@@ -189,17 +197,22 @@ class Frame(ABC):
         """What a dotted name of another file or package is."""
         if dotted in ("math.pi", "math.e", "math.inf", "math.nan", "numpy.pi", "torch.pi"):
             return Value(NUMBER)
+        if dotted in frameworks.DEVICE_CALLS:
+            return Value(LIBRARY, ref=dotted)
         found = self.file.imported(dotted)
         last = dotted.rpartition(".")[2]
         if found is None and not {dotted, f"*.{last}"}.isdisjoint(self.analysis.models.devices):
             forms = A_DEVICE if dotted in self.analysis.models.devices else AN_OBJECT
             return Value(DEVICE, Place(VAR, ("global", dotted)), forms=forms)
-        if found is None and self.analysis.is_device_name(last) and not dotted.startswith("torch."):
+        if found is None and not dotted.startswith("torch."):
             held = self.file.imported_value(dotted)
             value = self.analysis.global_value(*held) if held is not None else None
-            if value is None or value.kind == UNKNOWN:
-                value = self.analysis.named_device(Place(VAR, ("global", dotted)), last)
-            return value
+            if value is not None and value.kind == MODULE and held is not None:
+                self.state.set_place(value.ref, self.analysis.global_place(held[0], value))
+            if value is not None and value.kind in (DEVICE, MODULE):
+                return value
+            if self.analysis.is_device_name(last):
+                return self.analysis.named_device(Place(VAR, ("global", dotted)), last)
         if found is None:
             return Value(LIBRARY, ref=dotted)
         return Value(CLASS if isinstance(found, Class) else FUNCTION, ref=found)

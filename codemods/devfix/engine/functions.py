@@ -96,6 +96,12 @@ class Functions(Containers):
                 self.on_host(node, at[0], at[1], last, (TENSOR, BATCH, UNKNOWN))
         values, keywords = without(row, (values, keywords))
         form = row.form
+        if (
+            dotted == "torch.tensor"
+            and len(values) > 1
+            and not any(isinstance(one, ast.Starred) for one in node.args)
+        ):
+            self.state.dead = True  # it takes its data alone
         if "device" in keywords:
             if self.models.refuses_device(dotted):
                 self.no_keyword(node, last)
@@ -123,6 +129,7 @@ class Functions(Containers):
                 made = Value(TENSOR, first.place if first.place.is_named else NOWHERE)
         else:
             known = len(operands)
+            self.left_behind(node, [*values, *keywords.values()], last)
             open_ = sum(1 for value, _ in values if value.kind in (UNKNOWN,))
             made = self.together(node, operands, last, strict=row.strict)
             if open_ and made.place.on_host:
@@ -167,7 +174,8 @@ class Functions(Containers):
             )
         if any(one.arg is None for one in node.keywords):
             return Value(TENSOR)  # **kwargs may have a device
-        if "generator" in keywords and keywords["generator"][0].kind != NONE:
+        told = keywords["generator"][0] if "generator" in keywords else None
+        if told is not None and told.kind != NONE and not (told.role == "generator" and told.place.on_host):
             return Value(TENSOR, rank=rank)  # it is on the device of the generator, or it raises
         if last == "normal" and first.kind in (TENSOR, BATCH):
             return first
@@ -188,11 +196,11 @@ class Functions(Containers):
         if form in ("legacy", "array"):
             place = AT_DEFAULT
         role = "flat" if last in _FLAT else "host" if form == "array" else ""
-        told = [keywords["dtype"][0]] if "dtype" in keywords else []
+        sizes = [keywords["dtype"][0]] if "dtype" in keywords else []
         for value, _ in values if form in ("make", "data") else ():
-            told += value.items or (value,)
-        like = next((one.like for one in told[:1] if one.kind == DTYPE), None)
-        like = like or next((one for one in told if one.kind == NUMBER and one.like is not None), None)
+            sizes += value.items or (value,)
+        like = next((one.like for one in sizes[:1] if one.kind == DTYPE), None)
+        like = like or next((one for one in sizes if one.kind == NUMBER and one.like is not None), None)
         made = Value(TENSOR, place, rank=rank, links=(self.link(MAKE, node, dotted),), role=role, like=like)
         if form == "legacy" and last == "Tensor" and first.kind == UNKNOWN and len(values) == 1:
             made = made.but(assumed=frozenset({Assumption(DATA, self.file.source.code(values[0][1])[:40])}))

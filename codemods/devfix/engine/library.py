@@ -5,13 +5,25 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.elements import ANYWHERE
-from devfix.engine.evidence import computes, is_average, is_loss_name, is_optimizer, runs_what_it_is_given
+from devfix.engine.evidence import (
+    computes,
+    is_autocast_name,
+    is_average,
+    is_count,
+    is_loss_name,
+    is_optimizer,
+    prepares_inputs,
+    runs_module,
+    runs_what_it_is_given,
+)
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.modules import Modules
 from devfix.engine.places import (
     AT,
     AT_DEFAULT,
+    BY_LOADER,
     BY_OWNER,
+    CPU,
     DIFFERENT,
     IN,
     LITERAL,
@@ -31,6 +43,7 @@ from devfix.engine.values import (
     LIBRARY,
     LIBRARY_CALL,
     LOAD,
+    LOADER,
     LOSS,
     MAKE,
     MODULE,
@@ -65,12 +78,24 @@ class Library(Modules):
         if self.models.layer(dotted) == "runs" and values:
             self._run_once(node, arguments)
             return values[0][0]
+        if dotted in frameworks.DEVICE_CALLS:
+            return Value(DEVICE, Place(VAR, ("call", dotted)))
+        if dotted in frameworks.ENGINES:
+            return Value(UNKNOWN, Place(VAR, ("owner", dotted)), role="moved")
+        if dotted in frameworks.OWNING_LOADERS or last in frameworks.LOADER_MAKERS:
+            return Value(LOADER, role="owned")
         if dotted in frameworks.OWNING_CALLS or self.models.layer(dotted) == "owner":
             return self.given_away(values[0][0] if values else ANYTHING)
         self._read_arguments(node, dotted, arguments)
         row = self.models.function(dotted)
         if row is not None:
             return self.by_row(node, row, dotted, arguments)
+        converter = self.models.converters.get(dotted, "")
+        if converter == "chains":
+            chained = values[0][0].items or () if values else ()
+            return next((one for one in chained if one.kind == LIBRARY), self.unknown(node))
+        if converter:
+            return Value(LIBRARY, ref=converter)
         if dotted.startswith(self.models.array_spaces):
             if last in ("deepcopy", "copy") and values:
                 return self.copied(values[0][0], node)
@@ -81,20 +106,22 @@ class Library(Modules):
             given = values[0][0] if values else ANYTHING
             shaped = dotted in self.models.shaped or (dotted in self.models.filled and given.kind == SEQUENCE)
             return Value(ARRAY, rank=1 if shaped else None, ref=dotted)
-        if last in _PASS_THROUGH and values:
+        if (last in _PASS_THROUGH or dotted.startswith("tqdm.")) and values:
             return values[0][0]
-        if last in _COLLATES:
-            return self.loader(node, arguments)
+        if last in _COLLATES:  # of another package
+            made = self.loader(node, arguments)
+            return made.but(assumed=made.assumed | {Assumption(LIBRARY_CALL, last)})
         owner = frameworks.OWNERS.get(dotted)
         if owner is not None:
             self.escape(arguments)
-            return Value(OWNER, ref=dotted)
+            told = {owner.switch, "kwargs_handlers"} & _keywords.keys()  # of what it does not place, or wraps
+            return Value(OWNER, ref=dotted, role="off" if told else "")
         if self.models.layer(dotted) == "wrapper" and values:
             return values[0][0]
-        if self.models.layer(dotted) == "module":
+        if self.models.layer(dotted) in ("module", "unseen"):
             made = self.new_module(node, dotted, arguments)
             placed = any(one.arg in _PLACED_BY for one in node.keywords)
-            return self.given_away(made) if placed else made
+            return self.given_away(made, BY_LOADER) if placed else made
         return self.unknown_call(node, dotted, arguments)
 
     def _run_once(self, node: ast.Call, arguments: Arguments) -> None:
@@ -120,11 +147,11 @@ class Library(Modules):
             if readers.argument(dotted, at, many=value.kind == SEQUENCE):
                 self.read_as_array(node, value, given, dotted)
 
-    def given_away(self, value: Value) -> Value:
+    def given_away(self, value: Value, by: Place = BY_OWNER) -> Value:
         """A module that a framework places from now on, with its inputs."""
         if value.ref is not None and (value.kind == MODULE or value.role == "instance"):
-            self.move_module(value.ref, BY_OWNER)
-        return value.but(place=BY_OWNER) if value.kind == MODULE else Value(UNKNOWN, BY_OWNER)
+            self.move_module(value.ref, by)
+        return value.but(place=by) if value.kind == MODULE else Value(UNKNOWN, by)
 
     def _plain_library(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
         values = arguments[0]
@@ -140,8 +167,14 @@ class Library(Modules):
         if dotted == "torch.device":
             given = values[0][0] if values else keywords["type"][0] if "type" in keywords else ANYTHING
             return self.device(given, node)
-        if _is_autocast(dotted):
-            return self.autocast(node, torch_api.AUTOCAST[dotted], arguments)
+        if dotted == "torch.Generator":
+            told = keywords["device"][0] if "device" in keywords else values[0][0] if values else None
+            return Value(UNKNOWN, self.target(told, node) or AT_DEFAULT, role="generator")
+        row = self.models.rows.get(dotted)
+        if row is not None and row.form == "context":
+            return self.autocast(node, dotted, row, arguments)
+        if row is not None and row.type is not None:
+            self.wants_type(node, dotted, row, arguments)
         if dotted in torch_api.PARAMETERS or dotted in (
             "torch.autograd.Variable",
             "torch.autograd.variable.Variable",
@@ -154,6 +187,8 @@ class Library(Modules):
             )
             return made.but(role="parameter") if dotted in torch_api.PARAMETERS else made
         layer = self.models.layer(dotted)
+        if layer == "unseen":
+            return self.new_module(node, dotted, arguments)
         if layer in ("wrapper", "scatters") and values:
             inner = values[0][0]
             if inner.kind == UNKNOWN and inner.role == "instance":  # whatever made it, it is a module
@@ -195,11 +230,10 @@ class Library(Modules):
         """A function out of sight: its result is not known, and modules that it gets may have been moved."""
         values, keywords = arguments
         last = name.rpartition(".")[2]
-        if (
-            "return_tensors" in keywords
-            and keywords["return_tensors"][0].const == "pt"
-            and "device" not in keywords
-        ):
+        if "device_type" in keywords and is_autocast_name(last):
+            self.given_type(*keywords["device_type"], last)
+        tensors = "return_tensors" in keywords and keywords["return_tensors"][0].const == "pt"
+        if (tensors or prepares_inputs(name)) and "device" not in keywords:
             return Value(
                 BATCH,
                 AT_DEFAULT,
@@ -207,14 +241,9 @@ class Library(Modules):
                 links=(self.link(LOAD, node, last),),
                 assumed=frozenset({Assumption(LIBRARY_CALL, last)}),
             )
-        told = any(
-            one.kind == DEVICE or self.where(one).on_device for one, _ in (*arguments[0], *keywords.values())
-        )
-        if (
-            any(one.kind == ARRAY for one, _ in arguments[0])
-            and not told
-            and not last.lstrip("_")[:1].isupper()
-        ):
+        every = (*values, *keywords.values())
+        told = any(one.kind == DEVICE or self.where(one).on_device for one, _ in every)
+        if any(one.kind == ARRAY for one, _ in values) and not told and not last.lstrip("_")[:1].isupper():
             # What is made of arrays is on the host; a tensor, if it is used as one.
             return Value(
                 UNKNOWN,
@@ -234,6 +263,9 @@ class Library(Modules):
             self._run_elsewhere(node, last, arguments)
         if values and runs_what_it_is_given(last):
             self.element_used(values[0][0], "__call__", node)
+        given = [one for one in every if one[0].kind == MODULE]
+        if given and not any(one.kind == DEVICE for one, _ in every) and runs_module(last, is_method=False):
+            self.run_on(node, given[0][0].doubted(Assumption(LIBRARY_CALL, last)), given[0][1], arguments)
         self.escape(arguments)
         if last in frameworks.PLACING_METHODS:
             return Value(UNKNOWN, BY_OWNER)
@@ -241,7 +273,18 @@ class Library(Modules):
             return self.optimizer(node, last, arguments)
         if last.lstrip("_")[:1].isupper() or last in ("from_pretrained", "from_config"):
             return self.unknown_object(node, name, arguments)
-        return self.like_given(node, last, arguments)
+        made = self.like_given(node, last, arguments)
+        if made.role != "given" and ("device" in keywords or "map_location" in keywords):
+            return self.unknown_object(node, name, arguments)
+        return made
+
+    def run_on(self, node: ast.Call, module: Value, at: ast.expr, arguments: Arguments) -> Value:
+        """A module is run out of sight on what a call is given: on tensors that are not on the CPU on purpose."""
+        given = (*arguments[0], *arguments[1].values())
+        operands = [one for value, where in given for one in self.tensors(value, where)]
+        operands = [one for one in operands if one[0].kind != MODULE and self.where(one[0]).kind != CPU]
+        operands = [one for one in operands if not is_count(one[1])]
+        return self.together(node, [(module, at), *operands], self.file.source.code(at)[:40], strict=True)
 
     def _loss(self, node: ast.Call, name: str, arguments: Arguments) -> None:
         """A loss out of sight compares its first two arguments; the others may be lengths, which stay on the CPU."""
@@ -348,10 +391,10 @@ class Library(Modules):
             items=tuple(value for value, _ in values[1:]),
             fields={k: v for k, (v, _) in keywords.items()},
         )
-        scopes = self.scopes() if _is_autocast(str(values[0][0].ref)) else ()
+        dotted = str(values[0][0].ref)
+        row = self.models.rows.get(dotted) if values[0][0].kind == LIBRARY else None
+        scopes = self.scopes() if row is not None and row.form == "context" else ()
+        if row is not None and row.type is not None:
+            self.wants_type(node, dotted, row, (values[1:], keywords))
         made = Partial(values[0][0], tuple(values[1:]), dict(keywords), node, scopes)
         return Value(FUNCTION, ref=made, rest=held)
-
-
-def _is_autocast(dotted: str) -> bool:
-    return torch_api.AUTOCAST.get(dotted, "").endswith(".autocast") and not dotted.startswith("torch.cpu.")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from devfix.engine.evidence import runs_module
 from devfix.engine.facts import Surgery
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
 from devfix.engine.functions import without
 from devfix.engine.moves import Moves
-from devfix.engine.places import BY_OWNER, CHOICE, LITERAL, OF, Place
+from devfix.engine.places import AT, BY_OWNER, CHOICE, LITERAL, OF, OWNED, VAR, Place
 from devfix.engine.requirements import Operand
 from devfix.engine.uses import TENSOR_USES
 from devfix.engine.values import (
@@ -133,7 +134,11 @@ class Methods(Moves):
         if name in ("numpy", "__array__", "tolist"):
             if name == "numpy" and not arguments[1]:  # force=True copies
                 self.on_host(node, base, at, name)
+            if base.place.on_host and base.bound is not None and base.bound.place.kind == OF:
+                self.taken = self.taken or base.bound
             return Value(ARRAY) if name != "tolist" else Value(SEQUENCE, rest=A_NUMBER)
+        if name == "detach":  # nothing else has it: what a module out of sight gave is a tensor
+            base = base.but(assumed=base.assumed - {Assumption(LIBRARY_CALL)})
         row = self.models.method(name)
         values, keywords = without(row, arguments)
         if name == "type" and values:
@@ -191,6 +196,11 @@ class Methods(Moves):
             return self.call_value(node, base, arguments)
         held = self.state.attribute(base.ref, name) if base.ref is not None else None
         if held is not None:
+            if held.kind == UNKNOWN and not held.role and held.place.kind == AT:
+                open_ = frozenset({Assumption(LIBRARY_CALL)})
+                held = Value(
+                    MODULE, Place("in", base.ref), assumed=open_
+                )  # made out of sight, and registered
             return self.call_value(node, held, arguments)
         if isinstance(base.bound, Value) and isinstance(base.bound.ref, Class):
             found = base.bound.ref.method(name)
@@ -228,19 +238,37 @@ class Methods(Moves):
             self._get_weights(base, arguments)
         if name in ("load_state_dict", "state_dict", "save_pretrained", "register_forward_hook"):
             return ANYTHING
-        if name in ("generate", "update", "encode", "decode", "predict"):
+        if name == "update":
             values, keywords = self.inputs(arguments)
-            if name not in ("generate", "update") and not place.on_host:
-                return self.unknown(node)  # it may move what it is given
             operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
             made = self.together(node, [(base, node.func), *operands], name, strict=True)
-            if name not in ("generate", "update"):
-                return self.unknown(node)
-            if not self.models.tokens & keywords.keys():  # it may give text, or arrays
-                made = made.but(assumed=made.assumed | {Assumption(LIBRARY_CALL, "generate()")})
             return made.but(place=place) if made.kind == TENSOR else self.unknown(node)
+        runs = name in ("encode", "decode", "predict") if place.on_host else runs_module(name, is_method=True)
+        if name == "generate" or (runs and (place.on_host or place.kind in (VAR, LITERAL))):
+            seen = name == "generate" and (base.bound is not None or self.is_seen(base))
+            runs_it = base if seen or place.on_host else base.doubted(Assumption(LIBRARY_CALL, name))
+            made = self.run_on(node, runs_it, node.func, self.inputs(arguments))
+            if not self.models.tokens & keywords.keys():  # it may give text, or arrays
+                made = made.doubted(Assumption(LIBRARY_CALL, "generate()"))
+            if name == "generate":
+                return made.but(place=place) if made.kind == TENSOR else self.unknown(node)
+        if name in ("encode", "decode", "predict"):
+            return self.unknown(node)
         self.escape(arguments)
         return self.like_given(node, name, arguments)
+
+    def is_seen(self, module: Value, depth: int = 0) -> bool:
+        """Does a module, with its parts, use what it gets where it is, as those of torch and known packages do?"""
+        made = self.analysis.made.get(module.ref, module)
+        if module.role == "weighted" or not made.links:
+            return True
+        name = made.links[0].name
+        # One that is on the CPU may be for data; where it was moved, it runs on what is there.
+        known = self.models.layer(name) == "module" and not self.where(module).on_host
+        if not (known or name.startswith("torch.nn.")) or module.ref in self.analysis.unseen or depth > 3:
+            return False
+        parts = [one for _, one in self.state.attributes(module.ref) if one.kind == MODULE]
+        return all(isinstance(one.bound, Value) or self.is_seen(one, depth + 1) for one in parts)
 
     def _register(self, node: ast.Call, base: Value, how: str, name: object, value: Value) -> Value:
         if base.ref is None:
@@ -299,14 +327,19 @@ class Methods(Moves):
         """What a framework's object does to what it is given."""
         owner = frameworks.OWNERS.get(str(base.ref))
         places = owner is None or name in owner.places or name in owner.gives or name in owner.takes
+        chosen = owner is not None and name in owner.places and base.role != "off"
+        there = Place(VAR, ("owner", base.ref)) if chosen else BY_OWNER
         made = []
         for value, _ in arguments[0]:
             if value.kind == MODULE and value.ref is not None and places:
-                self.move_module(value.ref, BY_OWNER)
+                self.move_module(value.ref, there)
             if value.kind == LOADER:
                 made.append(Value(LOADER, role="owned"))
             elif value.kind in (TENSOR, BATCH, MODULE) and places:
-                made.append(value.but(place=BY_OWNER))
+                placed = value.place if value.ref is not None else there
+                made.append(
+                    value.but(place=placed, role=value.role or (OWNED if value.kind == MODULE else ""))
+                )
             else:
                 made.append(value)
         if not places or not made:
@@ -321,6 +354,8 @@ class Methods(Moves):
             self.loaded[module.ref] = weights.place if weights is not None else given.place
 
     def _of_unknown(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
+        if base.role == "generator":
+            return base
         if base.role == "given" and name in tensor_attributes():
             return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
         if base.place.is_named and name in _TENSORS:
@@ -343,7 +378,13 @@ class Methods(Moves):
         has_place = base.place.is_named or base.place.kind == CHOICE
         if has_place and (name in TENSOR_USES or f"{name}()" in TENSOR_USES):
             return self.tensor_method(node, base.but(kind=TENSOR), name, arguments)
-        if base.role == "instance" and name in ("eval", "train", "requires_grad_", "half", "float"):
+        if base.role in ("instance", "moved") and name in (
+            "eval",
+            "train",
+            "requires_grad_",
+            "half",
+            "float",
+        ):
             return base
         return self.unknown_call(node, name, arguments)
 

@@ -89,19 +89,21 @@ def _is_dynamic(source: Source) -> bool:
 # --- attributes --------------------------------------------------------------------------------
 
 
-def is_unassigned(analysis: Analysis, function: Function, name: str) -> bool:
+def is_unassigned(analysis: Analysis, function: Function, name: str, *, alone: bool = False) -> bool:
     """Does no class in view, and nothing else in the file, give `self` an attribute?
 
     Only where all bases are in view or torch.nn.Module, and nothing sets attributes by name.
     """
-    return function.owner is not None and lacks(analysis, function.owner, name)
+    return function.owner is not None and lacks(analysis, function.owner, name, alone=alone)
 
 
-def lacks(analysis: Analysis, owner: Class, name: str) -> bool:
-    """Has no object of a class an attribute, for all that is in view?"""
-    if name.startswith("__") or may_be_named(owner.file.source, name) or owner.method("__init__") is None:
-        return False  # what has no constructor may be mixed into a class that assigns it
+def lacks(analysis: Analysis, owner: Class, name: str, *, alone: bool = False) -> bool:
+    """Has no object of a class an attribute, for all that is in view? `alone`: a module is not mixed into another."""
+    if name.startswith("__") or may_be_named(owner.file.source, name):
+        return False
     module = any(base in torch_api.MODULE_BASES for base in owner.outside)
+    if owner.method("__init__") is None and not (module and alone):
+        return False  # what has no constructor may be mixed into a class that assigns it
     if module and name in module_attributes():
         return False
     for one in owner.lineage:
@@ -159,7 +161,10 @@ def _named_in(source: Source) -> frozenset[str] | None:
 
 def is_plain(analysis: Analysis, value: Value) -> bool:
     """Is a module nothing but a torch.nn.Module, which has no `device`?"""
-    if value.kind != MODULE or value.place.kind == OWNED:  # what a framework wraps it in may have one
+    if value.kind != MODULE or OWNED in (
+        value.place.kind,
+        value.role,
+    ):  # what a framework wraps it in may have one
         return False
     if value.role == "part":
         return True

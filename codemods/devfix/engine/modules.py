@@ -22,7 +22,9 @@ from devfix.engine.values import (
     LIBRARY_CALL,
     LOADER,
     MAKE,
+    MAPPING,
     MODULE,
+    NONE,
     SEQUENCE,
     TENSOR,
     UNKNOWN,
@@ -74,6 +76,11 @@ class Modules(Holders):
                 if isinstance(key, str) and part.kind == MODULE:  # also as `modules.name`
                     self.state.set_attribute(made.ref, key, part)
         places = set()
+        given = [value for value, _ in arguments[0] if value.kind not in (SEQUENCE, MAPPING)]
+        if any(part.kind not in (MODULE, NONE) for part in (*parts, *given)) or any(
+            isinstance(one, ast.Starred) for one in node.args
+        ):
+            self.analysis.unseen.add(made.ref)
         for i, part in enumerate(parts):
             if part.kind == MODULE:
                 self.state.set_attribute(made.ref, f"#{i}", part)
@@ -146,14 +153,16 @@ class Modules(Holders):
             if any(word in code for word in _MOVES_DATA):
                 return Value(LOADER, role="owned")
             if value.kind == SEQUENCE and not self.tensors(value, at):
+                self.analysis.has_open_loaders = True
                 return Value(LOADER, role="owned")  # over what nobody knows
             for one, _ in self.tensors(value, at):
                 if not self.where(one).on_host:
                     return Value(LOADER, role="owned")
         if "device" in keywords:
             return Value(LOADER, role="owned")
-        if "generator" in keywords or any(one.arg is None for one in node.keywords):
-            return Value(LOADER, AT_DEFAULT, assumed=frozenset({Assumption(LIBRARY_CALL, "DataLoader")}))
+        told = next((one for one in ("generator", "collate_fn") if one in keywords), "DataLoader")
+        if told in keywords or any(one.arg is None for one in node.keywords):
+            return Value(LOADER, AT_DEFAULT, assumed=frozenset({Assumption(LIBRARY_CALL, told)}))
         return Value(LOADER, AT_DEFAULT)
 
     def copied(self, value: Value, node: ast.AST) -> Value:

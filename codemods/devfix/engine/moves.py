@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.evidence import may_be_moved_to
+from devfix.engine.facts import Drop
 from devfix.engine.frame import Arguments
 from devfix.engine.library import Library
 from devfix.engine.places import FIXED, LITERAL, NOWHERE, OF, ON_CPU, VAR, Place
 from devfix.engine.values import (
     BATCH,
+    DROP,
     DTYPE,
     LIBRARY,
     MODULE,
@@ -46,6 +48,10 @@ class Moves(Library):
             return base if base.kind != TENSOR else base.but(role="")
         if self.analysis.entered:
             self.in_autocast(base, self.state.resolve(place), moved=name == "to")
+        alone = isinstance(self.statement, ast.Expr) and self.statement.value is node
+        if alone and base.kind in (TENSOR, BATCH, UNKNOWN) and base.role != "instance" and not self.quiet:
+            if not place.on_host and not (base.kind == TENSOR and self.where(base) == place):
+                self.analysis.drops.append(Drop(node, self.file, self.function, base))
         if base.kind == MODULE:
             self._part_moved(node, base, place)
             self.analysis.parts.moved.update(one.node for one in base.links[:1])
@@ -72,7 +78,7 @@ class Moves(Library):
                 self.state.names[target.id] = self.moved(base, place, node)
         elif isinstance(target, ast.Name) and base.links and getattr(self.statement, "value", None) is node:
             if isinstance(self.statement, ast.Expr) and target.id in self.state.names:
-                self.state.names[target.id] = base.linked(self.link("drop", node))  # the copy is lost
+                self.state.names[target.id] = base.linked(self.link(DROP, node))  # the copy is lost
         made = self.moved(base, place, node)
         origin = self.followed(arguments) if place.on_host and made.kind in (TENSOR, BATCH) else ()
         return made.but(links=origin) if origin else made
@@ -140,7 +146,12 @@ class Moves(Library):
         if base.role == "scatters":
             return base
         if not alone and base.role != "instance":
-            return Value(UNKNOWN, place, links=(self.link("move", node),), role="moved", assumed=base.assumed)
+            key = base.place.key
+            if place.on_device and base.place.is_named and isinstance(key, tuple) and key[0] == "item":
+                self.moved_items.setdefault(key[1], {})[key[2]] = place
+            home = base if place.on_host and base.place.kind == OF else None
+            links = (self.link("move", node),)
+            return Value(UNKNOWN, place, links=links, role="moved", assumed=base.assumed, bound=home)
         self.analysis.parts.moved.update(one.node for one in base.links[:1])
         cell = (
             base.ref

@@ -26,6 +26,7 @@ OPEN = "open"  # nothing is known
 
 _HOST = frozenset({DEFAULT, CPU})
 _DEVICE = frozenset({LITERAL, VAR, OF})
+_PARTS = frozenset({"element", "item", "attribute"})
 MAX_ALTERNATIVES = 4
 
 
@@ -59,9 +60,11 @@ Path = frozenset[Condition]
 AT_DEFAULT = Place(DEFAULT)
 ON_CPU = Place(CPU)
 BY_OWNER = Place(OWNED)
+BY_LOADER = Place(OWNED, "loaded")  # a model that is loaded with a `device_map`
 NOWHERE = Place(UNKNOWN)
 NO_PATH: Path = frozenset()
 CURRENT_CUDA = Place(LITERAL, "cuda")
+CALLED = "called"  # the first part of a key: what a function gives that a caller has passed, such as a model
 ON_CUDA = "is_cuda"  # the last part of a condition, whose first is the place of which that is asked
 
 
@@ -143,6 +146,24 @@ def alternatives(place: Place, path: Path = NO_PATH) -> list[tuple[Place, Path]]
     yes, no = (place.key, True), (place.key, False)
     found = [] if no in path else alternatives(place.then, path | {yes})
     return found if yes in path else found + alternatives(place.other, path | {no})
+
+
+def is_parameter(place: Place) -> bool:
+    """Is it where the value of a parameter is, whatever callers pass?"""
+    return place.kind == OF and isinstance(place.key, tuple) and place.key[0] == "parameter"
+
+
+def is_called(place: Place) -> bool:
+    """Is it where the result of a function is that a caller has passed?"""
+    return place.kind == AT and isinstance(place.key, tuple) and place.key[0] == CALLED
+
+
+def whole(place: Place) -> object:
+    """The key of the value that a value is part of, or its own."""
+    key = place.key
+    while isinstance(key, tuple) and key[0] in _PARTS and isinstance(key[1], tuple):
+        key = key[1]
+    return key
 
 
 def literal(text: str) -> Place | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.evidence import about_devices, compares_devices, without_accelerator
+from devfix.engine.evidence import about_devices, asks_how_many, compares_devices, without_accelerator
 from devfix.engine.facts import HostRead, Mismatch
 from devfix.engine.frame import Frame
 from devfix.engine.places import (
+    CPU,
     DEFAULT,
     DIFFERENT,
     FIXED,
@@ -23,9 +24,10 @@ from devfix.engine.places import (
 )
 from devfix.engine.values import (
     BATCH,
+    ELEMENT,
     LIBRARY_CALL,
     MODULE,
-    MOVE,
+    PART,
     PATH_TAKEN,
     RANK,
     SEQUENCE,
@@ -48,6 +50,8 @@ def _excused(a: Place, b: Place, chosen: Path, whole: Path) -> bool:
     """Do the conditions on the way compare devices, or are they the ones without an accelerator?"""
     if any(without_accelerator(condition, holds) for condition, holds in whole):
         return True
+    if sum(asks_how_many(condition) for condition, _ in chosen) > 1:
+        return True  # numbers that exclude each other
     if any(compares_devices(condition) for condition, _ in chosen):
         return True
     return OF in (a.kind, b.kind) and any(about_devices(condition) for condition, _ in chosen)
@@ -165,6 +169,9 @@ class Requirements(Frame):
 
     def _agree(self, one: tuple[Value, ast.AST, Place], other: tuple[Value, ast.AST, Place]) -> None:
         """Two that are together where they are: whoever moves one has to move the other."""
+        for (value, _, place), (_, _, beside) in ((one, other), (other, one)):
+            if value.links and place.kind == DEFAULT and beside.kind == CPU:
+                self.analysis.read_on_host.update(value.moved_at())  # it meets what was copied there
         if one[0].links and other[0].links and one[2] == other[2] and one[2].kind in (DEFAULT, LITERAL):
             a, b = one[0].links[0].node, other[0].links[0].node
             if (
@@ -220,7 +227,7 @@ class Requirements(Frame):
 
     def read_as_array(self, node: ast.AST, value: Value, at: ast.AST, operation: str) -> None:
         """A function makes an array of a tensor, or of a list of tensors."""
-        if value.kind == BATCH and value.links and value.links[-1].kind == MOVE:  # containers are no arrays
+        if value.kind == BATCH and value.is_moved:  # containers are no arrays
             value = value.but(
                 kind=TENSOR, assumed=value.assumed | {Assumption(USES, self.file.source.code(at))}
             )
@@ -250,16 +257,11 @@ class Requirements(Frame):
             return
         if value.links and self.where(value).on_host:
             self.analysis.read_on_host.update(value.moved_at())
-        path = self.state.path
-        every = alternatives(self.where(value), path)
+        path, every = self.state.path, alternatives(self.where(value), self.state.path)
         called = any(one.kind == LIBRARY_CALL and one.subject.endswith("()") for one in value.assumed)
         if called and any(place.on_host for place, _ in every):
             return  # on some paths, and only perhaps
-        places = [
-            place
-            for place, on_way in every
-            if not any(without_accelerator(condition, holds) for condition, holds in on_way)
-        ]
+        places = [place for place, way in every if not any(without_accelerator(*one) for one in way)]
         moved = [place for place in places if place.kind in (LITERAL, VAR, OWNED)]  # on some paths, perhaps
         if not moved and not (places and all(place.on_device for place in places)):
             return
@@ -296,13 +298,20 @@ class Requirements(Frame):
         found: list[Operand] = []
         nodes = getattr(node, "elts", None)
         for i, one in enumerate(value.items or ()):
-            at = nodes[i] if nodes is not None and len(nodes) == len(value.items or ()) else node
-            found += self.tensors(one, at, depth + 1)
+            if nodes is not None and len(nodes) == len(value.items or ()):
+                found += self.tensors(one, nodes[i], depth + 1)
+            else:
+                found += self._inside(one, node, depth)
         for one in (value.fields or {}).values():
-            found += self.tensors(one, node, depth + 1)
+            found += self._inside(one, node, depth)
         if value.rest is not None:
-            found += self.tensors(value.rest, node, depth + 1)
+            found += self._inside(value.rest, node, depth)
         return found
+
+    def _inside(self, value: Value, node: ast.AST, depth: int) -> list[Operand]:
+        """The tensors in an element of what stands at a node, of which their histories tell."""
+        link, found = self.link(ELEMENT, node, PART), self.tensors(value, node, depth + 1)
+        return [(one.linked(link) if one.links[-1:] not in ((), (link,)) else one, at) for one, at in found]
 
     def moved(self, value: Value, place: Place, node: ast.AST, depth: int = 0) -> Value:
         """A value, and what it holds, in another place."""

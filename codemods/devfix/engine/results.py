@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
-from devfix.engine.evidence import about_devices, is_module_name
+from devfix.engine.evidence import about_devices, is_count, is_module_name
 from devfix.engine.frame import Arguments
-from devfix.engine.places import DEFAULT, DIFFERENT, FIXED, LITERAL, VAR, Path, Place, alternatives
-from devfix.engine.requirements import Requirements
+from devfix.engine.places import (
+    AT_DEFAULT,
+    DEFAULT,
+    DIFFERENT,
+    FIXED,
+    LITERAL,
+    VAR,
+    Path,
+    Place,
+    alternatives,
+)
+from devfix.engine.requirements import Operand, Requirements
 from devfix.engine.values import (
     BATCH,
     DEVICE,
+    ELEMENT,
     LIKE,
+    LOAD,
     MAKE,
     NAME,
+    PART,
+    PASS,
     RESULT,
     SEQUENCE,
+    SIBLINGS,
     TENSOR,
+    UNKNOWN,
     Assumption,
     Value,
 )
@@ -31,13 +48,49 @@ def _is_none(condition: object, place: Place) -> bool:
 
 
 class Results(Requirements):
+    def left_behind(self, node: ast.AST, given: Sequence[Operand], operation: str) -> None:
+        """Of the items of something out of sight, some are moved here, and meet one that is not."""
+        if not self.moved_items or self.quiet:
+            return
+        there = [
+            (value.but(kind=TENSOR, role=""), at, self.where(value))
+            for value, at in given
+            if value.kind in (TENSOR, BATCH) or (value.kind == UNKNOWN and value.role in ("given", "moved"))
+        ]
+        for value, at in given:
+            key = value.place.key
+            if (
+                value.kind != UNKNOWN
+                or value.role
+                or not isinstance(key, tuple)
+                or key[0] != "item"
+                or is_count(at)
+            ):
+                continue
+            moved = self.moved_items.get(key[1], {})
+            anchor = next((one for one in there if one[2] in moved.values()), None)
+            if anchor is not None and key[2] not in moved:
+                read = self.analysis.item_nodes.get(value.place, at)
+                assumed = frozenset({Assumption(SIBLINGS, self.file.source.code(read)[:40])})
+                links = (self.link(LOAD, read, "item"),)
+                stray = Value(TENSOR, AT_DEFAULT, rank=1, links=links, assumed=assumed)
+                self.report(node, operation, DIFFERENT, (stray, at, AT_DEFAULT), anchor, assumed)
+
+    def taken_apart(self, value: Value) -> None:
+        """Whoever gets a batch takes an element of it: it may be a list."""
+        if value.kind == BATCH and any(one.kind == PASS for one in value.links):
+            self.analysis.taken_apart.add(value.links[0].node)
+
     def agree(self, node: ast.Return, value: Value) -> None:
         """Results of one function are wanted in one place: a tensor made here beside what came from elsewhere."""
         if self.quiet or self.function is None or self.depth > 1:
             return
         at = node.value or node
         parts = list(value.items) if value.items is not None and value.kind == SEQUENCE else [value]
-        nodes = at.elts if isinstance(at, ast.Tuple) and len(at.elts) == len(parts) else [at] * len(parts)
+        nodes = getattr(at, "elts", ())
+        if len(nodes) != len(parts):
+            nodes, link = [at] * len(parts), self.link(ELEMENT, at, PART)
+            parts = [one.linked(link) if one.links and one is not value else one for one in parts]
         path = self.state.path
         self.results += [
             (one, where, node, path)
@@ -61,7 +114,8 @@ class Results(Requirements):
                         (home, at, home.place),
                         value.assumed,
                     )
-                like, asked = value.like, any(about_devices(condition) for condition, _ in path)
+                like, chosen = value.like, path - self.met  # here, and not by whoever made the object
+                asked = any(about_devices(condition) for condition, _ in chosen)
                 if (
                     like is not None
                     and like.kind == TENSOR
@@ -74,9 +128,13 @@ class Results(Requirements):
                         anchor = like, at, self.where(like)
                 if place.on_device and place.kind != LITERAL and anchor is None:
                     anchor = value, at, place
-                elif self._of_array(value) or asked:
+                elif (self._of_array(value) and self.taken is None) or asked:
                     continue  # of an array, as transforms take and make it; or somebody has asked
-                elif place.kind == DEFAULT and value.rank == 1 and value.links and len(value.links) == 1:
+                elif (
+                    place.kind == DEFAULT
+                    and value.rank == 1
+                    and {MAKE} == {one.kind for one in value.links if one.name != PART}
+                ):
                     strays.append((value, at, place, returned, path))
         anchor = anchor or self._input()
         if anchor is None:
@@ -111,11 +169,16 @@ class Results(Requirements):
 
     def _input(self) -> tuple[Value, ast.AST, Place] | None:
         """The first tensor that `forward` is given, by whom is not known: its results are wanted there."""
-        if self.function is None or self.caller is not None or not self.is_forward():
+        function = self.function
+        if function is None or self.caller is not None:
             return None
-        for value in self.analysis.parameters(self.function, self.me).values():
+        if self.taken is not None and function.owner is not None and function.name in ("forward", "__call__"):
+            return self.taken.but(kind=TENSOR, role="taken"), function.node, self.taken.place
+        if not self.is_forward():
+            return None
+        for value in self.analysis.parameters(function, self.me).values():
             if value.kind in (TENSOR, BATCH) and self.where(value).on_device:
-                return value, self.function.node, self.where(value)
+                return value, function.node, self.where(value)
         return None
 
     def sent(self, node: ast.AST, value: Value, at: ast.AST, operation: str) -> None:

@@ -296,6 +296,8 @@ class Run(Processes):
         for alias in node.names:
             name = alias.asname or alias.name.partition(".")[0]
             self.state.names.pop(name, None)
+            if self.function is None and self.analysis.is_device_name(name):
+                self.named(name, node)
 
 
 def _changed(before: State, after: State) -> bool:

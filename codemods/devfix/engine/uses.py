@@ -127,6 +127,7 @@ _OTHER_USES = frozenset(
         "upper",
     ]
 )
+_MOVES = frozenset({"to", "cuda"})
 # Factories whose arguments are sizes and bounds: of several, or of these alone, each is a number.
 _SIZED = frozenset(
     {"arange", "range", "linspace", "logspace", "eye", "randperm", "zeros", "ones", "rand", "randn", "empty"}
@@ -153,6 +154,7 @@ class Uses:
         self.tokenized: set[str] = set()  # text or images: given to a tokenizer or a processor
         measured, zipped, settled = set[str](), list[set[str]](), set[str]()
         self.operands: set[str] = set()  # given to a function that takes tensors only
+        self.moved: set[str] = set()  # x.to(...) as a statement
         dotted = function.file.dotted
         find = models().function
         for node in function.nodes:
@@ -210,6 +212,11 @@ class Uses:
                 settled |= _listed_in(node.test)
             elif isinstance(node, ast.Assign):
                 self._unpacked(node)
+            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                func = node.value.func
+                if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
+                    if func.attr in ("to", "cuda"):
+                        self.moved.add(func.value.id)
             elif isinstance(node, (ast.For, ast.comprehension)):
                 self.looped.update(one.id for one in ast.walk(node.target) if isinstance(one, ast.Name))
             elif isinstance(node, ast.Subscript):
@@ -233,7 +240,7 @@ class Uses:
         if name in self.converted:
             return NO_EVIDENCE  # they are of the tensor that is made of it
         used = self.attributes.get(name, set())
-        if used & MODULE_USES:
+        if used & MODULE_USES or (name in self.called and used & _MOVES):  # no tensor is called
             return MODULE, frozenset({Assumption(USES, name)})
         if used & TENSOR_USES or (name in self.operands and not used & _OTHER_USES):
             return TENSOR, PROVEN

@@ -35,16 +35,9 @@ NUMBERED = "numbered"  # role of a mapping: some of its keys are numbers
 _KEPT = frozenset({NUMBERED, "scatters"})  # roles that are kept where another path has none
 
 # links of a history
-MAKE, LOAD, MOVE, STORE, ELEMENT, PASS, RETURN, JOIN = (
-    "make",
-    "load",
-    "move",
-    "store",
-    "element",
-    "pass",
-    "return",
-    "join",  # another making, on another path
-)
+MAKE, LOAD, MOVE, STORE, ELEMENT, PASS, RETURN = "make", "load", "move", "store", "element", "pass", "return"
+JOIN = "join"  # another making, on another path
+DROP = "drop"  # of a move, whose result is lost
 
 # assumptions
 NAME = "name"  # only what it is called says what it is
@@ -60,6 +53,7 @@ DATA = "data"  # what a tensor is made of is no tensor, which could be on a devi
 LIKE = "like"  # it takes the same here as elsewhere
 LABELS = "labels"  # only its name says that it is a tensor of indices
 LOSS = "loss"  # only its name says that it compares tensors
+SIBLINGS = "siblings"  # what comes with it is moved, so it is where they came from
 CALLER = "caller"  # callers give what the contract of the method says
 
 
@@ -83,6 +77,7 @@ History = tuple[Link, ...]
 Assumptions = frozenset[Assumption]
 PROVEN: Assumptions = frozenset()
 MAX_LINKS = 10
+PART = "part"  # the name of an ELEMENT link: of what stands at its node, something is used
 
 
 class Value:
@@ -159,9 +154,21 @@ class Value:
         new.links = history if len(history) <= MAX_LINKS else history[:1] + history[1 - MAX_LINKS :]
         return new
 
+    def doubted(self, *assumed: Assumption) -> Value:
+        """The same, if something more holds."""
+        return self.but(assumed=self.assumed.union(assumed))
+
+    @property
+    def is_moved(self) -> bool:
+        """Was it moved to where it is?"""
+        return any(one.kind == MOVE for one in self.links)
+
     def moved_at(self) -> list[ast.AST]:
-        """Where an edit moves it: where it was made, and where it was stored. It has a history."""
-        return [self.links[0].node, *(link.node for link in self.links[1:] if link.kind == STORE)]
+        """Where an edit moves it: where it was made, or bound as one of a batch, and stored. It has a history."""
+        bound: list[ast.AST] = [
+            one.node for one in self.links if one.kind == ELEMENT and isinstance(one.node, ast.Name)
+        ]
+        return [*(bound or [self.links[0].node]), *(one.node for one in self.links[1:] if one.kind == STORE)]
 
     def key(self, depth: int = 2) -> object:
         """Equal for values that a function cannot tell apart."""
@@ -384,5 +391,7 @@ def _unlike(a: Value, b: Value, condition: object) -> Value:
         many = a if a.kind == SEQUENCE else b
         return many.but(links=many.links or (a if many is b else b).links)
     if kinds <= {MODULE, UNKNOWN}:
-        return (a if a.kind == MODULE else b).but(place=NOWHERE, ref=None)
+        module = a if a.kind == MODULE else b
+        same = a.ref is not None and a.ref == b.ref  # one path shows what it is
+        return module if same else module.but(place=NOWHERE, ref=None)
     return ANYTHING

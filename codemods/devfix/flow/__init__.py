@@ -56,7 +56,8 @@ class Flow:
         def made(source: Source) -> Analysis:
             outside = self._program.outside
             resolver = outside.resolver() if outside is not None else None
-            return interpret(self.path, source, resolver, not self.default_is_other())
+            callers = outside.calls if outside is not None else None
+            return interpret(self.path, source, resolver, not self.default_is_other(), callers)
 
         if "facts" not in self._once:
             self._once["facts"] = made(self.source)

@@ -125,7 +125,6 @@ class Calls(Methods):
             place = self.device_argument(node) or self.program.default_place(node)
             return Value(Kind.MODULE, place, fresh_identity(), node, name)
         if name in torch_api.AUTOCAST or "autocast" in last.lower():
-            self.emit(What.AUTOCAST, node, UNKNOWN, name, devices=self.devices(), detail=name)
             return UNKNOWN
         known = self.imported(path_of(node.func))
         if known is not None:

@@ -24,8 +24,6 @@ class What(Enum):
     """DataParallel, DDP, FSDP, torch.compile ...: needs the module on its final device."""
     MEET = auto()
     """An operation combines values on different devices."""
-    AUTOCAST = auto()
-    """An autocast or GradScaler call."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,7 +50,7 @@ class Event:
     - `value` is the module or tensor that it happens to, `path` how it is written ("model",
       "self.model.head"), `place` where it goes (MOVE), is (MEET) or comes from (ATTACH).
     - ATTACH: `child` is what is attached. MEET: `strays` are the arguments on another device.
-    - `devices`: device expressions in scope at that point (MEET, ATTACH, AUTOCAST).
+    - `devices`: device expressions in scope at that point (MEET, ATTACH).
     """
 
     what: What

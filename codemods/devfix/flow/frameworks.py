@@ -78,6 +78,7 @@ OWNING_CALLS = frozenset(
 # Loaders that put their batches on the device.
 OWNING_LOADERS = frozenset(
     {
+        "dgl.graphbolt.DataLoader",
         "torch_xla.distributed.parallel_loader.MpDeviceLoader",
         "torch_xla.distributed.parallel_loader.ParallelLoader",
     }

@@ -153,7 +153,6 @@ class Methods(Owners):
         if method == "from_pretrained":
             return self._pretrained(node, path_of(func.value), arguments)
         if "autocast" in method.lower():
-            self.emit(What.AUTOCAST, node, UNKNOWN, path_of(func), devices=self.devices(), detail=method)
             return UNKNOWN
         if kind is Kind.ARRAY:
             if method in ("items", "values", "keys"):

@@ -6,7 +6,7 @@ import ast
 import re
 
 from devfix.bindings import Binding, function_around
-from devfix.device_forms import DeviceForms
+from devfix.callees import Callees
 from devfix.flow.evidence import annotation_text
 from devfix.flow.frame import path_of
 from devfix.placing import settled_binding
@@ -25,10 +25,9 @@ _WITH_DEVICE = re.compile(r"(?:LightningModule|PreTrainedModel|ModelMixin|Diffus
 class DevicesInScope:
     """Finds `device`, `self.device`, `args.device` where they are certainly bound."""
 
-    def __init__(self, forms: DeviceForms) -> None:
-        self._forms = forms
-        self._source: Source = forms.source
-        self._bindings = forms.bindings
+    def __init__(self, callees: Callees) -> None:
+        self._source: Source = callees.source
+        self._bindings = callees.bindings
 
     def at(self, node: ast.AST) -> str:
         """The nearest device expression at a node; empty where there is none."""

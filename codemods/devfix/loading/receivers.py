@@ -6,7 +6,7 @@ import ast
 import re
 
 from devfix.bindings import FunctionNode
-from devfix.device_forms import DeviceForms
+from devfix.callees import Callees
 from devfix.flow.evidence import looks_like_module
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
@@ -32,18 +32,18 @@ _DEPTH = 3  # of names that stand for names
 class Receivers:
     """Asks the bindings of one file about the objects that states are loaded into."""
 
-    def __init__(self, forms: DeviceForms) -> None:
-        self._forms = forms
-        self._source = forms.source
+    def __init__(self, callees: Callees) -> None:
+        self._callees = callees
+        self._source = callees.source
 
     def method(self, call: ast.Call) -> FunctionNode | None:
         """The function of this file that a call runs, also as a method of an object made in it."""
-        found = self._forms.function_of(call)
+        found = self._callees.function_of(call)
         if found is not None or not isinstance(call.func, ast.Attribute):
             return found
         classes = {
             path_of(binding.value.func)
-            for binding in self._forms.bindings.of(path_of(call.func.value), call)
+            for binding in self._callees.bindings.of(path_of(call.func.value), call)
             if isinstance(binding.value, ast.Call)
         }
         if len(classes) != 1:
@@ -66,7 +66,7 @@ class Receivers:
             return True
         if not _OPTIMIZER.search(path):
             return not self._module(receiver, path)
-        bindings = self._forms.bindings.of(path, receiver)
+        bindings = self._callees.bindings.of(path, receiver)
         values = [binding.value for binding in bindings if not binding.parameter]
         return any(isinstance(value, ast.Call) and not self._like_torch(value) for value in values)
 
@@ -75,10 +75,10 @@ class Receivers:
         last = path.rpartition(".")[2] or ast.unparse(receiver)
         if _TORCH_LIKE.search(last) or looks_like_module(path) or path in ("self", "super()"):
             return True
-        flow = self._forms.flow
+        flow = self._callees.flow
         if flow.value(receiver).kind in (Kind.MODULE, Kind.PART) or flow.evidence.used_as_module(path):
             return True
-        values = [binding.value for binding in self._forms.bindings.of(path, receiver)]
+        values = [binding.value for binding in self._callees.bindings.of(path, receiver)]
         return any(
             isinstance(value, ast.Call) and path_of(value.func).rpartition(".")[2].lstrip("_")[:1].isupper()
             for value in values
@@ -88,7 +88,7 @@ class Receivers:
         name = self._source.qualified(call.func)
         if name:
             return name.startswith(_LIKE_TORCH)
-        function = self._forms.function_of(call)
+        function = self._callees.function_of(call)
         if function is not None and function.name != "__init__" and depth < _DEPTH:
             results = [n.value for n in self._source.walk(function) if isinstance(n, ast.Return) and n.value]
             return bool(results) and all(self._made_by_torch(value, depth) for value in results)
@@ -106,7 +106,7 @@ class Receivers:
         if isinstance(value, ast.Call):
             return self._like_torch(value, depth + 1)
         if isinstance(value, ast.Name):
-            bindings = self._forms.bindings.of(value.id, value)
+            bindings = self._callees.bindings.of(value.id, value)
             return bool(bindings) and all(
                 isinstance(b.value, ast.Call) and self._like_torch(b.value, depth + 1) for b in bindings
             )
@@ -121,7 +121,7 @@ class Receivers:
             if _RANK.search(path.rpartition(".")[2]):
                 return True
             if isinstance(inner, ast.Name) and depth < _DEPTH:
-                for binding in self._forms.bindings.of(path, inner):
+                for binding in self._callees.bindings.of(path, inner):
                     if binding.value is not None and not binding.parameter:
                         if inner not in walk(binding.value) and self.of_one_rank(binding.value, depth + 1):
                             return True

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Flag, auto
 
 from devfix.bindings import FunctionNode, function_around
-from devfix.device_forms import DeviceForms
+from devfix.callees import Callees
 from devfix.flow import torch_api
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
@@ -77,11 +77,11 @@ class Uses:
 class Follower:
     """Follows values through names, subscripts, loops and functions of one file."""
 
-    def __init__(self, forms: DeviceForms) -> None:
-        self._forms = forms
-        self._source = forms.source
+    def __init__(self, callees: Callees) -> None:
+        self._callees = callees
+        self._source = callees.source
         self._scopes: dict[ast.AST, dict[str, list[ast.expr]]] = {}
-        self._receivers = Receivers(forms)
+        self._receivers = Receivers(callees)
 
     def of_one_rank(self, call: ast.Call) -> bool:
         """Does a load read a file that its own process has written?"""
@@ -253,7 +253,7 @@ class Follower:
 
     def _computes(self, call: ast.Call) -> bool:
         """Does a method get a tensor, so that what it belongs to is a model: `policy.act(torch.zeros(1))`?"""
-        flow = self._forms.flow
+        flow = self._callees.flow
         values = (*call.args, *(keyword.value for keyword in call.keywords))
         return any((known := flow.value(value)).kind is Kind.TENSOR and known.sure for value in values)
 
@@ -283,7 +283,7 @@ class Follower:
             self._note(Use.HOST)
         elif name.startswith("torch.") and not name.startswith("torch.distributed"):
             self._note(Use.TENSOR)
-        elif not self._enter(call, argument, self._forms.function_of(call), depth):
+        elif not self._enter(call, argument, self._callees.function_of(call), depth):
             if _CONVERTER.search(last):
                 self._note(Use.HOST)
                 self._follow(call, depth)

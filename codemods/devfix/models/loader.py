@@ -14,7 +14,8 @@ _CALLS = frozenset(
     {"make", "data", "legacy", "cuda", "array", "like", "same", "elems", "follow", "number", "load"}
 )
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow"})
-_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner", "copies", "runs"})
+_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner", "copies", "runs", "unseen"})
+_TYPED = frozenset({"context", "keeps"})
 _MODULES = ("module", "not")
 _PLAIN = ("readers", "keywords", "draws", "learns", "tokens", "gathers", "owners_of_device")  # words
 _LISTED = ("lists", "shaped", "filled", "is_device")  # names behind a prefix
@@ -36,6 +37,8 @@ class Row(NamedTuple):
     host: tuple[int, str] | None = None
     free: tuple[int, str] | None = None
     host_result: int | None = None
+    type: tuple[int, str] | None = None
+    whole: bool = False
 
 
 SAME = Row("same")
@@ -77,9 +80,11 @@ class Models(NamedTuple):
     gathers: frozenset[str]
     owners_of_device: tuple[str, ...]
     devices: frozenset[str]
+    converters: dict[str, str]
     modules: tuple[
         tuple[str, re.Pattern[str], str], ...
     ]  # prefix, pattern of the last name, "module" or "not"
+    known: dict[str, str]  # what `layer` has found so far
 
     def function(self, dotted: str) -> Row | None:
         """The row of a function of torch; an unlisted one takes tensors that must be in one place."""
@@ -103,17 +108,18 @@ class Models(NamedTuple):
         return self.rows.get(TENSOR_METHOD + name, SAME)
 
     def layer(self, dotted: str) -> str:
-        """bare, loss, container, wrapper, scatters, owner, runs or module; an empty string for any other class."""
+        """What a class is to its data: one of _LAYERS, "module", or an empty string for any other."""
         row = self.rows.get(dotted)
         if row is not None:
             return row.form if row.form in _LAYERS else ""
-        for suffix in _BUILDING:
-            dotted = dotted.removesuffix(suffix)
-        last = dotted.rpartition(".")[2]
-        forms = {
-            form for prefix, names, form in self.modules if dotted.startswith(prefix) and names.match(last)
-        }
-        return "module" if forms == {"module"} else ""
+        if dotted not in self.known:
+            path = dotted
+            for suffix in _BUILDING:
+                path = path.removesuffix(suffix)
+            last = path.rpartition(".")[2]
+            rows = [row for row in self.modules if path.startswith(row[0]) and row[1].match(last)]
+            self.known[dotted] = "module" if {form for _, _, form in rows} == {"module"} else ""
+        return self.known[dotted]
 
     def process(self, dotted: str) -> str:
         """What a function or variable is to the processes of a distributed program; an empty string if nothing."""
@@ -128,6 +134,7 @@ def models() -> Models:
     plain: dict[str, list[str]] = {name: [] for name in _PLAIN}
     listed: dict[str, list[str]] = {name: [] for name in _LISTED}
     reads: dict[str, tuple[int, str] | None] = {}
+    converters: dict[str, str] = {}
     modules: list[tuple[str, re.Pattern[str], str]] = []
     spaces: dict[str, list[str]] = {"tensor": [], "other": [], "array": []}
     for line in (data("models/torch.model") + "\n" + data("models/libraries.model")).splitlines():
@@ -136,6 +143,9 @@ def models() -> Models:
             continue
         if words[0] == "spaces":
             spaces[words[1]] += words[2:]
+            continue
+        if words[0] == "calls":
+            converters.update(dict.fromkeys(words[2:], words[1]))
             continue
         if words[0] in plain:
             plain[words[0]] += words[1:]
@@ -152,7 +162,7 @@ def models() -> Models:
         if form in _MODULES:
             modules += [(prefix, re.compile(fnmatch.translate(name)), form) for name in rest]
             continue
-        if form not in _CALLS | _LAYERS | _PROCESSES:
+        if form not in _CALLS | _LAYERS | _PROCESSES | _TYPED:
             raise ValueError(f"{line!r} is no row of a model")
         row = Row(form)
         names = []
@@ -169,6 +179,9 @@ def models() -> Models:
             elif key == "host" and value:
                 position, _, name = value.partition(":")
                 row = row._replace(host=(int(position), name))
+            elif key == "type" and value:
+                position, _, name = value.partition(":")
+                row = row._replace(type=(int(position or -1), name))
             elif key == "gives_host" and value:
                 row = row._replace(host_result=int(value))
             elif word == "strict":
@@ -177,6 +190,8 @@ def models() -> Models:
                 row = row._replace(reduce=True)
             elif word == "many":
                 row = row._replace(many=True)
+            elif word == "whole":
+                row = row._replace(whole=True)
             elif word == "nodevice":
                 row = row._replace(nodevice=True)
             else:
@@ -193,7 +208,7 @@ def models() -> Models:
     shaped, filled = frozenset(listed["shaped"]), frozenset(listed["filled"])
     return Models(
         rows, tensor, other, array, readers, shaped, filled, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
-        tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(modules),
+        tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), converters, tuple(modules), {},
     )  # fmt: skip
 
 

@@ -284,7 +284,7 @@ class Project:
             definition = self.starred(path, stars, dotted.removeprefix(STAR))
         else:
             definition = self.lookup(path, dotted)
-        if definition is None or definition.what not in ("def", "class"):
+        if definition is None or definition.what not in ("def", "class", "value"):
             return None
         source = self.files.source(definition.path)
         if source is None:

@@ -9,10 +9,10 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch, Surgery, Term
 from devfix.engine.files import Function
 from devfix.engine.places import CHOICE, LITERAL, OF, VAR
-from devfix.engine.values import BATCH, ELEMENT, LOAD, MODULE, PASS, TENSOR, Link
+from devfix.engine.values import BATCH, ELEMENT, LOAD, MODULE, PART, PASS, TENSOR, Link
 from devfix.findings import AppendCall, DeleteStatement, Edit, InsertStatement, ReplaceExpression, SetArgument
 from devfix.models.loader import models, tensor_attributes
-from devfix.placing import stores
+from devfix.placing import bound_before, dotted, stores
 from devfix.repair import legacy
 from devfix.repair.expressible import expressible
 from devfix.source import Source, remembered
@@ -31,12 +31,24 @@ def at_its_making(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Ed
 
     Tensors that it is combined with on the CPU are made there as well.
     """
-    links = mismatch.stray.links
-    link, made = links[0], links[0].node
-    if link.file is not analysis.file or not isinstance(made, ast.Call):
+    link, source = made_at(mismatch), analysis.file.source
+    made = link.node
+    if link.file is not analysis.file or (link.kind == LOAD and link.name == "loader"):
+        return "", ()
+    if isinstance(made, ast.Subscript):
+        device = written(mismatch, analysis, made)
+        if not device or stays_on_host(made, analysis):
+            return "", ()
+        return device, (AppendCall(source.span(made), f".to({device})"),)
+    if not isinstance(made, ast.Call):
         return "", ()
     together = _together(made, analysis)
     devices = [wanted_at(mismatch, analysis, one) for one in together]
+    devices = [
+        written(mismatch, analysis, at) or device if not device or device.startswith("next(") else device
+        for at, device in zip(together, devices, strict=True)
+    ]
+    devices = [device or _of_taken(mismatch) for device in devices]
     if not together or not all(devices):
         return "", ()
     names = [link.name] + [""] * (len(together) - 1)
@@ -165,6 +177,49 @@ def _together(made: ast.Call, analysis: Analysis) -> list[ast.Call]:
             reverse=True,
         )
     return found
+
+
+def made_at(mismatch: Mismatch) -> Link:
+    """The link by which a stray comes into being: of an item of a batch, where it is taken out."""
+    links = mismatch.stray.links
+    taken = [
+        one
+        for one in links
+        if one.kind == ELEMENT and isinstance(one.node, ast.Subscript) and one.name != PART
+    ]
+    taken = [one for one in taken if not _is_store(one.node)]
+    return taken[-1] if taken and links[0].kind == LOAD and links[0].name == "loader" else links[0]
+
+
+def written(mismatch: Mismatch, analysis: Analysis, node: ast.AST) -> str:
+    """The device of the others as it can be written at a node: as something visible, or as the function names it."""
+    source = analysis.file.source
+    device = expressible(source, mismatch.anchor_place, mismatch.scopes, node)
+    if device and not device.startswith("next("):
+        return device
+    function = source.enclosing(node, *_FUNCTIONS)
+    for at, _, _, _ in analysis.targets.get(mismatch.anchor_place, ()):
+        if at in source.parents and dotted(at) and source.enclosing(at, *_FUNCTIONS) is function:
+            if bound_before(source, at, source.statement(node)):
+                return source.code(at)
+    return device
+
+
+def _of_taken(mismatch: Mismatch) -> str:
+    """The device of a parameter that the function copies to the CPU under another name."""
+    key, function = mismatch.anchor_place.key, mismatch.function
+    if mismatch.anchor.role != "taken" or function is None or not isinstance(key, tuple):
+        return ""
+    item = f"[{key[2]!r}]" if key[0] == "item" else ""
+    key = key[1] if item else key
+    if not isinstance(key, tuple) or key[0] != "parameter":
+        return ""
+    stored = any(isinstance(one, ast.Name) and one.id == key[2] for one in function.nodes if _is_store(one))
+    return "" if stored else f"{key[2]}{item}.device"
+
+
+def _is_store(node: ast.AST) -> bool:
+    return isinstance(getattr(node, "ctx", None), ast.Store)
 
 
 def at_the_meeting(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:

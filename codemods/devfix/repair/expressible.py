@@ -6,7 +6,7 @@ import ast
 
 from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Function
-from devfix.engine.places import Place
+from devfix.engine.places import CHOICE, Place, alternatives
 from devfix.placing import around, bound_before, guards_of, is_local, stores
 from devfix.repair.written import bound_around
 from devfix.source import Source, remembered, walk
@@ -24,6 +24,9 @@ def expressible(source: Source, place: Place, scopes: tuple[Scope, ...], at: ast
     function = source.enclosing(at, *_FUNCTIONS)
     terms = _of_function(scopes, function) or _shared(source, scopes, function)
     there = [term for term in terms if term.place == place]
+    if not there:  # a module that was moved under a condition is followed
+        followed = [term for term in terms if term.form == "module" and term.place.kind == CHOICE]
+        there = [term for term in followed if any(one == place for one, _ in alternatives(term.place))]
     met = _node(scopes[0][0]) if scopes else None
     if (
         known

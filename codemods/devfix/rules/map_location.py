@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from devfix.callees import Callees
 from devfix.checkers.left_out import reads
 from devfix.codemod import Codemod, Example
-from devfix.device_forms import DeviceForms
 from devfix.findings import Edit, EnsureImport, Finding, Safety, SetArgument
 from devfix.flow import Flow
 from devfix.loading.calls import ARGUMENT, Load, Loads, is_none_at
@@ -119,8 +119,8 @@ class MapLocation(Codemod):
         loads = list(Loads(flow.source).find())
         if not loads:
             return
-        forms = DeviceForms(flow)
-        devices, follower = DevicesInScope(forms), Follower(forms)
+        callees = Callees(flow)
+        devices, follower = DevicesInScope(callees), Follower(callees)
         hosts = {scope.node for scope in flow.scopes if scope.host}
         found: list[_Found] = []
         for load in loads:

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from devfix.checkers import dropped, inputs
 from devfix.codemod import Codemod, Example
-from devfix.findings import AppendCall, AssignResult, Finding, Related, Safety
+from devfix.findings import AppendCall, Finding, Related, Safety
 from devfix.flow import Flow
-from devfix.flow.events import Event, What
-from devfix.flow.frame import path_of
-from devfix.flow.lattice import Kind, Where
-from devfix.flow.outside import came_from
-from devfix.inputs.batches import batches
 from devfix.inputs.copies import mixed
-from devfix.inputs.displayed import is_displayed
-from devfix.inputs.dropped import unassigned
-from devfix.inputs.edits import Mover
-from devfix.inputs.entries import entries
 from devfix.inputs.hints import Hint
 from devfix.inputs.indices import indices
-from devfix.inputs.roundtrip import trips
 from devfix.inputs.siblings import Forgotten, forgotten
-from devfix.inputs.strays import Group, certain, groups_of
-from devfix.names import Names
 
 
 @dataclass(frozen=True)
@@ -263,28 +251,12 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
     )
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        for scope in flow.scopes:
-            if scope.host or scope.owned:
-                continue
-            meetings = [event for event in scope.events if event.what is What.MEET and event.strays]
-            dropped = [e for e in scope.events if e.what is What.MOVE and e.detail == "dropped"]
-            if not meetings and not dropped:
-                continue
-            names = Names(flow.source, scope.node)
-            handled: set[str] = set()
-            for event in dropped:
-                finding = self._dropped(flow, names, event, meetings)
-                if finding is not None:
-                    handled.add(event.path)
-                    yield finding
-            mover = Mover(flow, names, ", non_blocking=True" if self.non_blocking else "")
-            for group in groups_of(flow, names, scope, handled):
-                yield self._report(mover, group)
+        yield from inputs.findings(flow.facts(), non_blocking=self.non_blocking)
+        yield from dropped.findings(flow.facts())
         for found in forgotten(flow):
             yield self._forgotten(flow, found)
         yield from self._returned(flow)
-        texts = (indices, batches, entries, unassigned)
-        for hint in (hint for read in texts for hint in read(flow)):
+        for hint in indices(flow):
             yield self._hinted(flow, hint)
 
     def _hinted(self, flow: Flow, hint: Hint) -> Finding:
@@ -299,17 +271,8 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
         )
 
     def _returned(self, flow: Flow) -> Iterator[Finding]:
-        """What comes back from numpy, and what flows into a copy on a device of its own."""
+        """What flows into a copy on a device of its own."""
         source = flow.source
-        for trip in trips(flow):
-            yield self.finding(
-                source.span(trip.made),
-                f"`{source.code(trip.taken)}` is on the CPU, and so is the tensor that is made of the result",
-                title=f"move it to `{trip.device}`",
-                edits=(AppendCall(source.span(trip.made), f".to({trip.device})"),),
-                safety=Safety.UNSAFE,
-                related=(Related(source.span(trip.taken), "it leaves the device here"),),
-            )
         for one in mixed(flow):
             yield self.finding(
                 source.span(one.node),
@@ -330,65 +293,4 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
             edits=found.edits,
             safety=Safety.UNSAFE,
             related=(Related(source.span(found.move), f"`{found.mover}` moves it here"),),
-        )
-
-    def _dropped(self, flow: Flow, names: Names, event: Event, meetings: list[Event]) -> Finding | None:
-        path, value = event.path, event.value
-        if path.rpartition(".")[2] in ("weight", "bias", "data", "grad"):
-            return None  # parameters of quantized layers do move in place
-        if value.kind is not Kind.TENSOR or not path or event.place is None or not event.place.on_device:
-            return None
-        if not value.sure and not flow.evidence.used_as_tensor(path):
-            return None
-        met = any(path_of(meeting.node) == path for e in meetings for meeting in e.strays)
-        if not met and is_displayed(flow.source, event.node):
-            return None  # a notebook shows it below the cell: that may be all it is for
-        # Assigning to a name of another scope would make it local, and unbound here.
-        local = not path.isidentifier() or path in names.bindings
-        # What is read as an array later works on the CPU only: moving it would break that.
-        wanted = not any(
-            isinstance(parent := flow.source.parents.get(read), ast.Attribute) and parent.attr == "numpy"
-            for read in names.reads.get(path, ())
-        )
-        span = flow.source.span(event.node)
-        return self.finding(
-            span,
-            f"the moved tensor is dropped: `{path}` stays on the CPU, since `Tensor.to` returns a copy",
-            title=f"assign the moved tensor to `{path}`",
-            edits=(AssignResult(span, path),) if local and wanted else (),
-            safety=Safety.SAFE if met and value.sure else Safety.UNSAFE,
-        )
-
-    def _report(self, mover: Mover, group: Group) -> Finding:
-        source, first = mover.flow.source, group.strays[0]
-        edits, span, sure = mover.plan(group)
-        safe = sure and all(stray.safe and certain(mover.flow, stray) for stray in group.strays)
-        texts = list(dict.fromkeys(source.code(stray.meeting.node) for stray in group.strays))
-        subject = " and ".join(f"`{text}`" for text in texts[:3])
-        one = len(texts) == 1
-        event, place = first.event, first.event.place
-        other = f"`{event.path or event.detail}`"
-        since = ""
-        related: tuple[Related, ...] = (Related(source.span(first.meeting.node), "the input arrives here"),)
-        moved = place.node if place is not None else None
-        if place is not None and moved is not None and hasattr(moved, "lineno"):
-            if place.where is Where.OF and not place.text.endswith(".device"):
-                since = ", which may be on another device"
-            elif place.text:
-                since = f", which line {moved.lineno} puts on `{place.text}`"
-            here = Related(source.span(moved), f"{other} gets its device here")
-            related = (here, *came_from(moved, "by this"), *related)
-        origin = first.meeting.value.source
-        if origin.startswith("`"):
-            made = f"`{first.meeting.value.name}`" if first.meeting.value.name else origin
-            origin = "" if origin.strip("`") in source.code(first.meeting.node) else f"made by {made}"
-        be = "is" if one else "are"
-        return self.finding(
-            span,
-            f"{subject}{f' ({origin})' if origin else ''} {be} on the CPU, but {be} used with "
-            f"{other}{since}{f' through `{event.via}`' if event.via else ''}",
-            title=f"move {subject} to `{first.device}`",
-            edits=edits,
-            safety=Safety.SAFE if safe else Safety.UNSAFE,
-            related=related,
         )

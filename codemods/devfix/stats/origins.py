@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from devfix.bindings import Bindings
-from devfix.device_forms import DeviceForms, leading_text
+from devfix.callees import Callees, leading_text
 from devfix.flow import Flow
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind, Where
@@ -60,7 +60,7 @@ class Origins:
         self.flow = flow
         self.source = flow.source
         self.bindings = flow.once(Bindings)
-        self.forms = DeviceForms(flow)
+        self.callees = Callees(flow)
 
     def of(self, node: ast.expr, *, index: bool = False, depth: int = 0) -> Origin:
         """Where the device of an expression comes from; with `index`, a number is one of a GPU."""
@@ -121,7 +121,7 @@ class Origins:
                 return Origin.VALUE
         if name.startswith(("torch.distributed.", "torch.cuda.current_device")):
             return Origin.AVAILABLE
-        function = self.forms.function_of(node)
+        function = self.callees.function_of(node)
         if function is not None:
             returned = [
                 inner.value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devfix.device_forms import argument_of
+from devfix.callees import argument_of
 from devfix.flow import Flow, torch_api
 from devfix.flow.evidence import looks_like_device
 from devfix.flow.frame import path_of

@@ -1,1 +1,0 @@
-"""Autocast and GradScaler calls: finding them, and what may be wrong with their device type."""

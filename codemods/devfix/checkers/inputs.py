@@ -1,0 +1,203 @@
+"""Inputs that meet a module, or what it has made, on a device: loaded or made on the CPU, and handed on as they are."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from devfix.checkers.certainty import is_proven, why_silent
+from devfix.checkers.mismatches import codemod_of
+from devfix.checkers.signs import quoted
+from devfix.checkers.wording import assumptions, message_of, where
+from devfix.engine.analysis import Analysis
+from devfix.engine.facts import Mismatch
+from devfix.engine.files import Class
+from devfix.engine.values import DROP, LOAD, MODULE, PASS
+from devfix.findings import Finding, Fix, Related, Safety
+from devfix.flow.outside import came_from
+from devfix.names import Names, names_of
+from devfix.repair.candidates import at_its_making, made_at, written
+from devfix.repair.inputs import Input, Mover, base_of
+from devfix.source import Source
+
+CODEMOD = "move-inputs"
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Inputs that one fix moves: those that one statement binds."""
+
+    names: Names
+    inputs: list[Input]
+
+
+def groups(analysis: Analysis) -> list[Group]:
+    """All inputs that stray, each value once, in the order of the text."""
+    source = analysis.file.source
+    groups: dict[object, Group] = {}
+    seen: set[object] = set()
+    found: list[tuple[Mismatch, ast.expr, str]] = []
+    for mismatch in analysis.mismatches:
+        if codemod_of(mismatch, analysis) != CODEMOD or why_silent(mismatch, analysis):
+            continue
+        at = _handed(mismatch, analysis)
+        if mismatch.stray_node is mismatch.anchor_node and not at_its_making(mismatch, analysis)[1]:
+            continue  # both are in what stands there, and cannot be told apart
+        if at is not None and not _is_placed(mismatch, at[0], analysis):
+            found.append((mismatch, *at))
+    found.sort(key=lambda one: (len(one[0].assumed), source.span(one[1]).start))
+    for mismatch, node, device in found:
+        scope = source.enclosing(node, *_FUNCTIONS) or source.tree
+        assert isinstance(scope, (ast.Module, *_FUNCTIONS))
+        names, base = names_of(source, scope), base_of(node)
+        binding = names.binding(base) if base is not None else None
+        whole = isinstance(node, ast.Name)
+        of = (binding.target if binding is not None else (scope, base.id)) if base is not None else node
+        key = of, "" if whole else ast.unparse(node)
+        if key in seen:
+            continue
+        seen.add(key)
+        if binding is not None and binding.form == "single" and binding.value is not None:
+            made, bound = mismatch.stray.links[0].node, names.bindings[binding.name]
+            if len(bound) > 1 and not any(one is made for one in ast.walk(binding.value)):
+                binding = None  # what another round of a loop has left
+        one = Input(mismatch, node, device, binding)
+        together = binding is not None and binding.form in ("loop", "unpack") and device
+        held = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        by: object = (binding.statement, device) if together and binding and (whole or held) else one
+        groups.setdefault(by, Group(names, [])).inputs.append(one)
+    for group in groups.values():
+        group.inputs.sort(key=lambda one: source.span(one.binding.target if one.binding else one.node).start)
+    return sorted(groups.values(), key=lambda one: source.span(one.inputs[0].node).start)
+
+
+def findings(analysis: Analysis, *, non_blocking: bool = False) -> Iterator[Finding]:
+    """One finding for each group."""
+    for group in groups(analysis):
+        mover = Mover(analysis, group.names, ", non_blocking=True" if non_blocking else "")
+        yield _finding(mover, group.inputs, analysis)
+
+
+def _handed(mismatch: Mismatch, analysis: Analysis) -> tuple[ast.expr, str] | None:
+    """The expression in the file that is to be moved, and the device as it is written there, if it can be."""
+    nodes = [one.node for one in mismatch.stray.links if one.kind == PASS and one.file is analysis.file]
+    if mismatch.file is analysis.file and mismatch.stray_node is not None:
+        nodes.append(mismatch.stray_node)
+    elif not nodes and mismatch.stray.links[0].file is analysis.file:
+        nodes.append(mismatch.stray.links[0].node)  # as part of something that is handed on
+    handed = [one for one in nodes if isinstance(one, ast.expr) and hasattr(one, "lineno")]
+    for node in handed:
+        device = written(mismatch, analysis, node)
+        if device and not isinstance(node, ast.Starred):
+            return node, device
+    return (handed[0], "") if handed else None
+
+
+def _is_placed(mismatch: Mismatch, node: ast.expr, analysis: Analysis) -> bool:
+    """Does a framework place what the function gets, or has a move been lost, of which another finding tells?"""
+    owner = analysis.file.of_node.get(analysis.file.source.enclosing(node, ast.ClassDef) or node)
+    owned = isinstance(owner, Class) and analysis.class_kind(owner) == "owned"
+    return owned or any(one.kind == DROP for one in mismatch.stray.links)
+
+
+def _finding(mover: Mover, inputs: list[Input], analysis: Analysis) -> Finding:
+    source, first = analysis.file.source, inputs[0]
+    edits, span, sure = mover.plan(inputs)
+    device = first.device
+    far = _is_far(first, source)
+    if len(inputs) == 1 and not mover.is_taken_apart(first) and (far or not edits):
+        told, instead = at_its_making(first.mismatch, analysis)
+        if instead:
+            device, edits, span = told, instead, source.span(made_at(first.mismatch).node)
+    seen = first.is_passed or first.mismatch.file is analysis.file  # how it gets there
+    proven = sure and seen and all(is_proven(one.mismatch, analysis) for one in inputs)
+    made = made_at(first.mismatch)
+    there = made.file is analysis.file and span == source.span(made.node) and first.binding is None
+    texts = list(dict.fromkeys(quoted(source, made.node if there else one.node) for one in inputs))
+    subject = " and ".join(texts[:3])
+    be = "is" if len(texts) == 1 else "are"
+    origin = "" if there else _origin(first, analysis)
+    message = f"{subject}{origin} {be} on the CPU, but {be} used with {_anchor(first, analysis)}"
+    if first.mismatch.operation == "the result":
+        message = message_of(CODEMOD, made.node if there else first.node, "", first.mismatch, analysis)
+    if edits and not proven:
+        message += assumptions(first.mismatch)
+    related = [Related(source.span(first.node), "the input arrives here")]
+    if first.is_passed and first.mismatch.file is analysis.file:
+        related.append(Related(source.span(first.mismatch.node), "they come together here"))
+    if first.made.file is analysis.file and isinstance(first.made.node, ast.Call):
+        related.append(Related(source.span(first.made.node), "it is made here"))
+    fix = Fix(f"move {subject} to `{device}`", edits, Safety.SAFE if proven else Safety.UNSAFE)
+    return Finding(
+        CODEMOD, span, message, fix if edits else None, (*_placed(first.mismatch, analysis), *related)
+    )
+
+
+def _is_far(one: Input, source: Source) -> bool:
+    """Is it made elsewhere, and neither made from that here, nor one of those that were loaded?"""
+    made, node = one.made.node, one.node
+    if one.binding is not None or (one.is_element and one.made.kind == LOAD):
+        return False
+    if isinstance(node, ast.Call):
+        return source.enclosing(node, *_FUNCTIONS) is not source.enclosing(made, *_FUNCTIONS)
+    return not any(part is made for part in ast.walk(node))
+
+
+def _origin(one: Input, analysis: Analysis) -> str:
+    """Where it comes from, unless that is what the code says."""
+    if one.made.kind == LOAD and one.made.name == "loader":
+        return " (a batch from a DataLoader)"
+    if one.made.file is not analysis.file or not isinstance(one.made.node, ast.Call):
+        return ""
+    if any(part is one.made.node for part in ast.walk(one.node)):
+        return ""
+    return f" (made by {quoted(analysis.file.source, one.made.node.func)})"
+
+
+def _anchor(one: Input, analysis: Analysis) -> str:
+    """What it is used with, and where that is."""
+    mismatch = one.mismatch
+    other, source = mismatch.anchor_node, mismatch.file.source
+    if mismatch.anchor.kind == MODULE and not mismatch.operation.startswith("the "):
+        name = f"`{mismatch.operation}`"
+    elif (
+        isinstance(other, ast.expr)
+        and other is not mismatch.node
+        and (code := quoted(source, other, 40))[0] == "`"
+    ):
+        name = code
+    else:
+        name = "a tensor"
+    at, here = _target(mismatch, analysis), analysis.file.source
+    place = f"is {where(mismatch.anchor_place)}"
+    if at is not None:
+        place = f"line {here.position(here.span(at).start)[0]} puts on `{here.code(at)}`"
+    through = f" in {mismatch.file.path.rpartition('/')[2]}" if mismatch.file is not analysis.file else ""
+    call = here.parents.get(one.node)
+    call = here.parents.get(call) if isinstance(call, ast.keyword) else call
+    if not through and one.is_passed and isinstance(call, ast.Call):
+        through = f" through {quoted(here, call.func)}"
+    return f"{name}{through}, which {place}"
+
+
+def _target(mismatch: Mismatch, analysis: Analysis) -> ast.expr | None:
+    """The device expression by which the other value was moved, if it was in this file."""
+    for at, _, _, _ in analysis.targets.get(mismatch.anchor_place, ()):
+        if at in analysis.file.source.parents:
+            return at
+    return None
+
+
+def _placed(mismatch: Mismatch, analysis: Analysis) -> tuple[Related, ...]:
+    """Where the other value gets its device: in this file, or in that of a caller."""
+    at, span = _target(mismatch, analysis), analysis.file.source.span
+    if at is not None:
+        return (Related(span(at), "the other gets its device here"),)
+    if mismatch.anchor_place not in analysis.origins:
+        return ()
+    parameter, far = analysis.origins[mismatch.anchor_place]
+    return Related(span(parameter), "a caller passes the other"), *came_from(
+        far, "which gets its device here"
+    )

@@ -1,0 +1,184 @@
+"""Bugs as people write them every day: training loops, agents, samplers; and the same programs once they are right."""
+
+from __future__ import annotations
+
+import pytest
+from devfix.checkers import inputs
+from devfix.checkers.besides import CODEMODS, besides
+from devfix.flow import analyse
+from devfix.rules.numpy_of_device import NumpyOfDevice
+from devfix.source import Source
+from programs import marked
+
+HEAD = """\
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from PIL import Image
+from torchvision import models, transforms
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+"""
+
+
+def spoken(code: str) -> set[int]:
+    """The lines of a program, counted from its first, on which findings are."""
+    source = Source(HEAD + code)
+    flow = analyse(source)
+    found = [*besides(flow, CODEMODS, ()), *NumpyOfDevice().check(flow), *inputs.findings(flow.facts())]
+    return {source.position(one.span.start)[0] - HEAD.count("\n") for one in found}
+
+
+FOUND = {
+    "labels": """
+        def train(model, loader):
+            criterion = nn.CrossEntropyLoss()
+            model = model.to(device)
+            for x, y in loader:  # <
+                x = x.to(device)
+                criterion(model(x), y).backward()
+    """,
+    "labels that are counted": """
+        def test(model, loader):
+            model = model.to(device)
+            correct = 0
+            for x, y in loader:  # <
+                pred = model(x.to(device)).argmax(1)
+                correct += (pred == y).sum().item()
+    """,
+    "an entry of a batch": """
+        class Trainer:
+            def __init__(self, model, loader):
+                self.model = model.to(device)
+                self.loader = loader
+            def epoch(self):
+                for batch in self.loader:
+                    out = self.model(batch["input_ids"].to(device))
+                    F.cross_entropy(out, batch["labels"]).backward()  # <
+    """,
+    "a batch for a model that the constructor moves": """
+        class Trainer:
+            def __init__(self, network, loader):
+                self.network = network.to(device)
+                self.loader = loader
+            def epoch(self):
+                for x, _ in self.loader:  # <
+                    yield self.network(x)
+    """,
+    "one-hot rows": """
+        def train(model, loader):
+            model.to(device)
+            for x, y in loader:
+                x, y = x.to(device), y.to(device)
+                rows = torch.eye(10)[y]  # <
+                F.mse_loss(model(x), rows)
+    """,
+    "the layers of a model, and an image": """
+        def features(path):
+            net = models.vgg19(pretrained=True).features.to(device).eval()
+            image = transforms.ToTensor()(Image.open(path)).unsqueeze(0)
+            return net(image)  # <
+    """,
+    "outputs that are put together": """
+        def predict(model, loader):
+            model.to(device)
+            rows = []
+            for x, _ in loader:
+                rows.append(model(x.to(device)).detach())
+            return np.concatenate(rows)  # <
+    """,
+    "an agent and what it sees": """
+        class Agent:
+            def __init__(self, net):
+                self.net = net.to(device)
+            def act(self, state):
+                state = torch.from_numpy(state).float().unsqueeze(0)  # <
+                with torch.no_grad():
+                    return self.net(state).argmax().item()
+    """,
+    "states that a model begins with": """
+        class Reader(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.rnn = nn.LSTM(3, 4)
+            def forward(self, x, state):
+                return self.rnn(x, state)
+            def begin(self, n):
+                return torch.zeros(1, n, 4), torch.zeros(1, n, 4)  # <
+        reader = Reader().to(device)
+        def train(loader):
+            state = reader.begin(4)
+            for x, _ in loader:
+                out, state = reader(x.to(device), state)
+    """,
+    "a schedule that a helper keeps": """
+        class Diffusion:
+            def __init__(self, steps=1000):
+                self.alpha = torch.linspace(1e-4, 0.02, steps)  # <
+            def noise(self, x, t):
+                return torch.sqrt(self.alpha[t])[:, None] * x
+        def train(model, loader):
+            model = model.to(device)
+            diffusion = Diffusion()
+            for x, _ in loader:
+                x = x.to(device)
+                t = torch.randint(0, 3, (x.shape[0],), device=device)
+                model(diffusion.noise(x, t), t)
+    """,
+}
+SILENT = {
+    "labels": """
+        def train(model, loader):
+            criterion = nn.CrossEntropyLoss()
+            model = model.to(device)
+            for x, y in loader:
+                x, y = x.to(device), y.to(device)
+                criterion(model(x), y).backward()
+    """,
+    "labels that are counted on the CPU": """
+        def test(model, loader):
+            model = model.to(device)
+            correct = 0
+            for x, y in loader:
+                pred = model(x.to(device)).argmax(1).cpu()
+                correct += (pred == y).sum().item()
+    """,
+    "one-hot rows on the CPU": """
+        def rows(loader):
+            for x, y in loader:
+                yield torch.eye(10)[y]
+    """,
+    "one-hot rows beside the labels": """
+        def train(model, loader):
+            model.to(device)
+            for x, y in loader:
+                x, y = x.to(device), y.to(device)
+                F.mse_loss(model(x), torch.eye(10, device=device)[y])
+    """,
+    "outputs that are copied": """
+        def predict(model, loader):
+            model.to(device)
+            rows = []
+            for x, _ in loader:
+                rows.append(model(x.to(device)).detach().cpu())
+            return np.concatenate(rows)
+    """,
+    "a table that is moved, beside a batch that meets itself": """
+        def pick(table, loader):
+            table = table.to(device)
+            for x, y in loader:
+                yield x + y
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_found(name: str) -> None:
+    code, wanted = marked(FOUND[name])
+    assert spoken(code) == wanted
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_silent(name: str) -> None:
+    code, _ = marked(SILENT[name])
+    assert spoken(code) == set()
