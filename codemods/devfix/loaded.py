@@ -105,15 +105,3 @@ def _executed(scope: ast.AST) -> Iterator[ast.AST]:
             ]
         elif not isinstance(node, ast.Lambda):
             todo += children(node)
-
-
-@remembered
-def always_raises(source: Source, home: ast.AST | None) -> bool:
-    """Does a call in a function raise wherever it is run?"""
-    return any(
-        len(call.args) > 1
-        and not any(isinstance(argument, ast.Starred) for argument in call.args)
-        and source.qualified(call.func) == "torch.tensor"  # which takes the data alone
-        and source.enclosing(call, *_FUNCTIONS) is home
-        for call in source.of_kind(ast.Call, home)
-    )

@@ -10,7 +10,6 @@ from devfix.engine.files import Class
 from devfix.engine.places import DEFAULT, LITERAL, OF, VAR, Place
 from devfix.engine.values import JOIN, PASS, RETURN
 from devfix.findings import AppendCall, Edit, InsertStatement
-from devfix.loaded import always_raises
 from devfix.models.loader import models
 from devfix.placing import around, bound_before, siblings, stores
 from devfix.repair.expressible import expressible
@@ -184,8 +183,6 @@ def is_safe_move(mismatch: Mismatch, analysis: Analysis) -> bool:
     if mismatch.assumed or mismatch.guarded or mismatch.anchor_place.kind not in (VAR, LITERAL):
         return False
     if mismatch.stray_place.kind != DEFAULT or any(one.kind == PASS for one in links):
-        return False
-    if always_raises(analysis.file.source, analysis.file.source.enclosing(mismatch.node, *_FUNCTIONS)):
         return False
     owner = stray.bound.ref if stray.bound is not None else None
     if not (_is_whole(owner) if isinstance(owner, Class) else links[0].name.startswith("torch.nn.")):
