@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from devfix.engine.conditions import Test
+from devfix.engine.evidence import is_class_name
 from devfix.engine.files import Function
 from devfix.engine.places import AT_DEFAULT, DIFFERENT, IN, NOWHERE, VAR, Place
 from devfix.engine.processes import Processes
@@ -58,6 +59,8 @@ class Run(Processes):
         """`x, mask = f(x, mask)`: a function out of sight gives back what it gets, in some other form."""
         names = [one.id for one in call.args if isinstance(one, ast.Name)]
         if isinstance(target, ast.Name) and target.id in names[:1]:
+            if is_class_name(self.file.source.code(call.func).rpartition(".")[2]):
+                return None  # a wrapper may place what the module gets
             module = self.lookup(target.id) or ANYTHING
             return module if module.kind == MODULE and not self.where(module).on_host else None
         if (

@@ -71,7 +71,10 @@ def _of_function(scopes: tuple[Scope, ...], function: ast.AST | None) -> tuple[T
 
 
 def _shared(source: Source, scopes: tuple[Scope, ...], function: ast.AST | None) -> tuple[Term, ...]:
-    """What a function that has returned can name, too: attributes of `self` that its constructor sets, and globals."""
+    """What a function that has returned can name, too: attributes of `self` that its constructor sets, and globals.
+
+    Not global modules: what makes data for them is called with any.
+    """
     owner = source.parents.get(function) if function is not None else None
     found: list[Term] = []
     for one, terms in scopes:
@@ -81,7 +84,9 @@ def _shared(source: Source, scopes: tuple[Scope, ...], function: ast.AST | None)
             root, _, attribute = term.text.partition(".")
             if same and root == "self" and attribute:
                 found += [term] if _is_set(source, term.text, function) else []
-            elif function is not None and root not in local and stores(source, source.tree, root):
+            elif term.form == "module" or function is None or root in local:
+                continue
+            elif stores(source, source.tree, root):
                 inner = [
                     node for node in (one.node if one is not None else None, function) if node is not None
                 ]
