@@ -65,6 +65,12 @@ FOUND = {
                 for x, _ in self.loader:  # <
                     yield self.network(x)
     """,
+    "rows that were saved": """
+        def load(path, x):
+            x = x.to(device)
+            rows = torch.load(path, map_location="cpu")
+            return torch.cat([x, rows], dim=-1)  # <
+    """,
     "one-hot rows": """
         def train(model, loader):
             model.to(device)

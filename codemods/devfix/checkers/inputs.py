@@ -194,10 +194,15 @@ def _placed(mismatch: Mismatch, analysis: Analysis) -> tuple[Related, ...]:
     """Where the other value gets its device: in this file, or in that of a caller."""
     at, span = _target(mismatch, analysis), analysis.file.source.span
     if at is not None:
-        return (Related(span(at), "the other gets its device here"),)
+        call = analysis.file.source.parents.get(at)
+        func = call.func if isinstance(call, ast.Call) else None
+        if call is not None and isinstance(func, ast.Attribute):
+            told = quoted(analysis.file.source, func.value, 40)
+            return (Related(span(call), f"{told} gets its device here"),)
+        return (Related(span(at), "the other value gets its device here"),)
     if mismatch.anchor_place not in analysis.origins:
         return ()
     parameter, far = analysis.origins[mismatch.anchor_place]
-    return Related(span(parameter), "a caller passes the other"), *came_from(
+    return Related(span(parameter), "a caller passes the other value"), *came_from(
         far, "which gets its device here"
     )

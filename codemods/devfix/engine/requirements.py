@@ -284,6 +284,8 @@ class Requirements(Frame):
 
     def as_tensor(self, value: Value, *, surely: bool = False) -> Value:
         """A value where tensors stand: what was moved is one; if `surely`, so is whatever has a place."""
+        if value.kind == UNKNOWN and value.role == "host" and value.place.on_host and surely:
+            return value.but(kind=TENSOR)
         if value.kind != UNKNOWN or not value.place.on_device:
             return value
         moved = value.role in ("moved", "given", "cast")
