@@ -106,7 +106,7 @@ def _why_on_host(read: HostRead, function: Function, analysis: Analysis) -> str:
         return "it was moved to where another value is, which may be the CPU"
     if any(one.on_host for one in analysis.passed(read.place)):
         return "some calls in the file pass what is on the CPU"
-    if lives_on_devices(function, analysis):
+    if lives_on_devices(function, analysis) or "torch.nn." in analysis.file.source.text:
         return ""
     return "nothing but a parameter says that the value may be on an accelerator"
 

@@ -256,10 +256,8 @@ class Context:
     def is_about_networks(self) -> bool:
         """Does the file use layers, or define modules? Its functions are then called with what is on devices."""
         imported = self.file.source.imports.values()
-        return (
-            "torch.nn." in self.file.source.text
-            or "torch.nn" in imported
-            or any(self.class_kind(one) in ("module", "owned") for one in self.file.all_classes)
+        return any(one == "torch.nn" or one.startswith("torch.nn.") for one in imported) or any(
+            self.class_kind(one) in ("module", "owned") for one in self.file.all_classes
         )
 
     @cached_property
