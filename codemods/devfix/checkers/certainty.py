@@ -156,10 +156,10 @@ def _is_output(mismatch: Mismatch, analysis: Analysis) -> bool:
 
 def _is_followed(mismatch: Mismatch, analysis: Analysis) -> bool:
     """Is something else moved to where the other value is, which is not made of the stray itself?"""
-    source, function = analysis.file.source, mismatch.function
-    stray = root_name(mismatch.stray_node)
+    function, stray = mismatch.function, root_name(mismatch.stray_node)
     if function is None or mismatch.anchor_place not in analysis.targets or not stray:
         return False
+    source = function.file.source
     for target, _, _, _ in analysis.targets[mismatch.anchor_place]:
         for one in stores(source, function.node, root_name(target)):
             if any(
