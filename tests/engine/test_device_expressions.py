@@ -449,6 +449,17 @@ SILENT = {
                     x = x.to(child.device)
             return x
     """,
+    "an attribute that is found by its name": """
+        class Metric(nn.Module):
+            def __init__(self, defaults: dict[str, torch.Tensor]):
+                super().__init__()
+                self.total = nn.Linear(1, 1)
+                self.defaults = defaults
+            def reset(self):
+                for name, default in self.defaults.items():
+                    now = getattr(self, name)
+                    setattr(self, name, default.clone().to(now.device))
+    """,
     "a parameter": """
         def main(net: nn.Module, x: torch.Tensor):
             for one in net.parameters():

@@ -213,3 +213,40 @@ def test_blocks():
 """
     write(tmp_path, {"blocks.py": blocks, "main.py": main, "pyproject.toml": ""})
     assert found(tmp_path, "main.py", codemods=["place-factory"]) == []
+
+
+HELPER = """
+import torch
+
+
+def cut(batch, device):
+    mask = batch["mask"].to(device)
+    batch.update({"mask": mask})
+    return batch
+
+
+def pad(mask):
+    return torch.cat([mask, torch.zeros(4, 4).to(mask.device)], dim=1)
+
+
+def embed(model, loader, device):
+    for batch in loader:
+        batch = cut(batch, device)
+        mask = pad(batch["mask"])
+        print(model(batch["mask"]), batch["weights"] * mask)
+"""
+EMBEDDING = """
+from torch.utils.data import DataLoader
+from helper import embed
+
+
+def score(model, dataset, device):
+    model.to(device)
+    embed(model, DataLoader(dataset, batch_size=4), device)
+"""
+
+
+def test_what_meets_in_another_file_is_looked_for_in_that_file(tmp_path: Path) -> None:
+    """What else follows the device is among the statements of the function's file, not of the caller's."""
+    write(tmp_path, {"helper.py": HELPER, "main.py": EMBEDDING})
+    assert found(tmp_path, codemods=["move-inputs"]) == ["helper.py:17 move-inputs"]

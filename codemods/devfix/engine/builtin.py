@@ -101,7 +101,7 @@ class Builtins(Methods):
             made = ast.copy_location(ast.Attribute(node.args[0], values[1].const, ast.Load()), node)
             return self.attribute(made, first)
         if name == "getattr" and len(values) > 1 and values[1].kind == TEXT and first.kind == MODULE:
-            return self.plain_part(self.iterate(first, node), "modules")
+            return self.iterate(first, node).but(role="named", bound=None)  # it need not be a module
         if name == "setattr" and len(values) == 3 and first.kind == MODULE and values[2].kind == MODULE:
             self.attach(
                 node,

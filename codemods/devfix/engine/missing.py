@@ -161,11 +161,10 @@ def _named_in(source: Source) -> frozenset[str] | None:
 
 def is_plain(analysis: Analysis, value: Value) -> bool:
     """Is a module nothing but a torch.nn.Module, which has no `device`?"""
-    if value.kind != MODULE or OWNED in (
-        value.place.kind,
-        value.role,
-    ):  # what a framework wraps it in may have one
-        return False
+    if value.kind != MODULE or value.role == "named" or OWNED in (value.place.kind, value.role):
+        return (
+            False  # what is found by its name need not be a module, and what a framework wraps may have one
+        )
     if value.role == "part":
         return True
     if isinstance(value.bound, Value) and isinstance(value.bound.ref, Class):
