@@ -8,8 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from textwrap import dedent
 
+from devfix import flow
+from devfix.checkers import inputs
+from devfix.checkers.besides import CODEMODS, besides
 from devfix.engine import Analysis, File, analyse
 from devfix.findings import Finding
+from devfix.rules.lengths_on_cpu import LengthsOnCpu
+from devfix.rules.numpy_of_device import NumpyOfDevice
 from devfix.source import Source
 
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
@@ -37,3 +42,12 @@ def lines_of(analysis: Analysis, found: Iterable[Finding]) -> set[int]:
     """The lines of findings, counted from the first one below `HEAD`."""
     position, start = analysis.file.source.position, HEAD.count("\n")
     return {position(one.span.start)[0] - start for one in found}
+
+
+def spoken(head: str, code: str) -> set[int]:
+    """The lines of a program that the engine has findings for, of any codemod, counted from its first below `head`."""
+    source = Source(head + code)
+    found = flow.analyse(source)
+    every = [*besides(found, CODEMODS, ()), *LengthsOnCpu().check(found), *NumpyOfDevice().check(found)]
+    every += inputs.findings(found.facts())
+    return {source.position(one.span.start)[0] - head.count("\n") for one in every}

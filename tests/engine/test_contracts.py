@@ -6,13 +6,7 @@ As in `test_found_and_silent.py`, `<` marks the lines that findings have to be o
 from __future__ import annotations
 
 import pytest
-from devfix.checkers import inputs
-from devfix.checkers.besides import CODEMODS, besides
-from devfix.flow import analyse
-from devfix.rules.lengths_on_cpu import LengthsOnCpu
-from devfix.rules.numpy_of_device import NumpyOfDevice
-from devfix.source import Source
-from programs import marked
+from programs import marked, spoken
 
 HEAD = """\
 import numpy as np
@@ -23,16 +17,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils.data import DataLoader, TensorDataset
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 """
-
-
-def spoken(code: str) -> set[int]:
-    """The lines of a program, counted from its first, that the engine has findings for."""
-    source = Source(HEAD + code)
-    start = HEAD.count("\n")
-    flow = analyse(source)
-    found = [*besides(flow, CODEMODS, ()), *LengthsOnCpu().check(flow), *NumpyOfDevice().check(flow)]
-    found += inputs.findings(flow.facts())
-    return {source.position(one.span.start)[0] - start for one in found}
 
 
 FOUND = {
@@ -328,10 +312,10 @@ SILENT = {
 @pytest.mark.parametrize("name", FOUND)
 def test_found(name: str) -> None:
     code, wanted = marked(FOUND[name])
-    assert spoken(code) == wanted
+    assert spoken(HEAD, code) == wanted
 
 
 @pytest.mark.parametrize("name", SILENT)
 def test_silent(name: str) -> None:
     code, _ = marked(SILENT[name])
-    assert spoken(code) == set()
+    assert spoken(HEAD, code) == set()

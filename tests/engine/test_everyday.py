@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from devfix.checkers import inputs
-from devfix.checkers.besides import CODEMODS, besides
+from devfix.checkers.besides import besides
 from devfix.flow import analyse
-from devfix.rules.numpy_of_device import NumpyOfDevice
+from devfix.rules.hard_coded_cuda import HardCodedCuda
 from devfix.source import Source
-from programs import marked
+from programs import marked, spoken
 
 HEAD = """\
 import numpy as np
@@ -19,14 +18,6 @@ from PIL import Image
 from torchvision import models, transforms
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 """
-
-
-def spoken(code: str) -> set[int]:
-    """The lines of a program, counted from its first, on which findings are."""
-    source = Source(HEAD + code)
-    flow = analyse(source)
-    found = [*besides(flow, CODEMODS, ()), *NumpyOfDevice().check(flow), *inputs.findings(flow.facts())]
-    return {source.position(one.span.start)[0] - HEAD.count("\n") for one in found}
 
 
 FOUND = {
@@ -132,6 +123,24 @@ FOUND = {
                 model(diffusion.noise(x, t), t)
     """,
 }
+# `.cuda()` is spoken of by another codemod.
+CALLED = """
+    def neighbours(x, k):
+        return torch.matmul(x.transpose(2, 1), x).topk(k=k, dim=-1)[1]
+    def edges(x, k=20):
+        index = neighbours(x, k=k)
+        base = torch.arange(0, x.size(0)).view(-1, 1, 1)  # <
+        return x[(index + base).view(-1), :]
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(6, 64, 1)
+        def forward(self, x):
+            return self.conv(edges(x))
+    def main():
+        net = Net().cuda()
+        print(net(torch.rand(2, 3, 1024).cuda()))
+"""
 SILENT = {
     "labels": """
         def train(model, loader):
@@ -169,6 +178,22 @@ SILENT = {
                 rows.append(model(x.to(device)).detach().cpu())
             return np.concatenate(rows)
     """,
+    "counts of a confusion matrix, by elements, which have no dimensions": """
+        def confusion(model, loader, n):
+            model.to(device)
+            counts, others, row = torch.zeros(n, n), torch.zeros(n, n), torch.zeros(n)
+            for x, y in loader:
+                x, y = x.to(device), y.to(device)
+                pred = model(x).argmax(1)
+                for t, p in zip(y.view(-1), pred.view(-1)):
+                    counts[t.long(), p.long()] += 1
+                for t, p in zip(y.flatten(), pred.reshape(-1)):
+                    others[t, p] += 1
+                flat = y.view(-1)
+                for i in range(len(flat)):
+                    row[flat[i].long()] += 1
+            return counts, others, row
+    """,
     "a table that is moved, beside a batch that meets itself": """
         def pick(table, loader):
             table = table.to(device)
@@ -181,10 +206,22 @@ SILENT = {
 @pytest.mark.parametrize("name", FOUND)
 def test_found(name: str) -> None:
     code, wanted = marked(FOUND[name])
-    assert spoken(code) == wanted
+    assert spoken(HEAD, code) == wanted
 
 
 @pytest.mark.parametrize("name", SILENT)
 def test_silent(name: str) -> None:
     code, _ = marked(SILENT[name])
-    assert spoken(code) == set()
+    assert spoken(HEAD, code) == set()
+
+
+def test_what_is_called_on_a_line_with_a_literal_device_is_found() -> None:
+    """hard-coded-cuda speaks of the line that runs the module, which says nothing of the factory in it."""
+    code, wanted = marked(CALLED)
+    head = "import torch\nimport torch.nn as nn\n"
+    source = Source(head + code)
+    flow = analyse(source)
+    literals = list(HardCodedCuda().check(flow))
+    found = besides(flow, {"place-factory"}, literals)
+    assert {source.position(one.span.start)[0] - head.count("\n") for one in found} == wanted
+    assert literals

@@ -131,9 +131,7 @@ class Containers(Autocasts):
     # --- subscripts ----------------------------------------------------------------------
 
     def subscript(self, node: ast.Subscript) -> Value:
-        base = self.eval(node.value)
-        index = self.eval(node.slice)
-        return self.item(node, base, index)
+        return self.item(node, self.eval(node.value), self.eval(node.slice))
 
     def item(self, node: ast.Subscript, base: Value, index: Value) -> Value:
         kind, key = base.kind, index.const
@@ -148,11 +146,12 @@ class Containers(Autocasts):
         if kind == TENSOR:
             index = self._labels(node.slice, base, self.as_tensor(index))
             self._indexed(node, base, index)
-            whole = isinstance(node.slice, ast.Slice) or (index.kind == TENSOR and index.rank == 1)
-            whole = whole or (index.kind == SEQUENCE and not isinstance(node.slice, ast.Tuple))
+            many = index.kind == SEQUENCE and not isinstance(node.slice, ast.Tuple)
+            whole = many or isinstance(node.slice, ast.Slice) or (index.kind == TENSOR and index.rank == 1)
             kept = self._keeps_dimensions(node.slice, index)
             role = "item" if index.kind == NUMBER and not whole else ""
-            return base.but(rank=1 if kept else base.rank if whole else None, role=role)
+            single = 0 if base.role == "flat" and role else None
+            return base.but(rank=1 if kept else base.rank if whole else single, role=role)
         if kind == BATCH:
             if key is not ...:
                 self.taken_apart(base)
@@ -233,7 +232,7 @@ class Containers(Autocasts):
         nodes: list[ast.AST] = [*at] if len(at) == len(parts) else [node] * len(parts)
         here = [place for place, _ in alternatives(self.where(base))]
         for one, written in zip(parts, nodes, strict=True):
-            if one.kind not in (TENSOR, BATCH) or (one.role == "item" and one.rank != 1):
+            if one.kind not in (TENSOR, BATCH) or one.rank == 0 or (one.role == "item" and one.rank != 1):
                 continue  # a number, as far as is known
             if one.links and self.where(one).on_host and self.where(base).on_host:
                 self.analysis.read_on_host.update(one.moved_at())  # as an index of what is on the CPU

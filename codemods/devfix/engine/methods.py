@@ -148,7 +148,7 @@ class Methods(Moves):
             rank = self._rank_of_data(values[0][0]) if name == "new_tensor" and values else 1
             return Value(TENSOR, place or base.place, rank=rank, links=links, assumed=base.assumed)
         if row.form == "follow":
-            made = base.but(kind=TENSOR, role="")
+            made = base.but(kind=TENSOR, role="item" if base.role == "item" else "")
         else:
             operands: list[Operand] = [(base, at)]
             for value, argument in (*values, *keywords.values()):
@@ -170,7 +170,8 @@ class Methods(Moves):
             or (name in ("reshape", "view", "expand") and _sizes(values))
             or (name == "flatten" and not values)
         ):
-            made = made.but(rank=1)
+            flat = name == "flatten" or [value.const for value, _ in values] == [-1]
+            made = made.but(rank=1, role="flat" if flat else made.role)
         elif name == "squeeze":
             made = made.but(rank=None)
         elif name in ("reshape", "view") and [value.items for value, _ in values] == [()]:
