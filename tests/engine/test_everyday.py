@@ -125,21 +125,21 @@ FOUND = {
 }
 # `.cuda()` is spoken of by another codemod.
 CALLED = """
-    def neighbours(x, k):
-        return torch.matmul(x.transpose(2, 1), x).topk(k=k, dim=-1)[1]
-    def edges(x, k=20):
-        index = neighbours(x, k=k)
-        base = torch.arange(0, x.size(0)).view(-1, 1, 1)  # <
-        return x[(index + base).view(-1), :]
+    def edges(x, index=None):
+        x = x.view(2, -1)
+        if index is None:
+            index = x.topk(k=3, dim=-1)[1]
+        base = torch.arange(0, 2).view(-1, 1)  # <
+        return index + base
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
-            self.conv = nn.Conv2d(6, 64, 1)
+            self.fc = nn.Linear(3, 3)
         def forward(self, x):
-            return self.conv(edges(x))
+            return self.fc(edges(x))
     def main():
         net = Net().cuda()
-        print(net(torch.rand(2, 3, 1024).cuda()))
+        print(net(torch.rand(2, 3).cuda()))
 """
 SILENT = {
     "labels": """
