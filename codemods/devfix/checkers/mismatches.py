@@ -19,6 +19,7 @@ from devfix.engine.facts import Mismatch, Surgery
 from devfix.engine.files import Class, File
 from devfix.engine.places import FIXED, LITERAL, OF, VAR
 from devfix.engine.values import (
+    DISTRIBUTION,
     LOAD,
     MODULE,
     NAME,
@@ -243,7 +244,9 @@ def _fix(
     if codemod == "hard-coded-cuda":
         device, edits = of_a_literal(mismatch, analysis)
         return f"use `{device}`", edits, None
-    if codemod == "register-modules":
+    if codemod == "register-modules" or (
+        codemod == "register-buffer" and mismatch.stray.role == DISTRIBUTION
+    ):
         return "", (), None
     if codemod == "register-buffer":
         link = _stored_in_module(mismatch, analysis)

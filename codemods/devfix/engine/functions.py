@@ -24,6 +24,7 @@ from devfix.engine.values import (
     BATCH,
     DATA,
     DEVICE,
+    DISTRIBUTION,
     DTYPE,
     LOAD,
     MAKE,
@@ -136,6 +137,10 @@ class Functions(Containers):
                 made = Value(TENSOR)
             if not known:
                 made = Value(TENSOR)
+                if form == "samples" and not open_ and self.analysis.default_is_known:
+                    made = Value(TENSOR, self.default, rank=0)
+            if form == "samples":
+                made = made.but(role=DISTRIBUTION, ref=dotted)
         if row.host_result is not None:
             items = [made, made]
             items[row.host_result] = Value(TENSOR, ON_CPU, rank=1)

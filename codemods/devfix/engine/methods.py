@@ -21,14 +21,17 @@ from devfix.engine.values import (
     ARRAY,
     BATCH,
     DEVICE,
+    DISTRIBUTION,
     LIBRARY_CALL,
     LOADER,
+    MAKE,
     MAPPING,
     MODULE,
     NUMBER,
     OBJECT,
     OPTIMIZER,
     OWNER,
+    PASS,
     SEQUENCE,
     STORE,
     TENSOR,
@@ -135,6 +138,8 @@ class Methods(Moves):
             base = base.but(assumed=base.assumed - {Assumption(LIBRARY_CALL)})
         row = self.models.method(name)
         values, keywords = without(row, arguments)
+        if base.role == DISTRIBUTION and name in ("sample", "rsample"):
+            return self._drawn(node, base, name, many=bool(values or keywords))
         if name == "type" and values:
             return self.of_type(base, values[0][0])
         if row.form == "same" and "device" in keywords:
@@ -177,6 +182,13 @@ class Methods(Moves):
         elif name in ("reshape", "view") and [value.items for value, _ in values] == [()]:
             made = made.but(rank=0)
         return Value(SEQUENCE, rest=made) if row.many else made
+
+    def _drawn(self, node: ast.Call, base: Value, name: str, *, many: bool) -> Value:
+        """What a distribution draws: it cannot be moved itself, so that a kept one's draw is where the draw begins."""
+        links = base.links
+        if not links or any(one.kind in (PASS, STORE) for one in links):
+            links = (self.link(MAKE, node, f"{base.ref}.{name}"),)
+        return base.but(rank=1 if many else base.rank, role="", ref=None, links=links)
 
     # --- modules -------------------------------------------------------------------------
 
