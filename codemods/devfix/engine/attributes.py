@@ -30,6 +30,7 @@ from devfix.engine.values import (
     Value,
 )
 
+_ASKED = frozenset({"is_cuda", "device"})
 _SAME = frozenset({"data", "grad", "T", "mT", "H", "mH", "real", "imag", "values", "indices"})
 _NUMBERS = frozenset(
     {
@@ -85,6 +86,8 @@ class Attributes(Calls):
 
     def attribute(self, node: ast.Attribute, base: Value) -> Value:
         name, kind = node.attr, base.kind
+        if name in _ASKED:
+            self.analysis.named.ask(self, node, base)
         if kind == LIBRARY:
             return self._of_library(node, base)
         if kind in (TENSOR, BATCH):

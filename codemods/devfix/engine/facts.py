@@ -34,7 +34,7 @@ class Mismatch:
     `relation` is `places.DIFFERENT` (the stray is on the CPU) or `places.FIXED` (the stray is on an accelerator
     by name). `scopes` are the functions that were running, the innermost first, each with the expressions that
     were visible in it; `path` are the conditions that held, `running` the statements that were being run, the
-    innermost first.
+    innermost first. `strict`: tensors without dimensions have to be there, too.
     """
 
     operation: str
@@ -52,6 +52,7 @@ class Mismatch:
     scopes: tuple[Scope, ...]
     path: Path
     running: tuple[tuple[File, ast.stmt], ...]
+    strict: bool = False
 
 
 @dataclass(frozen=True, eq=False)

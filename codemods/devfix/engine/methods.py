@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from devfix.engine.evidence import runs_module
+from devfix.engine.evidence import is_module_name, runs_module
 from devfix.engine.facts import Surgery
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
@@ -27,6 +27,7 @@ from devfix.engine.values import (
     MAKE,
     MAPPING,
     MODULE,
+    NAME,
     NUMBER,
     OBJECT,
     OPTIMIZER,
@@ -60,6 +61,7 @@ _ITSELF = frozenset(
         "zero_grad",
     ]
 )
+_KEEPS = ("set_", "add_", "register_", "load_", "update", "append", "insert", "extend", "remove")
 _LIST_METHODS = frozenset({"append", "extend", "insert", "clear", "remove"})
 _PARTS = frozenset(["modules", "children"])
 _TENSORS = frozenset(["parameters", "buffers"])
@@ -85,6 +87,7 @@ class Methods(Moves):
     def method(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         """`base.name(...)`."""
         kind = base.kind
+        self.analysis.named.made(node, base)
         if name in frameworks.HOOKING_METHODS:
             return self.given_away(base)
         if name == "__class__" and isinstance(base.bound, Value):
@@ -244,11 +247,18 @@ class Methods(Moves):
         if name == "generate" or (place.kind in (VAR, LITERAL) and runs_module(name, is_method=True)):
             seen = name == "generate" and (base.bound is not None or self.is_seen(base))
             runs = base if seen or place.on_host else base.doubted(Assumption(LIBRARY_CALL, name))
-            made = self.run_on(node, runs, node.func, arguments)
+            assert isinstance(node.func, ast.Attribute)
+            made = self.run_on(node, runs, node.func.value, arguments)
             if not self.models.tokens & keywords.keys():  # it may give text, or arrays
                 made = made.doubted(Assumption(LIBRARY_CALL, "generate()"))
             if name == "generate":
                 return made.but(place=place) if made.kind == TENSOR else self.unknown(node)
+        assert isinstance(node.func, ast.Attribute)
+        module, at = base, node.func.value
+        if self._is_me(base) and is_module_name(name):  # an attribute that nothing in view assigns
+            module, at = Value(MODULE, assumed=frozenset({Assumption(NAME, name)})), node.func
+        if not name.startswith(_KEEPS) and (at is node.func or not self._is_me(base)):
+            self.analysis.named.ran(self, node, (module, at), [*values, *keywords.values()], runs=True)
         if name in ("encode", "decode", "predict"):
             return self.unknown(node)
         self.escape(arguments)

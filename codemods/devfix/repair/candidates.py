@@ -96,7 +96,8 @@ def exact_at(mismatch: Mismatch, analysis: Analysis, at: ast.AST) -> str:
         places = analysis.calls.get((id(function.node), one.arg), [])
         own = place.key == ("parameter", id(function.node), one.arg)
         if own or (place in places and all(other.on_device for other in places)):
-            form = "device" if own and place.kind == VAR else "tensor"
+            value = "module" if mismatch.anchor.kind == MODULE else "tensor"
+            form = "device" if own and place.kind == VAR else value
             term = Term(one.arg, form, place, mismatch.assumed)
             device = device or expressible(source, place, ((function, (term,)),), at)
     return device
