@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.distributed.fsdp
 import torch.nn.utils.rnn
+import torch.utils.model_zoo
 from devfix.models.loader import TENSOR_METHOD, Row, models, module_attributes
 from devfix.smoke import run_program
 
@@ -100,6 +101,13 @@ def test_what_takes_the_type_of_a_device_has_that_argument() -> None:
             position, argument = row.type or (-1, "")
             names = list(inspect.signature(taken).parameters)
             assert names.index(argument) == position if position >= 0 else argument in names
+
+
+def test_what_loads_takes_a_place() -> None:
+    for name, row in OF_TORCH.items():
+        if row.form == "load":
+            assert row.place is not None
+            assert list(inspect.signature(found(name)).parameters).index(row.place[1]) == row.place[0]
 
 
 def test_the_methods_are_those_of_tensors() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from applying import findings, fixed
-from devfix.defaults.constructors import CONSTRUCTORS
 from devfix.findings import Safety
+from devfix.models.loader import models
 from devfix.rules.default_device import DefaultDevice
 
 RULE = DefaultDevice()
@@ -137,5 +137,5 @@ def test_silent(name: str) -> None:
 
 
 def test_the_table_is_well_formed() -> None:
-    for name, (parameter, default) in CONSTRUCTORS.items():
+    for name, (parameter, default) in models().takers.items():
         assert "." in name and parameter.isidentifier() and default in ("cpu", "cuda", "auto")

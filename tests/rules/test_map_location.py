@@ -486,3 +486,28 @@ def test_each_address_is_judged_by_itself() -> None:
     assert findings(RULE, text.format("'https://example.org/a.pth'"))
     assert not findings(RULE, text.format("BASE"))
     assert not findings(RULE, text.format("urls[name]"))
+
+
+def test_what_a_switch_turns_off_is_loaded_another_time() -> None:
+    text = "import torch\nRESUME = {}\nnet = torch.nn.Linear(2, 2)\nif RESUME:\n    net.load_state_dict(torch.load('a.pt'))\n"
+    assert findings(RULE, text.format("False")) and findings(RULE, text.format("True"))
+
+
+CARRIED = {
+    "a mapping that is updated": "own = net.state_dict()\n    own.update({{k: v for k, v in state.items()}})\n    {}(own)\n",
+    "an entry under a condition": "if 'net' in state:\n        state = state['net']\n    {}(state)\n",
+    "a helper that gives it on": "{}(stripped(state))\n",
+}
+
+
+@pytest.mark.parametrize("way", CARRIED.values(), ids=CARRIED)
+def test_what_is_loaded_is_followed_to_where_it_goes(way: str) -> None:
+    text = (
+        "import torch\ndef stripped(state):\n    out = {}\n    for k, v in state.items():\n        out[k[7:]] = v\n"
+        "    return out\ndef f(net, path, device):\n    state = torch.load(path)\n    "
+    )
+    [one] = findings(RULE, text + way.format("net.load_state_dict"))
+    assert one.fix is not None and one.fix.safety is Safety.SAFE
+    assert not findings(
+        RULE, "import torch\ndef f(net, path):\n    state = read(path)\n    " + way.format("net.use")
+    )

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 
 from devfix.bindings import Bindings, function_around
-from devfix.callees import Callees, leading_text
-from devfix.defaults.constructors import CONSTRUCTORS
+from devfix.callees import leading_text
 from devfix.findings import Safety, SetArgument
 from devfix.flow import Flow
 from devfix.flow.frame import path_of
-from devfix.loading.devices import DevicesInScope
+from devfix.models.loader import models
 from devfix.remarks import Remark
+from devfix.repair.expressible import device_for
 from devfix.source import Source
 
 _DONE = {
@@ -26,19 +26,16 @@ _CHOICE = re.compile(r"^(?:args|opts?|opt|cfg|config|params|hparams|flags)\.", r
 
 def left_out(flow: Flow) -> Iterator[Remark]:
     """Calls of the table without a device, where another device than their default is in scope."""
-    source = flow.source
-    calls = [call for call in source.calls if source.qualified(call.func) in CONSTRUCTORS]
-    if not calls:
-        return
-    callees = Callees(flow)
-    devices, bindings = DevicesInScope(callees), callees.bindings
-    for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
-        parameter, default = CONSTRUCTORS[source.qualified(call.func)]
+    source, analysis, bindings = flow.source, flow.facts(), flow.once(Bindings)
+    for call, seen in sorted(
+        analysis.loaded.takers.items(), key=lambda one: (one[0].lineno, one[0].col_offset)
+    ):
+        parameter, default = models().takers[source.qualified(call.func)]
         if any(keyword.arg in (parameter, None) for keyword in call.keywords):
             continue
         if any(isinstance(argument, ast.Starred) for argument in call.args) or _by_position(call):
             continue
-        device = devices.at(call)
+        device = device_for(analysis, call, *seen)
         if not device or not _differs(source, bindings, call, device, default) or _moved(source, call):
             continue
         yield Remark(

@@ -13,6 +13,7 @@ from devfix.engine.facts import Autocast, DeviceUse, Drop, HostRead, LeftOut, Mi
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
+from devfix.engine.loading import Loaded, Loading, may_load
 from devfix.engine.named import AllNamed
 from devfix.engine.places import NO_PATH, NOWHERE, OF, VAR, Path, Place, is_called, whole
 from devfix.engine.state import Names, State, either, merge
@@ -62,6 +63,9 @@ class Analysis(Context):
         self.named = AllNamed(file)  # what is put on CUDA by name
         self.missing: list[Missing] = []
         self.left_out: dict[ast.Call, LeftOut] = {}
+        self.loaded = Loaded()
+        if self.runs is Run and may_load(file.source):
+            self.runs = Loading
         self.expressed: set[tuple[ast.expr, str]] = set()  # device expressions that were looked at
         self.autocasts: dict[ast.Call, Autocast] = {}
         self.entered: list[Autocast] = []  # the contexts that are open now

@@ -168,6 +168,30 @@ class LeftOut:
 
 
 @dataclass(frozen=True, eq=False)
+class Load:
+    """A call that loads what a file holds, and says nothing of its place.
+
+    `name`: of what is called. `into`: it copies what it loads into a module. `is_known`: a model says so, or the
+    function is in view; else another call of it in the file. `is_wrapped`: the function
+    around it takes the place, `is_unasked`: that is None there.
+    """
+
+    node: ast.Call
+    name: str
+    function: Function | None
+    scopes: tuple[Scope, ...]
+    into: bool = False
+    is_known: bool = True
+    is_unasked: bool = False
+    is_wrapped: bool = False
+
+    @property
+    def path(self) -> ast.expr | None:
+        """What names the file."""
+        return self.node.args[0] if self.node.args else None
+
+
+@dataclass(frozen=True, eq=False)
 class Missing:
     """A part of a device expression that raises wherever it is run, or that loses the index of a device.
 

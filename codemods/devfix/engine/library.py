@@ -59,6 +59,8 @@ class Library(Modules):
         """A call of what `dotted` names."""
         values, _keywords = arguments
         last = dotted.rpartition(".")[2]
+        if dotted in self.models.takers and self.file is self.analysis.file:
+            self.analysis.loaded.takers[node] = self.function, self.scopes()
         if dotted.startswith(("torch.", "torch_")):
             made = self._torch(node, dotted, last, arguments)
             if made is not None:

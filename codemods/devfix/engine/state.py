@@ -210,4 +210,5 @@ def _joined(old: Value, new: Value, a: State, b: State, condition: object) -> Va
         return Value(
             MODULE, Place(IN, cell), ref=cell, links=old.links, assumed=old.assumed | new.assumed, role=role
         )
-    return join(old, new, condition) if old is not ANYTHING and new is not ANYTHING else ANYTHING
+    known = old is not ANYTHING and new is not ANYTHING
+    return join(old, new, condition) if known or old.origins or new.origins else ANYTHING

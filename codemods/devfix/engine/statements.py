@@ -98,8 +98,12 @@ class Run(Processes):
         test = self.test(node.test)
         if test.decided is not None:
             self.block(node.body if test.decided else node.orelse)
+            self.skipped(node.orelse if test.decided else node.body)
             return
         self._branches(test, node.body, node.orelse)
+
+    def skipped(self, body: list[ast.stmt]) -> None:
+        """What is not run, as far as is known."""
 
     def _branches(self, test: Test, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
         state = self.state

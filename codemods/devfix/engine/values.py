@@ -98,6 +98,7 @@ class Value:
     - `texts`: of a text that depends: what it may be, "?" for what is not known.
     - `bound`: of an object, its class; of a method, its object; of a tensor on the CPU, what it was copied from; of
       `str(x)`, x.
+    - `origins`: the calls that loaded what it is made of, of values that were loaded from files.
     - `like`: of a size or a dtype, the tensor that it was read from; of a new tensor, what told its size or dtype, or
       what was written into it.
     """
@@ -112,6 +113,7 @@ class Value:
         "kind",
         "like",
         "links",
+        "origins",
         "place",
         "rank",
         "ref",
@@ -138,12 +140,13 @@ class Value:
         like: Value | None = None,
         role: str = "",
         texts: frozenset[str] = frozenset(),
+        origins: frozenset[ast.Call] = frozenset(),
     ) -> None:
         self.kind, self.place, self.rank, self.ref, self.const = kind, place, rank, ref, const
         self.items, self.rest, self.fields, self.links = items, rest, fields, links
         self.assumed, self.forms, self.bound, self.role = assumed, forms, bound, role
         self.like = like
-        self.texts = texts
+        self.texts, self.origins = texts, origins
 
     def but(self, **changes: Any) -> Value:
         """The same value with some of its properties changed."""
@@ -204,6 +207,7 @@ class Value:
             id(made),
             self.role,
             forms,
+            self.origins or None,
         )
 
     def __repr__(self) -> str:
@@ -247,7 +251,8 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
     if a is b:
         return a
     if a.kind != b.kind:
-        return _unlike(a, b, condition)
+        made = _unlike(a, b, condition)
+        return made if a.origins == b.origins else made.but(origins=a.origins | b.origins)
     if a.kind in (FUNCTION, CLASS, LIBRARY) and a.ref != b.ref:
         return ANYTHING
     place = (
@@ -312,6 +317,7 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
         bound=a.bound if a.bound is b.bound else None,
         like=a.like if a.like is b.like or links is a.links else b.like,
         role=role,
+        origins=a.origins | b.origins,
     )
 
 

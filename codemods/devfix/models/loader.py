@@ -30,7 +30,16 @@ _WITHOUT_DEVICE = frozenset({"same", "elems", "follow", "samples"})
 _LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner", "runs", "unseen"})
 _TYPED = frozenset({"context", "keeps"})
 _MODULES = ("module", "not")
-_PLAIN = ("readers", "keywords", "draws", "learns", "tokens", "gathers", "owners_of_device")  # words
+_PLAIN = (
+    "readers",
+    "keywords",
+    "draws",
+    "learns",
+    "tokens",
+    "gathers",
+    "owners_of_device",
+    "like_torch",
+)  # words
 _LISTED = ("lists", "shaped", "filled", "is_device")  # names behind a prefix
 _BUILDING = (".from_pretrained", ".from_config")
 _PROCESSES = frozenset(
@@ -52,6 +61,8 @@ class Row(NamedTuple):
     host_result: int | None = None
     type: tuple[int, str] | None = None
     whole: bool = False
+    place: tuple[int, str] | None = None
+    into: bool = False
 
 
 SAME = Row("same")
@@ -93,6 +104,8 @@ class Models(NamedTuple):
     gathers: frozenset[str]
     owners_of_device: tuple[str, ...]
     devices: frozenset[str]
+    like_torch: tuple[str, ...]
+    takers: dict[str, tuple[str, str]]  # what takes a device: the keyword, and what it does without
     converters: dict[str, str]
     modules: tuple[
         tuple[str, re.Pattern[str], str], ...
@@ -148,6 +161,7 @@ def models() -> Models:
     listed: dict[str, list[str]] = {name: [] for name in _LISTED}
     reads: dict[str, tuple[int, str] | None] = {}
     converters: dict[str, str] = {}
+    takers: dict[str, tuple[str, str]] = {}
     modules: list[tuple[str, re.Pattern[str], str]] = []
     spaces: dict[str, list[str]] = {"tensor": [], "other": [], "array": []}
     for line in (data("models/torch.model") + "\n" + data("models/libraries.model")).splitlines():
@@ -159,6 +173,9 @@ def models() -> Models:
             continue
         if words[0] == "calls":
             converters.update(dict.fromkeys(words[2:], words[1]))
+            continue
+        if words[0] == "takes":
+            takers.update(dict.fromkeys(words[3:], (words[2], words[1])))
             continue
         if words[0] in plain:
             plain[words[0]] += words[1:]
@@ -192,6 +209,11 @@ def models() -> Models:
             elif key == "host" and value:
                 position, _, name = value.partition(":")
                 row = row._replace(host=(int(position), name))
+            elif key == "place" and value:
+                position, _, name = value.partition(":")
+                row = row._replace(place=(int(position), name))
+            elif word == "into":
+                row = row._replace(into=True)
             elif key == "type" and value:
                 position, _, name = value.partition(":")
                 row = row._replace(type=(int(position or -1), name))
@@ -221,7 +243,8 @@ def models() -> Models:
     shaped, filled = frozenset(listed["shaped"]), frozenset(listed["filled"])
     return Models(
         rows, tensor, other, array, readers, shaped, filled, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
-        tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), converters, tuple(modules), {},
+        tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(plain["like_torch"]), takers,
+        converters, tuple(modules), {},
     )  # fmt: skip
 
 

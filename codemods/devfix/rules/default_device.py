@@ -8,11 +8,13 @@ from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
 from devfix.defaults import library, random
-from devfix.defaults.constructors import LIBRARIES
 from devfix.defaults.examples import EXAMPLES
 from devfix.findings import Finding
 from devfix.flow import Flow, torch_api
+from devfix.models.loader import models
 from devfix.remarks import Remark
+
+_LIBRARIES = tuple(sorted({name.partition(".")[0] for name in models().takers}))
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class DefaultDevice(Codemod):
     `device=` and default to another device: the CPU (`open_clip.create_model_and_transforms`), CUDA
     whether or not there is any (`sam2.build_sam.build_sam2`), or a device that the library chooses
     (`SentenceTransformer`) where the program chooses its own by number or option.
-    `defaults/constructors.py` has the table. Code that moves the result itself is left alone.
+    `models/libraries.model` has them (`takes`). Code that moves the result itself is left alone.
 
     ## Why is this bad?
     A generator does not follow the default device, so shuffling raises "Expected a 'cuda' device type
@@ -45,7 +47,7 @@ class DefaultDevice(Codemod):
 
     id: ClassVar[str] = "default-device"
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
-        (*torch_api.DEFAULT_DEVICE_CALLS, *LIBRARIES),
+        (*torch_api.DEFAULT_DEVICE_CALLS, *_LIBRARIES),
         ("torch", "llama_index", "sentence_transformers", "InstructorEmbedding"),
     )
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
@@ -54,7 +56,7 @@ class DefaultDevice(Codemod):
         remarks: list[Remark] = []
         if any(call in flow.source.text for call in torch_api.DEFAULT_DEVICE_CALLS):
             remarks += random.remarks(flow)
-        if any(what.partition(".")[0] in LIBRARIES for what in flow.source.imports.values()):
+        if any(what.partition(".")[0] in _LIBRARIES for what in flow.source.imports.values()):
             remarks += library.left_out(flow)
         for remark in remarks:
             yield remark.finding(self)

@@ -3,50 +3,123 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from devfix.callees import Callees
-from devfix.checkers.left_out import reads
+from devfix.checkers import load_doubts as doubts
+from devfix.checkers.loads import (
+    Use,
+    Uses,
+    default_is_none,
+    fixed,
+    is_checkpoint,
+    place_for,
+)
 from devfix.codemod import Codemod, Example
+from devfix.engine.facts import Load
+from devfix.engine.loading import ARGUMENT
 from devfix.findings import Edit, EnsureImport, Finding, Safety, SetArgument
 from devfix.flow import Flow
-from devfix.loading.calls import ARGUMENT, Load, Loads, is_none_at
-from devfix.loading.cure import cures, needs_cuda
-from devfix.loading.devices import DevicesInScope
-from devfix.loading.examples import EXAMPLES
-from devfix.loading.handed import fixed, open_ended
-from devfix.loading.standing import has_choice, is_settled, matters, of_replicas
-from devfix.loading.uses import Follower, Use, Uses
-from devfix.source import Source, walk
+from devfix.repair.expressible import device_for
+from devfix.source import Source
 
-_CHECKPOINT = re.compile(
-    r"ckpt|checkpoint|check_point|weight|state|snapshot|pre_?train|resume|restore|model|netg\b|netd\b|network|"
-    r"generator|discriminator|encoder|decoder|adapter|lora|optim|unet|vae\b|backbone|\.pth|\.ckpt|params",
-    re.IGNORECASE,
-)
-# Beyond doubt even where the other words occur: `data_dir + "/checkpoint.pt"`.
-_SURELY = re.compile(
-    r"ckpt|checkpoint|weights|state_?dict|pre_?train|(?<![a-z])model(?!s?/)|snapshot", re.IGNORECASE
-)
-_DATA = re.compile(
-    r"vocab|data|token|lexicon|fields|transforms|meta|triples|graph|sample|feature|feat\b|index|label|stats|"
-    r"statistic|cache|corpus|split|shard|record|history|loss|metric|config|speaker|prompt|image|video|audio|"
-    r"indices|centroid|assign|mask",
-    re.IGNORECASE,
-)
-_ENTRY = r"(?:\w*state_?dict|model|optimizer|params_ema|module|generator|weights)"
-_QUOTED = re.compile(rf"[\"']{_ENTRY}[\"']")
-_STATE_NAME = re.compile(r"state_?dict|(?:^|_)sd$")
-# Numbers and texts about a checkpoint, not its tensors.
-_NO_TENSORS = re.compile(r"metadata|manifest|kwargs|^args|config", re.IGNORECASE)
-_GPU = re.compile(r"\.cuda\(|[\"']cuda")
-# What has no tensors in its state.
-_NUMBERS = re.compile(r"sched|(?:^|[._])(?:grad_?|amp_?|loss_?)?scaler$", re.IGNORECASE)
-# Objects that keep what they are given, on the device that it is on.
-_KEEPERS = re.compile(r"ema|shadow|average|obj\b|self$", re.IGNORECASE)
+_STATE = """\
+import pathlib
+import tempfile
+
+import torch
+from torch import nn
+
+
+def write(path):
+    torch.manual_seed(0)
+    torch.save({{"epoch": 3, "model": nn.Linear(4, 2).state_dict()}}, path)
+
+
+def resume(model, path):
+    checkpoint = torch.load(path{0})
+    model.load_state_dict(checkpoint["model"])
+    return checkpoint["epoch"]
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+path = pathlib.Path(tempfile.mkdtemp()) / "checkpoint.pt"
+write(path)
+model = nn.Linear(4, 2).to(device)
+print(resume(model, path), round(model(torch.ones(1, 4, device=device)).sum().item(), 4))
+"""
+_ITSELF = """\
+import pathlib
+import tempfile
+
+import torch
+from torch import nn
+
+
+def write(path):
+    torch.manual_seed(0)
+    torch.save(nn.Linear(4, 2).weight.detach(), path)
+
+
+def run(path, x, device):
+    weight = torch.load(path{0})
+    return x.to(device) @ weight.t()
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+path = pathlib.Path(tempfile.mkdtemp()) / "weight.pt"
+write(path)
+print(round(run(path, torch.ones(1, 4), device).sum().item(), 4))
+"""
+_WRAPPER = """\
+import pathlib
+import tempfile
+
+import torch
+from torch import nn
+
+
+def load_file(path, map_location=None):
+    with open(path, "rb") as file:
+        return torch.load(file{0})
+
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+path = pathlib.Path(tempfile.mkdtemp()) / "model.pt"
+model = nn.Linear(4, 2)
+torch.save(model.state_dict(), path)
+state = load_file(path, map_location=device)
+print(round(torch.nn.functional.linear(torch.ones(1, 4).to(device), state["weight"]).sum().item(), 4))
+"""
+_GUARDED = """\
+import pathlib
+import tempfile
+
+import torch
+from torch import nn
+
+
+def write(path):
+    torch.manual_seed(0)
+    torch.save(nn.Linear(4, 2).state_dict(), path)
+
+
+def restore(model, path):
+    if torch.cuda.is_available():
+        state = torch.load(path)
+    else:
+        state = torch.load(path, map_location="cpu")
+    model.load_state_dict(state)
+
+
+path = pathlib.Path(tempfile.mkdtemp()) / "model.pt"
+write(path)
+model = nn.Linear(4, 2)
+restore(model, path)
+print(round(model(torch.ones(1, 4)).sum().item(), 4))
+"""
 
 
 @dataclass(frozen=True)
@@ -112,200 +185,121 @@ class MapLocation(Codemod):
         ),
         ("torch",),
     )
-    examples: ClassVar[tuple[Example, ...]] = EXAMPLES
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "A checkpoint that feeds a model: it is copied to where the model is",
+            _STATE.format(""),
+            _STATE.format(', map_location="cpu"'),
+        ),
+        Example(
+            "A loaded tensor that is combined with data on the device in scope",
+            _ITSELF.format(""),
+            _ITSELF.format(", map_location=device"),
+            raises="same device|Expected all tensors",
+            safety=Safety.UNSAFE,
+        ),
+        Example(
+            "A wrapper that does not pass on its map_location",
+            _WRAPPER.format(""),
+            _WRAPPER.format(", map_location=map_location"),
+            raises="same device|Expected all tensors",
+        ),
+        Example("Trap: the machine without a GPU is taken care of", _GUARDED),
+    )
 
     def check(self, flow: Flow) -> Iterator[Finding]:
+        source, analysis = flow.source, flow.facts()
         yield from self._named(flow)
-        loads = list(Loads(flow.source).find())
-        if not loads:
-            return
-        callees = Callees(flow)
-        devices, follower = DevicesInScope(callees), Follower(callees)
-        hosts = {scope.node for scope in flow.scopes if scope.host}
         found: list[_Found] = []
-        for load in loads:
-            uses = follower.uses(load.call)
-            device = devices.at(load.call)
-            if device and is_none_at(flow.source, load.call, device):
-                device = ""
-            if _is_checkpoint(flow, load, uses, device, load.function in hosts):
-                value, safety = _choice(flow, load, uses, device)
-                here = load.wrapper or (
-                    matters(flow.source, load) and not of_replicas(flow.source, load, tuple(uses.receivers))
-                )
-                if not here or load.supposed or follower.of_one_rank(load.call):
-                    safety = Safety.UNSAFE  # what is a part of one process may be bound to its device
-                found.append(_Found(load, uses, value, safety, here))
-        stay = [
-            one.load for one in found if one.safety is Safety.UNSAFE and one.here and not one.load.wrapper
-        ]
+        for load in sorted(
+            analysis.loaded.loads.values(), key=lambda one: (one.node.lineno, one.node.col_offset)
+        ):
+            if load.is_unasked or (not load.is_wrapped and doubts.is_excused(load, analysis)):
+                continue
+            uses, device = (
+                Uses(load, analysis),
+                device_for(analysis, load.node, load.function, load.scopes),
+            )
+            if is_checkpoint(load, uses, device, source):
+                value, sure = place_for(load, uses, device, source)
+                fails = doubts.matters(load, source) and not doubts.of_replicas(load, uses.receivers, source)
+                fails = fails or load.is_wrapped
+                # what is a part of one process may be bound to its device
+                sure = sure and fails and load.is_known and not doubts.of_one_process(load, source)
+                found.append(_Found(load, uses, value, sure, fails))
+        stay = [one.load for one in found if not one.sure and one.fails and not one.load.is_wrapped]
         for one in found:
-            if one.safety is Safety.SAFE and not cures(flow, one.load, stay):
-                one = replace(one, safety=Safety.UNSAFE)
-            if self.all or not _is_without_choice(flow, one):
-                yield self._report(flow, one)
+            if one.sure and not doubts.cures(flow, one.load, stay):
+                one = replace(one, sure=False)
+            if self.all or one.fails or not _is_without_choice(flow, one.load):
+                yield self._report(source, one)
 
     def _named(self, flow: Flow) -> Iterator[Finding]:
         """Those that name a place: another one than the function is asked for, or none by default."""
         source = flow.source
-        if ARGUMENT not in source.text:
-            return
         for call, keyword in fixed(source):
-            span, code = source.span(call), source.code(keyword.value)
+            code = source.code(keyword.value)
             yield self.finding(
                 source.span(keyword.value),
                 f"the function passes its `{ARGUMENT}` to other loads, but this one always gets {code}",
                 title=f"hand on `{ARGUMENT}={ARGUMENT}`",
-                edits=(SetArgument(span, ARGUMENT, ARGUMENT),),
+                edits=(SetArgument(source.span(call), ARGUMENT, ARGUMENT),),
                 safety=Safety.UNSAFE,
             )
-        for call, keyword in open_ended(source):
-            span, code = source.span(call), source.code(keyword.value)
+        for call, keyword in default_is_none(flow.facts()):
+            code, quote = source.code(keyword.value), _quote(source, call)
             yield self.finding(
-                span,
+                source.span(call),
                 f"`{code}` is None unless a caller sets it, and None loads tensors to the device they were saved from",
                 title="load to the CPU by default",
-                edits=(
-                    SetArgument(span, ARGUMENT, f"{code} or {_quote(source, call)}cpu{_quote(source, call)}"),
-                ),
+                edits=(SetArgument(source.span(call), ARGUMENT, f"{code} or {quote}cpu{quote}"),),
                 safety=Safety.UNSAFE,
             )
 
-    def _report(self, flow: Flow, found: _Found) -> Finding:
-        source, load, uses = flow.source, found.load, found.uses
-        span = source.span(load.call)
-        value = found.value.replace('"', _quote(source, load.call))
+    def _report(self, source: Source, found: _Found) -> Finding:
+        load, span = found.load, source.span(found.load.node)
+        value = found.value.replace('"', _quote(source, load.node))
         edits: tuple[Edit, ...] = (SetArgument(span, ARGUMENT, value),)
         if "torch.cuda" in value and "torch" not in source.imports.values():
             edits = (*edits, EnsureImport("torch"))
-        if load.wrapper:
+        if load.is_wrapped:
             message = f"`{load.name}` is called without the `{ARGUMENT}` that the function around it takes"
         else:
+            why = "and raises where there is no such device"
+            if found.uses.has(Use.MODULE | Use.TENSOR):
+                why = "which may be missing here, or not be the device of the data"
             message = (
-                f"`{load.name}` without `{ARGUMENT}` loads tensors to the device they were saved from, "
-                f"{_why(uses)}"
+                f"`{load.name}` without `{ARGUMENT}` loads tensors to the device they were saved from, {why}"
             )
         return self.finding(
             span,
             message,
             title=f"load with `{ARGUMENT}={value}`",
             edits=edits,
-            safety=found.safety,
+            safety=Safety.SAFE if found.sure else Safety.UNSAFE,
         )
 
 
 @dataclass(frozen=True)
 class _Found:
-    """A load that wants a place; `here`: may it fail without one, as far as its own file shows?"""
+    """A load that wants a place; `sure`: it is that one; `fails`: it may fail without, as far as its file shows."""
 
     load: Load
     uses: Uses
     value: str
-    safety: Safety
-    here: bool
+    sure: bool
+    fails: bool
 
 
-def _is_without_choice(flow: Flow, found: _Found) -> bool:
+def _is_without_choice(flow: Flow, load: Load) -> bool:
     """Is the device that it was saved from there in the program as it is run, so that nobody needs the fix?"""
-    load, source = found.load, flow.source
-    if found.here or load.wrapper:
-        return False
-    return is_settled(source, load) or (not has_choice(source) and needs_cuda(flow, load))
-
-
-def _is_checkpoint(flow: Flow, load: Load, uses: Uses, device: str, host: bool) -> bool:
-    """Is it certain enough that there are tensors in it which may have been on a GPU?"""
-    call = load.call
-    argument = flow.source.code(call.args[0]) if call.args else ""
-    names = " ".join(uses.names)
-    around = load.function.name if load.function is not None else ""
-    plain = any(_NO_TENSORS.search(name) for name in uses.names[:1])
-    if plain and not uses.kinds & ~(Use.OUT | Use.STORED):
-        return False
-    if uses.kinds is Use.STATE and uses.receivers and all(map(_NUMBERS.search, uses.receivers)):
-        return False
-    if load.wrapper or load.restores or load.name == "torch.jit.load" or uses.has(Use.STATE):
-        return True
-    if host:
-        return False
-    if _is_told(flow, load):
-        return True
-    if _has_entries(flow, load, uses):
-        return True
-    if uses.has(Use.MODULE) or uses.has(Use.PARAMETER):
-        return True
-    if _DATA.search(names) and not _SURELY.search(names):
-        return False
-    words = f"{argument} {names}"
-    if load.name.endswith(("_from_url", "load_url")):
-        return True
-    if _CHECKPOINT.search(words):
-        return bool(_SURELY.search(words)) or not _DATA.search(words)
-    if _CHECKPOINT.search(around) and not _DATA.search(f"{words} {around}"):
-        return True
-    return uses.has(Use.TENSOR) and bool(device) and not _DATA.search(words)
-
-
-def _is_told(flow: Flow, load: Load) -> bool:
-    """Does the function around a load take a device, and nothing ever reads it?"""
-    function = load.function
-    if function is None:
-        return False
-    arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
-    return any(one.arg == "device" and not reads(flow.source, function, one.arg) for one in arguments)
-
-
-def _has_entries(flow: Flow, load: Load, uses: Uses) -> bool:
-    """Is it asked for what only a checkpoint has: `loaded["state_dict"]`, `"model" in loaded`?"""
-    text = flow.source.text if load.function is None else flow.source.code(load.function)
-    if not _QUOTED.search(text):  # most of the time; the patterns below are compiled for each name
-        return False
-    for name in {name for name in uses.names[:3] if name.isidentifier()}:
-        if re.search(rf"(?<![\w.]){name}\s*(?:\[|\.(?:get|pop)\()\s*[\"']{_ENTRY}[\"']", text):
-            return True
-        if re.search(rf"[\"']{_ENTRY}[\"'] (?:not )?in {name}\b", text):
-            return True
-    return False
-
-
-def _choice(flow: Flow, load: Load, uses: Uses, device: str) -> tuple[str, Safety]:
-    """What to pass, and how sure that is to be right."""
-    if load.wrapper:
-        return ARGUMENT, Safety.SAFE if load.asked else Safety.UNSAFE
-    if load.restores:
-        return '"cpu"', Safety.SAFE
-    itself = uses.has(Use.MODULE) or uses.has(Use.TENSOR)
-    if uses.kinds is Use.NONE and any(_STATE_NAME.search(name) for name in uses.names):
-        return '"cpu"', Safety.UNSAFE
-    if uses.has(Use.STATE) and not itself:
-        kept = any(_KEEPERS.search(receiver) for receiver in uses.receivers)
-        kept = kept or uses.has(Use.OUT) or uses.has(Use.PARAMETER)
-        if uses.has(Use.STORED) and device:
-            return (
-                device,
-                Safety.UNSAFE,
-            )  # what is kept as it is may be a tensor, too: `self.alpha = state["alpha"]`
-        return '"cpu"', Safety.UNSAFE if kept else Safety.SAFE
-    if uses.has(Use.HOST) and not itself and not uses.has(Use.OUT):
-        return '"cpu"', Safety.UNSAFE
-    if device:
-        return device, Safety.UNSAFE
-    if uses.kinds and not uses.moved and _GPU.search(flow.source.text):
-        # where it is wanted is out of sight, but what works with CUDA goes on as it does
-        torch = next((local for local, what in flow.source.imports.items() if what == "torch"), "torch")
-        return f'None if {torch}.cuda.is_available() else "cpu"', Safety.UNSAFE
-    return '"cpu"', Safety.UNSAFE
+    settled = doubts.is_settled(load, flow.source)
+    return settled or (not doubts.has_choice(flow.source) and doubts.needs_cuda(flow, load))
 
 
 def _quote(source: Source, call: ast.Call) -> str:
     """The quotes that the call itself uses."""
-    for node in walk(call):
+    for node in ast.walk(call):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return "'" if source.code(node).startswith("'") else '"'
     return '"'
-
-
-def _why(uses: Uses) -> str:
-    if uses.has(Use.MODULE) or uses.has(Use.TENSOR):
-        return "which may be missing here, or not be the device of the data"
-    return "and raises where there is no such device"
