@@ -14,7 +14,7 @@ _CALLS = frozenset(
     {"make", "data", "legacy", "cuda", "array", "like", "same", "elems", "follow", "number", "load"}
 )
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow"})
-_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner", "runs", "unseen"})
+_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner", "copies", "runs", "unseen"})
 _TYPED = frozenset({"context", "keeps"})
 _MODULES = ("module", "not")
 _PLAIN = ("readers", "keywords", "draws", "learns", "tokens", "gathers", "owners_of_device")  # words
