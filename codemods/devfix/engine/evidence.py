@@ -189,10 +189,11 @@ def is_set_up(path: str, source: Source) -> bool:
 def _networks(source: Source) -> frozenset[str]:
     saved = set(_SAVED.findall(source.text))  # so are optimizers, which nobody calls
     called = {_METHOD.sub("", source.code(one.func)) for one in source.calls} if saved else set[str]()
-    running = (one for one in source.calls if computes(source.code(one.func).rpartition(".")[2]))
-    given = {source.code(one.args[0]) for one in running if one.args}
+    first = [(source.code(one.func).rpartition(".")[2], source.code(one.args[0])) for one in source.calls if one.args]
+    given = {one for name, one in first if computes(name)}
+    averaged = {one.removesuffix(".parameters()") for name, one in first if is_average(name)}
     used = {*_NETWORK_USE.findall(source.text), *filter(is_module_name, given)}
-    return frozenset(used | (saved & (called | given)))
+    return frozenset(used | averaged | (saved & (called | given)))
 
 
 def may_place(maker: str) -> bool:
