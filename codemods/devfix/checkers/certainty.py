@@ -217,7 +217,7 @@ def _may_be_moved(mismatch: Mismatch, analysis: Analysis) -> bool:
     by_caller = place.kind == OF and not any(is_option(one.removesuffix(".device")) for one in targets)
     if not isinstance(made.node, ast.Call) or is_told_a_device(made.node, made.file.source):
         return True
-    if models().layer(made.name) == "module":
+    if models().layer(made.name) in ("module", "unseen"):
         function = mismatch.function
         asks = function is not None and analysis.uses(function).asks_for_devices
         return by_caller and not (asks or (function is not None and is_measure(function.name)))

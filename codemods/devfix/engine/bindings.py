@@ -34,6 +34,8 @@ from devfix.engine.values import (
 class Bindings(Expressions):
     def bind(self, target: ast.expr, value: Value, node: ast.AST) -> None:
         if isinstance(target, ast.Name):
+            if isinstance(node, ast.IfExp):
+                value = self._network(target.id, value, node)
             if value.kind == UNKNOWN:
                 value = self._network(target.id, self._evident(target.id, value), node)
             self.state.names[target.id] = value

@@ -34,7 +34,7 @@ _SAVED = re.compile(r"(?<![\w.])((?:self\.)?\w+)\.(?:load_)?state_dict\(")
 _AVERAGE = re.compile(r"(?:Model)?(?:EMA|Ema)(?:V\d|Model)?$|ExponentialMovingAverage$")
 _METHOD = re.compile(r"\.(?:forward|generate|encode|decode|predict)$")
 _PLACES = re.compile(
-    r"load(?!er)|init|restore|prepare|set_?up|wrap|cuda|gpu|device|dist|parallel|pipe|session|client|engine|agent|"
+    r"load(?!er|_model$)|init|restore|prepare|set_?up|wrap|cuda|gpu|device|dist|parallel|pipe|session|client|engine|agent|"
     r"trainer|runner|policy|predictor|detector|onnx|compile|jit|quant|copy|clone",
     re.IGNORECASE,
 )
@@ -212,13 +212,33 @@ def is_told_a_device(call: ast.Call, source: Source) -> bool:
     for item in around.items if isinstance(around, ast.With) else ():
         if _TOLD.search(source.code(item.context_expr)):
             return True
-    for one in (*call.args, *(keyword.value for keyword in call.keywords)):
+    for one in (*call.args, *(keyword.value for keyword in call.keywords if keyword.arg is not None)):
         text = ast.unparse(one)
         if isinstance(one, ast.Starred) or _TOLD.search(text) or text == "self":
             return True
-        if _OPTIONS.match(text) and re.search(_HELD.format(re.escape(text)), source.text, re.IGNORECASE):
+        if _OPTIONS.match(text) and _holds_device(text, source):
             return True
-    return any(one.arg is None or _TOLD.search(one.arg) for one in call.keywords)
+    return any(_TOLD.search(one.arg or "") for one in call.keywords) or unpacks_device(call, source)
+
+
+def unpacks_device(call: ast.Call, source: Source) -> bool:
+    """May a device be among the keywords that a call gets as `**options`?"""
+    texts = [ast.unparse(one.value) for one in call.keywords if one.arg is None]
+    return any(
+        _TOLD.search(one) or one in _collected(source) or _holds_device(one, source) for one in texts
+    )
+
+
+def _holds_device(options: str, source: Source) -> bool:
+    """Does a file read or set a device among options?"""
+    return re.search(_HELD.format(re.escape(options)), source.text, re.IGNORECASE) is not None
+
+
+@remembered
+def _collected(source: Source) -> frozenset[str]:
+    """The names in which functions collect keywords that nobody else has."""
+    given = (one.args.kwarg for one in source.of_kind(ast.FunctionDef))
+    return frozenset(one.arg for one in given if one is not None)
 
 
 def is_class_name(name: str) -> bool:

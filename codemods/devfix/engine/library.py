@@ -15,6 +15,7 @@ from devfix.engine.evidence import (
     prepares_inputs,
     runs_module,
     runs_what_it_is_given,
+    unpacks_device,
 )
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.modules import Modules
@@ -356,7 +357,8 @@ class Library(Modules):
                 assumed=frozenset({Assumption(LIBRARY_CALL, name)}),
             )
         told = any(one.kind in (DEVICE, MODULE) for one, _ in (*arguments[0], *keywords.values()))
-        told = told or any(key.arg is None or "device" in key.arg for key in node.keywords)
+        told = told or any("device" in (key.arg or "") for key in node.keywords)
+        told = told or unpacks_device(node, self.file.source)
         self.state.set_place(cell, NOWHERE if told or not self.analysis.default_is_known else AT_DEFAULT)
         owned = name in frameworks.OWNING_CALLS or frameworks.owns_models(name)
         if owned or (
