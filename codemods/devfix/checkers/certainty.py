@@ -90,7 +90,7 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     of_anchor = {one.kind for one in mismatch.anchor.assumed}
     if mismatch.operation == "the result" and mismatch.stray.links[0].node in analysis.parts.moved:
         return "a caller moves what it is given"
-    unseen = mismatch.stray.kind == MODULE and Assumption(LIBRARY_CALL) in mismatch.assumed
+    unseen = mismatch.stray.kind == MODULE and Assumption(LIBRARY_CALL) in mismatch.stray.assumed
     if (
         LIBRARY_CALL in kinds
         and not _is_made_up(mismatch)
@@ -220,7 +220,8 @@ def _may_be_moved(mismatch: Mismatch, analysis: Analysis) -> bool:
     if models().layer(made.name) in ("module", "unseen"):
         function = mismatch.function
         asks = function is not None and analysis.uses(function).asks_for_devices
-        return by_caller and not (asks or (function is not None and is_measure(function.name)))
+        here = function is not None and made.file.source.enclosing(made.node, ast.FunctionDef) is function.node
+        return by_caller and not (asks or here or (function is not None and is_measure(function.name)))
     weighted = any(one.kind in (USES, NAME) for one in mismatch.stray.assumed)
     if may_place(last) or by_caller or not weighted:
         return True

@@ -87,6 +87,7 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
                     continue
                 nodes = [surgery.node, *_nodes(surgery.attached.links, analysis)]
                 yield _of_surgery(surgery, analysis), _lines(nodes, analysis)
+    made = set[tuple[Edit, ...]]()
     for at, (rank, codemod, mismatch) in best.items():
         mismatch = (
             _with_fix(codemod, [one for one in every[at] if len(one.assumed) == rank], analysis) or mismatch
@@ -94,7 +95,10 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
         nodes = [at, *_nodes(mismatch.stray.links, analysis)]
         nodes += [statement for file, statement in mismatch.running if file is analysis.file]
         nodes += [mismatch.node] if mismatch.file is analysis.file else []
-        yield _finding(codemod, at, mismatch, every[at], analysis), _lines(nodes, analysis)
+        finding = _finding(codemod, at, mismatch, every[at], analysis)
+        if finding.fix is None or finding.fix.edits not in made:  # one fix is for all that a function is given
+            yield finding, _lines(nodes, analysis)
+        made |= {finding.fix.edits} if finding.fix is not None else set()
     for checker in (collectives, plain_containers, outruns):
         for finding, about in checker.findings(analysis) if checker.CODEMOD in wanted else ():
             yield finding, _lines(about, analysis)

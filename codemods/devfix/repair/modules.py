@@ -101,6 +101,8 @@ def _where_made(
 def _as_written(mismatch: Mismatch, value: ast.Call, analysis: Analysis) -> str:
     """The device as the program itself writes it, where it moves the other value, if it can be written here."""
     source, place, node = analysis.file.source, mismatch.anchor_place, mismatch.anchor_node
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        node = node.func.value  # `x.float()` is where `x` is
     home = source.enclosing(value, *_FUNCTIONS)
     every = [
         source.code(at)
