@@ -143,7 +143,7 @@ class Moves(Library):
         if whole in self.analysis.made:  # whose parts are moved one by one
             self.move_module(whole, NOWHERE)
         alone = isinstance(self.statement, ast.Expr) and self.statement.value is node
-        if base.role == "scatters":
+        if base.role == SCATTERS:
             return base
         if not alone and base.role != "instance":
             key = base.place.key

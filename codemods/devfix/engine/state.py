@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 
 from devfix.engine.places import CHOICE, IN, NO_PATH, NOWHERE, OF, Path, Place, choose, conditions, project
-from devfix.engine.values import ANYTHING, DEVICE, JOIN, MODULE, OBJECT, TENSOR, History, Value, join
+from devfix.engine.values import ANYTHING, DEVICE, JOIN, MODULE, OBJECT, SCATTERS, TENSOR, History, Value, join
 from devfix.layered import Layered
 
 Cell = object  # of a module or an object: the place of its making, made unique
@@ -217,7 +217,7 @@ def _joined(old: Value, new: Value, a: State, b: State, condition: object) -> Va
             return old.but(links=links, assumed=old.assumed | new.assumed)
         a.places[cell] = one
         a.stamps[cell] = next(_stamps)
-        role = old.role if old.role == new.role else ""
+        role = old.role if old.role == new.role else SCATTERS if SCATTERS in (old.role, new.role) else ""
         return Value(
             MODULE, Place(IN, cell), ref=cell, links=links, assumed=old.assumed | new.assumed, role=role
         )
