@@ -37,8 +37,10 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
         told = set[int]()
         for finding, lines in checker.found(analysis, served):
             by_itself = apart.get(finding.codemod, set[int]())
-            if spoken.isdisjoint(lines) and by_itself.isdisjoint(lines) and not (
-                finding.codemod == _LATE and _function_at(finding.span.start, source) in late
+            if (
+                spoken.isdisjoint(lines)
+                and by_itself.isdisjoint(lines)
+                and not (finding.codemod == _LATE and _function_at(finding.span.start, source) in late)
             ):
                 told |= lines
                 fix = finding.fix

@@ -220,7 +220,9 @@ def _may_be_moved(mismatch: Mismatch, analysis: Analysis) -> bool:
     if models().layer(made.name) in ("module", "unseen"):
         function = mismatch.function
         asks = function is not None and analysis.uses(function).asks_for_devices
-        here = function is not None and made.file.source.enclosing(made.node, ast.FunctionDef) is function.node
+        here = (
+            function is not None and made.file.source.enclosing(made.node, ast.FunctionDef) is function.node
+        )
         return by_caller and not (asks or here or (function is not None and is_measure(function.name)))
     weighted = any(one.kind in (USES, NAME) for one in mismatch.stray.assumed)
     if may_place(last) or by_caller or not weighted:

@@ -96,7 +96,9 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
         nodes += [statement for file, statement in mismatch.running if file is analysis.file]
         nodes += [mismatch.node] if mismatch.file is analysis.file else []
         finding = _finding(codemod, at, mismatch, every[at], analysis)
-        if finding.fix is None or finding.fix.edits not in made:  # one fix is for all that a function is given
+        if (
+            finding.fix is None or finding.fix.edits not in made
+        ):  # one fix is for all that a function is given
             yield finding, _lines(nodes, analysis)
         made |= {finding.fix.edits} if finding.fix is not None else set()
     for checker in (collectives, plain_containers, outruns):

@@ -17,7 +17,7 @@ from devfix.engine.frame import Frame
 from devfix.engine.places import NO_PATH, NOWHERE, OF, VAR, Path, Place, is_called, whole
 from devfix.engine.state import Names, State, either, merge
 from devfix.engine.statements import Run
-from devfix.engine.uses import NO_EVIDENCE, handed_or_moved
+from devfix.engine.uses import NO_EVIDENCE
 from devfix.engine.values import (
     ANYTHING,
     BATCH,
@@ -129,12 +129,7 @@ class Analysis(Context):
     def _generic(self, function: Function, owner: Class | None) -> None:
         """Run a function of which no call is known."""
         if owner is None or function.static:
-            state, body = State(), self._body(self.file).state.copy()
-            state.heap, state.places, state.stamps = body.heap, body.places, body.stamps
-            for name in handed_or_moved(self.file.source):
-                value = body.names.get(name)
-                if value is not None and value.kind == MODULE and body.where(value).on_host:
-                    state.unsettle(value)
+            state = State()
             given = passed(self.callers, function.node, state, self.origins) if self.callers else {}
             self.run_method(function, None, state, given=given)
         elif function.of_class:

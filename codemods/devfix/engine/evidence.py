@@ -189,7 +189,11 @@ def is_set_up(path: str, source: Source) -> bool:
 def _networks(source: Source) -> frozenset[str]:
     saved = set(_SAVED.findall(source.text))  # so are optimizers, which nobody calls
     called = {_METHOD.sub("", source.code(one.func)) for one in source.calls} if saved else set[str]()
-    first = [(source.code(one.func).rpartition(".")[2], source.code(one.args[0])) for one in source.calls if one.args]
+    first = [
+        (source.code(one.func).rpartition(".")[2], source.code(one.args[0]))
+        for one in source.calls
+        if one.args
+    ]
     given = {one for name, one in first if computes(name)}
     averaged = {one.removesuffix(".parameters()") for name, one in first if is_average(name)}
     used = {*_NETWORK_USE.findall(source.text), *filter(is_module_name, given)}
@@ -224,9 +228,7 @@ def is_told_a_device(call: ast.Call, source: Source) -> bool:
 def unpacks_device(call: ast.Call, source: Source) -> bool:
     """May a device be among the keywords that a call gets as `**options`?"""
     texts = [ast.unparse(one.value) for one in call.keywords if one.arg is None]
-    return any(
-        _TOLD.search(one) or one in _collected(source) or _holds_device(one, source) for one in texts
-    )
+    return any(_TOLD.search(one) or one in _collected(source) or _holds_device(one, source) for one in texts)
 
 
 def _holds_device(options: str, source: Source) -> bool:

@@ -166,9 +166,11 @@ class Frame(ABC):
         return found
 
     def _borrow(self, name: str, module: Value) -> None:
-        """A module of the file's body that no function moves, or hands on, is where the body has put it."""
+        """A module is where the body of the file has left it; not if that is the CPU and functions may move it."""
         body = self.analysis.global_state(self.file)
-        if self.function is None or body is self.state or name in handed_or_moved(self.file.source):
+        if self.function is None or body is self.state:
+            return
+        if body.where(module).on_host and name in handed_or_moved(self.file.source):
             return
         cells = [module.ref]
         for cell in cells:  # grows on the way

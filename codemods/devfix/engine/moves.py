@@ -17,6 +17,7 @@ from devfix.engine.values import (
     MODULE,
     OBJECT,
     RANKS,
+    SCATTERS,
     TENSOR,
     TEXT,
     UNKNOWN,

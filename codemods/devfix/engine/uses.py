@@ -284,7 +284,11 @@ def handed_or_moved(source: Source) -> frozenset[str]:
         moved = isinstance(up, ast.Attribute) and up.attr in ("to", "cuda", "cpu")
         if (
             moved
-            or (isinstance(call, ast.Call) and call.func is not node and not source.code(call.func).endswith("copy"))
+            or (
+                isinstance(call, ast.Call)
+                and call.func is not node
+                and not source.code(call.func).endswith("copy")
+            )
             or isinstance(up, (ast.Tuple, ast.List))
         ):
             if source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef) is not None:
