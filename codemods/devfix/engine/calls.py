@@ -39,7 +39,6 @@ from devfix.engine.values import (
     MODULE,
     NAME,
     OBJECT,
-    SCATTERS,
     SEQUENCE,
     TENSOR,
     UNKNOWN,
@@ -135,7 +134,7 @@ class Calls(Builtins):
             assumed = callee.assumed | {Assumption(NAME, callee.links[0].name)}
             made = callee.but(kind=MODULE, role="", place=Place(IN, callee.ref), assumed=assumed)
             return self.call_module(node, made, arguments)
-        if kind == UNKNOWN and callee.role == SCATTERS:
+        if kind == UNKNOWN and callee.role == "scatters":
             return self.unknown(node)
         if kind == UNKNOWN and callee.role == "moved" and callee.place.on_device:
             return self.call_module(node, callee.but(kind=MODULE), arguments)
@@ -162,7 +161,7 @@ class Calls(Builtins):
             if not surgery.is_met and self._is_part(surgery.module.ref, module.ref):
                 surgery.is_met = self.where(surgery.attached).on_host
         place = self.where(module)
-        scatters = module.role == SCATTERS and not place.on_host  # it moves its inputs
+        scatters = module.role == "scatters" and not place.on_host  # it moves its inputs
         if scatters and not any(one.on_host for one, _ in alternatives(place, self.state.path)):
             return Value(BATCH, place, assumed=module.assumed)
         held = None if scatters else module.bound

@@ -49,7 +49,6 @@ from devfix.engine.values import (
     MAKE,
     MODULE,
     OWNER,
-    SCATTERS,
     SEQUENCE,
     TENSOR,
     UNKNOWN,
@@ -198,7 +197,7 @@ class Library(Modules):
                 inner = inner.but(assumed=inner.assumed | {Assumption(USES, last)})
                 self.analysis.made[inner.ref] = inner
             moves_inputs = layer == "scatters" or "device_ids" in keywords
-            return inner.but(role=SCATTERS) if moves_inputs else inner
+            return inner.but(role="scatters") if moves_inputs else inner
         if dotted == "torch.utils.data.TensorDataset":
             return Value(SEQUENCE, rest=Value(SEQUENCE, items=tuple(value for value, _ in values)))
         if layer == "container":

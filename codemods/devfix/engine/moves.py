@@ -17,7 +17,6 @@ from devfix.engine.values import (
     MODULE,
     OBJECT,
     RANKS,
-    SCATTERS,
     TENSOR,
     TEXT,
     UNKNOWN,
@@ -144,7 +143,7 @@ class Moves(Library):
         if whole in self.analysis.made:  # whose parts are moved one by one
             self.move_module(whole, NOWHERE)
         alone = isinstance(self.statement, ast.Expr) and self.statement.value is node
-        if base.role == SCATTERS:
+        if base.role == "scatters":
             return base
         if not alone and base.role != "instance":
             key = base.place.key

@@ -6,18 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 
 from devfix.engine.places import CHOICE, IN, NO_PATH, NOWHERE, OF, Path, Place, choose, conditions, project
-from devfix.engine.values import (
-    ANYTHING,
-    DEVICE,
-    JOIN,
-    MODULE,
-    OBJECT,
-    SCATTERS,
-    TENSOR,
-    History,
-    Value,
-    join,
-)
+from devfix.engine.values import ANYTHING, DEVICE, JOIN, MODULE, OBJECT, TENSOR, History, Value, join
 from devfix.layered import Layered
 
 Cell = object  # of a module or an object: the place of its making, made unique
@@ -139,14 +128,6 @@ class State:
         self.places[cell] = place
         self.stamps[cell] = next(_stamps)
 
-    def unsettle(self, module: Value) -> None:
-        """It is not known any more where a module and its parts are."""
-        cells = [module.ref]
-        for cell in cells:  # grows on the way
-            self.set_place(cell, NOWHERE)
-            parts = (one.ref for _, one in self.attributes(cell) if one.kind == MODULE)
-            cells += [one for one in parts if one is not None and one not in cells]
-
     def attribute(self, cell: Cell, name: str) -> Value | None:
         return self.heap.get((cell, name))
 
@@ -228,7 +209,7 @@ def _joined(old: Value, new: Value, a: State, b: State, condition: object) -> Va
             return old.but(links=links, assumed=old.assumed | new.assumed)
         a.places[cell] = one
         a.stamps[cell] = next(_stamps)
-        role = old.role if old.role == new.role else SCATTERS if SCATTERS in (old.role, new.role) else ""
+        role = old.role if old.role == new.role else ""
         return Value(
             MODULE, Place(IN, cell), ref=cell, links=links, assumed=old.assumed | new.assumed, role=role
         )

@@ -32,7 +32,6 @@ PLACED = frozenset({TENSOR, MODULE, BATCH})
 LOCAL, GLOBAL, DEVICES = "local", "global", "devices"
 RANKS = frozenset({LOCAL, GLOBAL})
 NUMBERED = "numbered"  # role of a mapping: some of its keys are numbers
-SCATTERS = "scatters"  # role of a module: it moves its inputs, at least on one path
 
 # links of a history
 MAKE, LOAD, MOVE, STORE, ELEMENT, PASS, RETURN = "make", "load", "move", "store", "element", "pass", "return"
@@ -325,9 +324,8 @@ def _number_role(a: Value, b: Value, condition: object) -> str:
     The number among all processes is right where the condition asks for the other one, and it is not there.
     """
     roles = {a.role, b.role}
-    for either in (NUMBERED, SCATTERS):
-        if either in roles:
-            return either
+    if NUMBERED in roles:
+        return NUMBERED
     if roles == RANKS:
         return LOCAL if condition is None or "local" in str(condition).lower() else GLOBAL
     for one, other in ((a, b), (b, a)):
