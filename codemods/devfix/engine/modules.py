@@ -176,7 +176,8 @@ class Modules(Holders):
             return value.but(place=Place(AT, cell), ref=cell, links=links, role="instance")
         if value.kind != MODULE or value.ref is None:
             return value
-        copy = self._copy(value, cell, 0).but(links=(self.link(MAKE, node, "deepcopy"),))
+        name = value.links[0].name if value.links else "deepcopy"  # it is of the same class
+        copy = self._copy(value, cell, 0).but(links=(self.link(MAKE, node, name),))
         self.analysis.made[cell] = copy
         return copy
 
