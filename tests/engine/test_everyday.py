@@ -122,6 +122,30 @@ FOUND = {
                 t = torch.randint(0, 3, (x.shape[0],), device=device)
                 model(diffusion.noise(x, t), t)
     """,
+    "what a distribution of numbers draws": """
+        def mixed(x):
+            x = x.to(device)
+            weights = torch.distributions.Beta(0.4, 0.4).sample((4,))  # <
+            return x * weights
+    """,
+    "what a distribution that a module keeps draws": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(2, 2)
+                self.noise = torch.distributions.Normal(torch.zeros(2), torch.ones(2))
+            def forward(self, x):
+                return self.fc(x + self.noise.sample((3,)))  # <
+    """,
+    "a distribution that a module keeps": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(2, 2)
+                self.prior = torch.distributions.Normal(torch.zeros(2), torch.ones(2))  # <
+            def forward(self, x):
+                return self.prior.log_prob(self.fc(x))
+    """,
 }
 # `.cuda()` is spoken of by another codemod.
 CALLED = """
@@ -193,6 +217,16 @@ SILENT = {
                 for i in range(len(flat)):
                     row[flat[i].long()] += 1
             return counts, others, row
+    """,
+    "distributions of numbers, and of what is on the device": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(2, 2)
+                self.unit = torch.distributions.Normal(0.0, 1.0)
+            def forward(self, x):
+                z = torch.distributions.Normal(self.fc(x), 1.0).rsample()
+                return self.unit.log_prob(z) + self.unit.sample()
     """,
     "a table that is moved, beside a batch that meets itself": """
         def pick(table, loader):

@@ -278,9 +278,9 @@ UNSAFE = {
         "        return torch.tensor(0.0, device=self._execution_device), x.device\n",
     ),
     "inputs of a model by way of a helper": (
-        f"{PORTABLE}def f(flow_model, a, b):\n    a, b = pad(a.cuda(), b)\n    return flow_model(a, b)\n",
+        f"{PORTABLE}def f(flow_model, a, b):\n    a, b = mix(a.cuda(), b)\n    return flow_model(a, b)\n",
         f"{PORTABLE}def f(flow_model, a, b):\n"
-        "    a, b = pad(a.to(next(flow_model.parameters()).device), b)\n"
+        "    a, b = mix(a.to(next(flow_model.parameters()).device), b)\n"
         "    return flow_model(a, b)\n",
     ),
     "a legacy constructor by sizes": (
@@ -635,7 +635,7 @@ def test_nothing_is_mended_where_the_default_device_is_set() -> None:
     assert [f.fix.safety for f in findings(RULE, text) if f.fix is not None] == [Safety.UNSAFE]
 
 
-@pytest.mark.parametrize(("call", "fixes"), [("train(make(1), judge, 10)", 0), ("train(True)", 1)])
+@pytest.mark.parametrize(("call", "fixes"), [("train(make(1), judge, 10)", 0), ("train(True)", 0)])
 def test_a_trainer_is_no_module(call: str, fixes: int) -> None:
     text = (
         "import torch\nfrom mine import Trainer\n\nif __name__ == '__main__':\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from applying import findings
 from devfix.config import ConfigError
-from devfix.literals.owner import module_name
+from devfix.repair.literals import module_name
 from devfix.rules.hard_coded_cuda import HardCodedCuda
 
 TRAIN = """\

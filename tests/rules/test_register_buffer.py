@@ -317,6 +317,12 @@ def test_a_function_that_is_called_with_it() -> None:
     assert findings(RULE, program(init, forward, before=safe)) == []
 
 
+def test_a_distribution_is_no_tensor() -> None:
+    init = "self.pe = torch.distributions.Normal(torch.zeros(4), torch.ones(4))"
+    for forward in ("return self.pe.log_prob(x)", "return x + self.pe.sample((3,))"):
+        assert fixed(RULE, program(init, forward)) == program(init, forward)
+
+
 def test_a_submodule_that_is_called_with_it() -> None:
     block = "class Block(nn.Module):\n    def forward(self, x, m):\n        return x.masked_fill(m, 0)\n\n\n"
     init = "self.blocks = nn.ModuleList([Block() for _ in range(n)])\nself.pe = torch.ones(4).bool()"

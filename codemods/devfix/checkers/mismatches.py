@@ -19,6 +19,7 @@ from devfix.engine.facts import Mismatch, Surgery
 from devfix.engine.files import Class, File
 from devfix.engine.places import FIXED, LITERAL, OF, VAR
 from devfix.engine.values import (
+    DISTRIBUTION,
     LOAD,
     MODULE,
     NAME,
@@ -251,6 +252,8 @@ def _fix(
     if codemod == "hard-coded-cuda":
         device, edits = of_a_literal(mismatch, analysis)
         return f"use `{device}`", edits, None
+    if codemod == "register-buffer" and mismatch.stray.role == DISTRIBUTION:
+        return "", (), None
     if codemod == "register-buffer":
         link = _stored_in_module(mismatch, analysis)
         if link is None or not link.name.endswith("[]"):  # a list of tensors is no buffer

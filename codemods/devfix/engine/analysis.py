@@ -14,6 +14,7 @@ from devfix.engine.facts import Autocast, DeviceUse, Drop, HostRead, LeftOut, Mi
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
+from devfix.engine.named import AllNamed
 from devfix.engine.places import NO_PATH, NOWHERE, OF, VAR, Path, Place, is_called, whole
 from devfix.engine.state import Names, State, either, merge
 from devfix.engine.statements import Run
@@ -60,6 +61,7 @@ class Analysis(Context):
         self.item_nodes: dict[Place, ast.AST] = {}  # where an item of something out of sight is read
         self.steps: list[Step] = []  # of the processes of a distributed program
         self.device_uses: list[DeviceUse] = []
+        self.named = AllNamed(file)  # what is put on CUDA by name
         self.missing: list[Missing] = []
         self.left_out: dict[ast.Call, LeftOut] = {}
         self.expressed: set[tuple[ast.expr, str]] = set()  # device expressions that were looked at

@@ -31,6 +31,7 @@ from devfix.engine.values import (
     Value,
 )
 
+_ASKED = frozenset({"is_cuda", "device"})
 _SAME = frozenset({"data", "grad", "T", "mT", "H", "mH", "real", "imag", "values", "indices"})
 _NUMBERS = frozenset(
     {
@@ -88,6 +89,8 @@ class Attributes(Calls):
         name, kind = node.attr, base.kind
         if kind == OPTIMIZER and name == "state":
             self.analysis.parts.states = True
+        if name in _ASKED:
+            self.analysis.named.ask(self, node, base)
         if kind == LIBRARY:
             return self._of_library(node, base)
         if kind in (TENSOR, BATCH):

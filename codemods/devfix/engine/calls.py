@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.builtin import Builtins
-from devfix.engine.evidence import is_average, is_count, is_handed_name
+from devfix.engine.evidence import is_average, is_count, is_handed_name, is_module_name
 from devfix.engine.facts import LeftOut
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial
@@ -38,6 +38,7 @@ from devfix.engine.values import (
     MAPPING,
     MODULE,
     NAME,
+    NONE,
     OBJECT,
     SEQUENCE,
     TENSOR,
@@ -54,6 +55,7 @@ MAX_DEPTH = 6
 class Calls(Builtins):
     def arguments(self, node: ast.Call) -> Arguments:
         values = []
+        self.analysis.named.note(self, node)
         for one in node.args:
             if isinstance(one, ast.Starred):
                 inner = self.eval(one.value)
@@ -143,6 +145,10 @@ class Calls(Builtins):
         if kind == DEVICE and callee.forms:
             return callee  # a function that gives a device
         name = self.file.source.code(node.func) if isinstance(node.func, (ast.Name, ast.Attribute)) else ""
+        if kind in (UNKNOWN, NONE) and is_module_name(name.rpartition(".")[2]):
+            module = Value(MODULE, callee.place, assumed=frozenset({Assumption(NAME, name)}))
+            given = [*arguments[0], *arguments[1].values()]
+            self.analysis.named.ran(self, node, (module, node.func), given, runs=True)
         made = self.unknown_call(node, name, arguments)
         if made.kind == UNKNOWN and made.place.kind == AT and callee.place.kind == OF and self.is_forward():
             if self.me is not None and name.startswith("self."):  # a part that the module was given
@@ -189,6 +195,7 @@ class Calls(Builtins):
             self.left_behind(node, [*values, *keywords.values()], name)
         if len(operands) > 1 or not self._is_layer(module):  # modules may want lengths on the CPU
             operands = [one for one in operands if not is_count(one[1]) or _is_made_of_rows(one[0])]
+        self.analysis.named.ran(self, node, (module, node.func), [*values, *keywords.values()])
         if module.role == "bare":
             first = operands[0][0] if operands else Value(TENSOR)
             return first.but(kind=TENSOR, role="") if len(operands) < 2 else Value(TENSOR, self.where(first))

@@ -35,7 +35,8 @@ class Mismatch:
     `relation` is `places.DIFFERENT` (the stray is on the CPU) or `places.FIXED` (the stray is on an accelerator
     by name). `scopes` are the functions that were running, the innermost first, each with the expressions that
     were visible in it; `path` are the conditions that held, `running` the statements that were being run, the
-    innermost first. `guarded`: one of the places is that of some paths only.
+    innermost first. `guarded`: one of the places is that of some paths only. `strict`: tensors without dimensions
+    have to be there, too.
     """
 
     operation: str
@@ -54,6 +55,7 @@ class Mismatch:
     path: Path
     running: tuple[tuple[File, ast.stmt], ...]
     guarded: bool = False
+    strict: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,7 @@ from devfix.engine.values import (
     BATCH,
     DATA,
     DEVICE,
+    DISTRIBUTION,
     DTYPE,
     LOAD,
     MAKE,
@@ -136,6 +137,10 @@ class Functions(Containers):
                 made = Value(TENSOR)
             if not known:
                 made = Value(TENSOR)
+                if form == "samples" and not open_ and self.analysis.default_is_known:
+                    made = Value(TENSOR, self.default, rank=0)
+            if form == "samples":
+                made = made.but(role=DISTRIBUTION, ref=dotted)
         if row.host_result is not None:
             items = [made, made]
             items[row.host_result] = Value(TENSOR, ON_CPU, rank=1)
@@ -159,11 +164,14 @@ class Functions(Containers):
             place = self.target(keywords["device"][0], node)
             if place is not None and place.kind != DEFAULT:
                 links = (self.link("move", node),) if place.kind == LITERAL else self.followed(arguments)
-                return Value(TENSOR, place, rank=rank, links=links)
+                made = Value(TENSOR, place, rank=rank, links=links, like=_told_size(arguments))
+                return self.analysis.named.made(node, made)
         if "out" in keywords:
             return keywords["out"][0]
         if form == "cuda":
-            return Value(TENSOR, Place(LITERAL, "cuda"), rank=rank, links=(self.link("move", node),))
+            links, size = (self.link("move", node),), _told_size(arguments)
+            made = Value(TENSOR, Place(LITERAL, "cuda"), rank=rank, links=links, like=size)
+            return self.analysis.named.made(node, made)
         if form == "like":
             if first.kind == UNKNOWN and first.place.is_named:
                 return Value(TENSOR, first.place)
@@ -196,11 +204,9 @@ class Functions(Containers):
         if form in ("legacy", "array"):
             place = AT_DEFAULT
         role = "flat" if last in _FLAT else "host" if form == "array" else ""
-        sizes = [keywords["dtype"][0]] if "dtype" in keywords else []
-        for value, _ in values if form in ("make", "data") else ():
-            sizes += value.items or (value,)
-        like = next((one.like for one in sizes[:1] if one.kind == DTYPE), None)
-        like = like or next((one for one in sizes if one.kind == NUMBER and one.like is not None), None)
+        told = keywords["dtype"][0] if "dtype" in keywords else ANYTHING
+        like = told.like if told.kind == DTYPE else None
+        like = like or (_told_size(arguments) if form in ("make", "data") else None)
         made = Value(TENSOR, place, rank=rank, links=(self.link(MAKE, node, dotted),), role=role, like=like)
         if form == "legacy" and last == "Tensor" and first.kind == UNKNOWN and len(values) == 1:
             made = made.but(assumed=frozenset({Assumption(DATA, self.file.source.code(values[0][1])[:40])}))
@@ -247,6 +253,12 @@ class Functions(Containers):
                 made = Value(TENSOR)
         made = made.but(rank=1)
         return Value(SEQUENCE, rest=made) if row.many else made
+
+
+def _told_size(arguments: Arguments) -> Value | None:
+    """The number among the arguments of what makes a tensor that was read from another one: `x.size(0)`."""
+    sizes = [one for value, _ in arguments[0] for one in (value.items or (value,))]
+    return next((one for one in sizes if one.kind == NUMBER and one.like is not None), None)
 
 
 def without(row: Row, arguments: Arguments) -> Arguments:

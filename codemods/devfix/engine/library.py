@@ -282,10 +282,12 @@ class Library(Modules):
     def run_on(self, node: ast.Call, module: Value, at: ast.expr, arguments: Arguments) -> Value:
         """A module is run out of sight on what a call is given: on tensors that are not on the CPU on purpose."""
         given = (*arguments[0], *arguments[1].values())
+        self.analysis.named.ran(self, node, (module, at), [one for one in given if one[1] is not at])
         operands = [one for value, where in given for one in self.tensors(value, where)]
         operands = [one for one in operands if one[0].kind != MODULE and self.where(one[0]).kind != CPU]
         operands = [one for one in operands if not is_count(one[1])]
-        return self.together(node, [(module, at), *operands], self.file.source.code(at)[:40], strict=True)
+        name = self.file.source.code(node.func if at is getattr(node.func, "value", None) else at)[:40]
+        return self.together(node, [(module, at), *operands], name, strict=True)
 
     def _loss(self, node: ast.Call, name: str, arguments: Arguments) -> None:
         """A loss out of sight compares its first two arguments; the others may be lengths, which stay on the CPU."""
@@ -325,7 +327,7 @@ class Library(Modules):
         # Of several that callers choose, all are where the first is.
         place = next((one for one in places if one.on_device), NOWHERE) if together else NOWHERE
         if not place.on_device or place.kind == LITERAL:
-            return self.unknown(node)
+            return self.analysis.named.derived(self, self.unknown(node), given)
         path = self.file.source.code(node.func) if isinstance(node.func, (ast.Name, ast.Attribute)) else name
         assumed = frozenset({Assumption(LIBRARY_CALL, f"{path}()")}).union(*[one.assumed for one in given])
         if not given:

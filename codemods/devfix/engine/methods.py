@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from devfix.engine.evidence import runs_module
+from devfix.engine.evidence import is_module_name, runs_module
 from devfix.engine.facts import Surgery
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
@@ -21,15 +21,19 @@ from devfix.engine.values import (
     ARRAY,
     BATCH,
     DEVICE,
+    DISTRIBUTION,
     LIBRARY_CALL,
     LOAD,
     LOADER,
+    MAKE,
     MAPPING,
     MODULE,
+    NAME,
     NUMBER,
     OBJECT,
     OPTIMIZER,
     OWNER,
+    PASS,
     SEQUENCE,
     STORE,
     TENSOR,
@@ -59,6 +63,7 @@ _ITSELF = frozenset(
         "zero_grad",
     ]
 )
+_KEEPS = ("set_", "add_", "register_", "load_", "update", "append", "insert", "extend", "remove")
 _LIST_METHODS = frozenset({"append", "extend", "insert", "clear", "remove"})
 _PARTS = frozenset(["modules", "children"])
 _TENSORS = frozenset(["parameters", "buffers"])
@@ -86,6 +91,7 @@ class Methods(Moves):
         kind = base.kind
         if kind == MODULE or (kind == UNKNOWN and base.links):
             self.element_used(base, name, node)
+        self.analysis.named.made(node, base)
         if name in frameworks.HOOKING_METHODS:
             return self.given_away(base)
         if name == "__class__" and isinstance(base.bound, Value):
@@ -141,6 +147,8 @@ class Methods(Moves):
             base = base.but(assumed=base.assumed - {Assumption(LIBRARY_CALL)})
         row = self.models.method(name)
         values, keywords = without(row, arguments)
+        if base.role == DISTRIBUTION and name in ("sample", "rsample"):
+            return self._drawn(node, base, name, many=bool(values or keywords))
         if name == "type" and values:
             return self.of_type(base, values[0][0])
         if row.form == "same" and "device" in keywords:
@@ -183,6 +191,13 @@ class Methods(Moves):
         elif name in ("reshape", "view") and [value.items for value, _ in values] == [()]:
             made = made.but(rank=0)
         return Value(SEQUENCE, rest=made) if row.many else made
+
+    def _drawn(self, node: ast.Call, base: Value, name: str, *, many: bool) -> Value:
+        """What a distribution draws: it cannot be moved itself, so that a kept one's draw is where the draw begins."""
+        links = base.links
+        if not links or any(one.kind in (PASS, STORE) for one in links):
+            links = (self.link(MAKE, node, f"{base.ref}.{name}"),)
+        return base.but(rank=1 if many else base.rank, role="", ref=None, links=links)
 
     # --- modules -------------------------------------------------------------------------
 
@@ -248,11 +263,18 @@ class Methods(Moves):
         if name == "generate" or (runs and (place.on_host or place.kind in (VAR, LITERAL))):
             seen = name == "generate" and (base.bound is not None or self.is_seen(base))
             runs_it = base if seen or place.on_host else base.doubted(Assumption(LIBRARY_CALL, name))
-            made = self.run_on(node, runs_it, node.func, self.inputs(arguments))
+            assert isinstance(node.func, ast.Attribute)
+            made = self.run_on(node, runs_it, node.func.value, self.inputs(arguments))
             if not self.models.tokens & keywords.keys():  # it may give text, or arrays
                 made = made.doubted(Assumption(LIBRARY_CALL, "generate()"))
             if name == "generate":
                 return made.but(place=place) if made.kind == TENSOR else self.unknown(node)
+        assert isinstance(node.func, ast.Attribute)
+        module, at = base, node.func.value
+        if self._is_me(base) and is_module_name(name):  # an attribute that nothing in view assigns
+            module, at = Value(MODULE, assumed=frozenset({Assumption(NAME, name)})), node.func
+        if not name.startswith(_KEEPS) and (at is node.func or not self._is_me(base)):
+            self.analysis.named.ran(self, node, (module, at), [*values, *keywords.values()], runs=True)
         if name in ("encode", "decode", "predict"):
             return self.unknown(node)
         self.escape(arguments)

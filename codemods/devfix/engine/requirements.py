@@ -124,6 +124,8 @@ class Requirements(Frame):
         operation: str,
         strict: bool,
     ) -> None:
+        if (self.analysis.named.calls or self.analysis.named.places) and not self.quiet:
+            self.analysis.named.met(self, node, one, other, operation, strict)
         path = self.state.path
         pairs = 0
         found: tuple[str, Place, Place, Path] | None = None

@@ -38,6 +38,8 @@ MAKE, LOAD, MOVE, STORE, ELEMENT, PASS, RETURN = "make", "load", "move", "store"
 JOIN = "join"  # another making, on another path
 DROP = "drop"  # of a move, whose result is lost
 
+DISTRIBUTION = "distribution"  # the role of what has tensors, draws them and cannot be moved
+
 # assumptions
 NAME = "name"  # only what it is called says what it is
 USES = "uses"  # how it is used says what it is

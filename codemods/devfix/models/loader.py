@@ -11,9 +11,22 @@ from devfix.documents.installed import data
 
 TENSOR_METHOD = "Tensor."
 _CALLS = frozenset(
-    {"make", "data", "legacy", "cuda", "array", "like", "same", "elems", "follow", "number", "load"}
+    {
+        "make",
+        "data",
+        "legacy",
+        "cuda",
+        "array",
+        "like",
+        "same",
+        "elems",
+        "follow",
+        "number",
+        "load",
+        "samples",
+    }
 )
-_WITHOUT_DEVICE = frozenset({"same", "elems", "follow"})
+_WITHOUT_DEVICE = frozenset({"same", "elems", "follow", "samples"})
 _LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner", "copies", "runs", "unseen"})
 _TYPED = frozenset({"context", "keeps"})
 _MODULES = ("module", "not")

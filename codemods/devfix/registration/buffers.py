@@ -11,7 +11,18 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class
 from devfix.engine.places import DIFFERENT, LITERAL, OWNED, VAR, alternatives
-from devfix.engine.values import CALLER, GIVEN, MAPPING, PASS, RANK, SEQUENCE, STORE, TENSOR, Value
+from devfix.engine.values import (
+    CALLER,
+    DISTRIBUTION,
+    GIVEN,
+    MAPPING,
+    PASS,
+    RANK,
+    SEQUENCE,
+    STORE,
+    TENSOR,
+    Value,
+)
 from devfix.flow import Flow, torch_api
 from devfix.registration.classes import RESERVED, ModuleClass, module_classes
 from devfix.registration.signatures import is_false, only_dtype, whole_dtype
@@ -122,7 +133,7 @@ def _met(analysis: Analysis) -> tuple[dict[int, Meet], set[int]]:
     for mismatch in analysis.mismatches:
         kinds = {one.kind for one in mismatch.assumed}
         meet = _meet(mismatch, analysis)
-        if mismatch.stray.kind != TENSOR or meet is None:
+        if mismatch.stray.kind != TENSOR or mismatch.stray.role == DISTRIBUTION or meet is None:
             continue
         if mismatch.relation != DIFFERENT or not mismatch.stray_place.on_host:
             continue
@@ -152,7 +163,7 @@ def _is_placed(value: Value) -> bool:
 
 def _is_plain(value: Value | None, targets: list[int]) -> bool:
     """Is it a tensor that was made on the CPU, and stored by one of these?"""
-    if value is None or value.kind != TENSOR or value.role == "parameter" or value.rank == 0:
+    if value is None or value.kind != TENSOR or value.role in ("parameter", DISTRIBUTION) or value.rank == 0:
         return False
     if not any(place.on_host for place, _ in alternatives(value.place)):
         return False

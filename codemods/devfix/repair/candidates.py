@@ -9,7 +9,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch, Surgery, Term
 from devfix.engine.files import Function
 from devfix.engine.places import CHOICE, LITERAL, OF, VAR
-from devfix.engine.values import BATCH, ELEMENT, LOAD, MODULE, PART, PASS, TENSOR, Link
+from devfix.engine.values import BATCH, DISTRIBUTION, ELEMENT, LOAD, MODULE, PART, PASS, TENSOR, Link
 from devfix.findings import AppendCall, DeleteStatement, Edit, InsertStatement, ReplaceExpression, SetArgument
 from devfix.models.loader import models, tensor_attributes
 from devfix.placing import bound_before, dotted, stores
@@ -96,7 +96,8 @@ def exact_at(mismatch: Mismatch, analysis: Analysis, at: ast.AST) -> str:
         places = analysis.calls.get((id(function.node), one.arg), [])
         own = place.key == ("parameter", id(function.node), one.arg)
         if own or (place in places and all(other.on_device for other in places)):
-            form = "device" if own and place.kind == VAR else "tensor"
+            value = "module" if mismatch.anchor.kind == MODULE else "tensor"
+            form = "device" if own and place.kind == VAR else value
             term = Term(one.arg, form, place, mismatch.assumed)
             device = device or expressible(source, place, ((function, (term,)),), at)
     return device
@@ -247,7 +248,7 @@ def beside_others(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Ed
         if base is None and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             base = node.func.value
         node = base
-    if not isinstance(node, ast.Name) or mismatch.file is not analysis.file:
+    if not isinstance(node, ast.Name) or mismatch.file is not analysis.file or not _is_one_tensor(mismatch):
         return "", (), None
     devices = [exact_at(mismatch, analysis, node)]
     devices += [source.code(one) for one, _, _, _ in analysis.targets.get(mismatch.anchor_place, ())]
@@ -376,9 +377,9 @@ def _stores(source: Source, owner: ast.AST | None) -> Counter[str]:
 
 
 def _is_one_tensor(mismatch: Mismatch) -> bool:
-    """A tensor, or what a loader gives after it was taken apart: not a batch of unknown form."""
+    """A tensor, or what a loader gives after it was taken apart: not a batch of unknown form, nor a distribution."""
     if mismatch.stray.kind == TENSOR:
-        return True
+        return mismatch.stray.role != DISTRIBUTION
     links = mismatch.stray.links
     return (
         mismatch.stray.kind == BATCH and links[0].kind == LOAD and any(one.kind == ELEMENT for one in links)

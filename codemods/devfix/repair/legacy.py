@@ -27,7 +27,7 @@ def on_device(source: Source, call: ast.Call, name: str, device: str) -> str | N
     if is_data(call):
         if last == "Tensor" or not isinstance(call.args[0], ast.Tuple):
             return f"{torch}.tensor({arguments}, dtype={dtype}, device={device})"
-    if call.args and all(_is_size(one) for one in call.args):
+    if call.args and all(is_size(one) for one in call.args):
         return f"{torch}.empty({arguments}, dtype={dtype}, device={device})"
     return None
 
@@ -37,7 +37,7 @@ def is_data(call: ast.Call) -> bool:
     return len(call.args) == 1 and isinstance(call.args[0], (ast.List, ast.ListComp, ast.Tuple))
 
 
-def _is_size(node: ast.expr) -> bool:
+def is_size(node: ast.expr) -> bool:
     """Is an argument of an old constructor surely a number?"""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, int)
@@ -47,4 +47,4 @@ def _is_size(node: ast.expr) -> bool:
         return name in _SIZES and bool(node.args or not isinstance(func, ast.Attribute))
     if isinstance(node, ast.Subscript):
         return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
-    return isinstance(node, ast.BinOp) and _is_size(node.left) and _is_size(node.right)
+    return isinstance(node, ast.BinOp) and is_size(node.left) and is_size(node.right)

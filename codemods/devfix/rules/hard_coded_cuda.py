@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from devfix.checkers.literal_examples import EXAMPLES
+from devfix.checkers.literal_programs import Verdict
+from devfix.checkers.literals import verdicts
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding, Related, Span
 from devfix.flow import Flow
-from devfix.literals.examples import EXAMPLES
-from devfix.literals.judge import verdicts
-from devfix.literals.owner import module_name
-from devfix.literals.verdict import Verdict
+from devfix.repair.literals import module_name
 
 if TYPE_CHECKING:
     from devfix.recipes.recipe import Recipe

@@ -6,12 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from devfix.callees import argument_of
+from devfix.checkers.literal_guards import Told, guard_of
 from devfix.flow import Flow, torch_api
 from devfix.flow.evidence import looks_like_device
 from devfix.flow.frame import path_of
 from devfix.flow.lattice import Kind
-from devfix.literals import sites as literal_sites
-from devfix.literals.guards import Told, guard_of
 from devfix.stats.kinds import How, Origin, Site
 from devfix.stats.origins import Origins, is_data_type
 
@@ -47,7 +46,7 @@ class _Finder:
         code = " ".join(self.source.code(node).split())
         if origin is Origin.NAMED and isinstance(node, ast.expr):
             # Under a condition on devices, CUDA is named only where it was asked for.
-            origin = _ASKED.get(guard_of(self.source, literal(node)).told, origin)
+            origin = _ASKED.get(guard_of(self.source, node).told, origin)
         return Site(node.lineno, how, origin, code if len(code) <= _CODE else code[: _CODE - 1] + "…")
 
     def is_environment(self, target: ast.expr) -> bool:
@@ -123,11 +122,6 @@ class _Finder:
         if isinstance(node, ast.Constant):
             return isinstance(node.value, str) and node.value.partition(":")[0].isalpha()
         return looks_like_device(path_of(node)) or self.origins.of(node) is not Origin.UNKNOWN
-
-
-def literal(node: ast.expr) -> literal_sites.Site:
-    """A placement as the codemod for hard-coded CUDA sees it, to read the conditions around it."""
-    return literal_sites.Site(node, node, "cuda")
 
 
 def _is_like(name: str, last: str) -> bool:

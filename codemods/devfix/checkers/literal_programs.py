@@ -1,0 +1,290 @@
+"""What the programs that run a file show of CUDA by name in it: is it right as it is, and does a fix cure anything?"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Flag, auto
+from functools import cached_property
+
+from devfix.bindings import FunctionNode, function_around
+from devfix.checkers.literal_guards import Told, guard_of
+from devfix.engine import Analysis
+from devfix.engine.files import Class, Function
+from devfix.engine.named import Named
+from devfix.engine.values import MODULE
+from devfix.findings import Edit, Elsewhere, Safety, Span
+from devfix.flow import Flow
+from devfix.flow.frameworks import HOST_BASES
+from devfix.placing import around
+from devfix.project.marks import CHOOSES, OTHER, marks_in
+from devfix.source import Source
+
+Scope = FunctionNode | ast.Module
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_FORKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
+# Code that tells devices apart somewhere: then a name next to it is an oversight.
+_AGNOSTIC = re.compile(
+    r"\.device\b(?!\()|\bis_available\(|\.is_cuda\b|\.type_as\("
+    r"|\[[\"']device[\"']\]|\bdevice\s*=\s*(?!=|[\"'\s]|f[\"']cuda:|torch\.device\(\s*f?[\"']cuda[^\"']*[\"']\s*[,)])"
+)
+# A program rather than a library.
+SCRIPT = re.compile(r"__main__|\bargparse\b|\bimport (?:fire|click)\b|\b(?:hydra|gradio|streamlit)\b")
+# GPUs by number, and processes with one each: the program has decided where things are.
+_NUMBERED = re.compile(
+    r"""torch\.device\(\s*f?["']cuda(?!["'][^)\n]{0,300}\bif\b)|\.cuda\(\s*(?!non_blocking)[\w.]|f["']cuda:|\bdeepspeed\b"""
+)
+# What goes, or may go, to another GPU than the current one; and what puts its parts on GPUs by number.
+_OTHER_GPU = re.compile(
+    r"[\"']cuda:(?!0)|\.cuda\([^)]|--device\b|\b(?:args|opts?)\.device\b|local_rank|set_device|device_ids|gpu_id"
+)
+_SECOND = re.compile(r"""\.cuda\(\s*(?:device\s*=\s*)?[1-9]\d*\s*\)|["']cuda:[1-9]""")
+# Tests and kernels; and `from . import nms_cuda`, a compiled extension.
+_ONE_WORLD = re.compile(
+    r"^(?:pytest|unittest|absl\.testing|hypothesis|parameterized|triton|numba|cupy|pycuda|tensorrt|"
+    r"torch\.utils\.cpp_extension)(?:\.|$)|test(?:ing)?_utils"
+)
+_EXTENSION = re.compile(r"\w_cuda$|(?:^|\.)cuda_\w+$|_cuda_ext$", re.IGNORECASE)
+_OWN_WORD = re.compile(r"cuda|gpu|triton|kernel|bench|profile|^test", re.IGNORECASE)
+# Used in code that runs on CUDA only, and what of it raises without.
+_CUDA_ONLY = re.compile(
+    r"\bcuda\.(?:synchronize|Event|Stream|CUDAGraph|graph|current_stream|stream|max_memory\w*|memory_\w+|"
+    r"reset_\w+|nvtx|set_device|current_device|Generator|device)\b"
+)
+_RAISING = frozenset(
+    f"torch.cuda.{name}"
+    for name in (
+        "current_device",
+        "get_device_name",
+        "get_device_properties",
+        "set_device",
+        "synchronize",
+        "Stream",
+    )
+)
+# A compiled extension as PyTorch had them before 1.0, when tensors had no `device`.
+_OLD = re.compile(r"\btorch\.utils\.ffi\b|^[^\S\n]*(?:from|import)\s+[\w.]*\b_ext\b", re.MULTILINE)
+
+
+class Cure(Flag):
+    """Which runs a fix is for: those without CUDA, and those of values on another GPU than the current one."""
+
+    ABSENT = auto()
+    OTHER = auto()
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What is said of a place that names CUDA, and the edits that mend it, if any.
+
+    - `code` is the place as it stands, `why` goes on from it: "`code` goes to CUDA, but ...".
+    - `device` is the expression that belongs there, empty where the fix has another form.
+    - `elsewhere` is what the fix does in other files.
+    - `told`: a condition, or a move that follows at once, says where it goes.
+    - `cure` counts for what is safe: a safe fix has to cure something.
+    - `sites` are the places without a condition that it mends, or under that of there being CUDA.
+    - `node` is the other side: what the value meets, or where the device comes from.
+    """
+
+    span: Span
+    code: str
+    device: str
+    why: str
+    edits: tuple[Edit, ...]
+    safety: Safety
+    node: ast.AST | None = None
+    title: str = ""
+    elsewhere: tuple[Elsewhere, ...] = ()
+    told: bool = False
+    cure: Cure = Cure.ABSENT
+    sites: tuple[ast.expr, ...] = ()
+
+
+# --- which places count ------------------------------------------------------------------------
+
+
+def grouped(analysis: Analysis) -> dict[Scope, list[Named]] | None:
+    """The places by function, but those of benchmarks and data loading; None for tests and kernels."""
+    source = analysis.file.source
+    modules = list(source.imports.values())
+    if any(
+        _ONE_WORLD.search(one) or (_EXTENSION.search(one) and not one.startswith("torch.")) for one in modules
+    ):
+        return None
+    found: dict[Scope, list[Named]] = {}
+    for one in analysis.named.calls.values():
+        if one.is_run or one.form == "options" or _is_batched(analysis, one):
+            found.setdefault(function_around(source, one.node) or source.tree, []).append(one)
+    for function in [one for one in found if _is_for_cuda(source, one)]:
+        del found[function]
+    return {function: sorted(every, key=position) for function, every in found.items()}
+
+
+def _is_batched(analysis: Analysis, one: Named) -> bool:
+    """Does what has a length and items, but is no data set of a loader, put something on CUDA itself?"""
+    owner = analysis.file.of_node.get(analysis.file.source.enclosing(one.node, ast.ClassDef) or one.node)
+    if not isinstance(owner, Class) or analysis.class_kind(owner) != "host":
+        return False
+    return not any(base.rpartition(".")[2].endswith(HOST_BASES) for base in owner.outside)
+
+
+def position(one: Named) -> tuple[int, int]:
+    return one.node.lineno, one.node.col_offset
+
+
+def _is_for_cuda(source: Source, function: Scope) -> bool:
+    """Does a function exist for CUDA alone, by its name, by what it calls, or by its use of several GPUs?"""
+    if isinstance(function, ast.Module):
+        return False
+    owner = source.enclosing(function, ast.ClassDef)
+    names = [function.name, owner.name if isinstance(owner, ast.ClassDef) else ""]
+    code = source.code(function)
+    whole = source.code(owner) if owner is not None else code
+    return any(map(_OWN_WORD.search, names)) or bool(_SECOND.search(whole) or _CUDA_ONLY.search(code))
+
+
+def top_of(source: Source, node: ast.AST) -> str:
+    """The name of the function or class at the top of the file that a node is a part of; empty for none."""
+    every = [one for one in (node, *source.ancestors(node)) if isinstance(one, (*_FUNCTIONS, ast.ClassDef))]
+    return every[-1].name if every else ""
+
+
+class Program:
+    """One file, and what its project shows of it; `mended` are the places that safe fixes mend."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.source = flow.source
+        self.analysis = flow.facts()
+        self.mended: Collection[ast.expr] = ()
+        self.is_agnostic = bool(_AGNOSTIC.search(flow.source.text))
+
+    @cached_property
+    def is_open(self) -> bool:
+        """Does nothing in the file say that modules are on CUDA, or does it leave it to others where they are?"""
+        text = self.source.text
+        placed = any(map(self._moves_module, self.analysis.named.calls.values()))
+        return not placed and not (_NUMBERED.search(text) and SCRIPT.search(text))
+
+    @cached_property
+    def is_given(self) -> bool:
+        """Has nothing in the file decided where anything is?"""
+        placed = any(map(self._moves_module, self.analysis.named.calls.values()))
+        return not placed and not _NUMBERED.search(self.source.text)
+
+    def _moves_module(self, one: Named) -> bool:
+        if one.receiver is None:
+            return False
+        return (
+            isinstance(self.source.parents[one.node], ast.Expr)
+            or one.value.kind == MODULE
+            or one.value.role == "instance"
+        )
+
+    def is_run(self, function: Scope) -> bool:
+        """Is a function a method of a class that is run, on what its user has put anywhere?"""
+        made = self.analysis.file.of_node.get(function)
+        owner = made.owner if isinstance(made, Function) else None
+        return isinstance(owner, Class) and (
+            "forward" in owner.methods or self.analysis.classes.is_module(owner)
+        )
+
+    def is_current_only(self, function: Scope) -> bool:
+        """Is it a helper of a script that goes to the current GPU throughout? What it is given is there, too."""
+        if isinstance(self.source.enclosing(function, ast.ClassDef), ast.ClassDef):
+            return False
+        return "__main__" in self.source.text and not _OTHER_GPU.search(self.source.text)
+
+    def may_lack_cuda(self, node: ast.AST) -> bool:
+        """May a function be called where there is no CUDA, by a program that chooses, or by one out of view?
+
+        A file of which no program in view is known is taken for a library, unless it reads a command line itself.
+        """
+        top = top_of(self.source, node)
+        if not top or self.flow.needs_cuda() is True:
+            return False
+        known = self.flow.runs_chosen(top)
+        return not SCRIPT.search(self.source.text) if known is None else known
+
+    # --- is a fix worth anything -----------------------------------------------------------
+
+    def is_worth(self, verdict: Verdict, function: Scope) -> bool:
+        """Is there a run that fails as the code stands and goes with the fix, as far as the project shows?"""
+        if _OLD.search(self.source.text):
+            return False
+        # What asks for the other files of the project comes last.
+        return (
+            (Cure.OTHER in verdict.cure and self._runs_elsewhere(function))
+            or (Cure.ABSENT in verdict.cure and self._runs_without(verdict, function))
+        ) and not self._is_unused(function)
+
+    def _is_unused(self, function: Scope) -> bool:
+        """Is a function named nowhere but where it is defined, or one around it, or its class?"""
+        every = (function, *self.source.ancestors(function))
+        return any(
+            isinstance(one, (*_FUNCTIONS, ast.ClassDef)) and self.flow.used(one.name) is False
+            for one in every
+        )
+
+    @cached_property
+    def _marks(self) -> set[str]:
+        """What the file shows by itself."""
+        return marks_in(self.source.text.encode("utf-8", "replace"), ())
+
+    def _runs_elsewhere(self, function: Scope) -> bool:
+        """May values be on another GPU than the current one? Not if other tensors of the file go to the current one."""
+        for one in self.analysis.named.calls.values():
+            if one.node not in self.mended and guard_of(self.source, one.node).told is not Told.SAME:
+                return False
+        made = self.analysis.file.of_node.get(function)
+        if isinstance(made, Function) and made.owner is not None and made.name in ("backward", "vjp"):
+            if any(base.endswith("autograd.Function") for base in made.owner.outside):
+                return False  # autograd makes the gradient's GPU the current one for it
+        known = self.flow.runs_elsewhere(top_of(self.source, function))
+        return OTHER in self._marks if known is None else known
+
+    def _runs_without(self, verdict: Verdict, function: Scope) -> bool:
+        """Does the project run without CUDA, and this function with it?"""
+        if self._needs_it(verdict, function):
+            return False
+        # A program that goes to CUDA in another place needs it all the same.
+        known = self.flow.runs_without_cuda(top_of(self.source, function), itself=not self._bound)
+        shown = CHOOSES in self._marks if known is None else known
+        return shown and self.flow.needs_cuda() is not True
+
+    def _needs_it(self, verdict: Verdict, function: Scope) -> bool:
+        """Do all functions of the file that call a function go to CUDA whatever happens, or itself does?"""
+        if isinstance(function, ast.Module):
+            return False
+        owner = self.source.enclosing(function, ast.ClassDef)
+        inside = list(self.source.walk(owner)) if owner is not None else [function]
+        if any(one is not function and one in self._bound for one in inside):
+            return True
+        here = {one for site in verdict.sites for one in around(self.source, site)}
+        for site in self._bound.get(
+            function, ()
+        ):  # another place that it gets to whenever it gets to this one
+            if all(one in here or not isinstance(one, _FORKS) for one in around(self.source, site)[1:]):
+                return True
+        calls = self.source.calls_by_name.get(function.name, ())
+        callers = {function_around(self.source, node) for node in calls}
+        return bool(callers) and all(caller in self._bound for caller in callers)
+
+    @cached_property
+    def _bound(self) -> dict[ast.AST | None, list[ast.expr]]:
+        """The functions that go to CUDA under no condition of theirs, and where; None is the module."""
+        found: dict[ast.AST | None, list[ast.expr]] = {}
+        for node in (*self.analysis.named.calls, *filter(self._raises, self.source.of_kind(ast.Call))):
+            assert isinstance(node, ast.expr)
+            if node not in self.mended and guard_of(self.source, node).told is Told.NOTHING:
+                found.setdefault(function_around(self.source, node), []).append(node)
+        return found
+
+    def _raises(self, node: ast.Call) -> bool:
+        """`x.cuda(gpu)`, and calls that raise where there is no CUDA."""
+        name = self.source.qualified(node.func)
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda" and not name:
+            return bool(node.args or node.keywords)
+        return name in _RAISING

@@ -1,1 +1,0 @@
-"""Hard-coded accelerators: where they stand, and the device expression that belongs there."""
