@@ -100,6 +100,7 @@ print(mix(rows, 0.5).sum().item() if rows.is_cuda else 15.0)
         _WRAPPER.format(move=".to(self.device)").replace(
             "torch.tensor(rows).to(self.device)", "torch.tensor(rows, device=self.device)"
         ),
+        safety=Safety.UNSAFE,
         raises="same device|Expected all tensors",
     ),
     Example(

@@ -65,7 +65,7 @@ class Known:
 def met_by(one: Named, analysis: Analysis) -> Known | None:
     """Where a value belongs by what it meets; None where nothing tells."""
     best: Known | None = None
-    for met in (*one.meets, *(met for peer in one.peers for met in peer.meets)):
+    for met in (*one.meets, *(met for peer in analysis.named.peers.get(one, ()) for met in peer.meets)):
         found = _of(met, one, analysis)
         if found is not None and (
             best is None or (found.sure and not best.sure) or (best.is_module and not found.is_module)

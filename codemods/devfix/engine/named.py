@@ -31,8 +31,7 @@ class Named:
     - `literal` is the part that names the device: a string, `torch.device("cuda")`, or the call itself.
     - `form`: "cuda" (`x.cuda()`), "to" (`x.to("cuda")`), "device" (`device="cuda"` of what makes a tensor),
       "legacy" (`torch.cuda.FloatTensor(..)`), "options" (`{"device": "cuda"}` of a call), "default" (of a parameter).
-    - `value`: what is moved; `meets`: the operations on it and on what is where somebody else says, `peers`: its like
-      that it meets.
+    - `value`: what is moved; `meets`: the operations on it and on what is where somebody else says.
     """
 
     node: ast.expr
@@ -44,7 +43,6 @@ class Named:
     path: Path = NO_PATH
     scopes: tuple[Scope, ...] = ()
     meets: list[Mismatch] = field(default_factory=list)
-    peers: list[Named] = field(default_factory=list)  # what else is named and meets it
 
 
 class AllNamed:
@@ -54,6 +52,7 @@ class AllNamed:
         self.calls: dict[ast.AST, Named] = {}
         self.places: dict[Place, Named] = {}  # of a parameter with such a default
         self.came: dict[object, Named] = {}  # by the key of what a call out of sight has made of a value
+        self.peers: dict[Named, list[Named]] = {}  # what else is named and meets it
         self.asked: dict[ast.AST, Value] = {}  # of which value it is asked where it is
         self._made: dict[ast.AST, Named] = {}  # by what made it on the CPU
         if "cuda" in file.source.text:
@@ -106,8 +105,9 @@ class AllNamed:
             found = self.of(value, place) if place.kind != VAR or place in self.places else None
             peer = self.of(beside, there) if found is not None else None
             if found is None or there.kind == LITERAL or peer is not None:
-                if found is not None and peer is not None and peer is not found and peer not in found.peers:
-                    found.peers.append(peer)
+                if found is not None and peer is not None and peer is not found:
+                    known = self.peers.setdefault(found, [])
+                    known += [peer] if peer not in known else []
                 continue
             if len(found.meets) >= MAX_MEETS or any(
                 known.node is node and known.anchor_node is beside_at for known in found.meets
@@ -143,7 +143,7 @@ class AllNamed:
         for value in given:
             found = self.of(value, frame.where(value))
             if found is not None and self.came.setdefault(made.place.key, found) is not found:
-                found.peers.append(self.came[made.place.key])
+                self.peers.setdefault(found, []).append(self.came[made.place.key])
         return made
 
 
