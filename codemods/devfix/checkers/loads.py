@@ -199,10 +199,13 @@ class Uses:
 
 def _targets(parent: ast.AST, node: ast.expr) -> Iterator[ast.expr]:
     """What a value is bound to by the node around it."""
-    found = list(parent.targets) if isinstance(parent, ast.Assign) else list[ast.expr]()
-    loop = isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and node is parent.iter
-    if loop or isinstance(parent, (ast.AnnAssign, ast.NamedExpr)):
-        found = [parent.target]  # type: ignore[attr-defined]
+    found: list[ast.expr] = []
+    if isinstance(parent, ast.Assign):
+        found = list(parent.targets)
+    elif isinstance(parent, (ast.AnnAssign, ast.NamedExpr)):
+        found = [parent.target]
+    elif isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and node is parent.iter:
+        found = [parent.target]
     while found:
         one = found.pop(0)
         if isinstance(one, (ast.Tuple, ast.List)):
