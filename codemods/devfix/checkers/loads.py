@@ -199,12 +199,10 @@ class Uses:
 
 def _targets(parent: ast.AST, node: ast.expr) -> Iterator[ast.expr]:
     """What a value is bound to by the node around it."""
-    found: list[ast.expr] = []
-    if isinstance(parent, ast.Assign):
-        found = list(parent.targets)
+    found: list[ast.expr] = list(parent.targets) if isinstance(parent, ast.Assign) else []
+    if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)):
+        found = [parent.target] if node is parent.iter else []
     elif isinstance(parent, (ast.AnnAssign, ast.NamedExpr)):
-        found = [parent.target]
-    elif isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and node is parent.iter:
         found = [parent.target]
     while found:
         one = found.pop(0)
