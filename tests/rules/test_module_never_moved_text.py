@@ -108,7 +108,10 @@ CHANGED = {
 }
 
 SILENT = {
-    "an alias that is moved": CHANGED["an alias that is only saved"][0] + "    save.to(device)\n",
+    "an alias that is moved": (
+        'def run(x):\n    net = Net()\n    save = net.module if hasattr(net, "module") else net\n'
+        "    save.to(device)\n    return net(x.to(device))\n"
+    ),
     "built by what may go to CUDA itself": (
         "def run(x):\n    net = build_model(3)\n    net.eval()\n    return net(x.cuda())\n"
     ),

@@ -14,7 +14,8 @@ from devfix.source import Source, remembered
 
 CODEMODS = frozenset(mismatches.CODEMODS) | expressions.CODEMODS | choices.CODEMODS | siblings.CODEMODS
 _LATE = "reorder-to"
-_LITERALS = "hard-coded-cuda"
+# What these say of a line is about how a device is written; what is left behind there is another bug.
+_APART = ("hard-coded-cuda", "map-location")
 
 
 def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> Iterator[Finding]:
@@ -23,23 +24,23 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
     if not served:
         return
     source, spoken = flow.source, set[int]()
-    literals = set[
-        int
-    ]()  # what is moved to a literal device there is not yet said to meet what is left behind
+    apart = {one: set[int]() for one in _APART}
     for finding in known:
-        of_finding = literals if finding.codemod == _LITERALS else spoken
+        spoken_by = apart.get(finding.codemod, spoken)
         for span in (finding.span, *(one.span for one in finding.related if not one.path)):
             first, last = source.position(span.start)[0], source.position(max(span.start, span.end - 1))[0]
-            of_finding.update(range(first, min(last, first + 12) + 1))
+            spoken_by.update(range(first, min(last, first + 12) + 1))
     # Of the parts that a function attaches too late, one finding tells.
     late = {_function_at(one.span.start, source) for one in known if one.codemod == _LATE}
     analysis = flow.facts()
     for checker in (mismatches, refusals, expressions, choices, siblings):
         told = set[int]()
         for finding, lines in checker.found(analysis, served):
-            said = spoken | literals if finding.codemod == _LITERALS else spoken
-            if said.isdisjoint(lines) and not (
-                finding.codemod == _LATE and _function_at(finding.span.start, source) in late
+            by_itself = apart.get(finding.codemod, set[int]())
+            if (
+                spoken.isdisjoint(lines)
+                and by_itself.isdisjoint(lines)
+                and not (finding.codemod == _LATE and _function_at(finding.span.start, source) in late)
             ):
                 told |= lines
                 fix = finding.fix

@@ -18,11 +18,16 @@ from devfix.checkers.signs import (
     tells_the_cpu,
 )
 from devfix.engine.analysis import Analysis
+from devfix.engine.annotations import annotated
 from devfix.engine.evidence import (
     about_devices,
-    annotated,
+    builds_any,
     is_cpu_program,
+    is_measure,
     is_module_name,
+    is_option,
+    is_told_a_device,
+    may_place,
     prepares_data,
     prepares_inputs,
     runs_on_its_own,
@@ -46,6 +51,7 @@ from devfix.engine.values import (
     RANK,
     RESULT,
     TENSOR,
+    USES,
     Assumption,
     Link,
 )
@@ -82,12 +88,15 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     home = mismatch.anchor.place
     moved = home.kind == OF and home != mismatch.anchor_place  # to where something else is
     of_anchor = {one.kind for one in mismatch.anchor.assumed}
+    if mismatch.operation == "the result" and mismatch.stray.links[0].node in analysis.parts.moved:
+        return "a caller moves what it is given"
+    unseen = mismatch.stray.kind == MODULE and Assumption(LIBRARY_CALL) in mismatch.stray.assumed
     if (
         LIBRARY_CALL in kinds
         and not _is_made_up(mismatch)
         and not _is_prepared(mismatch)
         and (
-            mismatch.stray.kind == MODULE
+            (unseen and _may_be_moved(mismatch, analysis))
             or (of_caller and mismatch.anchor.kind == MODULE and LIBRARY_CALL in of_anchor and not moved)
         )
     ):
@@ -97,7 +106,11 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     if mismatch.relation == FIXED:
         return _why_not_literal(mismatch, LIBRARY_CALL in kinds, analysis)
     source = analysis.file.source
-    if mismatch.file is analysis.file and is_caught(source, mismatch.node):
+    running = [statement for file, statement in mismatch.running if file is analysis.file]
+    if any(
+        is_caught(source, one)
+        for one in ([mismatch.node] if mismatch.file is analysis.file else []) + running
+    ):
         return "the error is expected, or handled"
     if mismatch.function is not None and tells_the_cpu(mismatch.function.file.source, mismatch.function.node):
         return "a configuration is told the CPU"
@@ -194,6 +207,29 @@ def _is_built(mismatch: Mismatch, analysis: Analysis) -> bool:
     return not plain or not _is_declared(function, name)
 
 
+def _may_be_moved(mismatch: Mismatch, analysis: Analysis) -> bool:
+    """May whoever makes a module out of sight move it, or has it no weights?"""
+    made = mismatch.stray.links[0]
+    if mismatch.stray.bound is not None:
+        return False  # a part of it is not in view, but that moves with the whole
+    last, place = made.name.rpartition(".")[2], mismatch.anchor_place
+    targets = [ast.unparse(target[0]) for target in analysis.targets.get(place, ())]
+    by_caller = place.kind == OF and not any(is_option(one.removesuffix(".device")) for one in targets)
+    if not isinstance(made.node, ast.Call) or is_told_a_device(made.node, made.file.source):
+        return True
+    if models().layer(made.name) in ("module", "unseen"):
+        function = mismatch.function
+        asks = function is not None and analysis.uses(function).asks_for_devices
+        here = (
+            function is not None and made.file.source.enclosing(made.node, ast.FunctionDef) is function.node
+        )
+        return by_caller and not (asks or here or (function is not None and is_measure(function.name)))
+    weighted = any(one.kind in (USES, NAME) for one in mismatch.stray.assumed)
+    if may_place(last) or by_caller or not weighted:
+        return True
+    return place.kind == LITERAL and builds_any(last)  # where all goes to CUDA, what builds it may go there
+
+
 def _is_of_unknown(mismatch: Mismatch, analysis: Analysis) -> bool:
     """Is the other device that of a value of which nothing is known, for a tensor of one in another file?"""
     key, module = mismatch.anchor_place.key, mismatch.stray.kind == MODULE
@@ -228,6 +264,8 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
         return True  # it is copied to the CPU before it is read there; or somebody runs it
     if mismatch.anchor_place.kind not in (OF, OWNED) or not isinstance(key, tuple) or function is None:
         return True
+    while key[0] == "element" and isinstance(key[1], tuple):
+        key = key[1]
     running = [one for one, _ in mismatch.scopes if one is not None]
     if key[0] == "self":
         return not any(
@@ -242,7 +280,9 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
         return True
     if owner is not None and any(base.endswith("TestCase") for base in owner.outside):
         return False  # only the tests themselves call it
-    if analysis.uses(function).asks_for_devices:
+    if analysis.uses(function).asks_for_devices or (
+        mismatch.stray.kind == MODULE and is_measure(function.name)
+    ):
         return True
     made = mismatch.stray.kind == TENSOR and mismatch.stray.links[0].kind == MAKE
     if mismatch.operation == "the index" and function.owner is None and not made:

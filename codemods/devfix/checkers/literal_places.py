@@ -356,5 +356,5 @@ def _home(function: Function, owner: Class, analysis: Analysis) -> Known | None:
         return Known(f"{tensors[0]}.device", f"`{tensors[0]}` is")
     if any(base.rpartition(".")[2].endswith(OWN_DEVICE) for base in owner.outside):
         return Known("self.device", "the module is")
-    has = analysis.has_state(analysis.classes.state(owner), analysis.classes.cell(owner), owner)
+    has = analysis.classes.has_state(analysis.classes.state(owner), analysis.classes.cell(owner), owner)
     return Known("next(self.parameters()).device", "the module is") if has else None

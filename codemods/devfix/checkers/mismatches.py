@@ -1,7 +1,7 @@
 """Findings from values that meet in two places.
 
 The histories say which codemod a mismatch belongs to: what a plain attribute of a module keeps is
-`register-buffer`'s, a module in a plain container `register-modules`'s, and so on.
+`register-buffer`'s, a module that nothing moves `module-never-moved`'s, and so on.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from devfix.checkers import collectives
+from devfix.checkers import collectives, outruns, plain_containers
 from devfix.checkers.certainty import why_silent
 from devfix.checkers.reach import is_safe
 from devfix.checkers.signs import is_kept_otherwise
@@ -39,6 +39,7 @@ from devfix.repair.candidates import (
     moved_again,
     of_a_literal,
 )
+from devfix.repair.modules import is_safe_move, moved
 
 FACTORIES = "place-factory"
 CODEMODS = (
@@ -48,8 +49,8 @@ CODEMODS = (
     "module-never-moved",
     "hard-coded-cuda",
     "reorder-to",
+    "restore-after-move",
 )
-_KEPT = frozenset({"register-buffer", "register-modules"})
 
 
 def findings(analysis: Analysis, wanted: Collection[str]) -> Iterator[Finding]:
@@ -73,7 +74,7 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
         at = _place_to_show(mismatch, analysis, codemod)
         if codemod not in wanted or codemod not in CODEMODS or at is None or why_silent(mismatch, analysis):
             continue
-        stored = _stored_in_module(mismatch, analysis) if codemod in _KEPT else None
+        stored = _stored_in_module(mismatch, analysis) if codemod == "register-buffer" else None
         if stored is not None and (is_kept_otherwise(stored, analysis) or _is_trained(mismatch)):
             continue
         every.setdefault(at, []).append(mismatch)
@@ -87,6 +88,7 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
                     continue
                 nodes = [surgery.node, *_nodes(surgery.attached.links, analysis)]
                 yield _of_surgery(surgery, analysis), _lines(nodes, analysis)
+    made = set[tuple[Edit, ...]]()
     for at, (rank, codemod, mismatch) in best.items():
         mismatch = (
             _with_fix(codemod, [one for one in every[at] if len(one.assumed) == rank], analysis) or mismatch
@@ -94,9 +96,14 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
         nodes = [at, *_nodes(mismatch.stray.links, analysis)]
         nodes += [statement for file, statement in mismatch.running if file is analysis.file]
         nodes += [mismatch.node] if mismatch.file is analysis.file else []
-        yield _finding(codemod, at, mismatch, every[at], analysis), _lines(nodes, analysis)
-    if collectives.CODEMOD in wanted:
-        for finding, about in collectives.findings(analysis):
+        finding = _finding(codemod, at, mismatch, every[at], analysis)
+        if (
+            finding.fix is None or finding.fix.edits not in made
+        ):  # one fix is for all that a function is given
+            yield finding, _lines(nodes, analysis)
+        made |= {finding.fix.edits} if finding.fix is not None else set()
+    for checker in (collectives, plain_containers, outruns):
+        for finding, about in checker.findings(analysis) if checker.CODEMOD in wanted else ():
             yield finding, _lines(about, analysis)
 
 
@@ -146,9 +153,7 @@ def codemod_of(mismatch: Mismatch, analysis: Analysis) -> str:
     if mismatch.relation == FIXED or mismatch.stray_place.kind == LITERAL:
         return "hard-coded-cuda"
     if mismatch.stray.kind == MODULE:
-        return (
-            "register-modules" if stored is not None and stored.name.endswith("[]") else "module-never-moved"
-        )
+        return "" if stored is not None and stored.name.endswith("[]") else "module-never-moved"
     if stored is not None:
         return "register-buffer"
     return "move-inputs" if _is_input(mismatch, analysis) else FACTORIES
@@ -195,8 +200,10 @@ def _is_trained(mismatch: Mismatch) -> bool:
 def _place_to_show(mismatch: Mismatch, analysis: Analysis, codemod: str) -> ast.AST | None:
     """The node of a finding: in the analysed file, or there is none."""
     stored = _stored_in_module(mismatch, analysis)
-    if codemod in ("register-buffer", "register-modules") and stored is not None:
+    if codemod == "register-buffer" and stored is not None:
         return analysis.file.source.statement(stored.node)
+    if mismatch.operation == "the result" and mismatch.stray.kind == MODULE:
+        return mismatch.node if mismatch.file is analysis.file else None
     links = mismatch.stray.links
     if (
         codemod == FACTORIES
@@ -221,12 +228,13 @@ def _finding(
     title, edits, beside = _fix(codemod, mismatch, analysis)
     if not any(link.file is analysis.file for link in mismatch.stray.links):
         edits = ()  # it is repaired in the other file
-    link = _stored_in_module(mismatch, analysis) if codemod in _KEPT else None
+    link = _stored_in_module(mismatch, analysis) if codemod == "register-buffer" else None
     message = message_of(
         codemod, at, link.name.removesuffix("[]") if link is not None else "", mismatch, analysis
     )
     made = codemod == FACTORIES and title.startswith("make")
     safe = bool(edits) and made and any(is_safe(one, edits, analysis) for one in every)
+    safe = safe or (codemod == "module-never-moved" and is_safe_move(mismatch, analysis))
     if edits and not safe:
         message += assumptions(mismatch)
     here = mismatch.file is analysis.file
@@ -244,22 +252,23 @@ def _fix(
     if codemod == "hard-coded-cuda":
         device, edits = of_a_literal(mismatch, analysis)
         return f"use `{device}`", edits, None
-    if codemod == "register-modules" or (
-        codemod == "register-buffer" and mismatch.stray.role == DISTRIBUTION
-    ):
+    if codemod == "register-buffer" and mismatch.stray.role == DISTRIBUTION:
         return "", (), None
     if codemod == "register-buffer":
         link = _stored_in_module(mismatch, analysis)
         if link is None or not link.name.endswith("[]"):  # a list of tensors is no buffer
             return "register it as a buffer", as_buffer(link, analysis) if link is not None else (), None
-    elif codemod == "module-never-moved" or mismatch.stray.links[0].kind != LOAD:
+    elif codemod == "module-never-moved":
+        device, edits = moved(mismatch, analysis)
+        return f"move it to `{device}`", edits, None
+    elif mismatch.stray.links[0].kind != LOAD:
         device, edits = at_its_making(mismatch, analysis)
         guessed = codemod == FACTORIES and any(one.kind == NAME for one in mismatch.assumed)
-        if (edits and not guessed) or codemod == "module-never-moved":
+        if edits and not guessed:
             return f"make it on `{device}`", edits, None
-        other, moved, beside = beside_others(mismatch, analysis)
-        if moved:
-            return f"move it to `{other}` as well", moved, beside
+        other, also, beside = beside_others(mismatch, analysis)
+        if also:
+            return f"move it to `{other}` as well", also, beside
         if edits:
             return f"make it on `{device}`", edits, None
     device, edits = at_the_meeting(mismatch, analysis)

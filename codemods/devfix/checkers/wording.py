@@ -11,6 +11,7 @@ from devfix.engine.places import FIXED, IN, LITERAL, OF, OWNED, VAR, Place
 from devfix.engine.values import (
     CALLER,
     DATA,
+    DEVICE,
     GIVEN,
     LABELS,
     LIBRARY_CALL,
@@ -76,9 +77,14 @@ def _used(mismatch: Mismatch, analysis: Analysis, told: str, *, is_module: bool)
         return f"it is given to `{mismatch.operation}`{at}, which is {where(mismatch.anchor_place)}"
     name = _other(mismatch, told if here else "")
     place = where(mismatch.anchor_place, name)
+    if mismatch.operation == "the result" and mismatch.anchor.kind == DEVICE:
+        device = name or "another device"
+        return f"it gets weights that were loaded for {device}, which are copied to where it is"
     if mismatch.operation == "the result":
         other = "the input" if mismatch.anchor.role == "taken" else "another result"
         return f"it is returned{at}, while {name or other} is {place}"
+    if mismatch.anchor.kind == DEVICE:
+        return f"`{mismatch.operation}`{at} is given it together with {name or 'another device'}"
     value = "a module" if mismatch.anchor.kind == MODULE else "a tensor"
     other = f"{name}, which is {place}" if name else f"{value} {place}"
     if mismatch.operation == "the index" and mismatch.relation == FIXED:

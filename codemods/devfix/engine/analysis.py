@@ -6,6 +6,7 @@ import ast
 from functools import cached_property
 
 from devfix.budget import MISMATCHES
+from devfix.engine import facts
 from devfix.engine.callers import Callers, Origins, passed
 from devfix.engine.classes import Classes
 from devfix.engine.context import Bound, Context
@@ -56,6 +57,7 @@ class Analysis(Context):
         self.is_cut = False  # there are more, which were left out
         self.host_reads: list[HostRead] = []
         self.surgeries: list[Surgery] = []
+        self.outruns: list[facts.Outrun] = []
         self.drops: list[Drop] = []
         self.item_nodes: dict[Place, ast.AST] = {}  # where an item of something out of sight is read
         self.steps: list[Step] = []  # of the processes of a distributed program
@@ -86,6 +88,7 @@ class Analysis(Context):
         self.has_open_loaders = False  # over tensors that may be anywhere
         self.unseen: set[object] = set()  # cells of modules with parts of which nothing is known
         self.part_of: dict[object, object] = {}  # cell of a module -> of the module that it is registered in
+        self.parts = facts.Parts()
         self.calls: dict[tuple[object, str], list[Place]] = {}
         self.handed: dict[object, list[tuple[Value, Place]]] = {}  # to what a class has, out of sight
         self._seen: set[object] = set()
@@ -132,8 +135,7 @@ class Analysis(Context):
     def _generic(self, function: Function, owner: Class | None) -> None:
         """Run a function of which no call is known."""
         if owner is None or function.static:
-            state, body = State(), self._body(self.file).state.copy()
-            state.heap, state.places, state.stamps = body.heap, body.places, body.stamps
+            state = State()
             given = passed(self.callers, function.node, state, self.origins) if self.callers else {}
             self.run_method(function, None, state, given=given)
         elif function.of_class:
@@ -350,9 +352,6 @@ class Analysis(Context):
 
     # --- what parts of the interpreter ask --------------------------------------------------
 
-    def has_state(self, state: State, cell: object, owner: Class) -> bool:
-        return self.classes.has_state(state, cell, owner)
-
     def is_new(self, key: object, assumed: Assumptions) -> bool:
         if key in self._seen:
             return False
@@ -388,7 +387,7 @@ class Analysis(Context):
 
     @cached_property
     def strays(self) -> frozenset[ast.AST]:
-        """What was made where the others are not; to be asked for when the analysis has run."""
+        """What was made where the others are not."""
         return frozenset(one.stray.links[0].node for one in self.mismatches)
 
     def release(self) -> None:

@@ -23,6 +23,7 @@ from devfix.engine.values import (
     NONE,
     NUMBER,
     OBJECT,
+    OPTIMIZER,
     SEQUENCE,
     TENSOR,
     TEXT,
@@ -86,6 +87,8 @@ class Attributes(Calls):
 
     def attribute(self, node: ast.Attribute, base: Value) -> Value:
         name, kind = node.attr, base.kind
+        if kind == OPTIMIZER and name == "state":
+            self.analysis.parts.states = True
         if name in _ASKED:
             self.analysis.named.ask(self, node, base)
         if kind == LIBRARY:
@@ -195,7 +198,9 @@ class Attributes(Calls):
             return ANYTHING
         # Of an object that the program makes, callers have put nothing anywhere.
         made = base.ref in self.analysis.made
-        return Value(UNKNOWN, Place(AT if made else OF, ("attribute", base.ref, name)))
+        role = "part" if made and base.ref is not None and base.kind == MODULE and owner is None else ""
+        place = Place(AT if made else OF, ("attribute", base.ref, name))
+        return Value(UNKNOWN, place, role=role, ref=base.ref if role else None)
 
     def _of_unknown_object(self, node: ast.Attribute, base: Value) -> Value:
         key = ("attribute", base.place.key, node.attr)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from devfix.engine.evidence import is_loader_name, is_module_name
+from devfix.engine.evidence import is_loader_name, is_module_name, is_set_up, is_told_a_device, may_place
 from devfix.engine.expressions import Expressions
-from devfix.engine.places import AT, CHOICE, IN, LITERAL, OF, OWNED, VAR, Place, choose
+from devfix.engine.places import AT, CHOICE, IN, LITERAL, NOWHERE, OF, OWNED, VAR, Place, choose
 from devfix.engine.values import (
+    ANYTHING,
     BATCH,
     ELEMENT,
+    JOIN,
     LOADER,
+    MAKE,
     MAPPING,
     MODULE,
     NAME,
@@ -22,8 +25,8 @@ from devfix.engine.values import (
     STORE,
     TENSOR,
     UNKNOWN,
+    USES,
     Assumption,
-    Link,
     Value,
 )
 
@@ -31,8 +34,10 @@ from devfix.engine.values import (
 class Bindings(Expressions):
     def bind(self, target: ast.expr, value: Value, node: ast.AST) -> None:
         if isinstance(target, ast.Name):
+            if isinstance(node, ast.IfExp):
+                value = self._network(target.id, value, node)
             if value.kind == UNKNOWN:
-                value = self._evident(target.id, value)
+                value = self._network(target.id, self._evident(target.id, value), node)
             self.state.names[target.id] = value
             if self.analysis.claims is not None and self.file is self.analysis.file:
                 known = self.analysis.claims.setdefault((target.lineno, target.id), [])
@@ -54,7 +59,7 @@ class Bindings(Expressions):
         elif isinstance(target, ast.Starred):
             self.bind(target.value, Value(SEQUENCE, rest=value), node)
         elif isinstance(target, ast.Attribute):
-            self._store(target, value)
+            self._store(target, self._network(self.file.source.code(target), value, node))
         elif isinstance(target, ast.Subscript):
             self.store_item(target, value, node)
 
@@ -72,9 +77,8 @@ class Bindings(Expressions):
             named = is_module_name(name) and self.where(value).kind in (VAR, LITERAL)  # it was told a device
             if kind == MODULE or (name in uses.called and moves) or named:
                 assumed |= {Assumption(NAME, name)} if named and kind != MODULE else PROVEN
-                return Value(MODULE, value.place, ref=value.ref, links=value.links, assumed=assumed).but(
-                    place=self._cell(value)
-                )
+                made = Value(MODULE, self._cell(value), ref=value.ref, links=value.links, assumed=assumed)
+                return self.analysis.made.setdefault(value.ref, made)
             return value
         if value.role == "moved" and value.place.on_device and kind in (MODULE, TENSOR):
             return value.but(kind=kind, assumed=value.assumed | assumed, role="")
@@ -87,6 +91,39 @@ class Bindings(Expressions):
             return self.analysis.named_device(value.place._replace(kind="var"), name)
         return value
 
+    def _network(self, path: str, value: Value, node: ast.AST) -> Value:
+        """What is made out of sight and set up as a network is one; on the CPU, if its maker is told no device."""
+        if isinstance(node, ast.IfExp) and value.kind == UNKNOWN:
+            one, other = (self._network(path, ANYTHING, arm) for arm in (node.body, node.orelse))
+            same = one.kind == other.kind == MODULE and self.where(one) == self.where(other)
+            return one.linked(other.links[0]._replace(kind=JOIN)) if same else value
+        if value.kind != UNKNOWN or value.role not in ("", "instance") or not isinstance(node, ast.Call):
+            return value
+        name, source = self.file.dotted(node.func), self.file.source
+        own = value.role == "" and not (
+            isinstance(node.func, ast.Name) or name.partition(".")[0] in self._packages()
+        )
+        if not is_set_up(path, source) or (
+            value.role == "" and (value.links or name.partition(".")[0] == "torch")
+        ):
+            return value
+        cell = value.ref or (id(node), self.depth, "network")
+        if value.role == "":
+            told = own or not name or may_place(name.rpartition(".")[2]) or is_told_a_device(node, source)
+            self.state.set_place(
+                cell, NOWHERE if told or not self.analysis.default_is_known else self.default
+            )
+        links = value.links or (self.link(MAKE, node, name),)
+        made = Value(
+            MODULE, Place(IN, cell), ref=cell, links=links, assumed=frozenset({Assumption(USES, path)})
+        )
+        self.analysis.made[cell] = made
+        self.analysis.parts.set_up.add(cell)
+        return made
+
+    def _packages(self) -> set[str]:
+        return {one.partition(".")[0] for one in self.file.source.imports.values()}
+
     def _cell(self, value: Value) -> Any:
         return value.place._replace(kind="in", key=value.ref)
 
@@ -94,12 +131,15 @@ class Bindings(Expressions):
         """`base.name = value`."""
         base = self.eval(target.value)
         if base.kind == TENSOR and target.attr == "data" and base.place.kind == "in":
-            self.state.set_place(base.place.key, self.where(value))
+            self.move_module(base.place.key, self.where(value))
             return
         if base.ref is None or base.kind not in (MODULE, OBJECT):
             return
         name = target.attr
+        if value.role == "part" and value.ref is not None and base.kind == MODULE:
+            value = self.part_of(value, target)
         if value.kind == UNKNOWN and value.role == "instance" and base.kind == MODULE:
+            self.analysis.parts.registered.add(value.links[0].node)
             self.state.set_attribute(base.ref, name, value)
             return
         if (
@@ -112,7 +152,7 @@ class Bindings(Expressions):
                 return
             if not self._building(base):
                 self.attach(target, base, name, value)
-            self.analysis.part_of[value.ref] = base.ref
+            self.register(value, base)
             self.state.set_attribute(base.ref, name, value.linked(self.link(STORE, target, name)))
             return
         if base.kind == MODULE and value.kind == TENSOR and value.role == "parameter":
@@ -136,17 +176,8 @@ class Bindings(Expressions):
         if value.links:
             value = value.linked(self.link(STORE, target, name))
         elif value.kind in (SEQUENCE, MAPPING):
-            value = self._kept(value, self.link(STORE, target, f"{name}[]"))
+            value = self.kept(value, self.link(STORE, target, f"{name}[]"))
         self.state.set_attribute(base.ref, name, value)
-
-    def _kept(self, value: Value, link: Link) -> Value:
-        """A plain container that an object keeps: its elements know that they are in it."""
-        items = value.items and tuple([one.linked(link) if one.links else one for one in value.items])
-        fields = value.fields and {
-            key: one.linked(link) if one.links else one for key, one in value.fields.items()
-        }
-        rest = value.rest.linked(link) if value.rest is not None and value.rest.links else value.rest
-        return value.but(items=items, fields=fields, rest=rest, links=(link._replace(name=link.name[:-2]),))
 
     def _building(self, base: Value) -> bool:
         """Is this the constructor of the object?"""

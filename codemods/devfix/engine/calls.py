@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.builtin import Builtins
-from devfix.engine.evidence import is_count, is_handed_name, is_module_name
+from devfix.engine.evidence import is_average, is_count, is_handed_name, is_module_name
 from devfix.engine.facts import LeftOut
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial
@@ -14,6 +14,7 @@ from devfix.engine.places import (
     BY_OWNER,
     CALLED,
     CHOICE,
+    IN,
     LITERAL,
     NOWHERE,
     OF,
@@ -24,6 +25,7 @@ from devfix.engine.places import (
     is_parameter,
 )
 from devfix.engine.requirements import Operand
+from devfix.engine.uses import speaks_of
 from devfix.engine.values import (
     ANYTHING,
     BATCH,
@@ -45,6 +47,7 @@ from devfix.engine.values import (
     Assumption,
     Value,
 )
+from devfix.flow.evidence import looks_like_network
 
 MAX_DEPTH = 6
 
@@ -101,6 +104,8 @@ class Calls(Builtins):
 
     def call_value(self, node: ast.Call, callee: Value, arguments: Arguments) -> Value:
         kind, ref = callee.kind, callee.ref
+        if kind == MODULE or (kind == UNKNOWN and callee.links):
+            self.element_used(callee, "__call__", node)
         declared = callee.bound.ref if kind == UNKNOWN and isinstance(callee.bound, Value) else None
         if isinstance(declared, Class) and self.analysis.class_kind(declared) == "module":
             return self.call_module(node, callee.but(kind=MODULE), arguments)
@@ -121,13 +126,16 @@ class Calls(Builtins):
         if kind == LIBRARY:
             return self.library_call(node, str(ref), arguments)
         if kind == MODULE or (callee.role == "instance" and self.where(callee).on_device):
-            if self.where(callee).kind in (
-                VAR,
-                LITERAL,
-            ):  # what is moved and called is a module, whatever its name
+            if self.where(callee).kind in (VAR, LITERAL):  # moved and called: a module, whatever its name
                 used = {Assumption(USES, one.subject) if one.kind == NAME else one for one in callee.assumed}
                 callee = callee.but(assumed=frozenset(used))
             return self.call_module(node, callee, arguments)
+        if callee.role == "part" and callee.ref is not None:
+            return self.call_module(node, self.part_of(callee, node), arguments)
+        if callee.role == "instance" and looks_like_network(callee.links[0].name.rpartition(".")[2]):
+            assumed = callee.assumed | {Assumption(NAME, callee.links[0].name)}
+            made = callee.but(kind=MODULE, role="", place=Place(IN, callee.ref), assumed=assumed)
+            return self.call_module(node, made, arguments)
         if kind == UNKNOWN and callee.role == "scatters":
             return self.unknown(node)
         if kind == UNKNOWN and callee.role == "moved" and callee.place.on_device:
@@ -154,20 +162,29 @@ class Calls(Builtins):
 
     def call_module(self, node: ast.Call, module: Value, arguments: Arguments) -> Value:
         """`module(...)`: its forward where that is in view, else all that it gets must be where it is."""
-        values, keywords = arguments
+        values, keywords = arguments = self.inputs(arguments)
         for surgery in self.analysis.surgeries:
             if not surgery.is_met and self._is_part(surgery.module.ref, module.ref):
                 surgery.is_met = self.where(surgery.attached).on_host
-        held = module.bound
+        place = self.where(module)
+        scatters = module.role == "scatters" and not place.on_host  # it moves its inputs
+        if scatters and not any(one.on_host for one, _ in alternatives(place, self.state.path)):
+            return Value(BATCH, place, assumed=module.assumed)
+        held = None if scatters else module.bound
         if isinstance(held, Value) and isinstance(held.ref, Class) and module.role != "hidden":
             forward = held.ref.method("forward") or held.ref.method("__call__")
             if forward is not None:
                 return self.call_function(node, forward, module, arguments)
-            if not self.analysis.has_state(self.state, module.ref, held.ref):
+            if not self.analysis.classes.has_state(self.state, module.ref, held.ref):
                 return self.unknown(node)
         operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
         operands = [one for one in operands if one[0].kind != MODULE]
-        place = self.where(module)
+        if module.ref in self.analysis.parts.set_up and not place.on_host:
+            # What else it is given need be no tensor.
+            operands = [one for value, at in values[:1] for one in self.tensors(value, at)]
+        if scatters:
+            operands = [one for one in operands if self.where(one[0]).on_device]
+        name = self.file.source.code(node.func)[:40]
         if self.analysis.entered:
             self.in_autocast(module, place, name=node.func.id if isinstance(node.func, ast.Name) else "")
         for value, at in (*values, *keywords.values()):
@@ -175,12 +192,9 @@ class Calls(Builtins):
                 used = Assumption(USES, self.file.source.code(at)[:40])
                 operands.append((value.but(kind=TENSOR, assumed=value.assumed | {used}), at))
         if module.role in ("loss", "weighted"):
-            self.left_behind(node, [*values, *keywords.values()], self.file.source.code(node.func)[:40])
+            self.left_behind(node, [*values, *keywords.values()], name)
         if len(operands) > 1 or not self._is_layer(module):  # modules may want lengths on the CPU
             operands = [one for one in operands if not is_count(one[1]) or _is_made_of_rows(one[0])]
-        if module.role == "scatters":
-            return Value(BATCH, place, assumed=module.assumed)
-        name = self.file.source.code(node.func)[:40]
         self.analysis.named.ran(self, node, (module, node.func), [*values, *keywords.values()])
         if module.role == "bare":
             first = operands[0][0] if operands else Value(TENSOR)
@@ -192,9 +206,15 @@ class Calls(Builtins):
             return Value(BATCH)
         if module.assumed or not self.is_seen(module):
             module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
+        if place.on_host and not self.is_weighted(module):
+            return self.unknown(node)
         self.together(node, [(module, node.func), *operands], name, strict=True)
-        moved = [one for one in (*values, *keywords.values()) if one[0].role == "moved"]
-        place = self._decided(place, [*operands, *moved])
+        for value, at in values if place.on_host else ():  # what callers give it is tensors
+            if value.kind == UNKNOWN and value.place.kind == OF and value.role in ("", "cast"):
+                assumed = value.assumed | {Assumption(USES, self.file.source.code(at))}
+                given = value.but(kind=BATCH, assumed=assumed)
+                self.together(node, [(module, node.func), (given, at)], name, strict=True)
+        place = self._decided(place, operands)
         if place.on_device or place.on_host or place.kind == CHOICE:
             return Value(BATCH, place, assumed=module.assumed)
         return Value(BATCH, place)
@@ -255,6 +275,8 @@ class Calls(Builtins):
         """An object of a class in view: its constructor is run."""
         what = self.analysis.class_kind(owner)
         cell = (id(node), self.depth, owner.name)
+        if any(base.startswith("torch.optim.") and base.endswith("Optimizer") for base in owner.outside):
+            return self.optimizer(node, owner.name, arguments)
         if what == "other":
             return self.unknown_object(node, owner.name, arguments)
         made = Value(
@@ -276,7 +298,9 @@ class Calls(Builtins):
             self.call_function(node, init, made, arguments)
         elif what == "object":
             self._fields(cell, owner, arguments)
-        if what == "module" and not self.analysis.has_state(self.state, cell, owner):
+        if is_average(owner.name) and not speaks_of(owner, "to", "cuda", "device"):
+            self.copied_beside(node, arguments)
+        if what == "module" and not self.analysis.classes.has_state(self.state, cell, owner):
             made = made.but(role="stateless")
         return made
 

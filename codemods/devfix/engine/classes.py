@@ -144,7 +144,25 @@ class Classes:
             name: methods - {"__init__"} for name, methods in owner.stores.items() if methods - {"__init__"}
         }
         self._rebuilt(owner, me, state, builders)
+        if self.kind(owner) == "object":
+            self._moved_later(owner, state, cell)
         return state
+
+    def _moved_later(self, owner: Class, state: State, cell: object) -> None:
+        """Modules that another method, or who uses a base of the class, may move before a method runs them."""
+        other = any(base not in _PLAIN for base in owner.bases)
+        for name, value in state.attributes(cell):
+            module = value.kind == MODULE or value.role == "instance"
+            if module and (other or _movers(owner, name) - self.builders(owner)):
+                self._lose(state, value.ref, 0)
+
+    def _lose(self, state: State, cell: object, depth: int) -> None:
+        """Forget where a module, and its parts, are if nothing has moved them."""
+        if state.place_of(cell).on_host and depth <= MAX_NESTING:
+            state.set_place(cell, NOWHERE)
+            for _, value in state.attributes(cell):
+                if value.kind == MODULE and value.ref is not None and value.ref != cell:
+                    self._lose(state, value.ref, depth + 1)
 
     def _left_behind(self, init: Function, state: State, cell: object) -> None:
         """Tensors that the constructor is given and keeps as they are: they do not move with the module."""
@@ -268,6 +286,18 @@ class Classes:
             if value is ANYTHING:
                 return True
         return False
+
+
+def _movers(owner: Class, name: str) -> set[str]:
+    """The methods that move what an attribute holds."""
+    return {
+        method.name
+        for one in owner.lineage
+        for method in one.methods.values()
+        for node in method.nodes
+        if isinstance(node, ast.Attribute) and node.attr in ("to", "cuda")
+        if isinstance(node.value, ast.Attribute) and node.value.attr == name
+    }
 
 
 def _made_on_host(place: Place, init: Function) -> Place:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.autocasts import Autocasts
+from devfix.engine.elements import Elements
 from devfix.engine.evidence import is_labels_name
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
@@ -23,6 +23,7 @@ from devfix.engine.values import (
     MAPPING,
     MODULE,
     NUMBER,
+    NUMBERED,
     OBJECT,
     SEQUENCE,
     STORE,
@@ -32,12 +33,11 @@ from devfix.engine.values import (
     Assumption,
     Value,
     element,
-    join,
 )
 from devfix.source import Source
 
 
-class Containers(Autocasts):
+class Containers(Elements):
     def iterate(self, value: Value, node: ast.AST) -> Value:
         """Any element of what is iterated over."""
         kind = value.kind
@@ -71,21 +71,6 @@ class Containers(Autocasts):
         if kind == UNKNOWN and value.place.is_named:
             return Value(UNKNOWN, Place(value.place.kind, ("element", value.place.key)))
         return ANYTHING
-
-    def any_of(self, value: Value) -> Value | None:
-        """Any element of a container: of modules that are in one place, the first stands for all."""
-        parts = [*(value.items or ()), *(value.fields or {}).values()]
-        parts += [value.rest] if value.rest is not None else []
-        if len(parts) < 2 or any(one.kind != MODULE for one in parts):
-            return element(value)
-        first = parts[0]
-        if len({self.where(one) for one in parts}) > 1:
-            return element(value)
-        made = {
-            one.bound.ref if isinstance(one.bound, Value) else one.links[0].name if one.links else None
-            for one in parts
-        }
-        return first if len(made) == 1 else Value(MODULE, self.where(first), links=first.links)
 
     def _part(self, value: Value) -> Value:
         """Any part of a module: where the module is, and of a class of torch or of the program only if all are."""
@@ -196,7 +181,7 @@ class Containers(Autocasts):
         return index.but(kind=TENSOR, assumed=index.assumed | {Assumption(LABELS, at.id)})
 
     def _unknown_item(self, node: ast.Subscript, base: Value, key: object) -> Value:
-        if base.role in ("given", "moved"):
+        if base.role in ("given", "moved", "part") or (base.links and base.links[0].kind == LOAD):
             return base
         root = base.place.key if base.place.is_named else None
         if root is None:
@@ -273,21 +258,18 @@ class Containers(Autocasts):
                     self.rebind(target.value, base.but(place=held[0].place, links=held[0].links))
             return
         if base.kind in (MAPPING, BATCH):
-            linked = value.linked(self.link(ELEMENT, target)) if value.links else value
+            linked = self.put(base, value, target)
             if index.const is not ... and index.const.__class__ in (str, int):
                 self.rebind(target.value, base.but(fields={**(base.fields or {}), index.const: linked}))
             else:
-                self.rebind(
-                    target.value, base.but(rest=linked if base.rest is None else join(base.rest, linked))
-                )
+                role = NUMBERED if index.kind == NUMBER else base.role
+                self.rebind(target.value, base.but(rest=self.with_element(base.rest, linked), role=role))
         elif base.kind == SEQUENCE:
-            known = element(base)
+            known = self.any_of(base)
             if _may_be_skipped(self.file.source, target):
                 self.mixed(node, known, value, node)
-            self.rebind(
-                target.value,
-                Value(SEQUENCE, rest=value if known is None else join(known, value), links=base.links),
-            )
+            made = self.with_element(known, self.put(base, value, target))
+            self.rebind(target.value, Value(SEQUENCE, rest=made, links=base.links))
         elif base.kind in (UNKNOWN, OBJECT) and base.place.is_named and index.const is not ...:
             self.state.heap[("item", base.place.key), str(index.const)] = value
 
@@ -315,7 +297,7 @@ class Containers(Autocasts):
         assert isinstance(node.func, ast.Attribute)
         target = node.func.value
         if name in ("append", "add", "insert", "appendleft") and values:
-            linked = values[-1].linked(self.link(ELEMENT, node)) if values[-1].links else values[-1]
+            linked = self.put(base, values[-1], node)
             if (
                 base.items is not None
                 and base.rest is None
@@ -325,15 +307,13 @@ class Containers(Autocasts):
             ):
                 self.rebind(target, base.but(items=(*base.items, linked)))
             else:
-                known = element(base)
+                known = self.any_of(base)
                 self.mixed(node, known, linked, node)
-                self.rebind(
-                    target, base.but(items=None, rest=linked if known is None else join(known, linked))
-                )
+                self.rebind(target, base.but(items=None, rest=self.with_element(known, linked)))
             return ANYTHING
         if name == "extend" and values:
-            known, more = element(base), self.iterate(values[0], node)
-            self.rebind(target, base.but(items=None, rest=more if known is None else join(known, more)))
+            known, more = self.any_of(base), self.put(base, self.iterate(values[0], node), node)
+            self.rebind(target, base.but(items=None, rest=self.with_element(known, more)))
             return ANYTHING
         if name == "update" and base.kind == MAPPING:
             more = values[0] if values else ANYTHING

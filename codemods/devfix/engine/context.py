@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from devfix.engine import evidence
+from devfix.engine.annotations import of_library, parameters
 from devfix.engine.classes import Classes
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import EITHER, NO_FORMS, OPEN, Forms, of_elements, of_parameters
@@ -37,12 +38,13 @@ from devfix.engine.values import (
     Value,
     join,
 )
-from devfix.flow import frameworks
+from devfix.flow import frameworks, torch_api
 from devfix.models.loader import tensor_attributes
 
 if TYPE_CHECKING:
     from devfix.engine.analysis import Analysis
 
+_LISTS = frozenset({"list", "sequence", "iterable", "collection"})
 _INPUTS = frozenset({"x", "input", "inputs", "features", "hidden_states"})
 
 
@@ -74,7 +76,7 @@ class Context:
     def known(self, function: Function) -> dict[str, Evidence]:
         found = self._evidence.get(function)
         if found is None:
-            found = self._evidence[function] = evidence.parameters(function, self.uses(function))
+            found = self._evidence[function] = parameters(function, self.uses(function))
         return found
 
     def forms(self, function: Function) -> dict[str, Forms]:
@@ -97,13 +99,24 @@ class Context:
         found = function.file.definition(annotation)
         if isinstance(found, Class):
             return Value(CLASS, ref=found)
-        dotted = evidence.of_library(function.file, annotation)
+        dotted = of_library(function.file, annotation)
         return Value(CLASS, ref=dotted) if dotted else None
 
     def _elements(self, function: Function, name: str) -> Forms:
         """The forms of the elements of a parameter that is a container of devices."""
         annotation = next((one.annotation for one in function.parameters if one.arg == name), None)
         return of_elements(function.file, annotation)
+
+    def _holds_modules(self, function: Function, name: str) -> bool:
+        """Is a parameter annotated as a list of modules?"""
+        annotation = next((one.annotation for one in function.parameters if one.arg == name), None)
+        if not isinstance(annotation, ast.Subscript):
+            return False
+        if function.file.dotted(annotation.value).rpartition(".")[2].lower() not in _LISTS:
+            return False
+        made = function.file.definition(annotation.slice)
+        known = isinstance(made, Class) and self.class_kind(made) == "module"
+        return known or function.file.dotted(annotation.slice) in torch_api.MODULE_BASES
 
     def parameters(self, function: Function, me: Value | None) -> Bound:
         """The parameters before any caller is known: each is where it is."""
@@ -190,6 +203,8 @@ class Context:
             return Value(SEQUENCE, rest=Value(DEVICE, Place(VAR, ("element", key)), forms=inner))
         if kind == DEVICE:
             return Value(DEVICE, Place(VAR, key), assumed=assumed, forms=forms)
+        if self._holds_modules(function, name):
+            return Value(SEQUENCE, rest=Value(MODULE, Place(OF, key), ref=("elements", key)))
         if kind in (TENSOR, BATCH):
             return Value(kind, place, assumed=assumed)
         if kind == MODULE:
@@ -231,6 +246,9 @@ class Context:
 
     def global_names(self, file: File) -> Names:
         return self._body(file).state.names
+
+    def global_state(self, file: File) -> State:
+        return self._body(file).state
 
     def constant(self, file: File, node: ast.expr) -> Value:
         """The value of a default, or of a name in the body of a class."""

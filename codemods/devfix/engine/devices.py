@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine import evidence, form_evidence, forms, missing
-from devfix.engine.evidence import of_library
+from devfix.engine import form_evidence, forms, missing
+from devfix.engine.annotations import annotated, of_library
 from devfix.engine.facts import DeviceUse, Missing
 from devfix.engine.files import Class
 from devfix.engine.forms import NO_FORMS, Forms
@@ -176,7 +176,7 @@ class Devices(Results):
 
     def annotated(self, value: Value, annotation: ast.expr) -> Value:
         """`d: torch.device = ...`: what the annotation says, where nothing else does."""
-        if value.kind == UNKNOWN and value.place.is_named and evidence.annotated(annotation) == TENSOR:
+        if value.kind == UNKNOWN and value.place.is_named and annotated(annotation) == TENSOR:
             return value.but(kind=TENSOR, role="")
         if value.forms or value.kind not in (UNKNOWN, DEVICE):
             return value

@@ -8,27 +8,7 @@ from __future__ import annotations
 import ast
 import re
 
-from devfix.engine.files import File, Function
-from devfix.engine.forms import arms
 from devfix.engine.places import ON_CUDA
-from devfix.engine.uses import Evidence, Uses
-from devfix.engine.values import (
-    ARRAY,
-    BATCH,
-    DEVICE,
-    LOADER,
-    MODULE,
-    NAME,
-    NUMBER,
-    PROVEN,
-    SEQUENCE,
-    TENSOR,
-    TEXT,
-    UNKNOWN,
-    USES,
-    Assumption,
-)
-from devfix.models.loader import models
 from devfix.source import Source, remembered
 
 _COMMENT = re.compile(r"#.*")
@@ -45,11 +25,42 @@ _DEVICE_NAMES = frozenset({"device", "dev", "torch_device", "map_location"})
 _MODULE_NAMES = frozenset(
     {"model", "net", "network", "module", "encoder", "decoder", "generator", "discriminator", "backbone"}
 )
+_LAYER = re.compile(
+    r"^[A-Z]\w*(?:Layer|Linear|Head|Conv|Embedding|Adapter|Classifier|Projection|Projector|MLP|Block|Encoder|Decoder|"
+    r"Attention|Norm|LSTM|GRU|Net|Unit|Stage|Bottleneck|FeedForward)s?(?:\dd)?$|^[A-Z]\w*Conv\w*$"
+)
+_NETWORK_USE = re.compile(r"(?<![\w.])((?:self\.)?\w+)\.(?:parameters|named_parameters|train|eval)\(")
+_SAVED = re.compile(r"(?<![\w.])((?:self\.)?\w+)\.(?:load_)?state_dict\(")
+_AVERAGE = re.compile(r"(?:Model)?(?:EMA|Ema)(?:V\d|Model)?$|ExponentialMovingAverage$")
+_METHOD = re.compile(r"\.(?:forward|generate|encode|decode|predict)$")
+_PLACES = re.compile(
+    r"load(?!er|_model$)|init|restore|prepare|set_?up|wrap|cuda|gpu|device|dist|parallel|pipe|session|client|engine|agent|"
+    r"trainer|runner|policy|predictor|detector|onnx|compile|jit|quant|copy|clone",
+    re.IGNORECASE,
+)
+_BUILDS = re.compile(
+    r"get|build|create|make|factory|fetch|model|construct|new_|instantiate|^net|network", re.IGNORECASE
+)
+_TOLD = re.compile(r"device|cuda|gpu|rank|accelerat|fabric|distrib|\bcpu\b", re.IGNORECASE)
+_OPTIONS = re.compile(
+    r"^(?:self\.)?_?(?:\w+_)?(?:args|opts?|options|cfg|conf|config|hparams|flags|params|settings|kwargs|parser)$",
+    re.IGNORECASE,
+)
+_HELD = r"{0}(?:\.|\[.)\w*(?:device|cuda|gpu|rank|dist)|--\w*-?(?:device|cuda|gpu)|[\"']device[\"']"
+_COMPUTING = ("calc", "compute", "eval", "validate", "test", "predict", "infer", "generate", "run_", "apply_")
+_COMPUTED = ("_step", "_apply", "_infer", "_predict", "_forward")
+_NO_LAYER = re.compile(
+    r"act|func|fn|transform|augment|token|metric|accuracy|measure|score|sampl|loss|optim|sched|param|path|config|size|"
+    r"dim|shape|format|split|hook|tensor|array|join|drop_?|relu|pool|identity|upsampl|interpol|pad|partial|compose",
+    re.IGNORECASE,
+)
+_OPTIMIZER = re.compile(
+    r"^\w{0,99}(?:Adam|SGD|RMSprop|Adagrad|Adadelta|LAMB|Lion|Adafactor|ASGD|Rprop)\w{0,99}$"
+)
+_WORD = re.compile(r"[A-Z][a-z0-9]+$|[A-Z]+$")
+_NO_MODULE = re.compile(r"Loader|Dataset|Sampler|Optim|Scheduler|Writer|Tokenizer|Processor|Config")
 _BATCHES = ("batch", "data", "inputs", "sample", "samples", "example", "examples", "encodings", "features")
 _DEVICE_WORDS = ("cuda", "gpu", "device", "cpu", "mps", "xpu", "accelerat")
-_NUMBERS = frozenset(["int", "float", "bool", "complex"])
-_SEQUENCES = frozenset(["list", "tuple", "sequence"])
-_LISTED = re.compile(r"(?:\w+\.)?(?:optional\[)?(?:\w+\.)?(?:list|tuple|sequence)\[[^|]*(?:\| *none)?$")
 _TO_HOST = re.compile(
     r"numpy|array|cpu|host|list|pil|decode|predict|transcri|translat|metric|accura|plot|show|draw|render|visuali|"
     r"save|load|read|write|print|collate|item|format|json|remote|map|zip|sorted|dict|postprocess|post_process|nms|"
@@ -69,10 +80,6 @@ _OF_DATA = re.compile(
 _LABELS = re.compile(r"^(?:\w+_)?(?:labels?|targets?|indices|ids|classes)$")
 _LOSS = re.compile(r"^(?:\w+_)?(?:criterion|loss|loss_fn|loss_func|loss_function|crit)$", re.IGNORECASE)
 _SET_UP = r"\.(?:to|cuda|train|eval|parameters|named_parameters|load_state_dict|state_dict|half|zero_grad)\("
-_PLAIN = frozenset(
-    ["none", "optional", "union", "any", "list", "tuple", "dict", "sequence", "literal", "path", "dtype", "set",
-     "iterable", "mapping", "type"]
-)  # fmt: skip
 _TESTING = frozenset({"pytest", "unittest", "parameterized", "absl"})
 _FOR_HOST = re.compile(
     r"load|read|save|cpu|offload|numpy|dataset|collate|parse|convert|export|dump|plot|draw|visuali[sz]e|tokeni[sz]|"
@@ -136,6 +143,17 @@ def is_for_tests(source: Source) -> bool:
     return not _TESTING.isdisjoint(roots)
 
 
+def may_be_moved_to(name: str) -> bool:
+    """Is what `.to(...)` is given a device, and no dtype, by its name?"""
+    return is_device_name(name) or name in ("gpu", "gpu_id", "device_id", "cuda", "rank")
+
+
+def computes(function: str) -> bool:
+    """Is a function out of sight one that runs the module that it is given, and does not train it?"""
+    low = function.lower()
+    return "loss" in low or low.startswith(_COMPUTING) or low.endswith(_COMPUTED)
+
+
 def is_local_rank(name: str) -> bool:
     """Is a name one that people give the number of a process among those of its machine?"""
     return name.lower().replace("_", "").replace("-", "").endswith(("localrank", "localprocessindex"))
@@ -150,6 +168,126 @@ def may_set_device(name: str) -> bool:
     return starts and any(
         word in low for word in ("dist", "ddp", "device", "gpu", "env", "process", "cuda", "nccl")
     )
+
+
+def runs_what_it_is_given(name: str) -> bool:
+    """Is a function out of sight one that people call to run a module: `checkpoint(layer, x)`?"""
+    return "checkpoint" in name
+
+
+def is_layer_name(name: str) -> bool:
+    """Is a class out of sight called like a layer?"""
+    return _LAYER.match(name) is not None
+
+
+def is_set_up(path: str, source: Source) -> bool:
+    """Is what has this name set up as only networks are: `net.parameters()`, `net.eval()`?"""
+    return path in _networks(source)
+
+
+@remembered
+def _networks(source: Source) -> frozenset[str]:
+    saved = set(_SAVED.findall(source.text))  # so are optimizers, which nobody calls
+    called = {_METHOD.sub("", source.code(one.func)) for one in source.calls} if saved else set[str]()
+    first = [
+        (source.code(one.func).rpartition(".")[2], source.code(one.args[0]))
+        for one in source.calls
+        if one.args
+    ]
+    given = {one for name, one in first if computes(name)}
+    averaged = {one.removesuffix(".parameters()") for name, one in first if is_average(name)}
+    used = {*_NETWORK_USE.findall(source.text), *filter(is_module_name, given)}
+    return frozenset(used | averaged | (saved & (called | given)))
+
+
+def may_place(maker: str) -> bool:
+    """May a function or class out of sight move what it makes, by its name?"""
+    return _PLACES.search(maker) is not None
+
+
+def builds_any(maker: str) -> bool:
+    """Is it a function that may make any network, as the program's options say?"""
+    return not maker[:1].isupper() and _BUILDS.search(maker) is not None
+
+
+def is_told_a_device(call: ast.Call, source: Source) -> bool:
+    """Is a device among the arguments, or anything that may hold one? Or is all inside a `with` on some device?"""
+    around = source.enclosing(call, ast.With)
+    for item in around.items if isinstance(around, ast.With) else ():
+        if _TOLD.search(source.code(item.context_expr)):
+            return True
+    for one in (*call.args, *(keyword.value for keyword in call.keywords if keyword.arg is not None)):
+        text = ast.unparse(one)
+        if isinstance(one, ast.Starred) or _TOLD.search(text) or text == "self":
+            return True
+        if _OPTIONS.match(text) and _holds_device(text, source):
+            return True
+    return any(_TOLD.search(one.arg or "") for one in call.keywords) or unpacks_device(call, source)
+
+
+def unpacks_device(call: ast.Call, source: Source) -> bool:
+    """May a device be among the keywords that a call gets as `**options`?"""
+    texts = [ast.unparse(one.value) for one in call.keywords if one.arg is None]
+    return any(_TOLD.search(one) or one in _collected(source) or _holds_device(one, source) for one in texts)
+
+
+def _holds_device(options: str, source: Source) -> bool:
+    """Does a file read or set a device among options?"""
+    return re.search(_HELD.format(re.escape(options)), source.text, re.IGNORECASE) is not None
+
+
+@remembered
+def _collected(source: Source) -> frozenset[str]:
+    """The names in which functions collect keywords that nobody else has."""
+    given = (one.args.kwarg for one in source.of_kind(ast.FunctionDef))
+    return frozenset(one.arg for one in given if one is not None)
+
+
+def is_class_name(name: str) -> bool:
+    """Is it called like a class, or like a variable that holds one?"""
+    return name[:1].isupper() or name.endswith("_class")
+
+
+def is_option(text: str) -> bool:
+    """Is it called like what holds the options of a program?"""
+    return _OPTIONS.match(text) is not None
+
+
+def last_word(name: str) -> str:
+    """The last word of the name of a class: `Kernel` of `MaternKernel`."""
+    found = _WORD.search(name)
+    return found.group() if found is not None else ""
+
+
+def may_hold_no_weights(name: str) -> bool:
+    """Is a class, by its name, one of those that are kept beside modules, and are none?"""
+    return _NO_MODULE.search(name) is not None
+
+
+def is_optimizer(name: str) -> bool:
+    """Is a class out of sight called like an optimizer with state?"""
+    return _OPTIMIZER.match(name) is not None
+
+
+def is_average(name: str) -> bool:
+    """Is a class called like those that keep an average of the weights of a module?"""
+    return _AVERAGE.match(name) is not None
+
+
+def is_loss(name: str) -> bool:
+    """Is a class out of sight one of losses, by its name? Few have weights."""
+    low = name.rpartition(".")[2].lower()
+    return "loss" in low or "criterion" in low
+
+
+def is_measure(function: str) -> bool:
+    """Is it a function that people call with what networks give: a loss, a metric?"""
+    return any(word in function for word in ("loss", "metric", "score", "similarity"))
+
+
+def makes_no_module(name: str) -> bool:
+    """Does something out of sight make functions, transforms, or what has nothing to train, by its name?"""
+    return _NO_LAYER.search(name) is not None
 
 
 def is_module_name(name: str) -> bool:
@@ -283,118 +421,3 @@ def compares_devices(condition: object) -> bool:
     """Does a condition ask whether two values are in one place?"""
     text = condition[-1] if isinstance(condition, tuple) and condition else condition
     return isinstance(text, str) and ".device" in text and "==" in text
-
-
-def annotated(node: ast.expr | None) -> str:
-    """The kind that an annotation or the type in a docstring says; an empty string if none."""
-    if node is None:
-        return ""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return annotated_text(node.value)
-    return annotated_text(ast.unparse(node))
-
-
-def of_library(file: File, annotation: ast.expr | None) -> str:
-    """The dotted name of the library's module class that an annotation allows, beside None, and no other."""
-    named = [file.dotted(one) for one in arms(file, annotation)] if annotation is not None else []
-    return named[0] if len(named) == 1 and models().layer(named[0]) == "module" else ""
-
-
-def annotated_text(text: str) -> str:
-    low = text.lower()
-    words = "".join(one if one.isalnum() or one == "_" else " " for one in text).split()
-    lower = [one.lower() for one in words]
-    if "callable" in low:
-        return "other"
-    tensors = any(one in ("tensor", "longtensor", "floattensor", "booltensor") for one in lower)
-    arrays = "ndarray" in lower or "image" in lower or ("array" in lower and "np" in lower)
-    if (tensors and arrays) or (tensors and any(one in _NUMBERS for one in lower)):
-        return ""
-    if tensors:
-        inside = _SEQUENCES | {"dict", "iterable", "mapping"}
-        return BATCH if any(one in inside for one in lower) else TENSOR
-    if arrays:
-        return ARRAY
-    if "dataloader" in lower:
-        return LOADER
-    if "module" in lower and "list" not in lower:
-        return MODULE
-    if "device" in lower or "device_like_type" in lower:
-        return DEVICE
-    if not _NUMBERS.isdisjoint(lower) and all(one in _NUMBERS or one in _PLAIN for one in lower):
-        return SEQUENCE if _LISTED.match(low) else NUMBER
-    if "str" in lower and all(one in ("str", "none", "optional", "union") for one in lower):
-        return TEXT
-    if words and words[0][:1].isupper() and lower[0] not in _PLAIN:
-        return "other"
-    return ""
-
-
-def _documented(function: Function) -> dict[str, str]:
-    """Parameter -> the kind that the docstring says."""
-    text = ast.get_docstring(function.node, clean=False)
-    if not text:
-        return {}
-    found: dict[str, str] = {}
-    names = {one.arg for one in function.parameters}
-    for line in text.splitlines():
-        head = line.strip().lstrip("-*:` ")
-        head = head.removeprefix("param ").removeprefix("type ")
-        name = ""
-        for one in head:
-            if not (one.isalnum() or one == "_"):
-                break
-            name += one
-        if name not in names:
-            continue
-        rest = head[len(name) :].split(". ")[0][:60].lower()
-        if "tensor" in rest:
-            inside = any(one in rest for one in ("list", "dict", "tuple"))
-            found.setdefault(name, BATCH if inside else TENSOR)
-        elif "ndarray" in rest or "numpy" in rest:
-            found.setdefault(name, ARRAY)
-        elif rest.lstrip(" :(`").startswith(("int", "float", "bool")):
-            found.setdefault(name, NUMBER)
-        elif rest.lstrip(" :(`").startswith("str"):
-            found.setdefault(name, TEXT)
-    return found
-
-
-def parameters(function: Function, uses: Uses) -> dict[str, Evidence]:
-    """What each parameter of a function is, as far as the function itself tells."""
-    documented = _documented(function)
-    found: dict[str, Evidence] = {}
-    for one in function.parameters:
-        name = one.arg
-        kind = annotated(one.annotation) or documented.get(name, "")
-        if kind == TEXT and is_device_name(name):
-            kind = DEVICE
-        elif kind == "other" and of_library(function.file, one.annotation):
-            kind = MODULE
-        doubted = name in uses.listed
-        if kind == "other" and one.annotation is not None and ast.unparse(one.annotation).endswith("Tensor"):
-            kind, doubted = TENSOR, True  # of a class of tensors out of sight
-        if kind:
-            assumed = frozenset({Assumption(USES, name)}) if doubted else PROVEN
-            found[name] = (UNKNOWN if kind == "other" else kind, assumed)
-            continue
-        default = function.defaults.get(name)
-        constant = default.value if isinstance(default, ast.Constant) else ...
-        if isinstance(constant, (int, float)):
-            found[name] = NUMBER, PROVEN
-            continue
-        evidence = uses.kind(name)
-        if evidence[0] == UNKNOWN:
-            if is_device_name(name) and uses.attributes.get(name, set()) <= {"type", "index"}:
-                evidence = DEVICE, frozenset({Assumption(NAME, name)})
-            elif constant is not ... and constant is not None:
-                evidence = (NUMBER if not isinstance(constant, str) else TEXT), PROVEN
-            elif name in uses.numbers:
-                evidence = NUMBER, frozenset({Assumption(USES, name)})
-            elif is_module_name(name) and (name in uses.called or uses.attributes.get(name)):
-                is_moved = name in uses.moved  # of what else there is, moving changes nothing
-                evidence = MODULE, frozenset({Assumption(USES if is_moved else NAME, name)})
-            elif is_loader_name(name):
-                evidence = LOADER, frozenset({Assumption(NAME, name)})
-        found[name] = evidence
-    return found

@@ -24,12 +24,12 @@ from devfix.engine.values import (
     NONE,
     NOTHING,
     NUMBER,
+    NUMBERED,
     SEQUENCE,
     TENSOR,
     TEXT,
     UNKNOWN,
     Value,
-    element,
     join,
     sequence,
 )
@@ -103,7 +103,7 @@ class Expressions(Attributes):
     def _plain(self, left: Value, right: Value, op: ast.operator) -> Value:
         if isinstance(op, ast.Mult) and SEQUENCE in (left.kind, right.kind):
             many = left if left.kind == SEQUENCE else right
-            return Value(SEQUENCE, rest=element(many), links=many.links)
+            return Value(SEQUENCE, rest=self.any_of(many), links=many.links)
         if isinstance(op, ast.Add) and left.kind == SEQUENCE and right.kind == SEQUENCE:
             if (
                 left.items is not None
@@ -112,10 +112,8 @@ class Expressions(Attributes):
                 and right.rest is None
             ):
                 return sequence([*left.items, *right.items])
-            one, other = element(left), element(right)
-            return Value(
-                SEQUENCE, rest=join(one, other) if one is not None and other is not None else one or other
-            )
+            one, other = self.any_of(left), self.any_of(right)
+            return Value(SEQUENCE, rest=self.with_element(one, other) if other is not None else one)
         if (
             isinstance(op, ast.Add)
             and SEQUENCE in (left.kind, right.kind)
@@ -241,7 +239,7 @@ class Expressions(Attributes):
             if known is not ... and known.__class__ in (str, int):
                 fields[known] = value
             else:
-                rest = value if rest is None else join(rest, value)
+                rest = self.with_element(rest, value)
         return Value(MAPPING, fields=fields, rest=rest)
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
@@ -257,8 +255,8 @@ class Expressions(Attributes):
                 test = self.test(condition)
                 self.assume(test.if_true, test.true_names)
         if isinstance(node, ast.DictComp):
-            self.eval(node.key)
-            made = Value(MAPPING, rest=self.eval(node.value))
+            role = NUMBERED if self.eval(node.key).kind == NUMBER else ""
+            made = Value(MAPPING, rest=self.eval(node.value), role=role)
         else:
             made = Value(SEQUENCE, rest=self.eval(node.elt))
         self.state.names, self.state.path = names, path

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from devfix.engine.files import File, Function
 from devfix.engine.forms import Forms
 from devfix.engine.places import NOWHERE, Path, Place
-from devfix.engine.values import Assumptions, Value
+from devfix.engine.values import Assumptions, Link, Value
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,8 @@ class Mismatch:
     `relation` is `places.DIFFERENT` (the stray is on the CPU) or `places.FIXED` (the stray is on an accelerator
     by name). `scopes` are the functions that were running, the innermost first, each with the expressions that
     were visible in it; `path` are the conditions that held, `running` the statements that were being run, the
-    innermost first. `strict`: tensors without dimensions have to be there, too.
+    innermost first. `guarded`: one of the places is that of some paths only. `strict`: tensors without dimensions
+    have to be there, too.
     """
 
     operation: str
@@ -52,6 +54,7 @@ class Mismatch:
     scopes: tuple[Scope, ...]
     path: Path
     running: tuple[tuple[File, ast.stmt], ...]
+    guarded: bool = False
     strict: bool = False
 
 
@@ -88,6 +91,43 @@ class Drop:
     file: File
     function: Function | None
     value: Value
+
+
+@dataclass(eq=False)
+class Parts:
+    """What modules become parts of others, and what becomes of those that objects keep in plain containers.
+
+    `moved`: where modules are made that are moved. `states`: the state of an optimizer is looked into. `set_up`: cells
+    of modules that are known by what is done with them. `registered`: where modules are made that become parts; of what
+    is unknown, its place. `attached`: cell of a module -> the statements by which it gets parts after its constructor.
+    `kept_in`: cell of a module -> the link by which an object keeps it in a plain container; `uses`: such a link ->
+    method, or `__call__` -> where it is called of an element.
+    """
+
+    moved: set[ast.AST] = field(default_factory=set)
+    states: bool = False
+    set_up: set[object] = field(default_factory=set)
+    registered: set[object] = field(default_factory=set)
+    attached: dict[object, set[ast.stmt]] = field(default_factory=dict)
+    kept_in: dict[object, Link] = field(default_factory=dict)
+    uses: dict[Link, dict[str, dict[ast.AST, None]]] = field(default_factory=dict)
+
+
+class Outrun(NamedTuple):
+    """Tensors were made beside those of a module, and the module was moved afterwards: they stay where it was.
+
+    `how`: restored or made (the state of an optimizer), or copied (the weights). `path` is how the optimizer is
+    written, `running` the statements that were being run, the innermost first.
+    """
+
+    how: str
+    node: ast.Call
+    file: File
+    path: str
+    module: Value
+    running: tuple[tuple[File, ast.stmt], ...]
+    move: ast.AST
+    moved_in: File
 
 
 @dataclass(eq=False)

@@ -395,6 +395,6 @@ STAR_NAMES = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "n
 
 
 def _last(node: ast.expr) -> str:
-    """The last name of a decorator."""
+    """The last name of an expression."""
     node = node.func if isinstance(node, ast.Call) else node
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

@@ -12,7 +12,7 @@ from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import A_DEVICE, AN_OBJECT, NO_FORMS, OF_TENSOR
 from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, ON_CPU, VAR, Path, Place, of_process
 from devfix.engine.state import State
-from devfix.engine.uses import Uses
+from devfix.engine.uses import Uses, handed_or_moved
 from devfix.engine.values import (
     BATCH,
     CLASS,
@@ -90,6 +90,7 @@ class Frame(ABC):
         self.yields: list[Value] = []
         self.results: list[tuple[Value, ast.AST, ast.Return, Path]] = []  # tensors that are returned
         self.loops: list[list[State]] = []
+        self.loaded: dict[object, Place] = {}  # cell of a module -> where the weights are that it was given
         self.rounds = 0  # loops around that are in their second round
         self.statement: ast.stmt | None = None
         self.default = AT_DEFAULT  # where torch makes what is told nothing
@@ -159,7 +160,25 @@ class Frame(ABC):
             if found is not None:
                 return found
             frame = frame.outer
-        return self.analysis.global_value(self.file, name)
+        found = self.analysis.global_value(self.file, name)
+        if found is not None and found.kind == MODULE and found.ref not in self.state.places:
+            self._borrow(name, found)
+        return found
+
+    def _borrow(self, name: str, module: Value) -> None:
+        """A module is where the body of the file has left it; not if that is the CPU and functions may move it."""
+        body = self.analysis.global_state(self.file)
+        if self.function is None or body is self.state:
+            return
+        if body.where(module).on_host and name in handed_or_moved(self.file.source):
+            return
+        cells = [module.ref]
+        for cell in cells:  # grows on the way
+            if len(cells) < MAX_TERMS and cell not in self.state.places:
+                self.state.set_place(cell, body.place_of(cell))
+                for attribute, value in body.attributes(cell):
+                    self.state.set_attribute(cell, attribute, value)
+                    cells += [value.ref] if value.kind == MODULE and value.ref is not None else []
 
     def named(self, name: str, node: ast.AST) -> Value:
         """The value of a name that nothing was bound to: an import, a definition, or not known."""
@@ -246,6 +265,15 @@ class Frame(ABC):
                 found.append((frame.file, frame.statement))
             frame = frame.caller
         return tuple(found)
+
+    def running_module(self, cell: object, made: Value) -> Value:
+        """A module as the methods that are running know it, with all of its history."""
+        frame: Frame | None = self
+        while frame is not None:
+            if frame.me is not None and frame.me.ref == cell and frame.me.links:
+                return frame.me
+            frame = frame.caller
+        return made
 
     def _members(self, found: dict[str, Term], name: str, me: Value) -> None:
         if me.ref is None:

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.evidence import is_autocast_name, is_count, is_loss_name, prepares_inputs, runs_module
+from devfix.engine.elements import ANYWHERE
+from devfix.engine.evidence import (
+    computes,
+    is_autocast_name,
+    is_average,
+    is_count,
+    is_loss_name,
+    is_optimizer,
+    prepares_inputs,
+    runs_module,
+    runs_what_it_is_given,
+    unpacks_device,
+)
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.modules import Modules
 from devfix.engine.places import (
@@ -13,6 +25,8 @@ from devfix.engine.places import (
     BY_LOADER,
     BY_OWNER,
     CPU,
+    DIFFERENT,
+    IN,
     LITERAL,
     NOWHERE,
     VAR,
@@ -34,7 +48,6 @@ from devfix.engine.values import (
     LOSS,
     MAKE,
     MODULE,
-    OPTIMIZER,
     OWNER,
     SEQUENCE,
     TENSOR,
@@ -179,10 +192,14 @@ class Library(Modules):
         layer = self.models.layer(dotted)
         if layer == "unseen":
             return self.new_module(node, dotted, arguments)
-        if layer == "wrapper":
-            return values[0][0] if values else ANYTHING
-        if layer == "scatters":
-            return values[0][0].but(role="scatters") if values else ANYTHING
+        if layer in ("wrapper", "scatters") and values:
+            inner = values[0][0]
+            if inner.kind == UNKNOWN and inner.role == "instance":  # whatever made it, it is a module
+                inner = inner.but(kind=MODULE, role="", place=Place(IN, inner.ref))
+                inner = inner.but(assumed=inner.assumed | {Assumption(USES, last)})
+                self.analysis.made[inner.ref] = inner
+            moves_inputs = layer == "scatters" or "device_ids" in keywords
+            return inner.but(role="scatters") if moves_inputs else inner
         if dotted == "torch.utils.data.TensorDataset":
             return Value(SEQUENCE, rest=Value(SEQUENCE, items=tuple(value for value, _ in values)))
         if layer == "container":
@@ -190,14 +207,14 @@ class Library(Modules):
         if dotted.startswith("torch.nn.") and last[:1].isupper() and ".utils." not in dotted:
             weights = [keywords[name][0] for name in ("weight", "pos_weight") if name in keywords]
             weights += [value for value, _ in values[:1] if layer == "loss"]
-            placed = [one for one in weights if one.kind == TENSOR]
+            placed = [one for one in weights if one.kind == TENSOR and one.rank != 0]
             return self.new_module(
                 node, dotted, arguments, role="weighted" if placed else layer or "", given=placed
             )
         if last in _COLLATES:
             return self.loader(node, arguments)
         if dotted.startswith("torch.optim.") and last[:1].isupper():
-            return Value(OPTIMIZER)
+            return self.optimizer(node, last, arguments)
         if dotted in ("torch.set_default_device", "torch.set_default_tensor_type"):
             self.analysis.default_is_known = False
             return ANYTHING
@@ -214,7 +231,7 @@ class Library(Modules):
 
     def unknown_call(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         """A function out of sight: its result is not known, and modules that it gets may have been moved."""
-        _values, keywords = arguments
+        values, keywords = arguments
         last = name.rpartition(".")[2]
         if "device_type" in keywords and is_autocast_name(last):
             self.given_type(*keywords["device_type"], last)
@@ -227,14 +244,9 @@ class Library(Modules):
                 links=(self.link(LOAD, node, last),),
                 assumed=frozenset({Assumption(LIBRARY_CALL, last)}),
             )
-        told = any(
-            one.kind == DEVICE or self.where(one).on_device for one, _ in (*arguments[0], *keywords.values())
-        )
-        if (
-            any(one.kind == ARRAY for one, _ in arguments[0])
-            and not told
-            and not last.lstrip("_")[:1].isupper()
-        ):
+        every = (*values, *keywords.values())
+        told = any(one.kind == DEVICE or self.where(one).on_device for one, _ in every)
+        if any(one.kind == ARRAY for one, _ in values) and not told and not last.lstrip("_")[:1].isupper():
             # What is made of arrays is on the host; a tensor, if it is used as one.
             return Value(
                 UNKNOWN,
@@ -246,13 +258,22 @@ class Library(Modules):
             )
         if is_loss_name(name) and len(arguments[0]) > 1:
             self._loss(node, name, arguments)
-        every = (*arguments[0], *keywords.values())
+        if last == "deepcopy" and values:
+            return self.copied(values[0][0], node)
+        if self.models.layer(name) == "copies" or is_average(last):
+            self.copied_beside(node, arguments)
+        if computes(last):
+            self._run_elsewhere(node, last, arguments)
+        if values and runs_what_it_is_given(last):
+            self.element_used(values[0][0], "__call__", node)
         given = [one for one in every if one[0].kind == MODULE]
         if given and not any(one.kind == DEVICE for one, _ in every) and runs_module(last, is_method=False):
             self.run_on(node, given[0][0].doubted(Assumption(LIBRARY_CALL, last)), given[0][1], arguments)
         self.escape(arguments)
         if last in frameworks.PLACING_METHODS:
             return Value(UNKNOWN, BY_OWNER)
+        if is_optimizer(last):
+            return self.optimizer(node, last, arguments)
         if last.lstrip("_")[:1].isupper() or last in ("from_pretrained", "from_config"):
             return self.unknown_object(node, name, arguments)
         made = self.like_given(node, last, arguments)
@@ -277,6 +298,23 @@ class Library(Modules):
         operands: list[Operand] = [(value.but(assumed=value.assumed | assumed), at) for value, at in given]
         if all(value.kind in (TENSOR, BATCH) for value, _ in operands):
             self.together(node, operands, name)
+
+    def _run_elsewhere(self, node: ast.Call, name: str, arguments: Arguments) -> None:
+        """A function out of sight that computes: it runs a module on what it is given besides, or on a device."""
+        given = [*arguments[0], *arguments[1].values()]
+        modules = [(one, at) for one, at in given if one.kind == MODULE and self.where(one).on_host]
+        others = [(one, at, self.state.resolve(one.place)) for one, at in given if one.kind == DEVICE]
+        others += [
+            (one, at, self.where(one))
+            for one, at in given
+            if one.kind in (TENSOR, BATCH) or one.role == "moved"
+        ]
+        placed = [(one, at, place) for one, at, place in others if place.kind in (VAR, LITERAL)]
+        assumed = frozenset({Assumption(LIBRARY_CALL, f"{name}()")})
+        if len(modules) == 1 and modules[0][0].role not in ANYWHERE and placed:
+            module, at = modules[0]
+            known = module.assumed | placed[0][0].assumed | assumed
+            self.report(node, name, DIFFERENT, (module, at, self.where(module)), placed[0], known)
 
     def like_given(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         """What a function out of sight makes of tensors that are together: if it is a tensor, it is with them."""
@@ -323,7 +361,8 @@ class Library(Modules):
                 assumed=frozenset({Assumption(LIBRARY_CALL, name)}),
             )
         told = any(one.kind in (DEVICE, MODULE) for one, _ in (*arguments[0], *keywords.values()))
-        told = told or any(key.arg is None or "device" in key.arg for key in node.keywords)
+        told = told or any("device" in (key.arg or "") for key in node.keywords)
+        told = told or unpacks_device(node, self.file.source)
         self.state.set_place(cell, NOWHERE if told or not self.analysis.default_is_known else AT_DEFAULT)
         owned = name in frameworks.OWNING_CALLS or frameworks.owns_models(name)
         if owned or (
@@ -345,7 +384,7 @@ class Library(Modules):
         for value, at in (*values, *keywords.values()):
             for one, _ in self.tensors(value, at):
                 if one.kind == MODULE and one.ref is not None and self.where(one).on_host:
-                    self.state.set_place(one.ref, NOWHERE)
+                    self.move_module(one.ref, NOWHERE)
             if value.role == "instance" and value.ref is not None:
                 self.state.set_place(value.ref, NOWHERE)
 

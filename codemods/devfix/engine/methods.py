@@ -23,6 +23,7 @@ from devfix.engine.values import (
     DEVICE,
     DISTRIBUTION,
     LIBRARY_CALL,
+    LOAD,
     LOADER,
     MAKE,
     MAPPING,
@@ -40,6 +41,7 @@ from devfix.engine.values import (
     UNKNOWN,
     Assumption,
     Value,
+    element,
 )
 from devfix.flow import frameworks
 from devfix.models.loader import module_attributes, tensor_attributes
@@ -87,6 +89,8 @@ class Methods(Moves):
     def method(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         """`base.name(...)`."""
         kind = base.kind
+        if kind == MODULE or (kind == UNKNOWN and base.links):
+            self.element_used(base, name, node)
         self.analysis.named.made(node, base)
         if name in frameworks.HOOKING_METHODS:
             return self.given_away(base)
@@ -115,6 +119,8 @@ class Methods(Moves):
         if kind == LOADER:
             return self.unknown(node)
         if kind == OPTIMIZER:
+            if name == "load_state_dict" and isinstance(node.func, ast.Attribute):
+                self.holds(node, "restored", base, self.file.source.code(node.func.value))
             return ANYTHING
         if kind in (NUMBER, TEXT, DEVICE):
             return A_NUMBER if kind == NUMBER else self.text_method(node, base, name)
@@ -234,7 +240,9 @@ class Methods(Moves):
             inner = (
                 Value(MODULE, place, role="part")
                 if name.endswith(("modules", "children"))
-                else Value(TENSOR, place, role="parameter")
+                else Value(
+                    TENSOR, base.place if base.ref is None else Place("in", base.ref), role="parameter"
+                )
             )
             return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, inner)))
         if name in ("append", "insert", "extend") and values:
@@ -242,13 +250,21 @@ class Methods(Moves):
                 if one.kind == MODULE:
                     self.attach(node, base, f"#{id(node)}", one)
             return ANYTHING
+        if name == "load_state_dict":
+            self._get_weights(base, arguments)
         if name in ("load_state_dict", "state_dict", "save_pretrained", "register_forward_hook"):
             return ANYTHING
-        if name == "generate" or (place.kind in (VAR, LITERAL) and runs_module(name, is_method=True)):
+        if name == "update":
+            values, keywords = self.inputs(arguments)
+            operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
+            made = self.together(node, [(base, node.func), *operands], name, strict=True)
+            return made.but(place=place) if made.kind == TENSOR else self.unknown(node)
+        runs = name in ("encode", "decode", "predict") if place.on_host else runs_module(name, is_method=True)
+        if name == "generate" or (runs and (place.on_host or place.kind in (VAR, LITERAL))):
             seen = name == "generate" and (base.bound is not None or self.is_seen(base))
-            runs = base if seen or place.on_host else base.doubted(Assumption(LIBRARY_CALL, name))
+            runs_it = base if seen or place.on_host else base.doubted(Assumption(LIBRARY_CALL, name))
             assert isinstance(node.func, ast.Attribute)
-            made = self.run_on(node, runs, node.func.value, arguments)
+            made = self.run_on(node, runs_it, node.func.value, self.inputs(arguments))
             if not self.models.tokens & keywords.keys():  # it may give text, or arrays
                 made = made.doubted(Assumption(LIBRARY_CALL, "generate()"))
             if name == "generate":
@@ -278,10 +294,14 @@ class Methods(Moves):
         return all(isinstance(one.bound, Value) or self.is_seen(one, depth + 1) for one in parts)
 
     def _register(self, node: ast.Call, base: Value, how: str, name: object, value: Value) -> Value:
-        if base.ref is None or not isinstance(name, str):
+        if base.ref is None:
             return ANYTHING
+        if not isinstance(name, str):
+            name = f"#{id(node)}"
         if value.kind == MODULE:
             self.attach(node, base, name, value)
+        elif value.kind == UNKNOWN and (value.links or value.place.key is not None):
+            self.analysis.parts.registered.add(value.links[0].node if value.links else value.place.key)
         else:
             # What the constructor puts on a device is there until the module is moved.
             place = self.where(value)
@@ -304,7 +324,8 @@ class Methods(Moves):
                 self.analysis.surgeries.append(
                     Surgery(node, self.file, self.function, base, part, place, self.scopes())
                 )
-        self.analysis.part_of[part.ref] = base.ref
+        self.register(part, base)
+        self.analysis.parts.attached.setdefault(base.ref, set()).update(one for _, one in self.running())
         self.state.set_attribute(base.ref, name, part.linked(self.link(STORE, node, name)))
 
     # --- everything else -----------------------------------------------------------------
@@ -348,6 +369,13 @@ class Methods(Moves):
             return ANYTHING
         return made[0] if len(made) == 1 else Value(SEQUENCE, items=tuple(made))
 
+    def _get_weights(self, module: Value, arguments: Arguments) -> None:
+        """`module.load_state_dict(weights)`: note where the weights are."""
+        if arguments[0] and module.ref is not None:
+            given = arguments[0][0][0]
+            weights = element(given) if given.kind == MAPPING else given
+            self.loaded[module.ref] = weights.place if weights is not None else given.place
+
     def _of_unknown(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         if base.role == "generator":
             return base
@@ -359,6 +387,12 @@ class Methods(Moves):
             return base.but(role="cast")  # a tensor, or a module
         if base.role == "cast" and name in tensor_attributes() - module_attributes():
             return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
+        if base.links and base.links[0].kind == LOAD and name in _BATCH_METHODS:  # of a checkpoint
+            item = Value(SEQUENCE, items=(A_TEXT, base)) if name == "items" else base
+            return Value(SEQUENCE, rest=item) if name in ("items", "values") else base
+        if base.role == "instance" and name == "load_state_dict":
+            self._get_weights(base, arguments)
+            return ANYTHING
         if base.role == "host" and name in _SPEAKING:
             made = self.tensor_method(node, base.but(kind=TENSOR, role="host"), name, arguments)
             return made.but(role="host")

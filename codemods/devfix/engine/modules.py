@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.elements import ANYWHERE
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments
-from devfix.engine.functions import Functions
+from devfix.engine.holders import Holders
 from devfix.engine.places import (
+    AT,
     AT_DEFAULT,
     NOWHERE,
     Place,
 )
 from devfix.engine.state import MAX_NESTING
 from devfix.engine.values import (
+    BATCH,
     CLASS,
     FUNCTION,
     LIBRARY_CALL,
@@ -24,6 +27,7 @@ from devfix.engine.values import (
     NONE,
     SEQUENCE,
     TENSOR,
+    UNKNOWN,
     Assumption,
     Value,
 )
@@ -31,7 +35,7 @@ from devfix.engine.values import (
 _MOVES_DATA = (".to(", ".cuda(", "device", "to_device")
 
 
-class Modules(Functions):
+class Modules(Holders):
     def new_module(
         self,
         node: ast.Call,
@@ -54,8 +58,7 @@ class Modules(Functions):
         elif role in ("bare", "loss"):
             place = NOWHERE
         self.state.set_place(cell, place)
-        links = given[0].links if given else (self.link(MAKE, node, name),)
-        made = Value(MODULE, Place("in", cell), ref=cell, links=links, role=role)
+        made = Value(MODULE, Place("in", cell), ref=cell, links=(self.link(MAKE, node, name),), role=role)
         self.analysis.made[cell] = made
         return made
 
@@ -81,8 +84,10 @@ class Modules(Functions):
         for i, part in enumerate(parts):
             if part.kind == MODULE:
                 self.state.set_attribute(made.ref, f"#{i}", part)
-                self.analysis.part_of[part.ref] = made.ref
-                places.add(self.where(part))
+                self.register(part, made)
+                places |= {self.where(part)} if part.role not in ANYWHERE else set()
+        if parts and all(part.role in ANYWHERE for part in parts):
+            made = self.analysis.made[made.ref] = made.but(role="bare")
         if any(isinstance(one, ast.Starred) for one in node.args) and not places:
             self.state.set_place(made.ref, NOWHERE)
         elif len(places) == 1:
@@ -90,6 +95,24 @@ class Modules(Functions):
         elif places or parts or (not arguments[0] and dotted.endswith("Sequential")):
             self.state.set_place(made.ref, NOWHERE)
         return made
+
+    def inputs(self, arguments: Arguments) -> Arguments:
+        """What a module is given: what was moved to a device is tensors."""
+
+        def given(value: Value) -> Value:
+            return (
+                value.but(kind=BATCH, role="") if value.role == "moved" and value.place.on_device else value
+            )
+
+        values, keywords = arguments
+        return [(given(value), at) for value, at in values], {
+            k: (given(v), at) for k, (v, at) in keywords.items()
+        }
+
+    def register(self, part: Value, owner: Value) -> None:
+        """A module becomes a part of another one, which takes it along when it is moved."""
+        self.analysis.part_of[part.ref] = owner.ref
+        self.analysis.parts.registered.add(part.links[0].node if part.links else part.ref)
 
     def move_module(self, cell: object, place: Place) -> None:
         """`module.to(device)`: all that is registered goes along."""
@@ -144,11 +167,29 @@ class Modules(Functions):
 
     def copied(self, value: Value, node: ast.AST) -> Value:
         """`copy.deepcopy(x)`: what is a module gets a cell of its own."""
+        cell = (id(node), self.depth, "copy")
+        if isinstance(node, ast.Call):
+            self.copied_beside(node, ([(value, node)], {}))
+        if value.kind == UNKNOWN and value.role == "":
+            self.state.set_place(cell, NOWHERE)
+            links = (self.link(MAKE, node, "deepcopy"),)
+            return value.but(place=Place(AT, cell), ref=cell, links=links, role="instance")
         if value.kind != MODULE or value.ref is None:
             return value
-        cell = (id(node), self.depth, "copy")
+        name = value.links[0].name if value.links else "deepcopy"  # it is of the same class
+        copy = self._copy(value, cell, 0).but(links=(self.link(MAKE, node, name),))
+        self.analysis.made[cell] = copy
+        return copy
+
+    def _copy(self, value: Value, cell: object, depth: int) -> Value:
+        """A module, with its parts, in another cell."""
         self.state.set_place(cell, self.where(value))
+        self.analysis.made[cell] = value.but(ref=cell, place=Place("in", cell))
         for name, one in self.state.attributes(value.ref):
-            if one.kind != MODULE:
-                self.state.set_attribute(cell, name, one)
+            if one.kind == TENSOR and one.place == Place("in", value.ref):
+                one = one.but(place=Place("in", cell))
+            if one.kind == MODULE and one.ref not in (None, value.ref) and depth < MAX_NESTING:
+                one = self._copy(one, (cell, name), depth + 1)
+                self.analysis.part_of[one.ref] = cell
+            self.state.set_attribute(cell, name, one)
         return value.but(ref=cell, place=Place("in", cell))

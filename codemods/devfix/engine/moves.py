@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.evidence import may_be_moved_to
 from devfix.engine.facts import Drop
 from devfix.engine.frame import Arguments
 from devfix.engine.library import Library
@@ -53,10 +54,16 @@ class Moves(Library):
                 self.analysis.drops.append(Drop(node, self.file, self.function, base))
         if base.kind == MODULE:
             self._part_moved(node, base, place)
+            self.analysis.parts.moved.update(one.node for one in base.links[:1])
             if base.ref is not None:
+                self.outrun(node, base, place)
                 self.move_module(base.ref, place)
             elif base.place.is_named:
                 self.state.set_place((OF, base.place.key), place)
+            elif base.links:  # one of several, under a name for them all
+                for cell, one in list(self.analysis.made.items()):
+                    if one.links and one.links[0].node is base.links[0].node:
+                        self.move_module(cell, place)
             made = base if base.ref is not None or base.place.is_named else base.but(place=place)
             return made.but(links=(self.link("move", node),)) if place.kind == LITERAL else made
         if base.kind == UNKNOWN:
@@ -125,12 +132,16 @@ class Moves(Library):
 
     def _named_device(self, node: ast.expr) -> bool:
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-        return self.analysis.is_device_name(name)
+        return may_be_moved_to(name)
 
     def _unknown_moved(self, node: ast.Call, base: Value, place: Place) -> Value:
         """Something out of sight is moved: as a statement it is a module, or the result is lost."""
         assert isinstance(node.func, ast.Attribute)
-        target = node.func.value
+        target, whole = node.func.value, base.place.key
+        while isinstance(whole, tuple) and whole[0] == "attribute":
+            whole = whole[1]
+        if whole in self.analysis.made:  # whose parts are moved one by one
+            self.move_module(whole, NOWHERE)
         alone = isinstance(self.statement, ast.Expr) and self.statement.value is node
         if base.role == "scatters":
             return base
@@ -141,6 +152,7 @@ class Moves(Library):
             home = base if place.on_host and base.place.kind == OF else None
             links = (self.link("move", node),)
             return Value(UNKNOWN, place, links=links, role="moved", assumed=base.assumed, bound=home)
+        self.analysis.parts.moved.update(one.node for one in base.links[:1])
         cell = (
             base.ref
             if base.role == "instance"

@@ -64,6 +64,12 @@ def _asks_for(condition: object, value: Value) -> bool:
     return isinstance(text, str) and any(f".{name}." in f"{text}." for name in names)
 
 
+def _moved_on_demand(place: Place, on_host: Place, path: Path) -> bool:
+    """Is a module left on the CPU only where a condition says that there is no device for it?"""
+    chosen = [conditions - path for one, conditions in alternatives(place, path) if one == on_host]
+    return bool(chosen) and all(any(about_devices(one) for one, _ in conditions) for conditions in chosen)
+
+
 class Requirements(Frame):
     def together(
         self, node: ast.AST, operands: list[Operand], operation: str, *, strict: bool = False
@@ -143,6 +149,8 @@ class Requirements(Frame):
         anchor_place, stray_place = (a, b) if swap else (b, a)
         if any(_asks_for(condition, stray) for condition, _ in both - path):
             return  # it is made anew where it does not fit: what was there before is never met
+        if stray.kind == MODULE and _moved_on_demand((other if swap else one)[2], stray_place, path):
+            return
         assumed = stray.assumed | anchor.assumed
         asked = [condition for condition, _ in both - path if not about_devices(condition)]
         if pairs > 1 and len(asked) > 1:  # one condition alone is met by somebody, or it would not be asked
@@ -158,6 +166,7 @@ class Requirements(Frame):
             (stray, stray_node, stray_place),
             (anchor, anchor_node, anchor_place),
             assumed,
+            guarded=pairs > 1,
         )
 
     def _agree(self, one: tuple[Value, ast.AST, Place], other: tuple[Value, ast.AST, Place]) -> None:
@@ -184,6 +193,8 @@ class Requirements(Frame):
         stray: tuple[Value, ast.AST | None, Place],
         anchor: tuple[Value, ast.AST | None, Place],
         assumed: Assumptions,
+        *,
+        guarded: bool = False,
     ) -> None:
         """Note a mismatch, unless names are all that speaks for both sides."""
         stray = self._whole(stray[0]), stray[1], stray[2]
@@ -199,6 +210,7 @@ class Requirements(Frame):
                 stray=stray[0], stray_place=stray[2], stray_node=stray[1],
                 anchor=anchor[0], anchor_place=anchor[2], anchor_node=anchor[1],
                 assumed=assumed, scopes=self.scopes(), path=self.state.path, running=self.running(),
+                guarded=guarded,
             )
         )  # fmt: skip
 
@@ -211,7 +223,7 @@ class Requirements(Frame):
             if made is None or not self.state.resolve(self.state.place_of(cell)).on_host:
                 break
             if cell != value.ref:
-                found = made.but(assumed=value.assumed | made.assumed)
+                found = self.running_module(cell, made).but(assumed=value.assumed | made.assumed)
             cell = self.analysis.part_of.get(cell)
         return found
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 
 from devfix.engine.places import CHOICE, IN, NO_PATH, NOWHERE, OF, Path, Place, choose, conditions, project
-from devfix.engine.values import ANYTHING, DEVICE, MODULE, OBJECT, TENSOR, Value, join
+from devfix.engine.values import ANYTHING, DEVICE, JOIN, MODULE, OBJECT, TENSOR, History, Value, join
 from devfix.layered import Layered
 
 Cell = object  # of a module or an object: the place of its making, made unique
@@ -199,16 +199,28 @@ def either(state: State, one: Value, other: Value, condition: object = None) -> 
 
 def _joined(old: Value, new: Value, a: State, b: State, condition: object) -> Value:
     if old.kind == MODULE and new.kind == MODULE and old.ref != new.ref:
-        # Two modules: what is known of both is where they are.
+        # Two modules: of one class and in one place, the first stands for both; else, what is known is where they are.
         cell = ("either", old.ref, new.ref)
         one, other = a.where(old), b.where(new)
+        links = _made_on_either(old.links, one, new.links, other)
         if one != other:
             one = choose(condition, one, other) if condition is not None else NOWHERE
+        elif old.bound is not None and new.bound is not None and old.bound.ref is new.bound.ref:
+            return old.but(links=links, assumed=old.assumed | new.assumed)
         a.places[cell] = one
         a.stamps[cell] = next(_stamps)
         role = old.role if old.role == new.role else ""
         return Value(
-            MODULE, Place(IN, cell), ref=cell, links=old.links, assumed=old.assumed | new.assumed, role=role
+            MODULE, Place(IN, cell), ref=cell, links=links, assumed=old.assumed | new.assumed, role=role
         )
     known = old is not ANYTHING and new is not ANYTHING
     return join(old, new, condition) if known or old.origins or new.origins else ANYTHING
+
+
+def _made_on_either(one: History, place: Place, other: History, other_place: Place) -> History:
+    """The history of one of two modules: of the one on the CPU, and the making of the other if it is there, too."""
+    if other_place.on_host and not place.on_host:
+        return other
+    if not one or not other or not other_place.on_host or one[0].node is other[0].node:
+        return one
+    return (*one, other[0]._replace(kind=JOIN))

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from devfix.engine.conditions import Test
+from devfix.engine.evidence import is_class_name
 from devfix.engine.files import Function
-from devfix.engine.places import AT_DEFAULT, NOWHERE
+from devfix.engine.places import AT_DEFAULT, DIFFERENT, IN, NOWHERE, VAR, Place
 from devfix.engine.processes import Processes
 from devfix.engine.state import State, merge
 from devfix.engine.values import (
@@ -22,6 +23,7 @@ from devfix.engine.values import (
     MODULE,
     NOTHING,
     OBJECT,
+    RESULT,
     SEQUENCE,
     TENSOR,
     UNKNOWN,
@@ -48,19 +50,24 @@ class Run(Processes):
 
     def _assign(self, node: ast.Assign) -> None:
         value = self.eval(node.value)
-        if (
-            value.kind == UNKNOWN
-            and isinstance(node.targets[0], ast.Tuple)
-            and isinstance(node.value, ast.Call)
-        ):
+        if value.kind == UNKNOWN and isinstance(node.value, ast.Call):
             value = self._given_back(node.targets[0], node.value) or value
         for target in node.targets:
             self.bind(target, value, node.value)
 
-    def _given_back(self, target: ast.Tuple, call: ast.Call) -> Value | None:
+    def _given_back(self, target: ast.expr, call: ast.Call) -> Value | None:
         """`x, mask = f(x, mask)`: a function out of sight gives back what it gets, in some other form."""
         names = [one.id for one in call.args if isinstance(one, ast.Name)]
-        if len(names) < 2 or names != [one.id for one in target.elts if isinstance(one, ast.Name)]:
+        if isinstance(target, ast.Name) and target.id in names[:1]:
+            if is_class_name(self.file.source.code(call.func).rpartition(".")[2]):
+                return None  # a wrapper may place what the module gets
+            module = self.lookup(target.id) or ANYTHING
+            return module if module.kind == MODULE and not self.where(module).on_host else None
+        if (
+            not isinstance(target, ast.Tuple)
+            or len(names) < 2
+            or names != [one.id for one in target.elts if isinstance(one, ast.Name)]
+        ):
             return None
         assumed = frozenset({Assumption(LIBRARY_CALL, f"{self.file.source.code(call.func)}()")})
         held = [self.lookup(name) or ANYTHING for name in names]
@@ -83,8 +90,23 @@ class Run(Processes):
         value = self.eval(node.value) if node.value is not None else NOTHING
         if value.kind in (TENSOR, SEQUENCE):
             self.agree(node, value)
+        if self.loaded and node.value is not None and (value.kind == MODULE or value.role == "instance"):
+            self._agrees_with_weights(node.value, value)
         self.returns.append((value, self.state.copy()))
         self.state.dead = True
+
+    def _agrees_with_weights(self, node: ast.expr, module: Value) -> None:
+        """A function maps weights to the device that it is told, and returns the module that got them on the CPU."""
+        place = self.loaded.get(module.ref, NOWHERE)
+        if module.role == "instance":
+            module = module.but(kind=MODULE, place=Place(IN, module.ref), role="")
+        if place.kind == VAR and self.function is not None and self.where(module).on_host:
+            if isinstance(place.key, tuple) and place.key[:2] == ("parameter", id(self.function.node)):
+                anchor = Value(DEVICE, place), node, place
+                stray = module, node, self.where(module)
+                self.report(
+                    node, "the result", DIFFERENT, stray, anchor, module.assumed | {Assumption(RESULT)}
+                )
 
     def _leave(self, node: ast.stmt) -> None:
         if self.loops:

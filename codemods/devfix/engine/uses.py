@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.files import Function
+from devfix.engine.files import Class, Function
 from devfix.engine.values import DEVICE, MODULE, PROVEN, TENSOR, UNKNOWN, USES, Assumption, Assumptions
 from devfix.models.loader import models, tensor_attributes
+from devfix.source import Source, remembered
 
 Evidence = tuple[str, Assumptions]
 NO_EVIDENCE: Evidence = (UNKNOWN, PROVEN)
@@ -265,3 +266,31 @@ def _listed_in(test: ast.expr) -> set[str]:
     if "list" not in {one.id for one in ast.walk(test) if isinstance(one, ast.Name)}:
         return set()
     return {one.id for one in test.args if isinstance(one, ast.Name)}
+
+
+def speaks_of(owner: Class, *names: str) -> bool:
+    """Do the own methods of a class use attributes of these names?"""
+    every = (node for one in owner.methods.values() for node in one.nodes)
+    return any(isinstance(node, ast.Attribute) and node.attr in names for node in every)
+
+
+@remembered
+def handed_or_moved(source: Source) -> frozenset[str]:
+    """The names of which a function may move what they stand for: it calls their `to`, or hands them on."""
+    found = set[str]()
+    for node in source.of_kind(ast.Name):
+        up = source.parents.get(node)
+        call = source.parents.get(up) if isinstance(up, ast.keyword) else up
+        moved = isinstance(up, ast.Attribute) and up.attr in ("to", "cuda", "cpu")
+        if (
+            moved
+            or (
+                isinstance(call, ast.Call)
+                and call.func is not node
+                and not source.code(call.func).endswith("copy")
+            )
+            or isinstance(up, (ast.Tuple, ast.List))
+        ):
+            if source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef) is not None:
+                found.add(node.id)
+    return frozenset(found)

@@ -31,18 +31,12 @@ PLACED = frozenset({TENSOR, MODULE, BATCH})
 # roles of numbers: of the process on its machine, among all processes, and how many devices there are
 LOCAL, GLOBAL, DEVICES = "local", "global", "devices"
 RANKS = frozenset({LOCAL, GLOBAL})
+NUMBERED = "numbered"  # role of a mapping: some of its keys are numbers
 
 # links of a history
-MAKE, LOAD, MOVE, STORE, ELEMENT, PASS, RETURN, DROP = (
-    "make",
-    "load",
-    "move",
-    "store",
-    "element",
-    "pass",
-    "return",
-    "drop",  # of a move, whose result is lost
-)
+MAKE, LOAD, MOVE, STORE, ELEMENT, PASS, RETURN = "make", "load", "move", "store", "element", "pass", "return"
+JOIN = "join"  # another making, on another path
+DROP = "drop"  # of a move, whose result is lost
 
 DISTRIBUTION = "distribution"  # the role of what has tensors, draws them and cannot be moved
 
@@ -226,6 +220,12 @@ def weak(value: Value) -> bool:
     return any(one.kind == NAME for one in value.assumed)
 
 
+def elements(value: Value) -> list[Value]:
+    """The elements of a container, one by one as far as they are known so."""
+    found = [*(value.items or ()), *(value.fields or {}).values()]
+    return found if value.rest is None else [*found, value.rest]
+
+
 def element(value: Value) -> Value | None:
     """Any element of a container, as one value; None where it has none that are known."""
     found = value.rest
@@ -332,6 +332,8 @@ def _number_role(a: Value, b: Value, condition: object) -> str:
     The number among all processes is right where the condition asks for the other one, and it is not there.
     """
     roles = {a.role, b.role}
+    if NUMBERED in roles:
+        return NUMBERED
     if roles == RANKS:
         return LOCAL if condition is None or "local" in str(condition).lower() else GLOBAL
     for one, other in ((a, b), (b, a)):
@@ -392,6 +394,9 @@ def _unlike(a: Value, b: Value, condition: object) -> Value:
                 return tensor.but(place=choose(condition, a.place, NOWHERE))
             return tensor.but(place=choose(condition, NOWHERE, b.place))
         return tensor.but(place=NOWHERE, rank=None)
+    if kinds == {MODULE, SEQUENCE}:  # a ModuleList on one path, a list on the other
+        many = a if a.kind == SEQUENCE else b
+        return many.but(links=many.links or (a if many is b else b).links)
     if kinds <= {MODULE, UNKNOWN}:
         module = a if a.kind == MODULE else b
         same = a.ref is not None and a.ref == b.ref  # one path shows what it is

@@ -90,7 +90,7 @@ def describe(flow: Flow, node: ast.expr, line: int) -> Known | None:
 
 def _called(flow: Flow, node: ast.expr) -> Value:
     """What is called by this name or attribute: flow keeps it with the event of the call."""
-    for event in flow.events(What.USE, What.MEET, What.LEFT, What.MOVE):
+    for event in flow.events(What.USE, What.MEET, What.MOVE):
         if isinstance(event.node, ast.Call) and event.node.func is node:
             return event.value
     return UNKNOWN

@@ -96,8 +96,6 @@ class Calls(Methods):
         """Call something that is known: a module, a function or class of the file, a tokenizer."""
         kind = callee.kind
         if kind in (Kind.ANY, Kind.UNKNOWN) and looks_like_loss(name or path_of(node.func)):
-            if callee.parameter >= 0:
-                self._left_behind(node, callee, path_of(node.func), callee.place, arguments)
             return self.combine(node, arguments, name or "the loss")
         if kind is Kind.ANY and looks_like_processor(path_of(node.func)):
             return self._tokenize(node, callee)

@@ -22,12 +22,8 @@ class What(Enum):
     """Something of a module is read or set that does not depend on its device."""
     WRAP = auto()
     """DataParallel, DDP, FSDP, torch.compile ...: needs the module on its final device."""
-    RESTORE = auto()
-    """State is loaded into a module or optimizer."""
     MEET = auto()
     """An operation combines values on different devices."""
-    LEFT = auto()
-    """A module that nothing moved is run on tensors (`strays`) that are on a device."""
 
 
 @dataclass(slots=True, eq=False)

@@ -66,9 +66,6 @@ class Meetings(Frame):
                 devices=self.devices(),
                 detail=method or "module",
             )
-        elif place.where is Where.DEFAULT or (place.where is Where.OF and callee.parameter >= 0):
-            owner = path.rpartition(".")[0] if method else path
-            self._left_behind(node, callee, owner, place, carriers, method or "run")
         if place.on_device:
             return Value(Kind.TENSOR, place, node=node, source=f"the output of `{path}`", sure=False)
         known = [v.place for _, v, _ in carriers]
@@ -87,33 +84,6 @@ class Meetings(Frame):
             return node is not None and moves_inputs(self.source.code(node), node)
         outside = self.program.outside
         return outside is not None and outside.settles(callee, method)
-
-    def _left_behind(
-        self,
-        node: ast.Call,
-        callee: Value,
-        path: str,
-        place: Place,
-        carriers: Arguments,
-        method: str = "run",
-    ) -> None:
-        """A module that nothing has moved, or a parameter that may be one, is run on moved tensors."""
-        strays = tuple(
-            Meeting(a, v, v.place, k)
-            for a, v, k in carriers
-            if v.place.on_device or v.place.where is Where.OF
-        )
-        if strays:
-            self.emit(
-                What.LEFT,
-                node,
-                callee,
-                path,
-                place=place,
-                strays=strays,
-                devices=self.devices(),
-                detail=method,
-            )
 
     def _stray(self, place: Place, value: Value) -> bool:
         return place.on_device and value.place.where is Where.DEFAULT
@@ -204,9 +174,6 @@ class Meetings(Frame):
                         devices=self.devices(),
                         detail=f"passed to {name}",
                     )
-                elif place.where is Where.DEFAULT:
-                    moved = [one for one in arguments if one[1].place.on_device]
-                    self._left_behind(node, value, path_of(argument), place, moved, name)
                 return
 
     def attach(

@@ -323,7 +323,6 @@ class Methods(Owners):
             self.attach(node, base, arguments[index][1], arguments[index][0], method)
             return base
         if method == "load_state_dict":
-            self.emit(What.RESTORE, node, base, path_of(func.value))
             return UNKNOWN
         if method == "register_buffer":
             self.emit(What.READ, node, base, path_of(func.value), detail=method)

@@ -58,7 +58,7 @@ class ClassInfo:
 
 
 # What happens to a module for which it matters where the module is.
-_CONCERNS = frozenset({What.USE, What.MEET, What.LEFT, What.ATTACH})
+_CONCERNS = frozenset({What.USE, What.MEET, What.ATTACH})
 
 
 class Passing(ABC):
@@ -140,7 +140,7 @@ class Passing(ABC):
             identity = event.value.identity
             # Ten uses in a row say what one says.
             if identity in mapping and event.what is not What.READ and last.get(identity) is not event.what:
-                if event.what is not What.MEET and event.what is not What.LEFT:
+                if event.what is not What.MEET:
                     last[identity] = event.what
                 self._replay(caller, node, event, mapping, name)
             elif (
@@ -204,9 +204,6 @@ class Passing(ABC):
         if what is What.MEET:
             self._replay_meeting(caller, node, event, mapping, name, argument, value)
             return
-        if what is What.LEFT:
-            self._replay_left(caller, node, event, mapping, name, argument, value)
-            return
         if what is What.MOVE and place is not None and value.kind is Kind.MODULE:
             caller.state.places[value.identity] = replace(place, node=node)
         caller.emit(
@@ -233,8 +230,6 @@ class Passing(ABC):
         module: Value,
     ) -> None:
         place = caller.state.place(module) if argument is not None else event.place
-        if place is not None and place.where is Where.DEFAULT and argument is not None:
-            self._replay_left(caller, node, event, mapping, name, argument, module)
         if place is None or not place.on_device:
             return
         strays: list[Meeting] = []
@@ -258,41 +253,6 @@ class Passing(ABC):
                 via=name,
                 inner=event,
                 detail=event.detail,
-            )
-
-    def _replay_left(
-        self,
-        caller: Frame,
-        node: ast.Call,
-        event: Event,
-        mapping: dict[int, tuple[ast.expr, Value]],
-        name: str,
-        argument: ast.expr,
-        module: Value,
-    ) -> None:
-        """The function runs its module parameter on tensors that it moves, or is given moved."""
-        place = caller.state.place(module)
-        if place.where is not Where.DEFAULT and not (place.where is Where.OF and module.parameter >= 0):
-            return
-        strays: list[Meeting] = []
-        for meeting in event.strays:
-            at = meeting.place
-            if at.key in mapping:
-                at = self._translated(caller, at, mapping, node)
-            if at.on_device or (at.where is Where.OF and event.what is What.LEFT):
-                strays.append(Meeting(meeting.node, meeting.value, at, meeting.name))
-        if strays:
-            caller.emit(
-                What.LEFT,
-                node,
-                module,
-                path_of(argument),
-                place=place,
-                strays=tuple(strays),
-                devices=caller.devices(),
-                via=name,
-                inner=event,
-                detail="run" if event.detail == "module" else event.detail,
             )
 
     def _translated(

@@ -27,7 +27,7 @@ _CALLS = frozenset(
     }
 )
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow", "samples"})
-_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner", "runs", "unseen"})
+_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner", "copies", "runs", "unseen"})
 _TYPED = frozenset({"context", "keeps"})
 _MODULES = ("module", "not")
 _PLAIN = (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from devfix.flow import frameworks, torch_api
-from devfix.registration.stores import Method, Store, assigned, position, self_name, stores_of
+from devfix.registration.stores import Method, Store, position, self_name, stores_of
 from devfix.source import Source
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -56,7 +56,6 @@ class ModuleClass:
         self.certain = certain
         self.methods = {item.name: item for item in node.body if isinstance(item, _DEFINITIONS)}
         self.heirs: list[ModuleClass] = []
-        self._assigned: dict[Method, set[str]] = {}
 
     def release(self) -> None:
         """Break the circles between classes and their heirs; only a garbage collection would free them."""
@@ -76,19 +75,6 @@ class ModuleClass:
     @cached_property
     def descendants(self) -> tuple[ModuleClass, ...]:
         return _closure(self.heirs, lambda one: one.heirs)
-
-    def method(self, name: str) -> tuple[ModuleClass, Method] | None:
-        """A method by name, with the class of this file that defines it."""
-        for owner in self.lineage:
-            if name in owner.methods:
-                return owner, owner.methods[name]
-        return None
-
-    def assigned(self, method: Method) -> set[str]:
-        """The names that statements of a method bind."""
-        if method not in self._assigned:
-            self._assigned[method] = assigned(method)
-        return self._assigned[method]
 
     @cached_property
     def _own_nodes(self) -> dict[Method, list[ast.Attribute]]:
@@ -175,15 +161,6 @@ class ModuleClass:
     def handles(self, name: str) -> bool:
         """May the class move, or count as registered, an attribute by that name in a way of its own?"""
         return self._ways is None or name in self._ways
-
-    @cached_property
-    def is_container(self) -> bool:
-        """Is it a list, dict or sequence of modules, in which each module that is registered has a place?"""
-        return any(
-            self.source.code(base).rpartition(".")[2] in ("Sequential", "ModuleList", "ModuleDict")
-            for owner in self.lineage
-            for base in owner.node.bases
-        )
 
     @cached_property
     def text(self) -> str:

@@ -1,11 +1,10 @@
-"""Returns of functions and dtypes of calls, read from the tree."""
+"""Dtypes of calls, read from the tree."""
 
 from __future__ import annotations
 
 import ast
 
-from devfix.registration.stores import BLOCKS, Method
-from devfix.source import Source, children
+from devfix.source import Source
 
 _WHOLE_DTYPES = frozenset(
     {"long", "int", "int64", "int32", "int16", "int8", "uint8", "bool", "short", "complex64"}
@@ -33,33 +32,3 @@ def whole_dtype(node: ast.Call) -> bool:
 
 def is_false(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and not node.value
-
-
-def returns_of(source: Source, function: Method) -> tuple[ast.expr, ...]:
-    """What a function returns, where it says so; nothing of generators and coroutines."""
-    if isinstance(function, ast.AsyncFunctionDef):
-        return ()
-    if "yield" in source.code(function) and _yields(function):
-        return ()
-    found: list[ast.expr] = []
-    todo: list[ast.AST] = list(function.body)
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ast.Return):
-            if node.value is not None:
-                found.append(node.value)
-        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            for field in BLOCKS:
-                todo.extend(getattr(node, field, ()))
-    return tuple(found)
-
-
-def _yields(function: Method) -> bool:
-    todo: list[ast.AST] = list(function.body)
-    while todo:
-        node = todo.pop()
-        if isinstance(node, (ast.Yield, ast.YieldFrom)):
-            return True
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            todo.extend(children(node))
-    return False

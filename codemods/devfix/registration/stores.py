@@ -6,8 +6,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from devfix.source import walk
-
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
@@ -68,25 +66,6 @@ def inner_statements(method: Method) -> Iterator[ast.stmt]:
 
 
 _BLOCKS_OF: dict[type[ast.AST], tuple[str, ...]] = {}  # those that nodes of a class have
-
-
-def assigned(function: Method) -> set[str]:
-    """The names that statements of a function bind."""
-    found: set[str] = set()
-    for statement in inner_statements(function):
-        targets: list[ast.expr] = []
-        if isinstance(statement, (ast.Assign, ast.Delete)):
-            targets = statement.targets
-        elif isinstance(statement, (ast.AugAssign, ast.AnnAssign, ast.For, ast.AsyncFor)):
-            targets = [statement.target]
-        elif isinstance(statement, (ast.With, ast.AsyncWith)):
-            targets = [item.optional_vars for item in statement.items if item.optional_vars is not None]
-        for target in targets:
-            if isinstance(target, ast.Name):
-                found.add(target.id)
-            elif isinstance(target, (ast.Tuple, ast.List, ast.Starred)):
-                found.update(node.id for node in walk(target) if isinstance(node, ast.Name))
-    return found
 
 
 def stores_of(method: Method, me: str) -> Iterator[Store]:

@@ -25,7 +25,7 @@ def expressible(source: Source, place: Place, scopes: tuple[Scope, ...], at: ast
     that is `known` to be of that place, other devices, tensors, and the parameters of modules.
     """
     function = source.enclosing(at, *_FUNCTIONS)
-    terms = _of_function(scopes, function)
+    terms = _of_function(scopes, function) or _shared(source, scopes, function)
     there = [term for term in terms if term.place == place]
     if not there:  # a module that was moved under a condition is followed
         followed = [term for term in terms if term.form == "module" and term.place.kind == CHOICE]
@@ -112,6 +112,36 @@ def _of_function(scopes: tuple[Scope, ...], function: ast.AST | None) -> tuple[T
         if _node(one) is function:
             return terms
     return ()
+
+
+def _shared(source: Source, scopes: tuple[Scope, ...], function: ast.AST | None) -> tuple[Term, ...]:
+    """What a function that has returned can name, too: attributes of `self` that its constructor sets, and globals.
+
+    Not global modules: what makes data for them is called with any.
+    """
+    owner = source.parents.get(function) if function is not None else None
+    found: list[Term] = []
+    for one, terms in scopes:
+        same = one is not None and isinstance(owner, ast.ClassDef) and source.parents.get(one.node) is owner
+        local = set(one.positional) if one is not None else set[str]()
+        for term in terms:
+            root, _, attribute = term.text.partition(".")
+            if same and root == "self" and attribute:
+                found += [term] if _is_set(source, term.text, function) else []
+            elif term.form == "module" or function is None or root in local:
+                continue
+            elif stores(source, source.tree, root):
+                inner = [
+                    node for node in (one.node if one is not None else None, function) if node is not None
+                ]
+                found += [term] if not any(stores(source, node, root) for node in inner) else []
+    return tuple(found)
+
+
+def _is_set(source: Source, text: str, function: ast.AST | None) -> bool:
+    """Is an attribute set by a constructor, if the function is one?"""
+    named = function.name if isinstance(function, _FUNCTIONS) else ""
+    return named != "__init__" or (function is not None and text in _first_attributes(source, function))
 
 
 def _node(function: Function | None) -> ast.AST | None:

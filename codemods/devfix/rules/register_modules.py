@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
-from devfix.findings import Finding, Related, Safety
+from devfix.findings import Finding, Safety
 from devfix.flow import Flow
-from devfix.registration.classes import module_classes
-from devfix.registration.containers import Containers
 
 
 @dataclass(frozen=True)
@@ -162,17 +160,4 @@ print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
     )
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        source = flow.source
-        for found in Containers(source, module_classes(source)).find():
-            first = found.stores[0]
-            yield self.finding(
-                source.span(first.statement),
-                f"the modules in `self.{found.name}` of `{found.owner.node.name}` are in a plain "
-                f"{'dict' if found.mapping else 'list'}: `.to(device)` leaves them on the CPU, and "
-                "`parameters()` and `state_dict()` miss them",
-                title=f"register the modules of `self.{found.name}` in "
-                f"`nn.{'ModuleDict' if found.mapping else 'ModuleList'}`",
-                edits=found.edits,
-                safety=Safety.UNSAFE,
-                related=(Related(source.span(found.use), f"`{found.method.name}` runs them here"),),
-            )
+        return iter(())  # `checkers/plain_containers.py` finds them

@@ -243,7 +243,7 @@ def _after_restore(source: Source, scope: Scope, move: Event) -> Late | None:
                 made is source.statement(node)
                 or not follows(source, made, node)
                 or not follows(source, node, move.node)
-                or not used_after(source, scope, name, node, move.node)
+                or not used_after(source, scope.node, name, node, move.node)
             ):
                 continue
             edits, untouched = earlier(source, move, made)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from devfix.flow.events import Scope
 from devfix.flow.frame import path_of
 from devfix.source import Source
 
@@ -12,7 +11,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
-def used_after(source: Source, scope: Scope, path: str, loaded: ast.AST, moved: ast.AST) -> bool:
+def used_after(source: Source, root: ast.AST, path: str, loaded: ast.AST, moved: ast.AST) -> bool:
     """May an optimizer, say, still be used after a move: there, or by what it is handed to on the way?
 
     `loaded` is where its state was filled; what has a dot in its name belongs to an object that others use.
@@ -24,7 +23,7 @@ def used_after(source: Source, scope: Scope, path: str, loaded: ast.AST, moved: 
     loop = source.enclosing(moved, *_LOOPS)
     again = loop is not None and source.enclosing(loop, *_FUNCTIONS) is function
     inside = source.span(loaded)
-    for node in source.walk(scope.node):
+    for node in source.walk(root):
         if not isinstance(node, ast.Name) or node.id != path or not isinstance(node.ctx, ast.Load):
             continue
         at = source.span(node).start

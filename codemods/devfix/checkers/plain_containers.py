@@ -1,0 +1,171 @@
+"""Modules that an object keeps in a plain list or dict: what `.to(device)` and `parameters()` do not see."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devfix.checkers.signs import is_kept_otherwise
+from devfix.engine.analysis import Analysis
+from devfix.engine.elements import ANYWHERE
+from devfix.engine.evidence import is_layer_name, makes_no_module
+from devfix.engine.files import Class
+from devfix.engine.values import MAPPING, MODULE, SEQUENCE, STORE, UNKNOWN, Link, Value, elements
+from devfix.findings import Finding, Fix, Related, Safety
+from devfix.models.loader import module_attributes
+from devfix.registration.classes import RESERVED, ModuleClass, module_classes
+from devfix.registration.stores import Method, Store
+from devfix.repair.plain_containers import PlainContainer, as_module_container
+
+CODEMOD = "register-modules"
+# Done to each element by somebody who knows that the module does not do it.
+_HANDLING = frozenset(
+    {
+        "to", "cuda", "cpu", "half", "float", "train", "eval", "parameters", "named_parameters",
+        "state_dict", "load_state_dict", "zero_grad", "requires_grad_", "step",
+    }
+)  # fmt: skip
+_MOVES = frozenset({"to", "cuda", "cpu"})
+_RUNS = ("__call__", "forward")
+
+
+def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
+    """Findings, each with the nodes that it is about."""
+    source = analysis.file.source
+    for found in _plain_containers(analysis):
+        edits, name = as_module_container(found), f"self.{found.name}"
+        kind, new = ("dict", "ModuleDict") if found.mapping else ("list", "ModuleList")
+        message = (
+            f"the modules in `{name}` of `{found.owner.node.name}` are in a plain {kind}: `.to(device)` leaves them "
+            "on the CPU, and `parameters()` and `state_dict()` miss them"
+        )
+        title = f"register the modules of `{name}` in `nn.{new}`"
+        fix = Fix(title, edits, Safety.UNSAFE) if edits else None
+        related = (Related(source.span(found.use), f"`{found.method.name}` runs them here"),)
+        at = found.stores[0].statement
+        yield Finding(CODEMOD, source.span(at), message, fix, related), [at, found.use]
+
+
+def _plain_containers(analysis: Analysis) -> Iterator[PlainContainer]:
+    """The plain containers of modules that the methods of the file's module classes run."""
+    if not analysis.parts.uses:
+        return
+    for owner in module_classes(analysis.file.source):
+        known = analysis.file.of_node.get(owner.node)
+        if not isinstance(known, Class) or owner.super_call is None:
+            continue
+        cell = analysis.classes.cell(known)
+        for name, value in analysis.classes.state(known).attributes(cell):
+            if value.kind in (SEQUENCE, MAPPING) and name not in RESERVED:
+                found = _judged(owner, name, value, analysis)
+                if found is not None:
+                    yield found
+
+
+def _judged(owner: ModuleClass, name: str, value: Value, analysis: Analysis) -> PlainContainer | None:
+    parts = list(_modules(value))
+    stores = tuple(one for one in owner.stores.get(name, ()) if one.form != "augmented")
+    if not parts or not stores or owner.handles(name) or owner.class_level(name):
+        return None
+    if any(one is None or _is_registered(one, analysis) for one in parts):
+        return None
+    if any(
+        one.part is None or not owner.builds(one.method) or one.form not in ("single", "typed", "unpack")
+        for one in stores
+    ):
+        return None
+    assert owner.super_call is not None
+    if any(one.method is owner.init and one.statement.lineno < owner.super_call.lineno for one in stores):
+        return None
+    modules = [one for one in parts if one is not None]
+    if all(one.role in ANYWHERE for one in modules):
+        return None
+    sure = all(
+        one.kind == MODULE or one.role == "moved" or _is_like_a_layer(_made_by(one)) for one in modules
+    )
+    links = [Link(STORE, analysis.file, one.target, f"{name}[]") for one in stores]
+    if any(is_kept_otherwise(one, analysis) for one in links) or _is_alone(owner, name, stores):
+        return None
+    run = _run(owner, name, analysis, sure=sure)
+    if run is None:
+        return None
+    mapping = value.kind == MAPPING
+    nested = any(one.kind in (SEQUENCE, MAPPING) for one in elements(value))
+    odd = mapping and (value.role != "" or not all(map(_is_good_key, value.fields or {})))
+    return PlainContainer(owner, name, stores, mapping, nested, odd, sure, *run)
+
+
+def _modules(value: Value, depth: int = 0) -> Iterator[Value | None]:
+    """The modules in a container, and in those within; None stands for anything else."""
+    for one in elements(value):
+        if one.kind in (SEQUENCE, MAPPING) and depth < 3:
+            yield from _modules(one, depth + 1)
+        else:
+            yield one if one.kind == MODULE or _may_be_module(one) else None
+
+
+def _may_be_module(value: Value) -> bool:
+    """May something out of sight make a module, if what it makes is run?"""
+    if value.kind != UNKNOWN or not value.links or value.role not in ("", "instance", "moved"):
+        return False
+    return not makes_no_module(_made_by(value))
+
+
+def _is_registered(value: Value, analysis: Analysis) -> bool:
+    registered = analysis.parts.registered
+    if value.links and value.links[0].node in registered:
+        return True
+    return value.place.key in registered or (value.ref is not None and value.ref in registered)
+
+
+def _made_by(value: Value) -> str:
+    return value.links[0].name.rpartition(".")[2] if value.links else ""
+
+
+def _is_like_a_layer(name: str) -> bool:
+    """Is what a call of this name makes a module, if it is run? What is copied and run is one."""
+    return name == "deepcopy" or is_layer_name(name)
+
+
+def _is_good_key(key: object) -> bool:
+    """May a ModuleDict have it?"""
+    return isinstance(key, str) and bool(key) and "." not in key and key not in RESERVED | set(dir(dict))
+
+
+def _is_alone(owner: ModuleClass, name: str, stores: tuple[Store, ...]) -> bool:
+    """`self.teacher = [module]`: a list of one that is there already, and never added to, hides it on purpose."""
+    part = stores[0].part
+    if len(owner.stores[name]) > 1 or not isinstance(part, (ast.List, ast.Tuple)) or len(part.elts) != 1:
+        return False
+    parents = owner.source.parents
+    added = any(isinstance(parents[one], ast.Attribute) for one in owner.loads.get(name, ()))
+    return not added and not isinstance(part.elts[0], ast.Call)
+
+
+def _run(owner: ModuleClass, name: str, analysis: Analysis, *, sure: bool) -> tuple[ast.AST, Method] | None:
+    """Where a method other than those that make the object runs an element; none if elements are looked after."""
+    source, runs = analysis.file.source, list[tuple[ast.AST, Method]]()
+    for link, done in analysis.parts.uses.items():
+        if link.name != f"{name}[]" or link.file is not analysis.file:
+            continue
+        if source.enclosing(link.node, ast.ClassDef) is not owner.node:
+            continue
+        for what, nodes in done.items():
+            for node in nodes:
+                method = source.enclosing(node, ast.FunctionDef)
+                if not isinstance(method, ast.FunctionDef) or owner.builds(method):
+                    continue
+                if what in _HANDLING or _moves_inputs(node):
+                    return None
+                ran = what in _RUNS or (sure and what not in module_attributes())
+                if ran and (sure or method.name == "forward"):
+                    runs.append((node, method))
+    return min(runs, key=lambda one: source.span(one[0]).start, default=None)
+
+
+def _moves_inputs(node: ast.AST) -> bool:
+    """`layer(x.to(device))`: whoever writes this knows where the layer is."""
+    return isinstance(node, ast.Call) and any(
+        isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in _MOVES
+        for one in node.args
+    )

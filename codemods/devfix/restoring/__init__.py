@@ -1,1 +1,0 @@
-"""State that is made beside a module before the module is moved: optimizer state, averaged weights."""

@@ -1,1 +1,0 @@
-"""Modules that nothing moves: how they are used, and where a move fits (`module-never-moved`)."""
