@@ -84,6 +84,7 @@ class Library(Modules):
         if dotted in frameworks.DEVICE_CALLS:
             return Value(DEVICE, Place(VAR, ("call", dotted)))
         if dotted in frameworks.ENGINES:
+            self.escape(arguments)  # it moves the model
             return Value(UNKNOWN, Place(VAR, ("owner", dotted)), role="moved")
         if dotted in frameworks.OWNING_LOADERS or last in frameworks.LOADER_MAKERS:
             return Value(LOADER, role="owned")
