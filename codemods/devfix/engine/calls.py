@@ -167,7 +167,9 @@ class Calls(Builtins):
             if not surgery.is_met and self._is_part(surgery.module.ref, module.ref):
                 surgery.is_met = self.where(surgery.attached).on_host
         place = self.where(module)
-        scatters = module.role == "scatters" and not place.on_host  # it moves its inputs
+        parts = self.analysis.parts
+        scatters = module.role == "scatters" or module.ref in parts.scattering
+        scatters = scatters and not place.on_host  # it moves its inputs
         if scatters and not any(one.on_host for one, _ in alternatives(place, self.state.path)):
             return Value(BATCH, place, assumed=module.assumed)
         held = None if scatters else module.bound
@@ -179,11 +181,13 @@ class Calls(Builtins):
                 return self.unknown(node)
         operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
         operands = [one for one in operands if one[0].kind != MODULE]
-        if module.ref in self.analysis.parts.set_up and not place.on_host:
+        if module.ref in parts.set_up and not place.on_host:
             # What else it is given need be no tensor.
             operands = [one for value, at in values[:1] for one in self.tensors(value, at)]
         if scatters:
             operands = [one for one in operands if self.where(one[0]).on_device]
+        elif module.ref in parts.wrapped:  # where its inputs are not moved, it may do that
+            operands = [one for one in operands if one[0].place.kind != CHOICE]
         name = self.file.source.code(node.func)[:40]
         if self.analysis.entered:
             self.in_autocast(module, place, name=node.func.id if isinstance(node.func, ast.Name) else "")

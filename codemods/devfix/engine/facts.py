@@ -101,7 +101,8 @@ class Parts:
     of modules that are known by what is done with them. `registered`: where modules are made that become parts; of what
     is unknown, its place. `attached`: cell of a module -> the statements by which it gets parts after its constructor.
     `kept_in`: cell of a module -> the link by which an object keeps it in a plain container; `uses`: such a link ->
-    method, or `__call__` -> where it is called of an element.
+    method, or `__call__` -> where it is called of an element. `wrapped`: cells of modules that are wrapped, on some
+    path, in what moves their inputs; `scattering`: of modules of which a part is.
     """
 
     moved: set[ast.AST] = field(default_factory=set)
@@ -111,6 +112,8 @@ class Parts:
     attached: dict[object, set[ast.stmt]] = field(default_factory=dict)
     kept_in: dict[object, Link] = field(default_factory=dict)
     uses: dict[Link, dict[str, dict[ast.AST, None]]] = field(default_factory=dict)
+    wrapped: set[object] = field(default_factory=set)
+    scattering: set[object] = field(default_factory=set)
 
 
 class Outrun(NamedTuple):

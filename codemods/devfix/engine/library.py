@@ -199,8 +199,12 @@ class Library(Modules):
                 inner = inner.but(kind=MODULE, role="", place=Place(IN, inner.ref))
                 inner = inner.but(assumed=inner.assumed | {Assumption(USES, last)})
                 self.analysis.made[inner.ref] = inner
-            moves_inputs = layer == "scatters" or "device_ids" in keywords
-            return inner.but(role="scatters") if moves_inputs else inner
+            if layer != "scatters" and "device_ids" not in keywords:
+                return inner
+            if inner.ref is not None:
+                part = inner.role == "part"
+                (self.analysis.parts.scattering if part else self.analysis.parts.wrapped).add(inner.ref)
+            return inner.but(role="scatters")
         if dotted == "torch.utils.data.TensorDataset":
             return Value(SEQUENCE, rest=Value(SEQUENCE, items=tuple(value for value, _ in values)))
         if layer == "container":
