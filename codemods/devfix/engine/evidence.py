@@ -30,6 +30,8 @@ _LAYER = re.compile(
     r"Attention|Norm|LSTM|GRU|Net|Unit|Stage|Bottleneck|FeedForward)s?(?:\dd)?$|^[A-Z]\w*Conv\w*$"
 )
 _NETWORK_USE = re.compile(r"(?<![\w.])((?:self\.)?\w+)\.(?:parameters|named_parameters|train|eval)\(")
+_PART_USE = re.compile(r"(?<![\w.])((?:self\.)?\w+)\.\w+\.(?:parameters|named_parameters|train|eval)\(")
+_MOVED = re.compile(r"(?<![\w.])((?:self\.)?\w+)\.(?:to|cuda)\(")
 _SAVED = re.compile(r"(?<![\w.])((?:self\.)?\w+)\.(?:load_)?state_dict\(")
 _AVERAGE = re.compile(r"(?:Model)?(?:EMA|Ema)(?:V\d|Model)?$|ExponentialMovingAverage$")
 _METHOD = re.compile(r"\.(?:forward|generate|encode|decode|predict)$")
@@ -197,6 +199,7 @@ def _networks(source: Source) -> frozenset[str]:
     given = {one for name, one in first if computes(name)}
     averaged = {one.removesuffix(".parameters()") for name, one in first if is_average(name)}
     used = {*_NETWORK_USE.findall(source.text), *filter(is_module_name, given)}
+    used |= set(_PART_USE.findall(source.text)) & set(_MOVED.findall(source.text))
     return frozenset(used | averaged | (saved & (called | given)))
 
 

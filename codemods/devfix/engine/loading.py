@@ -171,7 +171,9 @@ class Loading(Run):
             return made
         if any(value.kind == TENSOR and not value.assumed for value, _ in given):
             self.analysis.loaded.computing.add(node)
-        if name not in _SAME or (given and holds_numbers(given[0][0].const)):
+        if given and holds_numbers(given[0][0].const):
+            return made.but(origins=frozenset())
+        if name not in _SAME:
             return made
         if name == "items" and base.kind == UNKNOWN:
             part = Value(UNKNOWN, origins=base.origins)
@@ -194,7 +196,8 @@ class Loading(Run):
 
     def item(self, node: ast.Subscript, base: Value, index: Value) -> Value:
         made = super().item(node, base, index)
-        return made if holds_numbers(index.const) else made.but(origins=made.origins | base.origins)
+        held = frozenset[ast.Call]() if holds_numbers(index.const) else made.origins | base.origins
+        return made if held == made.origins else made.but(origins=held)
 
     def iterate(self, value: Value, node: ast.AST) -> Value:
         made = super().iterate(value, node)
