@@ -249,7 +249,7 @@ def _modules(source: Source) -> Iterator[tuple[str, str, ast.Call]]:
             if not kind or cls is None or not isinstance(made, ast.Call) or _is_tensor(source, cls):
                 continue
             # `a = Kernel(2).to(**options)`: a move that tells a dtype, too, is one that all like it have.
-            if kind.endswith("[]") or made is cls or not made.args:
+            if kind.endswith("[]") or made is cls or (made.keywords and not made.args):
                 yield path, kind, made
     for statement in source.of_kind(ast.Expr):
         call = statement.value

@@ -107,7 +107,7 @@ class Bindings(Expressions):
             value.role == "" and (value.links or name.partition(".")[0] == "torch")
         ):
             return value
-        cell = value.ref or (id(node), self.depth, "network")
+        cell = value.ref or (id(node), self.site, "network")
         if value.role == "":
             told = own or not name or may_place(name.rpartition(".")[2]) or is_told_a_device(node, source)
             self.state.set_place(

@@ -278,7 +278,7 @@ class Calls(Builtins):
     ) -> Value:
         """An object of a class in view: its constructor is run."""
         what = self.analysis.class_kind(owner)
-        cell = (id(node), self.depth, owner.name)
+        cell = (id(node), self.site, owner.name)
         if any(base.startswith("torch.optim.") and base.endswith("Optimizer") for base in owner.outside):
             return self.optimizer(node, owner.name, arguments)
         if what == "other":

@@ -76,7 +76,7 @@ class Elements(Autocasts):
 
     def part_of(self, value: Value, node: ast.AST) -> Value:
         """An attribute of a library's module that is used as a module."""
-        cell, whole = (id(node), self.depth, "part"), self.analysis.made[value.ref]
+        cell, whole = (id(node), self.site, "part"), self.analysis.made[value.ref]
         self.state.set_place(cell, self.where(whole))
         made = Value(MODULE, Place(IN, cell), ref=cell, links=whole.links, assumed=whole.assumed)
         self.analysis.made[cell] = made

@@ -101,6 +101,11 @@ class Frame(ABC):
         if outer is not None:
             self.default, self.quiet = outer.default, outer.quiet
 
+    @property
+    def site(self) -> object:
+        """What tells what is made at one node by different runs apart: how deep they are, and for which object."""
+        return self.depth if self.me is None or self.me.ref is None else (self.depth, self.me.ref)
+
     def away_of(self, file: File) -> int:
         """How often the file changes on the way of calls to a function of `file` that is called here."""
         return self.away + (file is not self.file)
@@ -331,4 +336,4 @@ class Frame(ABC):
 
     def unknown(self, node: ast.AST) -> Value:
         """A value of its own that nothing is known of."""
-        return Value(UNKNOWN, Place(AT, (id(node), self.depth)))
+        return Value(UNKNOWN, Place(AT, (id(node), self.site)))

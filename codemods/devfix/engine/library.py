@@ -352,7 +352,7 @@ class Library(Modules):
     def unknown_object(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         """An instance of a class out of sight: a module, as far as it is used as one."""
         keywords = arguments[1]
-        cell = (id(node), self.depth, "object")
+        cell = (id(node), self.site, "object")
         given = next((keywords[key][0] for key in ("device", "map_location") if key in keywords), None)
         place = self.target(given, node) if given is not None else None
         if place is not None and place.kind in (VAR, LITERAL):

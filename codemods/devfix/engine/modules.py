@@ -46,7 +46,7 @@ class Modules(Holders):
         given: list[Value] | None = None,
     ) -> Value:
         """A module that a library's class makes."""
-        cell = (id(node), self.depth, "module")
+        cell = (id(node), self.site, "module")
         keywords = arguments[1]
         place = self.default if self.analysis.default_is_known else NOWHERE
         if "device" in keywords:
@@ -167,7 +167,7 @@ class Modules(Holders):
 
     def copied(self, value: Value, node: ast.AST) -> Value:
         """`copy.deepcopy(x)`: what is a module gets a cell of its own."""
-        cell = (id(node), self.depth, "copy")
+        cell = (id(node), self.site, "copy")
         if isinstance(node, ast.Call):
             self.copied_beside(node, ([(value, node)], {}))
         if value.kind == UNKNOWN and value.role == "":
