@@ -6,6 +6,7 @@ import ast
 
 from devfix.engine.elements import ANYWHERE
 from devfix.engine.evidence import (
+    asks_how_many,
     computes,
     is_autocast_name,
     is_average,
@@ -201,7 +202,8 @@ class Library(Modules):
                 self.analysis.made[inner.ref] = inner
             if layer != "scatters" and "device_ids" not in keywords:
                 return inner
-            if inner.ref is not None:
+            alone = any(asks_how_many(one) for one, _ in self.state.path)  # if there is one, nothing is wrapped
+            if inner.ref is not None and not alone:
                 part = inner.role == "part"
                 (self.analysis.parts.scattering if part else self.analysis.parts.wrapped).add(inner.ref)
             return inner.but(role="scatters")
