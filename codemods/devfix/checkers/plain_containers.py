@@ -9,7 +9,7 @@ from devfix.checkers.signs import is_kept_otherwise
 from devfix.engine.analysis import Analysis
 from devfix.engine.elements import ANYWHERE
 from devfix.engine.evidence import is_layer_name, makes_no_module
-from devfix.engine.files import Class
+from devfix.engine.files import Class, Function
 from devfix.engine.values import MAPPING, MODULE, SEQUENCE, STORE, UNKNOWN, Link, Value, elements
 from devfix.findings import Finding, Fix, Related, Safety
 from devfix.models.loader import module_attributes
@@ -82,7 +82,7 @@ def _judged(owner: ModuleClass, name: str, value: Value, analysis: Analysis) -> 
         return None
     sure = all(
         one.kind == MODULE or one.role == "moved" or _is_like_a_layer(_made_by(one)) for one in modules
-    )
+    ) or all(_is_made_of_modules(one, analysis) for one in stores)
     links = [Link(STORE, analysis.file, one.target, f"{name}[]") for one in stores]
     if any(is_kept_otherwise(one, analysis) for one in links) or _is_alone(owner, name, stores):
         return None
@@ -109,6 +109,15 @@ def _may_be_module(value: Value) -> bool:
     if value.kind != UNKNOWN or not value.links or value.role not in ("", "instance", "moved"):
         return False
     return not makes_no_module(_made_by(value))
+
+
+def _is_made_of_modules(store: Store, analysis: Analysis) -> bool:
+    """`[resolve(one) for one in parts]`, of `parts` that are annotated as modules, or what stands for them?"""
+    function = analysis.file.of_node.get(store.method)
+    over = [one.iter for one in getattr(store.part, "generators", ()) if isinstance(one.iter, ast.Name)]
+    return isinstance(function, Function) and any(
+        analysis.holds_modules(function, one.id, others=True) for one in over
+    )
 
 
 def _is_registered(value: Value, analysis: Analysis) -> bool:

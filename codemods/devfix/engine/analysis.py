@@ -45,6 +45,8 @@ MAX_RUNS = 12  # of one function
 MAX_FAR_RUNS = 100  # of what other files call, so that the file's own calls are followed to the last
 MAX_STEPS = 1000
 
+_Changed = tuple[object, Place | None, dict[str, Value]]  # a cell, where it is, and its attributes
+
 
 class Analysis(Context):
     """The facts of one file. Raises RecursionError on nesting that Python itself can hardly run."""
@@ -93,7 +95,7 @@ class Analysis(Context):
         self.handed: dict[object, list[tuple[Value, Place]]] = {}  # to what a class has, out of sight
         self._seen: set[object] = set()
         self._runs: dict[Function, int] = {}
-        self._memo: dict[object, tuple[Value, list[tuple[object, Place | None, dict[str, Value]]]]] = {}
+        self._memo: dict[object, tuple[Value, list[_Changed], object]] = {}
         self._active: list[Function] = []
         self._budgets = [400 + 10 * len(file.all_functions), MAX_FAR_RUNS]
 
@@ -233,8 +235,10 @@ class Analysis(Context):
             ),
             state.path if any(value.place.kind == "choice" for value in names.values()) else None,
         )
-        known = self._memo.get(key)
-        if known is not None:
+        known, site = self._memo.get(key), (id(node), caller.site)
+        if known is not None and (
+            not known[1] or known[2] == site
+        ):  # what is made by another call is another one
             self._again(state, known[1])
             return self._given(caller, node, function, known[0])
         self._runs[function] = self._runs.get(function, 0) + 1
@@ -244,8 +248,9 @@ class Analysis(Context):
         inner.heap, inner.places, inner.stamps = state.heap, state.places, state.stamps
         inner.path = state.path
         before = state.stamps.copy()
+        depth = caller.depth + 1
         frame = self.runs(
-            self, function.file, function, inner, outer=outer, me=me, depth=caller.depth + 1, caller=caller
+            self, function.file, function, inner, outer=outer, me=me, depth=depth, caller=caller, site=site
         )
         frame.quiet, frame.default = caller.quiet, caller.default
         if self._on_host(function):
@@ -262,10 +267,10 @@ class Analysis(Context):
                 else None
             )
             if made is not None:
-                self._memo[key] = given, made
+                self._memo[key] = given, made, site
         return self._given(caller, node, function, given)
 
-    def _again(self, state: State, made: list[tuple[object, Place | None, dict[str, Value]]]) -> None:
+    def _again(self, state: State, made: list[_Changed]) -> None:
         for cell, place, attributes in made:
             if place is not None:
                 state.set_place(cell, place)

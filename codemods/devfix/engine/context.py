@@ -10,7 +10,7 @@ from devfix.engine import evidence
 from devfix.engine.annotations import of_library, parameters
 from devfix.engine.classes import Classes
 from devfix.engine.files import Class, File, Function
-from devfix.engine.forms import EITHER, NO_FORMS, OPEN, Forms, of_elements, of_parameters
+from devfix.engine.forms import EITHER, NO_FORMS, OPEN, Forms, arms, of_elements, of_parameters
 from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, OF, VAR, Place
 from devfix.engine.state import Names, State
 from devfix.engine.statements import Run
@@ -107,16 +107,23 @@ class Context:
         annotation = next((one.annotation for one in function.parameters if one.arg == name), None)
         return of_elements(function.file, annotation)
 
-    def _holds_modules(self, function: Function, name: str) -> bool:
-        """Is a parameter annotated as a list of modules?"""
+    def holds_modules(self, function: Function, name: str, *, others: bool = False) -> bool:
+        """Is a parameter annotated as a list of modules; with `others`, also of something besides?"""
         annotation = next((one.annotation for one in function.parameters if one.arg == name), None)
         if not isinstance(annotation, ast.Subscript):
             return False
         if function.file.dotted(annotation.value).rpartition(".")[2].lower() not in _LISTS:
             return False
-        made = function.file.definition(annotation.slice)
-        known = isinstance(made, Class) and self.class_kind(made) == "module"
-        return known or function.file.dotted(annotation.slice) in torch_api.MODULE_BASES
+        each = [self._is_module_class(function, one) for one in arms(function.file, annotation.slice)]
+        return any(each) if others else bool(each) and all(each)
+
+    def _is_module_class(self, function: Function, node: ast.expr) -> bool:
+        """Does a name stand for a class of modules: of torch, in view, or the base of the module around it?"""
+        made, dotted, owner = function.file.definition(node), function.file.dotted(node), function.owner
+        if isinstance(made, Class):
+            return self.class_kind(made) == "module"
+        of_owner = owner is not None and dotted in owner.outside and self.class_kind(owner) == "module"
+        return of_owner or dotted in torch_api.MODULE_BASES
 
     def parameters(self, function: Function, me: Value | None) -> Bound:
         """The parameters before any caller is known: each is where it is."""
@@ -203,7 +210,7 @@ class Context:
             return Value(SEQUENCE, rest=Value(DEVICE, Place(VAR, ("element", key)), forms=inner))
         if kind == DEVICE:
             return Value(DEVICE, Place(VAR, key), assumed=assumed, forms=forms)
-        if self._holds_modules(function, name):
+        if self.holds_modules(function, name):
             return Value(SEQUENCE, rest=Value(MODULE, Place(OF, key), ref=("elements", key)))
         if kind in (TENSOR, BATCH):
             return Value(kind, place, assumed=assumed)

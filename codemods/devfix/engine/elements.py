@@ -31,7 +31,7 @@ ANYWHERE = frozenset({"bare", "loss", "stateless"})  # roles of modules that hav
 
 class Elements(Autocasts):
     def any_of(self, value: Value) -> Value | None:
-        """Any element of a container: of modules that are in one place, the first stands for all."""
+        """Any element of a container: of modules that are in one place, the first stands for all, which are its items."""
         parts = elements(value)
         if len(parts) > 1 and all(one.kind == TENSOR and one.role == "parameter" for one in parts):
             several, any_one = [one for part in parts for one in part.items or [part]], element(value)
@@ -47,7 +47,8 @@ class Elements(Autocasts):
             for one in parts
         }
         if len(made) == 1:
-            return first
+            same = [one for one in parts if one.ref is not None]
+            return first.but(items=tuple(same)) if first.ref is not None else first
         role = "" if any(self.is_weighted(one) for one in parts) else "stateless"
         return Value(MODULE, self.where(first), links=first.links, role=role)
 

@@ -62,7 +62,8 @@ class Lambda(NamedTuple):
 class Frame(ABC):
     """One run: of `function`, or of the body of `file` where that is None.
 
-    `me` is the first argument of a method, `outer` the run that a nested function was defined in.
+    `me` is the first argument of a method, `outer` the run that a nested function was defined in. `site` tells what is
+    made at one node by different calls apart.
     """
 
     def __init__(
@@ -76,9 +77,11 @@ class Frame(ABC):
         me: Value | None = None,
         depth: int = 0,
         caller: Frame | None = None,
+        site: object = None,
     ) -> None:
         self.analysis, self.file, self.function, self.state = analysis, file, function, state
         self.outer, self.me, self.depth, self.caller = outer, me, depth, caller
+        self.site = site or depth
         self.away: int = 0 if caller is None else caller.away_of(file)
         # Key of a container out of sight -> its items that are moved here, and where to.
         self.moved_items: dict[object, dict[object, Place]] = {}
@@ -100,11 +103,6 @@ class Frame(ABC):
         self._uses: Uses | None = None
         if outer is not None:
             self.default, self.quiet = outer.default, outer.quiet
-
-    @property
-    def site(self) -> object:
-        """What tells what is made at one node by different runs apart: how deep they are, and for which object."""
-        return self.depth if self.me is None or self.me.ref is None else (self.depth, self.me.ref)
 
     def away_of(self, file: File) -> int:
         """How often the file changes on the way of calls to a function of `file` that is called here."""

@@ -123,8 +123,9 @@ class Library(Modules):
             return Value(OWNER, ref=dotted, role="off" if told else "")
         if self.models.layer(dotted) == "wrapper" and values:
             return values[0][0]
-        if self.models.layer(dotted) in ("module", "unseen"):
-            made = self.new_module(node, dotted, arguments)
+        layer = self.models.layer(dotted)
+        if layer in ("module", "unseen", "loss"):
+            made = self.new_module(node, dotted, arguments, role="loss" if layer == "loss" else "")
             placed = any(one.arg in _PLACED_BY for one in node.keywords)
             return self.given_away(made, BY_LOADER) if placed else made
         return self.unknown_call(node, dotted, arguments)
@@ -202,7 +203,9 @@ class Library(Modules):
                 self.analysis.made[inner.ref] = inner
             if layer != "scatters" and "device_ids" not in keywords:
                 return inner
-            alone = any(asks_how_many(one) for one, _ in self.state.path)  # if there is one, nothing is wrapped
+            alone = any(
+                asks_how_many(one) for one, _ in self.state.path
+            )  # if there is one, nothing is wrapped
             if inner.ref is not None and not alone:
                 part = inner.role == "part"
                 (self.analysis.parts.scattering if part else self.analysis.parts.wrapped).add(inner.ref)

@@ -56,8 +56,9 @@ class Moves(Library):
             self._part_moved(node, base, place)
             self.analysis.parts.moved.update(one.node for one in base.links[:1])
             if base.ref is not None:
-                self.outrun(node, base, place)
-                self.move_module(base.ref, place)
+                for one in base.items or (base,):  # it may stand for several
+                    self.outrun(node, one, place)
+                    self.move_module(one.ref, place)
             elif base.place.is_named:
                 self.state.set_place((OF, base.place.key), place)
             elif base.links:  # one of several, under a name for them all
