@@ -21,16 +21,18 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.annotations import annotated
 from devfix.engine.evidence import (
     about_devices,
-    builds_any,
     is_cpu_program,
-    is_measure,
     is_module_name,
-    is_option,
-    is_told_a_device,
-    may_place,
     prepares_data,
     prepares_inputs,
     runs_on_its_own,
+)
+from devfix.engine.evidence_of_modules import (
+    builds_any,
+    is_measure,
+    is_option,
+    is_told_a_device,
+    may_place,
 )
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Function

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from devfix.engine.analysis import Analysis
-from devfix.engine.evidence import is_average
+from devfix.engine.evidence_of_modules import is_average
 from devfix.engine.facts import Outrun
 from devfix.findings import Edit, Finding, Fix, MoveStatement, Related, Safety
 from devfix.flow.frame import path_of

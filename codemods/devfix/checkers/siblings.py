@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from devfix.checkers.signs import is_other_framework, quoted
 from devfix.engine import Analysis
-from devfix.engine.evidence import is_class_name, last_word, may_hold_no_weights
+from devfix.engine.evidence_of_modules import is_class_name, last_word, may_hold_no_weights
 from devfix.engine.files import Class, Function
 from devfix.findings import AppendCall, Edit, Finding, Fix, InsertStatement, Related, Safety
 from devfix.models.loader import models

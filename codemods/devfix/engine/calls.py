@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.builtin import Builtins
-from devfix.engine.evidence import is_average, is_count, is_handed_name, is_module_name
+from devfix.engine.evidence import is_count, is_handed_name, is_module_name
+from devfix.engine.evidence_of_modules import is_average
 from devfix.engine.facts import LeftOut
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial

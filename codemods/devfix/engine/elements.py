@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from devfix.engine.autocasts import Autocasts
-from devfix.engine.evidence import is_loss
+from devfix.engine.evidence_of_modules import is_loss
 from devfix.engine.files import Class
 from devfix.engine.places import AT, IN, Place
 from devfix.engine.values import (
@@ -31,7 +31,7 @@ ANYWHERE = frozenset({"bare", "loss", "stateless"})  # roles of modules that hav
 
 class Elements(Autocasts):
     def any_of(self, value: Value) -> Value | None:
-        """Any element of a container: of modules that are in one place, the first stands for all, which are its items."""
+        """Any element of a container: of modules in one place, the first stands for all, which are its items."""
         parts = elements(value)
         if len(parts) > 1 and all(one.kind == TENSOR and one.role == "parameter" for one in parts):
             several, any_one = [one for part in parts for one in part.items or [part]], element(value)

@@ -9,15 +9,13 @@ from devfix.engine.evidence import (
     asks_how_many,
     computes,
     is_autocast_name,
-    is_average,
     is_count,
     is_loss_name,
-    is_optimizer,
     prepares_inputs,
     runs_module,
     runs_what_it_is_given,
-    unpacks_device,
 )
+from devfix.engine.evidence_of_modules import is_average, is_optimizer, unpacks_device
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.modules import Modules
 from devfix.engine.places import (

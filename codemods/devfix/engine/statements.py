@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from devfix.engine.conditions import Test
-from devfix.engine.evidence import is_class_name
+from devfix.engine.evidence_of_modules import is_class_name
 from devfix.engine.files import Function
 from devfix.engine.places import AT_DEFAULT, DIFFERENT, IN, NOWHERE, VAR, Place
 from devfix.engine.processes import Processes

@@ -84,7 +84,9 @@ WEIGHTED_LOSSES = frozenset(
 ) | {"torch.nn.NLLLoss2d"}
 # torch.nn modules without parameters or buffers unless an argument gives them one: where they
 # are makes no difference.
-BARE_MODULES = _of("bare", "loss") - WEIGHTED_LOSSES - {"torch.nn.MultiLabelSoftMarginLoss"}
+BARE_MODULES = frozenset(one for one in _of("bare", "loss") if one.startswith("torch.nn.")) - (
+    WEIGHTED_LOSSES | {"torch.nn.MultiLabelSoftMarginLoss"}
+)
 CONTAINERS = _of("container")
 # Modules with weights or buffers that companions of torch make, on the CPU; classes unless named whole.
 LIBRARY_MODULES = (
