@@ -260,14 +260,9 @@ class Analysis(Context):
         given = self._result(frame, left)
         state.heap, state.places, state.stamps = left.heap, left.places, left.stamps
         changed = [cell for cell in before.changed(left.stamps) if before.get(cell) != left.stamps.get(cell)]
-        if not any(cell in before for cell in changed):
-            made = (
-                [(cell, left.places.get(cell), dict(left.attributes(cell))) for cell in changed]
-                if len(changed) < 20
-                else None
-            )
-            if made is not None:
-                self._memo[key] = given, made, site
+        if len(changed) < 20 and not any(cell in before for cell in changed):
+            made = [(cell, left.places.get(cell), dict(left.attributes(cell))) for cell in changed]
+            self._memo[key] = given, made, site
         return self._given(caller, node, function, given)
 
     def _again(self, state: State, made: list[_Changed]) -> None:

@@ -4,34 +4,20 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.elements import ANYWHERE
 from devfix.engine.evidence import (
     asks_how_many,
-    computes,
-    is_autocast_name,
-    is_count,
-    is_loss_name,
-    prepares_inputs,
-    runs_module,
-    runs_what_it_is_given,
 )
-from devfix.engine.evidence_of_modules import is_average, is_optimizer, unpacks_device
 from devfix.engine.frame import Arguments, Partial
-from devfix.engine.modules import Modules
+from devfix.engine.out_of_sight import OutOfSight
 from devfix.engine.places import (
-    AT,
     AT_DEFAULT,
     BY_LOADER,
     BY_OWNER,
-    CPU,
-    DIFFERENT,
     IN,
-    LITERAL,
     NOWHERE,
     VAR,
     Place,
 )
-from devfix.engine.requirements import Operand
 from devfix.engine.values import (
     A_NUMBER,
     ANYTHING,
@@ -42,10 +28,7 @@ from devfix.engine.values import (
     FUNCTION,
     LIBRARY,
     LIBRARY_CALL,
-    LOAD,
     LOADER,
-    LOSS,
-    MAKE,
     MODULE,
     OWNER,
     SEQUENCE,
@@ -60,13 +43,11 @@ from devfix.flow import frameworks, torch_api
 _PASS_THROUGH = frozenset({"tqdm", "trange", "track", "prange", "deepcopy", "copy"})
 # Arguments of `from_pretrained` with which accelerate places the parts, and moves their inputs.
 _PLACED_BY = frozenset({"device_map", "quantization_config", "load_in_8bit", "load_in_4bit"})
-# Roles of unknown values that are tensors, if they have a place at all.
-_LIKELY = frozenset({"given", "moved"})
 _INPUTS = ("inputs", "args", "example_inputs")
 _COLLATES = frozenset({"DataLoader", "StatefulDataLoader"})
 
 
-class Library(Modules):
+class Library(OutOfSight):
     def library_call(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
         """A call of what `dotted` names."""
         values, _keywords = arguments
@@ -234,167 +215,6 @@ class Library(Modules):
                 node, values[0][0], (values[1:], {k: v for k, v in keywords.items() if k != "use_reentrant"})
             )
         return None
-
-    # --- what no model describes ---------------------------------------------------------
-
-    def unknown_call(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
-        """A function out of sight: its result is not known, and modules that it gets may have been moved."""
-        values, keywords = arguments
-        last = name.rpartition(".")[2]
-        if "device_type" in keywords and is_autocast_name(last):
-            self.given_type(*keywords["device_type"], last)
-        tensors = "return_tensors" in keywords and keywords["return_tensors"][0].const == "pt"
-        if (tensors or prepares_inputs(name)) and "device" not in keywords:
-            return Value(
-                BATCH,
-                AT_DEFAULT,
-                rank=1,
-                links=(self.link(LOAD, node, last),),
-                assumed=frozenset({Assumption(LIBRARY_CALL, last)}),
-            )
-        every = (*values, *keywords.values())
-        told = any(one.kind == DEVICE or self.where(one).on_device for one, _ in every)
-        if any(one.kind == ARRAY for one, _ in values) and not told and not last.lstrip("_")[:1].isupper():
-            # What is made of arrays is on the host; a tensor, if it is used as one.
-            return Value(
-                UNKNOWN,
-                AT_DEFAULT,
-                rank=1,
-                links=(self.link(LOAD, node, last),),
-                role="host",
-                assumed=frozenset({Assumption(LIBRARY_CALL, last)}),
-            )
-        if is_loss_name(name) and len(arguments[0]) > 1:
-            self._loss(node, name, arguments)
-        if last == "deepcopy" and values:
-            return self.copied(values[0][0], node)
-        if self.models.layer(name) == "copies" or is_average(last):
-            self.copied_beside(node, arguments)
-        if computes(last):
-            self._run_elsewhere(node, last, arguments)
-        if values and runs_what_it_is_given(last):
-            self.element_used(values[0][0], "__call__", node)
-        given = [one for one in every if one[0].kind == MODULE]
-        if given and not any(one.kind == DEVICE for one, _ in every) and runs_module(last, is_method=False):
-            self.run_on(node, given[0][0].doubted(Assumption(LIBRARY_CALL, last)), given[0][1], arguments)
-        self.escape(arguments)
-        if last in frameworks.PLACING_METHODS:
-            return Value(UNKNOWN, BY_OWNER)
-        if is_optimizer(last):
-            return self.optimizer(node, last, arguments)
-        if last.lstrip("_")[:1].isupper() or last in ("from_pretrained", "from_config"):
-            return self.unknown_object(node, name, arguments)
-        made = self.like_given(node, last, arguments)
-        if made.role != "given" and ("device" in keywords or "map_location" in keywords):
-            return self.unknown_object(node, name, arguments)
-        return made
-
-    def run_on(self, node: ast.Call, module: Value, at: ast.expr, arguments: Arguments) -> Value:
-        """A module is run out of sight on what a call is given: on tensors that are not on the CPU on purpose."""
-        given = (*arguments[0], *arguments[1].values())
-        self.analysis.named.ran(self, node, (module, at), [one for one in given if one[1] is not at])
-        operands = [one for value, where in given for one in self.tensors(value, where)]
-        operands = [one for one in operands if one[0].kind != MODULE and self.where(one[0]).kind != CPU]
-        operands = [one for one in operands if not is_count(one[1])]
-        name = self.file.source.code(node.func if at is getattr(node.func, "value", None) else at)[:40]
-        return self.together(node, [(module, at), *operands], name, strict=True)
-
-    def _loss(self, node: ast.Call, name: str, arguments: Arguments) -> None:
-        """A loss out of sight compares its first two arguments; the others may be lengths, which stay on the CPU."""
-        assumed = frozenset({Assumption(LOSS, name)})
-        given = [(self.as_tensor(value), at) for value, at in arguments[0][:2]]
-        operands: list[Operand] = [(value.but(assumed=value.assumed | assumed), at) for value, at in given]
-        if all(value.kind in (TENSOR, BATCH) for value, _ in operands):
-            self.together(node, operands, name)
-
-    def _run_elsewhere(self, node: ast.Call, name: str, arguments: Arguments) -> None:
-        """A function out of sight that computes: it runs a module on what it is given besides, or on a device."""
-        given = [*arguments[0], *arguments[1].values()]
-        modules = [(one, at) for one, at in given if one.kind == MODULE and self.where(one).on_host]
-        others = [(one, at, self.state.resolve(one.place)) for one, at in given if one.kind == DEVICE]
-        others += [
-            (one, at, self.where(one))
-            for one, at in given
-            if one.kind in (TENSOR, BATCH) or one.role == "moved"
-        ]
-        placed = [(one, at, place) for one, at, place in others if place.kind in (VAR, LITERAL)]
-        assumed = frozenset({Assumption(LIBRARY_CALL, f"{name}()")})
-        if len(modules) == 1 and modules[0][0].role not in ANYWHERE and placed:
-            module, at = modules[0]
-            known = module.assumed | placed[0][0].assumed | assumed
-            self.report(node, name, DIFFERENT, (module, at, self.where(module)), placed[0], known)
-
-    def like_given(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
-        """What a function out of sight makes of tensors that are together: if it is a tensor, it is with them."""
-        given = [
-            one
-            for value, at in (*arguments[0], *arguments[1].values())
-            for one, _ in ([(value, at)] if value.role in _LIKELY else self.tensors(value, at))
-            if one.kind != MODULE
-        ]
-        places = list(dict.fromkeys(self.where(one) for one in given)) or self._inputs(arguments)
-        together = len(places) == 1 or not any(one.on_host or one.kind == LITERAL for one in places)
-        # Of several that callers choose, all are where the first is.
-        place = next((one for one in places if one.on_device), NOWHERE) if together else NOWHERE
-        if not place.on_device or place.kind == LITERAL:
-            return self.analysis.named.derived(self, self.unknown(node), given)
-        path = self.file.source.code(node.func) if isinstance(node.func, (ast.Name, ast.Attribute)) else name
-        assumed = frozenset({Assumption(LIBRARY_CALL, f"{path}()")}).union(*[one.assumed for one in given])
-        if not given:
-            assumed |= {Assumption(USES, f"{path}()")}
-        return Value(UNKNOWN, place, role="given", assumed=assumed)
-
-    def _inputs(self, arguments: Arguments) -> list[Place]:
-        """In `forward`, where its own inputs are among the arguments, if they are tensors."""
-        if not self.is_forward() or self.me is None:
-            return []
-        home = self.where(self.me)
-        unknown = [value for value, _ in (*arguments[0], *arguments[1].values()) if value.kind == UNKNOWN]
-        return [home] if any(not value.role and value.place == home for value in unknown) else []
-
-    def unknown_object(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
-        """An instance of a class out of sight: a module, as far as it is used as one."""
-        keywords = arguments[1]
-        cell = (id(node), self.site, "object")
-        given = next((keywords[key][0] for key in ("device", "map_location") if key in keywords), None)
-        place = self.target(given, node) if given is not None else None
-        if place is not None and place.kind in (VAR, LITERAL):
-            self.state.set_place(cell, place)
-            return Value(
-                UNKNOWN,
-                Place("in", cell),
-                ref=cell,
-                links=(self.link(MAKE, node, name),),
-                role="instance",
-                assumed=frozenset({Assumption(LIBRARY_CALL, name)}),
-            )
-        told = any(one.kind in (DEVICE, MODULE) for one, _ in (*arguments[0], *keywords.values()))
-        told = told or any("device" in (key.arg or "") for key in node.keywords)
-        told = told or unpacks_device(node, self.file.source)
-        self.state.set_place(cell, NOWHERE if told or not self.analysis.default_is_known else AT_DEFAULT)
-        owned = name in frameworks.OWNING_CALLS or frameworks.owns_models(name)
-        if owned or (
-            name.partition(".")[0] in frameworks.OWNING_PACKAGES
-            and name.rpartition(".")[2].endswith(("Trainer", "Pipeline"))
-        ):
-            return Value(OWNER, ref=name)
-        return Value(
-            UNKNOWN, Place(AT, cell), ref=cell, links=(self.link(MAKE, node, name),), role="instance"
-        )
-
-    def escape(self, arguments: Arguments) -> None:
-        """Whoever is handed a module that was not moved yet may move it; whoever is told a device makes data there."""
-        values, keywords = arguments
-        if "device" in keywords and self.analysis.entered:
-            place = self.target(*keywords["device"])
-            if place is not None:
-                self.in_autocast(ANYTHING, place, moved=True)
-        for value, at in (*values, *keywords.values()):
-            for one, _ in self.tensors(value, at):
-                if one.kind == MODULE and one.ref is not None and self.where(one).on_host:
-                    self.move_module(one.ref, NOWHERE)
-            if value.role == "instance" and value.ref is not None:
-                self.state.set_place(value.ref, NOWHERE)
 
     def partial(self, node: ast.Call, arguments: Arguments) -> Value:
         values, keywords = arguments

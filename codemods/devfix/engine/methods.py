@@ -48,35 +48,20 @@ from devfix.models.loader import module_attributes, tensor_attributes
 
 _MOVES = frozenset({"to", "cuda", "cpu", "type_as", "to_empty"})
 _ITSELF = frozenset(
-    [
-        "eval",
-        "train",
-        "requires_grad_",
-        "half",
-        "float",
-        "bfloat16",
-        "double",
-        "type",
-        "apply",
-        "share_memory",
-        "compile",
-        "zero_grad",
-    ]
-)
+    {
+        "eval", "train", "requires_grad_", "half", "float", "bfloat16", "double", "type", "apply", "share_memory",
+        "compile", "zero_grad",
+    }
+)  # fmt: skip
 _KEEPS = ("set_", "add_", "register_", "load_", "update", "append", "insert", "extend", "remove")
 _LIST_METHODS = frozenset({"append", "extend", "insert", "clear", "remove"})
 _PARTS = frozenset(["modules", "children"])
 _TENSORS = frozenset(["parameters", "buffers"])
 _NAMED = frozenset(["named_parameters", "named_buffers", "named_modules", "named_children"])
-_SPEAKING = TENSOR_USES | {
-    "float",
-    "half",
-    "long",
-    "bfloat16",
-    "view",
-    "reshape",
-    "transpose",
-}  # of a tensor, here
+# Of a tensor, here.
+_SPEAKING = TENSOR_USES | {"float", "half", "long", "bfloat16", "view", "reshape", "transpose"}
+# These give the module back, or what is like the tensor.
+_KEEPING = frozenset({"eval", "train", "requires_grad_", "half", "float"})
 _CASTS = frozenset({"float", "double", "half", "bfloat16"})
 # Of what was moved, and may be a tensor, a module or a container, only a tensor has these.
 _OF_TENSORS = frozenset(
@@ -225,25 +210,16 @@ class Methods(Moves):
         if name in _ITSELF:
             return base
         place = self.where(base)
+        parameter = Value(TENSOR, base.place if base.ref is None else Place("in", base.ref), role="parameter")
         if name in _TENSORS:
-            return Value(
-                SEQUENCE,
-                rest=Value(
-                    TENSOR, base.place if base.ref is None else Place("in", base.ref), role="parameter"
-                ),
-            )
+            return Value(SEQUENCE, rest=parameter)
         if name in _PARTS or name == "values":
             return Value(SEQUENCE, rest=self.plain_part(self.iterate(base, node), name))
         if name == "items":
             return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, self.iterate(base, node))))
         if name in _NAMED:
-            inner = (
-                Value(MODULE, place, role="part")
-                if name.endswith(("modules", "children"))
-                else Value(
-                    TENSOR, base.place if base.ref is None else Place("in", base.ref), role="parameter"
-                )
-            )
+            parts = name.endswith(("modules", "children"))
+            inner = Value(MODULE, place, role="part") if parts else parameter
             return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, inner)))
         if name in ("append", "insert", "extend") and values:
             for one, _ in self.tensors(values[-1][0], node):
@@ -401,13 +377,7 @@ class Methods(Moves):
         has_place = base.place.is_named or base.place.kind == CHOICE
         if has_place and (name in TENSOR_USES or f"{name}()" in TENSOR_USES):
             return self.tensor_method(node, base.but(kind=TENSOR), name, arguments)
-        if base.role in ("instance", "moved") and name in (
-            "eval",
-            "train",
-            "requires_grad_",
-            "half",
-            "float",
-        ):
+        if base.role in ("instance", "moved") and name in _KEEPING:
             return base
         return self.unknown_call(node, name, arguments)
 

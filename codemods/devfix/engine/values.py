@@ -12,15 +12,8 @@ if TYPE_CHECKING:
     from devfix.engine.files import File
 
 # kinds
-TENSOR, MODULE, DEVICE, DTYPE, NUMBER, TEXT, NONE = (
-    "tensor",
-    "module",
-    "device",
-    "dtype",
-    "number",
-    "text",
-    "none",
-)
+TENSOR, MODULE, DEVICE, DTYPE = "tensor", "module", "device", "dtype"
+NUMBER, TEXT, NONE = "number", "text", "none"
 ARRAY = "array"  # of the host: numpy, PIL, lists of a data set
 SEQUENCE, MAPPING, OBJECT, FUNCTION, CLASS = "sequence", "mapping", "object", "function", "class"
 LIBRARY = "library"  # a name of a package: `ref` is its dotted name

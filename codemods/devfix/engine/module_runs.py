@@ -1,0 +1,128 @@
+"""Runs of modules: what their forward does where it is in view, and where all must be that they get."""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.engine.builtin import Builtins
+from devfix.engine.evidence import is_count
+from devfix.engine.files import Class
+from devfix.engine.frame import Arguments
+from devfix.engine.places import (
+    CHOICE,
+    LITERAL,
+    OF,
+    OWNED,
+    VAR,
+    Place,
+    alternatives,
+)
+from devfix.engine.requirements import Operand
+from devfix.engine.values import (
+    BATCH,
+    LIBRARY_CALL,
+    MAKE,
+    MODULE,
+    TENSOR,
+    UNKNOWN,
+    USES,
+    Assumption,
+    Value,
+)
+
+
+class ModuleRuns(Builtins):
+    def call_module(self, node: ast.Call, module: Value, arguments: Arguments) -> Value:
+        """`module(...)`: its forward where that is in view, else all that it gets must be where it is."""
+        values, keywords = arguments = self.inputs(arguments)
+        for surgery in self.analysis.surgeries:
+            if not surgery.is_met and self._is_part(surgery.module.ref, module.ref):
+                surgery.is_met = self.where(surgery.attached).on_host
+        place = self.where(module)
+        parts = self.analysis.parts
+        scatters = module.role == "scatters" or module.ref in parts.scattering
+        scatters = scatters and not place.on_host  # it moves its inputs
+        if scatters and not any(one.on_host for one, _ in alternatives(place, self.state.path)):
+            return Value(BATCH, place, assumed=module.assumed)
+        held = None if scatters else module.bound
+        if isinstance(held, Value) and isinstance(held.ref, Class) and module.role != "hidden":
+            forward = held.ref.method("forward") or held.ref.method("__call__")
+            if forward is not None:
+                return self.call_function(node, forward, module, arguments)
+            if not self.analysis.classes.has_state(self.state, module.ref, held.ref):
+                return self.unknown(node)
+        operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
+        operands = [one for one in operands if one[0].kind != MODULE]
+        if module.ref in parts.set_up and not place.on_host:
+            # What else it is given need be no tensor.
+            operands = [one for value, at in values[:1] for one in self.tensors(value, at)]
+        if scatters:
+            operands = [one for one in operands if self.where(one[0]).on_device]
+        elif module.ref in parts.wrapped:  # where its inputs are not moved, it may do that
+            operands = [one for one in operands if one[0].place.kind != CHOICE]
+        name = self.file.source.code(node.func)[:40]
+        if self.analysis.entered:
+            self.in_autocast(module, place, name=node.func.id if isinstance(node.func, ast.Name) else "")
+        for value, at in (*values, *keywords.values()):
+            if value.kind == UNKNOWN and value.role == "host":  # what a module gets is a tensor
+                used = Assumption(USES, self.file.source.code(at)[:40])
+                operands.append((value.but(kind=TENSOR, assumed=value.assumed | {used}), at))
+        if module.role in ("loss", "weighted"):
+            self.left_behind(node, [*values, *keywords.values()], name)
+        if len(operands) > 1 or not self._is_layer(module):  # modules may want lengths on the CPU
+            operands = [one for one in operands if not is_count(one[1]) or _is_made_of_rows(one[0])]
+        self.analysis.named.ran(self, node, (module, node.func), [*values, *keywords.values()])
+        if module.role == "bare":
+            first = operands[0][0] if operands else Value(TENSOR)
+            return first.but(kind=TENSOR, role="") if len(operands) < 2 else Value(TENSOR, self.where(first))
+        if module.role == "loss":
+            made = self.together(node, operands, name) if operands else Value(TENSOR)
+            return made.but(rank=0 if module.role == "loss" else made.rank, role="")
+        if place.kind == "unknown" and not operands:
+            return Value(BATCH)
+        if module.assumed or not self.is_seen(module):
+            module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
+        if place.on_host and not self.is_weighted(module):
+            return self.unknown(node)
+        self.together(node, [(module, node.func), *operands], name, strict=True)
+        for value, at in values if place.on_host else ():  # what callers give it is tensors
+            if value.kind == UNKNOWN and value.place.kind == OF and value.role in ("", "cast"):
+                assumed = value.assumed | {Assumption(USES, self.file.source.code(at))}
+                given = value.but(kind=BATCH, assumed=assumed)
+                self.together(node, [(module, node.func), (given, at)], name, strict=True)
+        place = self._decided(place, operands)
+        if place.on_device or place.on_host or place.kind == CHOICE:
+            return Value(BATCH, place, assumed=module.assumed)
+        return Value(BATCH, place)
+
+    def _is_layer(self, module: Value) -> bool:
+        """Is it a layer of torch itself?"""
+        made = self.analysis.made.get(module.ref, module)
+        return bool(made.links) and made.links[0].name.startswith("torch.nn.")
+
+    def _decided(self, place: Place, operands: list[Operand]) -> Place:
+        """Where a module is that somebody else has placed: with its inputs, if these are moved here."""
+        if place.on_host or place.kind in (VAR, LITERAL, CHOICE, OWNED):
+            return place
+        for value, _ in operands:
+            given = self.where(value)
+            if any(one.kind in (VAR, LITERAL) for one, _ in alternatives(given, self.state.path)):
+                return given
+        return place
+
+    def _is_part(self, cell: object, of: object) -> bool:
+        """Is a module another one, or registered in it?"""
+        for _ in range(8):
+            if cell == of:
+                return True
+            cell = self.analysis.part_of.get(cell)
+        return False
+
+
+def _is_made_of_rows(value: Value) -> bool:
+    """Is a tensor made with at least two dimensions, as `torch.ones(3, 1)` and `torch.ones((3, 1))` are?"""
+    made = value.links[0].node if value.links else None
+    if not isinstance(made, ast.Call) or value.links[0].kind != MAKE:
+        return False
+    sizes = made.args[0].elts if made.args and isinstance(made.args[0], ast.Tuple) else made.args
+    return len(sizes) > 1 and not value.links[0].name.endswith(("arange", "linspace", "tensor"))
