@@ -24,7 +24,7 @@ from devfix.engine.values import (
     elements,
 )
 
-_HELD = "#held"  # of a module: what was made beside it while it was on the CPU
+_HELD = "#held"  # and the making: of a module, what was made beside it while it was on the CPU
 
 
 class Holders(Functions):
@@ -89,7 +89,7 @@ class Holders(Functions):
             elif not place.on_host:
                 continue
             held = Outrun(how, node, self.file, path, module, self.running(), node, self.file)
-            self.state.set_attribute(module.ref, _HELD, Value(OPTIMIZER, ref=held))
+            self.state.set_attribute(module.ref, f"{_HELD}{id(node)}", Value(OPTIMIZER, ref=held))
 
     def _is_told(self, module: Value) -> bool:
         """Is whoever makes a module told a device?"""
@@ -108,14 +108,10 @@ class Holders(Functions):
             return
         cells = [module.ref]
         for cell in cells:  # grows on the way
-            held = self.state.attribute(cell, _HELD)
-            if held is not None and isinstance(held.ref, Outrun):
-                found = held.ref._replace(move=node, moved_in=self.file)
+            beside = [one for _, one in self.state.attributes(cell)]
+            for held in (one.ref for one in beside if isinstance(one.ref, Outrun)):
+                found = held._replace(move=node, moved_in=self.file)
                 if self.analysis.is_new((found.node, node, "outrun"), module.assumed):
                     self.analysis.outruns.append(found)
-            inner = [
-                one.ref
-                for _, one in self.state.attributes(cell)
-                if one.kind == MODULE and one.ref is not None
-            ]
+            inner = [one.ref for one in beside if one.kind == MODULE and one.ref is not None]
             cells += [one for one in inner if one not in cells] if len(cells) < MAX_NESTING else []

@@ -81,9 +81,12 @@ class Requirements(Frame):
         if len(placed) > 1:
             first = placed[0][2]
             if first.kind in (DEFAULT, LITERAL) or any(place != first for _, _, place in placed):
-                for i, one in enumerate(placed):
-                    for other in placed[i + 1 :]:
-                        self._relate(node, one, other, operation, strict)
+                pairs = [(one, other) for i, one in enumerate(placed) for other in placed[i + 1 :]]
+                # Of several that speak for one place, the first is told: one that is proven.
+                for one, other in sorted(
+                    pairs, key=lambda pair: bool(pair[0][0].assumed | pair[1][0].assumed)
+                ):
+                    self._relate(node, one, other, operation, strict)
         return self._result(placed, len(operands))
 
     def _result(self, placed: list[tuple[Value, ast.AST, Place]], count: int) -> Value:
