@@ -165,6 +165,12 @@ class Calls(Builtins):
                 return self.call_function(node, forward, module, arguments)
             if not self.analysis.has_state(self.state, module.ref, held.ref):
                 return self.unknown(node)
+        chained = self.chained(module) if len(values) == 1 and not keywords else ()
+        if chained:
+            value, at = values[0]
+            for part in chained:
+                value = self.call_value(node, part, ([(value, at)], {}))
+            return value
         operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
         operands = [one for one in operands if one[0].kind != MODULE]
         place = self.where(module)
@@ -201,8 +207,7 @@ class Calls(Builtins):
 
     def _is_layer(self, module: Value) -> bool:
         """Is it a layer of torch itself?"""
-        made = self.analysis.made.get(module.ref, module)
-        return bool(made.links) and made.links[0].name.startswith("torch.nn.")
+        return self.class_of(module).startswith("torch.nn.")
 
     def _decided(self, place: Place, operands: list[Operand]) -> Place:
         """Where a module is that somebody else has placed: with its inputs, if these are moved here."""

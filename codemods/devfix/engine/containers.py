@@ -147,7 +147,7 @@ class Containers(Autocasts):
             index = self._labels(node.slice, base, self.as_tensor(index))
             self._indexed(node, base, index)
             many = index.kind == SEQUENCE and not isinstance(node.slice, ast.Tuple)
-            whole = many or isinstance(node.slice, ast.Slice) or (index.kind == TENSOR and index.rank == 1)
+            whole = many or isinstance(node.slice, ast.Slice) or index.rank == 1
             kept = self._keeps_dimensions(node.slice, index)
             role = "item" if index.kind == NUMBER and not whole else ""
             single = 0 if base.role == "flat" and role else None

@@ -123,7 +123,7 @@ class Methods(Moves):
             learns = name in readers.learns and str(base.ref).startswith("sklearn.")
             for value, at in arguments[0] if learns or name in readers.draws else ():
                 self.read_as_array(node, value, at, f"{base.ref if learns else 'axes'}.{name}")
-            return Value(ARRAY)
+            return Value(ARRAY, rank=1 if learns and name in readers.rows else None)
         return self._of_unknown(node, base, name, arguments)
 
     # --- tensors -------------------------------------------------------------------------
@@ -168,8 +168,9 @@ class Methods(Moves):
                 else base.but(kind=TENSOR, role="")
             )
             made = base if inplace else made
-            if made.place.on_host and any(value.kind == UNKNOWN for value, _ in values) and not inplace:
-                made = Value(TENSOR)
+            open_ = made.rank != 1 and any(value.kind == UNKNOWN for value, _ in values)
+            if open_ and made.place.on_host and not inplace:
+                made = Value(TENSOR)  # of what is elsewhere, if it has no dimensions itself
         if row.reduce:
             whole = not values and not {"dim", "axis"} & set(keywords)
             return made.but(rank=0 if whole else None)
@@ -219,13 +220,14 @@ class Methods(Moves):
         if name in _ITSELF:
             return base
         place = self.where(base)
+        row = self.models.function(f"{self.class_of(base)}.{name}")
+        if row is not None:
+            return self.by_row(node, row, name, arguments)
+        inside = base.place if base.ref is None else Place("in", base.ref)
         if name in _TENSORS:
-            return Value(
-                SEQUENCE,
-                rest=Value(
-                    TENSOR, base.place if base.ref is None else Place("in", base.ref), role="parameter"
-                ),
-            )
+            return Value(SEQUENCE, rest=Value(TENSOR, inside, rank=1, role="parameter"))
+        if name == "state_dict":
+            return Value(MAPPING, rest=Value(TENSOR, inside, rank=1, role="parameter"))
         if name in _PARTS or name == "values":
             return Value(SEQUENCE, rest=self.plain_part(self.iterate(base, node), name))
         if name == "items":
@@ -234,7 +236,7 @@ class Methods(Moves):
             inner = (
                 Value(MODULE, place, role="part")
                 if name.endswith(("modules", "children"))
-                else Value(TENSOR, place, role="parameter")
+                else Value(TENSOR, place, rank=1, role="parameter")
             )
             return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, inner)))
         if name in ("append", "insert", "extend") and values:
@@ -242,7 +244,7 @@ class Methods(Moves):
                 if one.kind == MODULE:
                     self.attach(node, base, f"#{id(node)}", one)
             return ANYTHING
-        if name in ("load_state_dict", "state_dict", "save_pretrained", "register_forward_hook"):
+        if name in ("load_state_dict", "save_pretrained", "register_forward_hook"):
             return ANYTHING
         if name == "generate" or (place.kind in (VAR, LITERAL) and runs_module(name, is_method=True)):
             seen = name == "generate" and (base.bound is not None or self.is_seen(base))
@@ -266,10 +268,9 @@ class Methods(Moves):
 
     def is_seen(self, module: Value, depth: int = 0) -> bool:
         """Does a module, with its parts, use what it gets where it is, as those of torch and known packages do?"""
-        made = self.analysis.made.get(module.ref, module)
-        if module.role == "weighted" or not made.links:
+        name = self.class_of(module)
+        if module.role == "weighted" or not name:
             return True
-        name = made.links[0].name
         # One that is on the CPU may be for data; where it was moved, it runs on what is there.
         known = self.models.layer(name) == "module" and not self.where(module).on_host
         if not (known or name.startswith("torch.nn.")) or module.ref in self.analysis.unseen or depth > 3:
@@ -375,7 +376,9 @@ class Methods(Moves):
             "float",
         ):
             return base
-        return self.unknown_call(node, name, arguments)
+        made = self.unknown_call(node, name, arguments)
+        shaped = name == "flatten" or (name in ("view", "reshape") and _sizes(arguments[0]))
+        return made.but(rank=1) if shaped else made  # a tensor, or an array
 
 
 def _sizes(values: Sequence[tuple[Value, ast.expr]]) -> bool:

@@ -35,6 +35,7 @@ _PLAIN = (
     "keywords",
     "draws",
     "learns",
+    "rows",
     "tokens",
     "gathers",
     "owners_of_device",
@@ -77,6 +78,7 @@ class Readers(NamedTuple):
     keywords: frozenset[str]
     draws: frozenset[str]
     learns: frozenset[str]
+    rows: frozenset[str]
 
     def argument(self, dotted: str, at: int | str, *, many: bool = False) -> bool:
         """Does a function surely make an array of its argument `at`: a tensor, or a list of tensors if `many`?"""
@@ -105,6 +107,7 @@ class Models(NamedTuple):
     owners_of_device: tuple[str, ...]
     devices: frozenset[str]
     like_torch: tuple[str, ...]
+    tensors: dict[str, frozenset[str]]  # function -> keywords that take a tensor, or None
     takers: dict[str, tuple[str, str]]  # what takes a device: the keyword, and what it does without
     converters: dict[str, str]
     modules: tuple[
@@ -162,6 +165,7 @@ def models() -> Models:
     reads: dict[str, tuple[int, str] | None] = {}
     converters: dict[str, str] = {}
     takers: dict[str, tuple[str, str]] = {}
+    tensors: dict[str, frozenset[str]] = {}
     modules: list[tuple[str, re.Pattern[str], str]] = []
     spaces: dict[str, list[str]] = {"tensor": [], "other": [], "array": []}
     for line in (data("models/torch.model") + "\n" + data("models/libraries.model")).splitlines():
@@ -173,6 +177,9 @@ def models() -> Models:
             continue
         if words[0] == "calls":
             converters.update(dict.fromkeys(words[2:], words[1]))
+            continue
+        if words[0] == "tensors":
+            tensors[words[1]] = frozenset(words[2:])
             continue
         if words[0] == "takes":
             takers.update(dict.fromkeys(words[3:], (words[2], words[1])))
@@ -238,13 +245,13 @@ def models() -> Models:
         reads,
         frozenset(listed["lists"]),
         tuple(plain["readers"]),
-        *(frozenset(plain[name]) for name in ("keywords", "draws", "learns")),
+        *(frozenset(plain[name]) for name in ("keywords", "draws", "learns", "rows")),
     )
     shaped, filled = frozenset(listed["shaped"]), frozenset(listed["filled"])
     return Models(
         rows, tensor, other, array, readers, shaped, filled, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
-        tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(plain["like_torch"]), takers,
-        converters, tuple(modules), {},
+        tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(plain["like_torch"]), tensors,
+        takers, converters, tuple(modules), {},
     )  # fmt: skip
 
 
