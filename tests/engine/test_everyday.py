@@ -231,6 +231,49 @@ FOUND = {
             out = model(x)
             return torch.autograd.grad(out, x, grad_outputs=torch.ones(out.size()))[0]  # <
     """,
+    "a graph of a data set, and another one of a batch": """
+        from torch_geometric.datasets import Planetoid, TUDataset
+        from torch_geometric.loader import DataLoader
+        from torch_geometric.nn import GCNConv
+        net = GCNConv(3, 3).to(device)
+        def one():
+            data = Planetoid("here", "Cora")[0]  # <
+            out = net(data.x, data.edge_index)
+            return F.nll_loss(out[data.train_mask], data.y[data.train_mask])
+        def many():
+            for batch in DataLoader(TUDataset("here", "PROTEINS")[:100], batch_size=3):  # <
+                net(batch.x, batch.edge_index)
+    """,
+    "an image of a data set": """
+        from torchvision import datasets
+        def show():
+            data = datasets.MNIST("here", transform=transforms.ToTensor())
+            net = models.resnet18().to(device)
+            image, label = data[0]
+            found = net(image.unsqueeze(0)).argmax()  # <
+            return found == label
+    """,
+    "a model that comes with its transform": """
+        import clip
+        import open_clip
+        def embed(path):
+            model, prepare = clip.load("ViT-B/32", device=device)
+            other, _, change = open_clip.create_model_and_transforms("ViT-B-32")
+            other = other.to(device)
+            a = model.encode_image(prepare(Image.open(path)).unsqueeze(0))  # <
+            b = other.encode_image(change(Image.open(path)).unsqueeze(0))  # <
+            c = model.encode_text(clip.tokenize(["a dog"]))  # <
+            return a, b, c
+    """,
+    "what an environment shows": """
+        import gymnasium as gym
+        def play(policy):
+            env, policy = gym.make("CartPole-v1"), policy.to(device)
+            seen, _ = env.reset()
+            while True:
+                choice = policy(torch.as_tensor(seen, dtype=torch.float32)).argmax()  # <
+                seen, *_ = env.step(choice.numpy())  # <
+    """,
 }
 # `.cuda()` is spoken of by another codemod.
 CALLED = """
@@ -354,6 +397,20 @@ SILENT = {
             def forward(self, x, y):
                 weight = None if self.weight is None else self.weight.to(x.device)
                 return F.cross_entropy(x, y, weight=weight)
+    """,
+    "items of data sets that are moved, or put on the device by the data set": """
+        from torch_geometric.datasets import Planetoid
+        from torch_geometric import transforms as changes
+        from torch_geometric.nn import GCNConv
+        from torchvision import datasets
+        def run():
+            net, cnn = GCNConv(3, 3).to(device), models.resnet18().to(device)
+            data = Planetoid("here", "Cora")[0]
+            data = data.to(device)
+            other = Planetoid("here", "Cora", transform=changes.ToDevice(device))[0]
+            net(data.x, data.edge_index), net(other.x, other.edge_index)
+            for image, label in datasets.MNIST("here", transform=transforms.ToTensor()):
+                yield cnn(image[None].to(device)).argmax() == label
     """,
 }
 

@@ -112,7 +112,27 @@ class Library(Modules):
             made = self.new_module(node, dotted, arguments)
             placed = any(one.arg in _PLACED_BY for one in node.keywords)
             return self.given_away(made, BY_LOADER) if placed else made
+        if self.models.layer(dotted) in ("items", "pairs"):
+            parts = (*node.args, *node.keywords)
+            placed = any("device" in self.file.source.code(one).lower() for one in parts)
+            return Value(LOADER, AT_DEFAULT, role="owned" if placed else self.models.layer(dotted))
+        if self.models.layer(dotted) == "several":
+            return self._with_transforms(node, dotted, arguments)
         return self.unknown_call(node, dotted, arguments)
+
+    def _with_transforms(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
+        """A module on the device that is told, or by default, and transforms."""
+        values, keywords = arguments
+        told = keywords.get("device") or next((one for one in values if one[0].kind == DEVICE), None)
+        made = self.new_module(node, dotted, ([], {}))
+        place = self.target(told[0], node) if told is not None else None
+        if place is None and self.models.takers.get(dotted, ("", "cpu"))[1] != "cpu":
+            place = Place(VAR, id(node))  # CUDA, or where CUDA is
+        if place is not None:
+            self.state.set_place(made.ref, place)
+        transform = Value(LIBRARY, ref="torchvision.transforms.functional.to_tensor")
+        gives = self.models.rows[dotted].gives
+        return Value(SEQUENCE, items=tuple([made if one == "module" else transform for one in gives]))
 
     def _run_once(self, node: ast.Call, arguments: Arguments) -> None:
         """A module is run on inputs that were made up for it."""

@@ -272,7 +272,7 @@ class Methods(Moves):
         if module.role == "weighted" or not name:
             return True
         # One that is on the CPU may be for data; where it was moved, it runs on what is there.
-        known = self.models.layer(name) == "module" and not self.where(module).on_host
+        known = self.models.layer(name) in ("module", "several") and not self.where(module).on_host
         if not (known or name.startswith("torch.nn.")) or module.ref in self.analysis.unseen or depth > 3:
             return False
         parts = [one for _, one in self.state.attributes(module.ref) if one.kind == MODULE]
