@@ -267,6 +267,14 @@ class Devices(Results):
             if keyword.arg == "device" and not self.quiet and self.file is self.analysis.file:
                 self._missing("keyword", node, name, "move")
 
+    def other_generator(self, node: ast.Call, name: str, generator: Value, place: Place) -> None:
+        """`torch.randn(n, generator=of_the_cpu, device=device)`."""
+        asked = any(evidence.about_devices(condition) for condition, _ in self.state.path)
+        if generator.role != "generator" or not generator.place.on_host or not place.on_device or asked:
+            return
+        if not self.quiet and self.file is self.analysis.file:
+            self._missing("generator", node, name, "make")
+
     def index_lost(self, node: ast.expr, value: Value) -> None:
         """`.to(x.device.type)`."""
         if value.role == "type" and isinstance(node, ast.Attribute) and not self.quiet:

@@ -180,6 +180,8 @@ class Library(Modules):
         if dotted == "torch.Generator":
             told = keywords["device"][0] if "device" in keywords else values[0][0] if values else None
             return Value(UNKNOWN, self.target(told, node) or AT_DEFAULT, role="generator")
+        if dotted == "torch.manual_seed":
+            return Value(UNKNOWN, AT_DEFAULT, role="generator")
         row = self.models.rows.get(dotted)
         if row is not None and row.form == "context":
             return self.autocast(node, dotted, row, arguments)
