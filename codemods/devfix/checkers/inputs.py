@@ -56,9 +56,10 @@ def groups(analysis: Analysis) -> list[Group]:
         whole = isinstance(node, ast.Name)
         of = (binding.target if binding is not None else (scope, base.id)) if base is not None else node
         key = of, "" if whole else ast.unparse(node)
-        if key in seen:
-            continue
-        seen.add(key)
+        loaded = mismatch.stray.links[0].kind == LOAD and binding is not None and binding.form == "single"
+        if key in seen or (loaded and (of, "") in seen):
+            continue  # a part of what is moved as a whole
+        seen.add((of, "") if loaded and mismatch.stray.links[0].name == "data set" else key)
         if binding is not None and binding.form == "single" and binding.value is not None:
             made, bound = mismatch.stray.links[0].node, names.bindings[binding.name]
             if len(bound) > 1 and not any(one is made for one in ast.walk(binding.value)):

@@ -163,6 +163,8 @@ class Functions(Containers):
         if "device" in keywords:
             place = self.target(keywords["device"][0], node)
             if place is not None and place.kind != DEFAULT:
+                if "generator" in keywords:
+                    self.other_generator(node, last, keywords["generator"][0], place)
                 links = (self.link("move", node),) if place.kind == LITERAL else self.followed(arguments)
                 made = Value(TENSOR, place, rank=rank, links=links, like=_told_size(arguments))
                 return self.analysis.named.made(node, made)
