@@ -74,7 +74,15 @@ def _given(owner: ModuleClass, name: str, uses: Uses, analysis: Analysis) -> Pla
         return None
     link = Link(STORE, analysis.file, stores[0].target, f"{name}[]")
     cells = [cell for cell, kept in parts.kept_in.items() if kept == link]
-    if len(stores) > 1 or not cells or link in parts.kept_else or not parts.registered.isdisjoint(cells):
+    made = [analysis.made[cell] for cell in cells if cell in analysis.made]
+    if (
+        len(stores) > 1
+        or not made
+        or link in parts.kept_else
+        or any(_is_registered(one, analysis) for one in made)
+    ):
+        return None
+    if all(one.role in ANYWHERE for one in made):
         return None
     run = _run_by(owner, uses, analysis, sure=True)
     if run is None or is_kept_otherwise(link, analysis):
