@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.evidence import is_handed_name, is_module_name
-from devfix.engine.evidence_of_modules import is_average
+from devfix.engine.evidence_of_modules import class_of, is_average
 from devfix.engine.facts import LeftOut
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial
@@ -75,6 +75,8 @@ class Calls(ModuleRuns):
                         keywords.setdefault(key, (held, keyword.value))
             elif value.kind == BATCH:
                 keywords["**"] = value, keyword.value
+            elif value.kind == MAPPING and value.rest is not None:
+                keywords["**"] = value.rest, keyword.value
         return values, keywords
 
     def call(self, node: ast.Call) -> Value:
@@ -128,7 +130,7 @@ class Calls(ModuleRuns):
             return self.call_module(node, callee, arguments)
         if callee.role == "part" and callee.ref is not None:
             return self.call_module(node, self.part_of(callee, node), arguments)
-        if callee.role == "instance" and looks_like_network(callee.links[0].name.rpartition(".")[2]):
+        if callee.role == "instance" and looks_like_network(class_of(callee.links[0].name)):
             assumed = callee.assumed | {Assumption(NAME, callee.links[0].name)}
             made = callee.but(kind=MODULE, role="", place=Place(IN, callee.ref), assumed=assumed)
             return self.call_module(node, made, arguments)

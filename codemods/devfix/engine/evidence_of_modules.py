@@ -118,6 +118,11 @@ def is_class_name(name: str) -> bool:
     return name[:1].isupper() or name.endswith("_class")
 
 
+def class_of(maker: str) -> str:
+    """The class of what is made: `Net` of `models.Net`, and of `Net.from_pretrained`."""
+    return maker.removesuffix(".from_pretrained").rpartition(".")[2]
+
+
 def is_option(text: str) -> bool:
     """Is it called like what holds the options of a program?"""
     return _OPTIONS.match(text) is not None

@@ -93,7 +93,7 @@ class ModuleRuns(Builtins):
             return self.unknown(node)
         self.together(node, [(module, node.func), *operands], name, strict=True)
         for value, at in values if place.on_host else ():  # what callers give it is tensors
-            if value.kind == UNKNOWN and value.place.kind == OF and value.role in ("", "cast"):
+            if value.kind == UNKNOWN and value.place.kind in (OF, CHOICE) and value.role in ("", "cast"):
                 assumed = value.assumed | {Assumption(USES, self.file.source.code(at))}
                 given = value.but(kind=BATCH, assumed=assumed)
                 self.together(node, [(module, node.func), (given, at)], name, strict=True)

@@ -97,17 +97,23 @@ class Modules(Holders):
         return made
 
     def inputs(self, arguments: Arguments) -> Arguments:
-        """What a module is given: what was moved to a device is tensors."""
-
-        def given(value: Value) -> Value:
-            return (
-                value.but(kind=BATCH, role="") if value.role == "moved" and value.place.on_device else value
-            )
-
+        """What a module is given: what was moved to a device is tensors, also in a list or dict."""
         values, keywords = arguments
-        return [(given(value), at) for value, at in values], {
-            k: (given(v), at) for k, (v, at) in keywords.items()
+        return [(self._given(value), at) for value, at in values], {
+            k: (self._given(v), at) for k, (v, at) in keywords.items()
         }
+
+    def _given(self, value: Value, depth: int = 0) -> Value:
+        if value.role == "moved" and value.place.on_device:
+            return value.but(kind=BATCH, role="")
+        if value.kind not in (SEQUENCE, MAPPING) or depth > 1:
+            return value
+        below = depth + 1
+        return value.but(
+            items=value.items and tuple([self._given(one, below) for one in value.items]),
+            fields=value.fields and {key: self._given(one, below) for key, one in value.fields.items()},
+            rest=value.rest and self._given(value.rest, below),
+        )
 
     def register(self, part: Value, owner: Value) -> None:
         """A module becomes a part of another one, which takes it along when it is moved."""

@@ -27,6 +27,7 @@ from devfix.engine.values import (
     ELEMENT,
     LIBRARY_CALL,
     MODULE,
+    OPTIMIZER,
     PART,
     PATH_TAKEN,
     RANK,
@@ -300,7 +301,7 @@ class Requirements(Frame):
         """The tensors in a value, each with the node to blame."""
         if value.kind in (TENSOR, MODULE) or (value.kind == BATCH and not value.fields):
             return [(value, node)]  # of a batch whose elements were replaced, those
-        if depth > 2:
+        if depth > 2 or value.kind == OPTIMIZER:  # which only knows the modules
             return []
         found: list[Operand] = []
         nodes = getattr(node, "elts", None)
