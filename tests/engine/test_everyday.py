@@ -412,6 +412,67 @@ SILENT = {
             for image, label in datasets.MNIST("here", transform=transforms.ToTensor()):
                 yield cnn(image[None].to(device)).argmax() == label
     """,
+    "the number of the device where a tensor is": """
+        class Crf(nn.Module):
+            def __init__(self, k):
+                super().__init__()
+                self.k, self.trans = k, nn.Parameter(torch.zeros(k, k))
+            def forward(self, scores):
+                n = scores.get_device()
+                there = torch.device(f"cuda:{n}") if n >= 0 else torch.device("cpu")
+                alpha = torch.zeros(scores.size(0), self.k, device=there) + scores[:, 0]
+                return alpha @ self.trans
+    """,
+    "losses by the name of the file that they stand in": """
+        from torch.nn.modules.loss import CrossEntropyLoss, _WeightedLoss
+        class Mine(_WeightedLoss):
+            def __init__(self, weight=None):
+                super().__init__(weight)
+            def forward(self, x, y):
+                return F.cross_entropy(x, y, weight=self.weight)
+        def train(model, loader):
+            model.to(device)
+            one, other = CrossEntropyLoss(), Mine()
+            for x, y in loader:
+                out = model(x.to(device))
+                (one(out[:3], y.to(device)[:3]) + other(out, y.to(device))).backward()
+    """,
+    "a table that is brought along where its type differs, and one that may be a number": """
+        class Part(nn.Conv2d):
+            def __init__(self, *args):
+                super().__init__(*args)
+                self.ones = torch.ones(1, 1, 3, 3)
+            def forward(self, x):
+                if self.ones.type() != x.type():
+                    self.ones = self.ones.to(x)
+                return super().forward(x) * F.conv2d(torch.ones_like(x[:, :1]), self.ones, padding=1)
+    """,
+    "a batch that goes with the device into what moves it": """
+        def front(batch, there):
+            if type(batch) is dict:
+                return torch.cat([batch[k] for k in ("a", "b")]).to(there)
+            return batch
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(3, 1)
+            def forward(self, x, there=None):
+                return self.fc(front(x, there))
+        def train(loader, there):
+            net = Net().to(there)
+            for batch in loader:
+                net.forward(batch, there).sum().backward()
+    """,
+    "results for a plot, beside one that is on the device, and placeholders": """
+        def grid(model, n):
+            model.to(device)
+            xs = torch.linspace(0, 1, n)
+            zs = model(xs.to(device))
+            kept = [torch.empty(0)] * n
+            for i in range(n):
+                kept[i] = model(zs)
+            return xs, torch.stack(kept)
+    """,
 }
 
 

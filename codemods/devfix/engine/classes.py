@@ -44,6 +44,7 @@ from devfix.engine.values import (
     join,
 )
 from devfix.flow import frameworks, torch_api
+from devfix.models.loader import public
 
 if TYPE_CHECKING:
     from devfix.engine.analysis import Analysis
@@ -288,9 +289,18 @@ class Classes:
         init = owner.method("__init__")
         return init.called | {"__init__"} if init is not None else frozenset()
 
+    def is_bare(self, base: str) -> bool:
+        """Is a base a class of torch that has no parameters itself, as losses without weights?"""
+        last = base.rpartition(".")[2]
+        bare = self.analysis.models.layer(public(base)) in ("bare", "loss") or last in (
+            "_Loss",
+            "_WeightedLoss",
+        )
+        return base.startswith("torch.nn.") and bare
+
     def has_state(self, state: State, cell: object, owner: Class) -> bool:
         """Has a module anything that is moved, as far as is known?"""
-        if any(base not in torch_api.MODULE_BASES for base in owner.outside):
+        if any(base not in torch_api.MODULE_BASES and not self.is_bare(base) for base in owner.outside):
             return True
         for _name, value in state.attributes(cell):
             if value.kind == MODULE and value.role not in ("bare", "loss", "stateless"):

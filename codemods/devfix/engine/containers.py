@@ -132,6 +132,8 @@ class Containers(Elements):
             kind, base = TENSOR, base.but(kind=TENSOR, items=None, rest=None)  # no dict or list takes this
             if isinstance(node.value, ast.Attribute) and node.value.attr == "data":  # nor does an array's
                 base = base.but(assumed=base.assumed - {Assumption(LIBRARY_CALL)})
+        if kind == TENSOR and base.rank == 0 and index.kind == NUMBER:
+            return ANYTHING  # it raises
         if kind == TENSOR:
             index = self._labels(node.slice, base, self.as_tensor(index))
             self._indexed(node, base, index)

@@ -39,6 +39,7 @@ from devfix.engine.values import (
     Value,
 )
 from devfix.flow import frameworks, torch_api
+from devfix.models.loader import public
 
 _PASS_THROUGH = frozenset({"tqdm", "trange", "track", "prange", "deepcopy", "copy"})
 # Arguments of `from_pretrained` with which accelerate places the parts, and moves their inputs.
@@ -51,6 +52,7 @@ class Library(OutOfSight):
     def library_call(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
         """A call of what `dotted` names."""
         values, _keywords = arguments
+        dotted = public(dotted)
         last = dotted.rpartition(".")[2]
         if dotted in self.models.takers and self.file is self.analysis.file:
             self.analysis.loaded.takers[node] = self.function, self.scopes()

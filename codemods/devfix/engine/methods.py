@@ -22,6 +22,7 @@ from devfix.engine.values import (
     BATCH,
     DEVICE,
     DISTRIBUTION,
+    INDEX,
     LIBRARY_CALL,
     LOAD,
     LOADER,
@@ -134,12 +135,13 @@ class Methods(Moves):
         values, keywords = without(row, arguments)
         if base.role == DISTRIBUTION and name in ("sample", "rsample"):
             return self._drawn(node, base, name, many=bool(values or keywords))
-        if name == "type" and values:
-            return self.of_type(base, values[0][0])
+        if name == "type":
+            return self.of_type(base, values[0][0]) if values else A_TEXT
         if row.form == "same" and "device" in keywords:
             return Value(TENSOR)  # there is no such keyword: it raises anywhere
         if row.form == "number":
             size = Value(NUMBER, like=base) if name in ("size", "numel") else A_NUMBER
+            size = Value(NUMBER, base.place, role=INDEX) if name == "get_device" else size
             return Value(SEQUENCE, rest=size) if name == "size" and not values else size
         if row.form == "like":
             place = self.target(keywords["device"][0], node) if "device" in keywords else None
@@ -147,7 +149,8 @@ class Methods(Moves):
             rank = self._rank_of_data(values[0][0]) if name == "new_tensor" and values else 1
             return Value(TENSOR, place or base.place, rank=rank, links=links, assumed=base.assumed)
         if row.form == "follow":
-            made = base.but(kind=TENSOR, role="item" if base.role == "item" else "")
+            same = name.endswith("_") or base.role == "item"  # a parameter stays one
+            made = base.but(kind=TENSOR, role=base.role if same else "")
         else:
             operands: list[Operand] = [(base, at)]
             for value, argument in (*values, *keywords.values()):

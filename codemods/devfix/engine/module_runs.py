@@ -83,7 +83,7 @@ class ModuleRuns(Builtins):
             return first.but(kind=TENSOR, role="") if len(operands) < 2 else Value(TENSOR, self.where(first))
         if module.role == "loss":
             made = self.together(node, operands, name) if operands else Value(TENSOR)
-            return made.but(rank=0 if module.role == "loss" else made.rank, role="")
+            return made.but(rank=0 if module.rank == 0 else made.rank, role="")
         if place.kind == "unknown" and not operands:
             return Value(BATCH)
         if module.assumed or not self.is_seen(module):

@@ -7,6 +7,7 @@ import ast
 from devfix.engine.elements import ANYWHERE
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments
+from devfix.engine.functions import is_reduced
 from devfix.engine.holders import Holders
 from devfix.engine.places import (
     AT,
@@ -58,7 +59,10 @@ class Modules(Holders):
         elif role in ("bare", "loss"):
             place = NOWHERE
         self.state.set_place(cell, place)
-        made = Value(MODULE, Place("in", cell), ref=cell, links=(self.link(MAKE, node, name),), role=role)
+        links, rank = (self.link(MAKE, node, name),), 0 if role == "loss" and is_reduced(keywords) else None
+        made = Value(
+            MODULE, Place("in", cell), ref=cell, links=links, role=role, rank=rank
+        )  # of what it gives
         self.analysis.made[cell] = made
         return made
 

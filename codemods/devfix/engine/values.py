@@ -23,6 +23,7 @@ PLACED = frozenset({TENSOR, MODULE, BATCH})
 
 # roles of numbers: of the process on its machine, among all processes, and how many devices there are
 LOCAL, GLOBAL, DEVICES = "local", "global", "devices"
+INDEX = "index"  # that of the device where a tensor is, which is at its place
 RANKS = frozenset({LOCAL, GLOBAL})
 NUMBERED = "numbered"  # role of a mapping: some of its keys are numbers
 
@@ -69,6 +70,7 @@ class Link(NamedTuple):
 
 History = tuple[Link, ...]
 Assumptions = frozenset[Assumption]
+OR_NUMBER = Assumption(PATH_TAKEN, "a number on another path")
 PROVEN: Assumptions = frozenset()
 MAX_LINKS = 10
 PART = "part"  # the name of an ELEMENT link: of what stands at its node, something is used
@@ -384,9 +386,8 @@ def _unlike(a: Value, b: Value, condition: object) -> Value:
         if condition is not None and UNKNOWN in kinds and tensor.place.on_host:
             return tensor.but(place=choose(condition, a.place, b.place), assumed=a.assumed | b.assumed)
         if condition is not None and NUMBER in kinds and tensor.place.kind != "choice":
-            if tensor is a:
-                return tensor.but(place=choose(condition, a.place, NOWHERE))
-            return tensor.but(place=choose(condition, NOWHERE, b.place))
+            first, second = (a.place, NOWHERE) if tensor is a else (NOWHERE, b.place)
+            return tensor.doubted(OR_NUMBER).but(place=choose(condition, first, second))
         return tensor.but(place=NOWHERE, rank=None)
     if kinds == {MODULE, SEQUENCE}:  # a ModuleList on one path, a list on the other
         many = a if a.kind == SEQUENCE else b

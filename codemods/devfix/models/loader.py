@@ -10,6 +10,7 @@ from typing import NamedTuple
 from devfix.documents.installed import data
 
 TENSOR_METHOD = "Tensor."
+_OF_FILE = re.compile(r"^torch\.nn\.modules\.\w+\.(?=[A-Z])")
 _CALLS = frozenset(
     {
         "make",
@@ -48,6 +49,11 @@ _BUILDING = (".from_pretrained", ".from_config")
 _PROCESSES = frozenset(
     {"joins", "sets", "current", "collective", "spawn", "starts", "local", "global", "devices", "accelerator"}
 )
+
+
+def public(dotted: str) -> str:
+    """The name of a layer of torch as the models have it: also of one that is imported from the file it stands in."""
+    return _OF_FILE.sub("torch.nn.", dotted)
 
 
 class Row(NamedTuple):
