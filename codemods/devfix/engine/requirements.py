@@ -28,6 +28,7 @@ from devfix.engine.values import (
     LIBRARY_CALL,
     MODULE,
     OPTIMIZER,
+    OR_NUMBER,
     PART,
     PATH_TAKEN,
     RANK,
@@ -155,7 +156,7 @@ class Requirements(Frame):
             return  # it is made anew where it does not fit: what was there before is never met
         if stray.kind == MODULE and _moved_on_demand((other if swap else one)[2], stray_place, path):
             return
-        assumed = stray.assumed | anchor.assumed
+        assumed = (stray.assumed | anchor.assumed) - {OR_NUMBER}  # which mixes with any device
         asked = [condition for condition, _ in both - path if not about_devices(condition)]
         if pairs > 1 and len(asked) > 1:  # one condition alone is met by somebody, or it would not be asked
             assumed |= {Assumption(PATH_TAKEN)}
