@@ -9,6 +9,7 @@ from devfix.codemod import Codemod
 from devfix.flow import analyse
 from devfix.rules.map_location import MapLocation
 from devfix.rules.module_never_moved import ModuleNeverMoved
+from devfix.rules.move_inputs import MoveInputs
 from devfix.rules.register_modules import RegisterModules
 from devfix.rules.restore_after_move import RestoreAfterMove
 from devfix.source import Source
@@ -19,7 +20,7 @@ import torch
 from torch import nn
 from timm.utils import ModelEma
 from torchvision.models import vgg16
-from mods import A, B, Net, predict_batch, resolve
+from mods import A, B, Net, evaluate, predict_batch, resolve, train
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 """
 _USE = "    net.eval()\n    return net(x.to(device))\n"
@@ -104,6 +105,58 @@ TOLD: dict[str, tuple[Codemod, str, list[int]]] = {
         "    optimizer.load_state_dict(state)\n    net = nn.DataParallel(net).cuda()\n    optimizer.step()\n",
         [4],
     ),
+    "two optimizers beside one network, of its parts": (
+        RestoreAfterMove(),
+        "def run(states):\n    net = A(2)\n    first = torch.optim.Adam(net.head.parameters())\n"
+        "    second = torch.optim.Adam(net.body.parameters())\n    first.load_state_dict(states[0])\n"
+        "    second.load_state_dict(states[1])\n    net.to(device)\n    first.step()\n    second.step()\n",
+        [5, 6],
+    ),
+    "fed with a list of what was moved": (
+        ModuleNeverMoved(),
+        "def run(images):\n    net = A(2)\n    net.eval()\n    images = [one.to(device) for one in images]\n"
+        "    return net(images)\n",
+        [2],
+    ),
+    "fed with a dict of what was moved": (
+        ModuleNeverMoved(),
+        "def run(batch):\n    net = A(2)\n    net.eval()\n    batch = {k: v.to(device) for k, v in batch.items()}\n"
+        "    return net(**batch)\n",
+        [2],
+    ),
+    "fed with what is moved under a condition": (
+        ModuleNeverMoved(),
+        "def run(x):\n    net = nn.Linear(2, 2)\n    if torch.cuda.is_available():\n        x = x.cuda()\n    return net(x)\n",
+        [2],
+    ),
+    "handed over with its optimizer": (
+        ModuleNeverMoved(),
+        "net = nn.Linear(2, 2)\noptimizer = torch.optim.Adam(net.parameters())\nevaluate(data, net, optimizer, device)\n",
+        [1],
+    ),
+    "trained beside its like, which is moved": (
+        ModuleNeverMoved(),
+        "one = nn.Linear(2, 2).to(device)\ntrain(one, data, device)\ntwo = nn.Linear(2, 2)\ntrain(two, data, device)\n",
+        [3],
+    ),
+    "handed over with a device of the options": (
+        ModuleNeverMoved(),
+        "def run(args, data):\n    device = args.device\n    net = nn.Linear(2, 2)\n    evaluate(net, data, device)\n",
+        [3],
+    ),
+    "made by a function that is called twice": (
+        ModuleNeverMoved(),
+        "def make():\n    return nn.Sequential(nn.Linear(2, 2))\n\n\n"
+        "one, two = make(), make()\none.to(device)\ntwo(x.to(device))\n",
+        [2],
+    ),
+    "wrapped only where there are several": (
+        MoveInputs(),
+        "def run(data):\n    net = A(2)\n    if torch.cuda.device_count() > 1:\n"
+        "        net.encoder = nn.DataParallel(net.encoder)\n    net = net.cuda()\n    net.train()\n"
+        "    for x in torch.utils.data.DataLoader(data):\n        net(x)\n",
+        [7],
+    ),
     "Adagrad, of a network out of sight": (
         RestoreAfterMove(),
         "def run(x):\n    net = A(2)\n    optimizer = torch.optim.Adagrad(net.parameters())\n    net.to(device)\n"
@@ -125,6 +178,37 @@ SILENT: dict[str, tuple[Codemod, str]] = {
         ModuleNeverMoved(),
         "from mods import start\nbase = nn.Linear(2, 2)\nclass Runner:\n    def set_up(self):\n        start(base)\n\n"
         "    def run(self, x):\n        return base(x.to(device))\n",
+    ),
+    "handed over with the CPU": (
+        ModuleNeverMoved(),
+        "net = nn.Linear(2, 2)\nevaluate(net, data, torch.device('cpu'))\n",
+    ),
+    "trained by who may move it": (
+        ModuleNeverMoved(),
+        "net = nn.Linear(2, 2)\ntrain(net, data, device)\n",
+    ),
+    "another one of its class stays on the CPU": (
+        ModuleNeverMoved(),
+        "class Own(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.layers = nn.Sequential(nn.Linear(2, 2))\n\n    def forward(self, x):\n        return self.layers(x)\n\n\n"
+        "one = Own().cuda()\ntwo = Own()\ntwo.load_state_dict(one.state_dict())\none(x.cuda())\n",
+    ),
+    "another one of the same function stays on the CPU": (
+        ModuleNeverMoved(),
+        "def make():\n    return nn.Sequential(nn.Linear(2, 2))\n\n\n"
+        "one = make().to(device)\ntwo = make()\none(x.to(device))\n",
+    ),
+    "a part moves the inputs": (
+        MoveInputs(),
+        "def run(data):\n    net = vgg16()\n    net.features = nn.DataParallel(net.features)\n    net.cuda()\n"
+        "    for x in torch.utils.data.DataLoader(data):\n        net(x)\n",
+    ),
+    "moved where the wrap does not do it": (
+        MoveInputs(),
+        "def run(args, data):\n    net = A(2)\n    if args.gpu is not None:\n        net = net.cuda(args.gpu)\n"
+        "    else:\n        net = nn.DataParallel(net).cuda()\n    net.train()\n"
+        "    for x in torch.utils.data.DataLoader(data):\n        if args.gpu is not None:\n"
+        "            x = x.cuda(args.gpu)\n        net(x)\n",
     ),
     "a list of what may be no modules": (
         RegisterModules(),
