@@ -10,6 +10,7 @@ from devfix.engine import facts
 from devfix.engine.callers import Callers, Origins, passed
 from devfix.engine.classes import Classes
 from devfix.engine.context import Bound, Context
+from devfix.engine.events import Event
 from devfix.engine.facts import Autocast, DeviceUse, Drop, HostRead, LeftOut, Mismatch, Missing, Step, Surgery
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import Forms, annotated
@@ -59,6 +60,7 @@ class Analysis(Context):
         self.is_cut = False  # there are more, which were left out
         self.host_reads: list[HostRead] = []
         self.surgeries: list[Surgery] = []
+        self.histories: dict[Function | None, dict[object, Event]] = {}  # what happens to modules in it
         self.outruns: list[facts.Outrun] = []
         self.drops: list[Drop] = []
         self.item_nodes: dict[Place, ast.AST] = {}  # where an item of something out of sight is read
@@ -103,6 +105,7 @@ class Analysis(Context):
 
     def run(self) -> None:
         body = self._body(self.file)
+        self.histories[None] = body.log
         body.block(self.file.source.tree.body)
         for owner in self.file.all_classes:
             if self.class_kind(owner) == "host":
@@ -174,6 +177,8 @@ class Analysis(Context):
             frame.block(frame.function.node.body)
             if frame.results:
                 frame.results_agree()
+            if not frame.quiet and (frame.caller is None or frame.function not in self.histories):
+                self.histories[frame.function] = frame.log
         finally:
             self._active.pop()
             self.entered = entered
@@ -220,6 +225,7 @@ class Analysis(Context):
         me: Value | None,
         bound: Bound,
         outer: Frame | None,
+        given: list[tuple[Value, ast.expr]],
     ) -> Value:
         """What a call gives, and what it does to the caller's heap."""
         names = self._arguments(caller, function, me, bound)
@@ -253,6 +259,7 @@ class Analysis(Context):
             self, function.file, function, inner, outer=outer, me=me, depth=depth, caller=caller, site=site
         )
         frame.quiet, frame.default = caller.quiet, caller.default
+        frame.called = node, given
         if self._on_host(function):
             frame.quiet += 1
         self._run(frame)
@@ -366,6 +373,12 @@ class Analysis(Context):
             return False
         self._seen.add(key)
         return True
+
+    @cached_property
+    def moves_modules(self) -> bool:
+        """May the file move modules, or change them?"""
+        text = self.file.source.text
+        return any(one in text for one in (".to(", ".cuda(", "setattr(", "_modules["))
 
     @cached_property
     def has_processes(self) -> bool:

@@ -7,6 +7,7 @@ import ast
 from devfix.engine.evidence import (
     asks_how_many,
 )
+from devfix.engine.events import WRAPPED
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.out_of_sight import OutOfSight
 from devfix.engine.places import (
@@ -64,7 +65,7 @@ class Library(OutOfSight):
         if dotted in frameworks.DEVICE_CALLS:
             return Value(DEVICE, Place(VAR, ("call", dotted)))
         if dotted in frameworks.ENGINES:
-            self.escape(arguments)  # it moves the model
+            self.escape(arguments, "prepare")  # it moves the model
             return Value(UNKNOWN, Place(VAR, ("owner", dotted)), role="moved")
         if dotted in frameworks.OWNING_LOADERS or last in frameworks.LOADER_MAKERS:
             return Value(LOADER, role="owned")
@@ -135,6 +136,7 @@ class Library(OutOfSight):
     def given_away(self, value: Value, by: Place = BY_OWNER) -> Value:
         """A module that a framework places from now on, with its inputs."""
         if value.ref is not None and (value.kind == MODULE or value.role == "instance"):
+            self.owned(value)
             self.move_module(value.ref, by)
         return value.but(place=by) if value.kind == MODULE else Value(UNKNOWN, by)
 
@@ -176,6 +178,7 @@ class Library(OutOfSight):
             return self.new_module(node, dotted, arguments)
         if layer in ("wrapper", "scatters") and values:
             inner = values[0][0]
+            self.note(WRAPPED, node, inner, values[0][1], name=last)
             if inner.kind == UNKNOWN and inner.role == "instance":  # whatever made it, it is a module
                 inner = inner.but(kind=MODULE, role="", place=Place(IN, inner.ref))
                 inner = inner.but(assumed=inner.assumed | {Assumption(USES, last)})

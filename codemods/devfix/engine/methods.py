@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from devfix.engine.evidence import is_module_name, runs_module
+from devfix.engine.events import USED
 from devfix.engine.facts import Surgery
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
@@ -54,6 +55,7 @@ _ITSELF = frozenset(
     }
 )  # fmt: skip
 _KEEPS = ("set_", "add_", "register_", "load_", "update", "append", "insert", "extend", "remove")
+_TAKES_PARTS = ("set_", "add_", "attach", "register")
 _LIST_METHODS = frozenset({"append", "extend", "insert", "clear", "remove"})
 _PARTS = frozenset(["modules", "children"])
 _TENSORS = frozenset(["parameters", "buffers"])
@@ -222,6 +224,7 @@ class Methods(Moves):
             inner = Value(MODULE, place, role="part") if parts else parameter
             return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, inner)))
         if name in ("append", "insert", "extend") and values:
+            assert isinstance(node.func, ast.Attribute)
             for one, _ in self.tensors(values[-1][0], node):
                 if one.kind == MODULE:
                     self.attach(node, base, f"#{id(node)}", one)
@@ -235,6 +238,8 @@ class Methods(Moves):
             operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
             made = self.together(node, [(base, node.func), *operands], name, strict=True)
             return made.but(place=place) if made.kind == TENSOR else self.unknown(node)
+        if name.startswith(_TAKES_PARTS) and values:
+            self.arrives(node, base, node, values[-1][0])
         runs = name in ("encode", "decode", "predict") if place.on_host else runs_module(name, is_method=True)
         if name == "generate" or (runs and (place.on_host or place.kind in (VAR, LITERAL))):
             seen = name == "generate" and (base.bound is not None or self.is_seen(base))
@@ -253,7 +258,8 @@ class Methods(Moves):
             self.analysis.named.ran(self, node, (module, at), [*values, *keywords.values()], runs=True)
         if name in ("encode", "decode", "predict"):
             return self.unknown(node)
-        self.escape(arguments)
+        self.note(USED, node, base, at, name=name)
+        self.escape(arguments, name)
         return self.like_given(node, name, arguments)
 
     def is_seen(self, module: Value, depth: int = 0) -> bool:
@@ -270,6 +276,7 @@ class Methods(Moves):
         return all(isinstance(one.bound, Value) or self.is_seen(one, depth + 1) for one in parts)
 
     def _register(self, node: ast.Call, base: Value, how: str, name: object, value: Value) -> Value:
+        self.arrives(node, base, node, value)
         if base.ref is None:
             return ANYTHING
         if not isinstance(name, str):
@@ -290,6 +297,7 @@ class Methods(Moves):
 
     def attach(self, node: ast.AST, base: Value, name: str, part: Value) -> None:
         """A module becomes a part of another one."""
+        self.arrives(node, base, node, part)
         if base.ref is None:
             return
         place, at = self.where(base), self.where(part)
@@ -319,7 +327,7 @@ class Methods(Moves):
                 return self.call_function(node, found, base, arguments)
         if isinstance(base.bound, Value) and isinstance(base.bound.ref, Class) and not base.bound.ref.outside:
             self.note_use(node, base.ref, name, arguments)  # no method of a base
-        self.escape(arguments)
+        self.escape(arguments, name)
         return self.like_given(node, name, arguments)
 
     def _of_owner(self, base: Value, name: str, arguments: Arguments) -> Value:
@@ -331,6 +339,7 @@ class Methods(Moves):
         made = []
         for value, _ in arguments[0]:
             if value.kind == MODULE and value.ref is not None and places:
+                self.owned(value)
                 self.move_module(value.ref, there)
             if value.kind == LOADER:
                 made.append(Value(LOADER, role="owned"))
@@ -379,6 +388,11 @@ class Methods(Moves):
             return self.tensor_method(node, base.but(kind=TENSOR), name, arguments)
         if base.role in ("instance", "moved") and name in _KEEPING:
             return base
+        if not name.startswith(_KEEPS) and name not in _TENSORS | _NAMED | _PARTS | _ITSELF | {"state_dict"}:
+            assert isinstance(node.func, ast.Attribute)
+            self.note(USED, node, base, node.func.value, name=name)
+        elif name.startswith(_TAKES_PARTS) and arguments[0]:
+            self.arrives(node, base, node, arguments[0][-1][0])
         return self.unknown_call(node, name, arguments)
 
 

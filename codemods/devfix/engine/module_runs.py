@@ -6,6 +6,7 @@ import ast
 
 from devfix.engine.builtin import Builtins
 from devfix.engine.evidence import is_count
+from devfix.engine.events import USED
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
 from devfix.engine.places import (
@@ -35,6 +36,7 @@ class ModuleRuns(Builtins):
     def call_module(self, node: ast.Call, module: Value, arguments: Arguments) -> Value:
         """`module(...)`: its forward where that is in view, else all that it gets must be where it is."""
         values, keywords = arguments = self.inputs(arguments)
+        self.note(USED, node, module, node.func, name="called")
         for surgery in self.analysis.surgeries:
             if not surgery.is_met and self._is_part(surgery.module.ref, module.ref):
                 surgery.is_met = self.where(surgery.attached).on_host

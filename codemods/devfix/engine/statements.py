@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from devfix.engine.conditions import Test
+from devfix.engine.events import RETURNED
 from devfix.engine.evidence_of_modules import is_class_name
 from devfix.engine.files import Function
 from devfix.engine.places import AT_DEFAULT, DIFFERENT, IN, NOWHERE, VAR, Place
@@ -88,6 +89,8 @@ class Run(Processes):
 
     def _return(self, node: ast.Return) -> None:
         value = self.eval(node.value) if node.value is not None else NOTHING
+        if node.value is not None and not isinstance(node.value, ast.Call):
+            self.note(RETURNED, node.value, value, node.value)
         if value.kind in (TENSOR, SEQUENCE):
             self.agree(node, value)
         if self.loaded and node.value is not None and (value.kind == MODULE or value.role == "instance"):

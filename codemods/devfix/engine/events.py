@@ -1,0 +1,42 @@
+"""What can happen to a module."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from devfix.engine.files import Function
+from devfix.engine.places import Place
+from devfix.engine.values import Value
+
+MOVED, ATTACHED, USED, HANDED, WRAPPED, OWNED, RETURNED = (
+    "moved", "attached", "used", "handed", "wrapped", "owned", "returned"
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Event:
+    """Something that happens to a module, as a function of the file sees it.
+
+    `what`: moved (to `place`), attached (`child` becomes a part; `stays`: on the CPU), used (a method, or its call, is
+    run), handed (to code out of sight), wrapped, owned (a framework places it from now on) or returned. `name`: of the
+    method, or of what gets it. `cells` are those of the module and of the modules that it is part of. `via`: the
+    function in view in which it happens; `node` is the call of that, then. `path`: how the module is written;
+    `device`: how the device is.
+    """
+
+    what: str
+    node: ast.AST
+    statement: ast.stmt
+    function: Function | None
+    module: Value
+    cells: tuple[object, ...]
+    path: str
+    place: Place
+    child: Value | None = None
+    child_cells: tuple[object, ...] = ()
+    stays: bool = False
+    via: str = ""
+    name: str = ""
+    device: str = ""
+    order: int = 0
