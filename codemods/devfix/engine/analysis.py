@@ -11,7 +11,7 @@ from devfix.engine.callers import Callers, Origins, passed
 from devfix.engine.classes import Classes
 from devfix.engine.context import Bound, Context
 from devfix.engine.events import Event
-from devfix.engine.facts import Autocast, DeviceUse, Drop, HostRead, LeftOut, Mismatch, Missing, Step, Surgery
+from devfix.engine.facts import Autocast, DeviceUse, Drop, HostRead, LeftOut, Mismatch, Missing, Step
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
@@ -59,7 +59,6 @@ class Analysis(Context):
         self.mismatches: list[Mismatch] = []
         self.is_cut = False  # there are more, which were left out
         self.host_reads: list[HostRead] = []
-        self.surgeries: list[Surgery] = []
         self.histories: dict[Function | None, dict[object, Event]] = {}  # what happens to modules in it
         self.outruns: list[facts.Outrun] = []
         self.drops: list[Drop] = []
@@ -225,7 +224,7 @@ class Analysis(Context):
         me: Value | None,
         bound: Bound,
         outer: Frame | None,
-        given: list[tuple[Value, ast.expr]],
+        operands: list[tuple[Value, ast.expr]],
     ) -> Value:
         """What a call gives, and what it does to the caller's heap."""
         names = self._arguments(caller, function, me, bound)
@@ -259,7 +258,7 @@ class Analysis(Context):
             self, function.file, function, inner, outer=outer, me=me, depth=depth, caller=caller, site=site
         )
         frame.quiet, frame.default = caller.quiet, caller.default
-        frame.called = node, given
+        frame.called = node, operands
         if self._on_host(function):
             frame.quiet += 1
         self._run(frame)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.events import USED
 from devfix.engine.evidence import is_handed_name, is_module_name
 from devfix.engine.evidence_of_modules import class_of, is_average
-from devfix.engine.events import USED
 from devfix.engine.facts import LeftOut
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial

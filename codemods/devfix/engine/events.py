@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from devfix.engine.files import Function
 from devfix.engine.places import Place
@@ -12,6 +12,7 @@ from devfix.engine.values import Value
 MOVED, ATTACHED, USED, HANDED, WRAPPED, OWNED, RETURNED = (
     "moved", "attached", "used", "handed", "wrapped", "owned", "returned"
 )  # fmt: skip
+MOVES = frozenset({"to", "cuda", "cpu", "xpu", "npu", "hpu", "ipu"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,3 +41,17 @@ class Event:
     name: str = ""
     device: str = ""
     order: int = 0
+
+
+@dataclass(eq=False)
+class Surgery:
+    """A group of arrivals in one module that one move would take along.
+
+    `moves` are the moves of the module before them, in order; `used` those that something made
+    use of before the arrivals, so that they must stay. `use` is the first use after them.
+    """
+
+    moves: list[Event]
+    arrivals: list[Event]
+    used: list[Event] = field(default_factory=list)
+    use: Event | None = None

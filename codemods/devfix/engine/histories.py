@@ -66,7 +66,9 @@ class Histories(Elements):
 
     def _device(self, frame: Frame, given: Sequence[Operand], place: Place, device: str) -> str:
         """How the device of a move is written by the caller of the function that moves."""
-        told = (at for value, at in given if value.kind == DEVICE and self.state.resolve(value.place) == place)
+        told = (
+            at for value, at in given if value.kind == DEVICE and self.state.resolve(value.place) == place
+        )
         if (at := next(told, None)) is not None:
             return ast.unparse(at)
         is_global = device.partition(".")[0] not in frame.state.names and frame.file is frame.analysis.file
@@ -123,7 +125,9 @@ class Histories(Elements):
         if part.role in ANYWHERE or not self.is_weighted(part):
             return False
         held = [one for _, one in self.state.attributes(part.ref)] if part.ref is not None else []
-        inner = [one for one in held if one.role == "parameter" or (one.kind == MODULE and one.ref != part.ref)]
+        inner = [
+            one for one in held if one.role == "parameter" or (one.kind == MODULE and one.ref != part.ref)
+        ]
         if inner and depth < MAX_NESTING:
             return any(self._stays(one, depth + 1) for one in inner)
         return self.where(part).on_host

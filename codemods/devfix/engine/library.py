@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.events import WRAPPED
 from devfix.engine.evidence import (
     asks_how_many,
 )
-from devfix.engine.events import WRAPPED
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.out_of_sight import OutOfSight
 from devfix.engine.places import (
@@ -98,7 +98,7 @@ class Library(OutOfSight):
             return made.but(assumed=made.assumed | {Assumption(LIBRARY_CALL, last)})
         owner = frameworks.OWNERS.get(dotted)
         if owner is not None:
-            self.escape(arguments)
+            self.escape(arguments, last)
             told = {owner.switch, "kwargs_handlers"} & _keywords.keys()  # of what it does not place, or wraps
             return Value(OWNER, ref=dotted, role="off" if told else "")
         if self.models.layer(dotted) == "wrapper" and values:

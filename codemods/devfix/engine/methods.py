@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from devfix.engine.evidence import is_module_name, runs_module
 from devfix.engine.events import USED
-from devfix.engine.facts import Surgery
+from devfix.engine.evidence import is_module_name, runs_module
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
 from devfix.engine.functions import without
@@ -43,6 +42,7 @@ from devfix.engine.values import (
     Assumption,
     Value,
     element,
+    elements,
 )
 from devfix.flow import frameworks
 from devfix.models.loader import module_attributes, tensor_attributes
@@ -56,6 +56,7 @@ _ITSELF = frozenset(
 )  # fmt: skip
 _KEEPS = ("set_", "add_", "register_", "load_", "update", "append", "insert", "extend", "remove")
 _TAKES_PARTS = ("set_", "add_", "attach", "register")
+_GROWS = ("append", "insert", "extend")
 _LIST_METHODS = frozenset({"append", "extend", "insert", "clear", "remove"})
 _PARTS = frozenset(["modules", "children"])
 _TENSORS = frozenset(["parameters", "buffers"])
@@ -300,14 +301,6 @@ class Methods(Moves):
         self.arrives(node, base, node, part)
         if base.ref is None:
             return
-        place, at = self.where(base), self.where(part)
-        if any(self.where(one) == place for _, one in self.state.attributes(part.ref) if one.kind == TENSOR):
-            at = place  # made of what is there already
-        if place.on_device and place.kind != OF and at.on_host and part.links and not self.quiet:
-            if self.analysis.is_new((node, "surgery", name), part.assumed):
-                self.analysis.surgeries.append(
-                    Surgery(node, self.file, self.function, base, part, place, self.scopes())
-                )
         self.register(part, base)
         self.analysis.parts.attached.setdefault(base.ref, set()).update(one for _, one in self.running())
         self.state.set_attribute(base.ref, name, part.linked(self.link(STORE, node, name)))
@@ -391,8 +384,10 @@ class Methods(Moves):
         if not name.startswith(_KEEPS) and name not in _TENSORS | _NAMED | _PARTS | _ITSELF | {"state_dict"}:
             assert isinstance(node.func, ast.Attribute)
             self.note(USED, node, base, node.func.value, name=name)
-        elif name.startswith(_TAKES_PARTS) and arguments[0]:
-            self.arrives(node, base, node, arguments[0][-1][0])
+        elif name.startswith((*_TAKES_PARTS, *_GROWS)) and arguments[0]:
+            given = arguments[0][-1][0]
+            for part in elements(given) if given.kind == SEQUENCE else [given]:
+                self.arrives(node, base, node, part)
         return self.unknown_call(node, name, arguments)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.evidence import may_be_moved_to
 from devfix.engine.events import MOVED
+from devfix.engine.evidence import may_be_moved_to
 from devfix.engine.facts import Drop
 from devfix.engine.frame import Arguments
 from devfix.engine.library import Library

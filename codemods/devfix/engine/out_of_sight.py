@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.elements import ANYWHERE
+from devfix.engine.events import HANDED, WRAPPED
 from devfix.engine.evidence import (
     computes,
     is_autocast_name,
@@ -15,7 +16,6 @@ from devfix.engine.evidence import (
     runs_what_it_is_given,
 )
 from devfix.engine.evidence_of_modules import is_average, is_optimizer, unpacks_device
-from devfix.engine.events import HANDED, WRAPPED
 from devfix.engine.frame import Arguments
 from devfix.engine.modules import Modules
 from devfix.engine.places import (
