@@ -63,7 +63,7 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
 
 def _is_moved(events: list[Event], event: Event) -> bool:
     """Is the module on a device before: moved above, with what it is part of, or in one go with its making?"""
-    known = event.place.on_host or event.place.kind in ("unknown", "at")
+    known = event.what == MOVED or event.place.on_host or event.place.kind in ("unknown", "at")
     return not known or any(
         one.what == MOVED and one.order < event.order and not {*one.cells[:1]}.isdisjoint(event.cells)
         for one in events
@@ -231,7 +231,7 @@ def _in_one_branch(source: Source, events: list[Event], move: Event, moves: list
         )
         if follows(source, node, guard)
     ]
-    if not made or not settled_binding(source, made[-1:], guard) or _is_moved(events, move):
+    if not made or not settled_binding(source, made[-1:], guard) or not move.stays or _is_moved(events, move):
         return None
     assigned = source.statement(made[-1])
     if not isinstance(assigned, ast.Assign) or not isinstance(assigned.value, ast.Call):

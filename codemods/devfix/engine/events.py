@@ -19,11 +19,11 @@ MOVES = frozenset({"to", "cuda", "cpu", "xpu", "npu", "hpu", "ipu"})
 class Event:
     """Something that happens to a module, as a function of the file sees it.
 
-    `what`: moved (to `place`), attached (`child` becomes a part; `stays`: on the CPU), used (a method, or its call, is
-    run), handed (to code out of sight), wrapped, owned (a framework places it from now on) or returned. `name`: of the
-    method, or of what gets it. `cells` are those of the module and of the modules that it is part of. `via`: the
-    function in view in which it happens; `node` is the call of that, then. `path`: how the module is written;
-    `device`: how the device is.
+    `what`: moved (to `place`), attached (`child` becomes a part), used (a method, or its call, is run), handed (to code
+    out of sight), wrapped, owned (a framework places it from now on) or returned. `stays`: what is attached, or else
+    the module, is on the CPU until then. `name`: of the method, or of what gets it. `cells` are those of the module and
+    of the modules that it is part of. `via`: the function in view in which it happens; `node` is the call of that,
+    then. `path`: how the module is written; `device`: how the device is.
     """
 
     what: str

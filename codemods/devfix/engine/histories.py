@@ -40,7 +40,7 @@ class Histories(Elements):
             return
         place = self.where(module) if place is None else place
         children = self.cells(child) if child is not None else ()
-        stays = child is not None and self._stays(child, 0)
+        stays = self._stays(child, 0) if child is not None else self.where(module).on_host
         via, frame = "", cast(Frame, self)
         while True:
             source = frame.file.source

@@ -34,8 +34,8 @@ class ReorderTo(Codemod):
     state loaded), the earlier moves stay, and a second one follows.
 
     It also finds moves that come too late: after the module was run on a tensor that is on the device, after
-    DistributedDataParallel, after the optimizer's state was loaded, or only in one branch of an `if` that
-    has nothing to do with devices. And it finds layers that replace old ones, or parameters that a wrapper
+    DistributedDataParallel, or only in one branch of an `if` that has nothing to do with devices. (Those that
+    come after the state of the optimizer was loaded are `restore-after-move`'s.) And it finds layers that replace old ones, or parameters that a wrapper
     adds, without regard to the device of the old layer.
 
     ## Why is this bad?
@@ -157,36 +157,6 @@ model = model.to(device)
 print(model(torch.ones(1, 4, device=device)).sum().item())
 """,
             _RAISES,
-        ),
-        Example(
-            "The optimizer's state is loaded before the move",
-            _HEAD
-            + """
-model = nn.Linear(4, 2)
-optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-zeros = {"step": torch.tensor(1.0), "exp_avg": torch.zeros(2, 4), "exp_avg_sq": torch.zeros(2, 4)}
-bias = {"step": torch.tensor(1.0), "exp_avg": torch.zeros(2), "exp_avg_sq": torch.zeros(2)}
-groups = optimizer.state_dict()["param_groups"]
-optimizer.load_state_dict({"state": {0: zeros, 1: bias}, "param_groups": groups})
-model.to(device)
-model(torch.ones(1, 4, device=device)).sum().backward()
-optimizer.step()
-print(model.weight.sum().item())
-""",
-            _HEAD
-            + """
-model = nn.Linear(4, 2)
-model.to(device)
-optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-zeros = {"step": torch.tensor(1.0), "exp_avg": torch.zeros(2, 4), "exp_avg_sq": torch.zeros(2, 4)}
-bias = {"step": torch.tensor(1.0), "exp_avg": torch.zeros(2), "exp_avg_sq": torch.zeros(2)}
-groups = optimizer.state_dict()["param_groups"]
-optimizer.load_state_dict({"state": {0: zeros, 1: bias}, "param_groups": groups})
-model(torch.ones(1, 4, device=device)).sum().backward()
-optimizer.step()
-print(model.weight.sum().item())
-""",
-            "Expected all tensors to be on the same device|same device",
         ),
         Example(
             "A wrapper adds a parameter to a layer that may have been moved",
