@@ -35,8 +35,8 @@ class ReorderTo(Codemod):
 
     It also finds moves that come too late: after the module was run on a tensor that is on the device, after
     DistributedDataParallel, or only in one branch of an `if` that has nothing to do with devices. (Those that
-    come after the state of the optimizer was loaded are `restore-after-move`'s.) And it finds layers that replace old ones, or parameters that a wrapper
-    adds, without regard to the device of the old layer.
+    come after the state of the optimizer was loaded are `restore-after-move`'s.) And it finds layers that
+    replace old ones, or parameters that a wrapper adds, without regard to the device of the old layer.
 
     ## Why is this bad?
     `Module.to` moves the parameters that are there when it is called
