@@ -374,12 +374,6 @@ class Analysis(Context):
         return True
 
     @cached_property
-    def moves_modules(self) -> bool:
-        """May the file move modules, or change them?"""
-        text = self.file.source.text
-        return any(one in text for one in (".to(", ".cuda(", "setattr(", "_modules["))
-
-    @cached_property
     def has_processes(self) -> bool:
         """May the file be of a distributed program? What is noted for those is not noted for the others."""
         text = self.file.source.text.lower()

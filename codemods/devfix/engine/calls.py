@@ -129,8 +129,7 @@ class Calls(ModuleRuns):
                 used = {Assumption(USES, one.subject) if one.kind == NAME else one for one in callee.assumed}
                 callee = callee.but(assumed=frozenset(used))
             return self.call_module(node, callee, arguments)
-        if callee.place.is_named:
-            self.note(USED, node, callee, node.func, name="called")
+        self.note(USED, node, callee, node.func, name="called")
         if callee.role == "part" and callee.ref is not None:
             return self.call_module(node, self.part_of(callee, node), arguments)
         if callee.role == "instance" and looks_like_network(class_of(callee.links[0].name)):

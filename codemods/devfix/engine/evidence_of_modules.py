@@ -45,7 +45,17 @@ _SIZE = re.compile(
     r"padding|dilation|groups|bias|config|cfg|eps|p|dim|training)$"
 )
 _WORD = re.compile(r"[A-Z][a-z0-9]+$|[A-Z]+$")
+_NO_NETWORK = re.compile(
+    r"Loader|Dataset|Sampler|Optim|Scheduler|Tokenizer|Processor|Config|Extractor|Pipeline"
+)
 _NO_MODULE = re.compile(r"Loader|Dataset|Sampler|Optim|Scheduler|Writer|Tokenizer|Processor|Config")
+
+
+def makes_module(maker: str) -> bool:
+    """Does a class out of sight make a layer, or load a network, as its name says?"""
+    loaded = maker.endswith((".from_pretrained", ".from_config"))
+    name = class_of(maker)
+    return is_layer_name(name) or (loaded and name[:1].isupper() and _NO_NETWORK.search(name) is None)
 
 
 def is_size_name(name: str) -> bool:

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 from devfix.engine.elements import ANYWHERE, MAX_NESTING, Elements
-from devfix.engine.events import ATTACHED, OWNED, RETURNED, Event
-from devfix.engine.evidence_of_modules import class_of, is_layer_name
+from devfix.engine.events import ATTACHED, OWNED, RETURNED, USED, Event
+from devfix.engine.evidence_of_modules import makes_module
 from devfix.engine.frame import Frame
 from devfix.engine.places import AT, IN, OF, Place
 from devfix.engine.requirements import Operand
 from devfix.engine.values import DEVICE, JOIN, MODULE, MOVE, NAME, TENSOR, UNKNOWN, Assumption, Value
 from devfix.flow.frame import path_of
+from devfix.source import Source, remembered
 
 MAX_CELLS = 24
 _PARTS = frozenset({"attribute", "element", "item", "moved"})
@@ -33,9 +34,10 @@ class Histories(Elements):
         device: str = "",
     ) -> None:
         """Something happens to a module, `at` is its expression: here, and in the functions that are running."""
-        if self.quiet or not self.analysis.moves_modules:
+        if self.quiet or not _moves_modules(self.analysis.file.source):
             return
-        cells = self.cells(module)
+        path = path_of(at)
+        cells = self.cells(module) or ((path,) if what == USED and path else ())
         if not cells:
             return
         place = self.where(module) if place is None else place
@@ -76,7 +78,7 @@ class Histories(Elements):
 
     def arrives(self, node: ast.AST, base: Value, at: ast.AST, part: Value) -> None:
         """Something becomes a part of a module."""
-        if part.kind == UNKNOWN and part.role == "instance" and is_layer_name(class_of(part.links[0].name)):
+        if part.kind == UNKNOWN and part.role == "instance" and makes_module(part.links[0].name):
             part = part.doubted(Assumption(NAME, part.links[0].name))
         elif part.kind != MODULE and part.role != "parameter":
             return
@@ -131,3 +133,9 @@ class Histories(Elements):
         if inner and depth < MAX_NESTING:
             return any(self._stays(one, depth + 1) for one in inner)
         return self.where(part).on_host
+
+
+@remembered
+def _moves_modules(source: Source) -> bool:
+    """May a file move modules, or change them?"""
+    return any(one in source.text for one in (".to(", ".cuda(", "setattr(", "_modules["))

@@ -22,6 +22,7 @@ from devfix.engine.values import (
     LIBRARY_CALL,
     LOADER,
     MODULE,
+    NONE,
     NOTHING,
     OBJECT,
     RESULT,
@@ -225,12 +226,25 @@ class Run(Processes):
             for one in ends[1:]:
                 joined = merge(joined, one)
             state.take(joined)
+            self._imported_otherwise(node)
         else:
             state.dead = True
         if node.finalbody:
             dead, state.dead = state.dead, False
             self.block(node.finalbody)
             state.dead = state.dead or dead
+
+    def _imported_otherwise(self, node: ast.Try) -> None:
+        """What is imported, or else None, is what is imported; of two functions in view it may be either."""
+        origins: dict[str, set[tuple[str | None, str]]] = {}
+        for one in (*node.body, *(one for handler in node.handlers for one in handler.body)):
+            for alias in one.names if isinstance(one, ast.ImportFrom) else ():
+                origins.setdefault(alias.asname or alias.name, set()).add((one.module, alias.name))
+        for name, found in origins.items():
+            if len(found) > 1 and self.file.imported(self.file.source.imports.get(name, "")) is not None:
+                self.state.names[name] = ANYTHING
+            elif (kept := self.state.names.get(name)) is not None and kept.kind == NONE:
+                self.state.names.pop(name)
 
     def _with(self, node: ast.With) -> None:
         kept, autocasts = self.default, len(self.analysis.entered)
