@@ -17,7 +17,7 @@ from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
 from devfix.engine.loading import Loaded, Loading, may_load
 from devfix.engine.named import AllNamed
-from devfix.engine.places import NO_PATH, NOWHERE, OF, VAR, Path, Place, is_called, whole
+from devfix.engine.places import NO_PATH, NOWHERE, VAR, Path, Place, is_called
 from devfix.engine.state import Names, State, either, merge
 from devfix.engine.statements import Run
 from devfix.engine.uses import NO_EVIDENCE
@@ -92,7 +92,6 @@ class Analysis(Context):
         self.unseen: set[object] = set()  # cells of modules with parts of which nothing is known
         self.part_of: dict[object, object] = {}  # cell of a module -> of the module that it is registered in
         self.parts = facts.Parts()
-        self.calls: dict[tuple[object, str], list[Place]] = {}
         self.handed: dict[object, list[tuple[Value, Place]]] = {}  # to what a class has, out of sight
         self._seen: set[object] = set()
         self._runs: dict[Function, int] = {}
@@ -378,18 +377,6 @@ class Analysis(Context):
         """May the file be of a distributed program? What is noted for those is not noted for the others."""
         text = self.file.source.text.lower()
         return "distributed" in text or "local_rank" in text or "set_device" in text
-
-    def passed(self, place: Place) -> list[Place]:
-        """Where the calls in the file have put what they pass for the parameter that a place is of."""
-        key = whole(place)  # a part is passed with it
-        if place.kind != OF or not isinstance(key, tuple) or key[0] != "parameter":
-            return []
-        return self.calls.get((key[1], key[2]), [])
-
-    def refuted(self, place: Place) -> bool:
-        """Do all calls in the file pass what is on the CPU for the parameter that a place is of?"""
-        found = self.passed(place)
-        return bool(found) and all(one.on_host for one in found)
 
     @cached_property
     def strays(self) -> frozenset[ast.AST]:

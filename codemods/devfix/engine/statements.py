@@ -237,8 +237,9 @@ class Run(Processes):
     def _imported_otherwise(self, node: ast.Try) -> None:
         """What is imported, or else None, is what is imported; of two functions in view it may be either."""
         origins: dict[str, set[tuple[str | None, str]]] = {}
-        for one in (*node.body, *(one for handler in node.handlers for one in handler.body)):
-            for alias in one.names if isinstance(one, ast.ImportFrom) else ():
+        every = (*node.body, *(one for handler in node.handlers for one in handler.body))
+        for one in (one for one in every if isinstance(one, ast.ImportFrom)):
+            for alias in one.names:
                 origins.setdefault(alias.asname or alias.name, set()).add((one.module, alias.name))
         for name, found in origins.items():
             if len(found) > 1 and self.file.imported(self.file.source.imports.get(name, "")) is not None:
