@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from devfix.checkers.surgeries import line_of, told
 from devfix.engine.analysis import Analysis
 from devfix.engine.events import ATTACHED, MOVED, USED, WRAPPED, Event
+from devfix.engine.evidence_of_modules import class_of
 from devfix.engine.facts import Mismatch
 from devfix.engine.places import VAR
 from devfix.engine.values import MODULE
@@ -30,7 +31,7 @@ from devfix.repair.ways import jumps, looked_at
 from devfix.source import Source, walk
 
 # Classes whose `load_state_dict` takes the loaded tensors as they are, wherever they are.
-_KEEPS_WHAT_IS_LOADED = frozenset({"EMAModel"})
+_KEEPS = frozenset({"EMAModel"})
 _DDP = ("DistributedDataParallel", "DDP")
 _OTHER_REASONS = re.compile(
     r"dist|rank|parallel|half|fp16|amp|ddp|fsdp|deepspeed|accelerat|offload|quant|load_in|vram|world|not in|"
@@ -167,24 +168,19 @@ def _after_wrap(source: Source, before: list[Event], move: Event) -> Finding | N
 def _reloaded(analysis: Analysis) -> Iterator[Finding]:
     """What was moved takes tensors from a checkpoint as they are, and so leaves its device."""
     source = analysis.file.source
-    if not any(name in source.text for name in _KEEPS_WHAT_IS_LOADED):
+    if not any(name in source.text for name in _KEEPS):
         return
-    names = {
-        target.id
-        for node in source.walk()
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-        and path_of(node.value.func).rpartition(".")[2] in _KEEPS_WHAT_IS_LOADED
-    }
     every = (one for log in analysis.histories.values() for one in log.values() if one.what == MOVED)
-    moves = {one.path: one for one in every if one.path in names and not (one.via or one.place.on_host)}
-    for node in source.walk():
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            continue
-        path = dotted(node.func.value)
+    moves = {one.path: one for one in every if one.device and not (one.via or one.place.on_host)}
+    for node in source.calls:
+        path = dotted(node.func.value) if isinstance(node.func, ast.Attribute) else ""
         move = moves.get(path)
-        if node.func.attr != "load_state_dict" or move is None:
+        maker = move.module.links[0].name if move is not None and move.module.links else ""
+        if (
+            move is None
+            or not dotted(node.func).endswith(".load_state_dict")
+            or class_of(maker) not in _KEEPS
+        ):
             continue
         statement = source.statement(node)
         later = source.block(statement)[source.index(statement) + 1 :]

@@ -14,7 +14,7 @@ from devfix.engine.places import LITERAL, VAR
 from devfix.findings import AppendCall, Edit, Finding, InsertStatement, Safety, SetArgument, Span
 from devfix.flow import torch_api
 from devfix.flow.frame import path_of
-from devfix.placing import around, covers, dotted
+from devfix.placing import around, dotted
 from devfix.source import Source, walk
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -80,32 +80,19 @@ def _places(function: Function) -> Places:
     return found
 
 
-def _moves(function: ast.AST, name: str) -> set[ast.stmt]:
-    """Statements that move `name`, or modules in it."""
-    found: set[ast.stmt] = set()
-    aliases = {name}
+def _is_moved(function: ast.AST, name: str) -> bool:
+    """Is `name` moved, or modules in it, which is somebody's decision?"""
+    names = {name}
     for node in walk(function):
-        if isinstance(node, ast.For) and name in {
-            part.id for part in walk(node.iter) if isinstance(part, ast.Name)
-        }:
-            aliases |= {part.id for part in walk(node.target) if isinstance(part, ast.Name)}
-    for node in walk(function):
-        if isinstance(node, (ast.Expr, ast.Assign, ast.Return)):
-            for part in walk(node):
-                if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
-                    if part.func.attr in ("to", "cuda", "to_empty") and dotted(part.func.value) in aliases:
-                        found.add(node)
-    loops = {node for node in walk(function) if isinstance(node, ast.For)}
-    return found | {loop for loop in loops if any(node in found for node in walk(loop))}
-
-
-def _settles(source: Source, function: ast.AST, name: str, since: ast.stmt) -> bool:
-    """Is `name` moved on every way, before or after it is put into place?"""
-    moves = _moves(function, name)
-    # A loop over the parts moves some of them by name; that is somebody's decision.
-    if any(isinstance(move, ast.For) for move in moves):
-        return True
-    return any(covers(other, moves) for one in around(source, since) for other in source.block(one))
+        if isinstance(node, ast.For) and any(dotted(part) == name for part in walk(node.iter)):
+            names |= {part.id for part in walk(node.target) if isinstance(part, ast.Name)}
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("to", "cuda", "to_empty")
+        and dotted(node.func.value) in names
+        for node in walk(function)
+    )
 
 
 def _shared(source: Source, function: Function, places: Places) -> Iterator[Finding]:
@@ -121,17 +108,12 @@ def _shared(source: Source, function: Function, places: Places) -> Iterator[Find
             and node.targets[0].attr == node.value.attr == "weight"
             and dotted(node.targets[0].value) == name
         ]
-        if (
-            not name
-            or not shares
-            or _known_layer(source, function, name)
-            or _settles(source, function, name, place)
-        ):
+        if not name or not shares or _known_layer(source, function, name) or _is_moved(function, name):
             continue
         share, old = shares[-1]
-        anchor = _last(source, function, name, old, share)
-        if not old or anchor is None:
+        if not old:
             continue
+        anchor = _last(source, name, old, share)
         line = source.position(source.span(place).start)[0]
         yield told(
             Span(source.span(share).start, source.span(anchor).end),
@@ -143,20 +125,19 @@ def _shared(source: Source, function: Function, places: Places) -> Iterator[Find
         )
 
 
-def _last(source: Source, function: ast.AST, name: str, old: str, share: ast.stmt) -> ast.stmt | None:
+def _last(source: Source, name: str, old: str, share: ast.stmt) -> ast.stmt:
     """The last statement of the block that takes something over from the old layer."""
     block = source.block(share)
-    found = share
-    for one in block[block.index(share) :]:
-        takes = any(
+    return [
+        one
+        for one in block[block.index(share) :]
+        if any(
             isinstance(node, ast.Assign)
             and dotted(node.targets[0]).startswith(f"{name}.")
             and old in ast.unparse(node)
             for node in walk(one)
         )
-        if takes:
-            found = one
-    return found
+    ][-1]
 
 
 def _known_layer(source: Source, function: ast.AST, name: str) -> bool:
@@ -185,7 +166,7 @@ def _replaced(source: Source, function: Function, places: Places) -> Iterator[Fi
         old = _shaped_after(made)
         if (
             not old
-            or (name and _moves(function, name))
+            or (name and _is_moved(function, name))
             or not path_of(made.func).rpartition(".")[2][:1].isupper()
         ):
             continue

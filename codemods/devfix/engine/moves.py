@@ -92,6 +92,7 @@ class Moves(Library):
         told = [one.value for one in node.keywords if one.arg == "device"] or node.args[:1]
         name = node.func.attr
         device = self.file.source.code(told[0]) if told else f'"{name}"' if name in ("cuda", "cpu") else ""
+        device = ast.unparse(told[0]) if "\n" in device else device
         self.note(MOVED, node, base, node.func.value, place=place, device=device)
 
     def _part_moved(self, node: ast.Call, base: Value, place: Place) -> None:
