@@ -220,22 +220,16 @@ def _in_one_branch(source: Source, events: list[Event], move: Event, moves: list
     test = ast.unparse(guard.test)
     if about_devices(guard.test) or _OTHER_REASONS.search(test) or move.path in test:
         return None
-    made = [
-        node
-        for node in stores(
-            source, move.function.node if move.function is not None else source.tree, move.path
-        )
-        if follows(source, node, guard)
-    ]
+    home = move.function.node if move.function is not None else source.tree
+    made = [node for node in stores(source, home, move.path) if follows(source, node, guard)]
     if not made or not settled_binding(source, made[-1:], guard) or not move.stays or _is_moved(events, move):
         return None
     assigned = source.statement(made[-1])
     if not isinstance(assigned, ast.Assign) or not isinstance(assigned.value, ast.Call):
         return None
     after = (one for one in events[move.order :] if one.what == USED and one.name in _RUNS)
-    use = next(
-        (one for one in after if move.cells[0] in one.cells and follows(source, guard, one.node)), None
-    )
+    cells = {move.cells[0], move.path}  # of what is known by its name alone, too
+    use = next((one for one in after if cells & {*one.cells} and follows(source, guard, one.node)), None)
     others = {other.statement for other in moves if other is not move and other.path == move.path}
     if use is None or use.statement in source.walk(guard) or settled(source, guard, use.statement, others):
         return None
