@@ -146,6 +146,134 @@ FOUND = {
             def forward(self, x):
                 return self.prior.log_prob(self.fc(x))
     """,
+    "what a module of a chain keeps, of tensors of the file": """
+        mean = torch.tensor([0.5, 0.4, 0.4])
+        class Normalize(nn.Module):
+            def __init__(self, mean):
+                super().__init__()
+                self.mean = mean.clone().view(-1, 1, 1)  # <
+            def forward(self, x):
+                return x - self.mean
+        def run(x):
+            model = nn.Sequential(Normalize(mean).to(device))
+            return model(x.to(device))
+    """,
+    "weights of a loss, which nobody annotates": """
+        class Loss(nn.Module):
+            def __init__(self, gamma=2.0, weight=None):
+                super().__init__()
+                self.gamma, self.pos = gamma, 1
+                self.weight = weight  # <
+            def forward(self, x, y):
+                return F.cross_entropy(x, y, weight=self.weight)
+    """,
+    "a table read by targets in one row": """
+        class Loss(nn.Module):
+            def __init__(self, n, alpha=None):
+                super().__init__()
+                if alpha is None:
+                    self.alpha = torch.ones(n, 1)  # <
+                else:
+                    self.alpha = alpha
+            def forward(self, x, targets):
+                p = F.softmax(x, 1)
+                ids = targets.view(-1, 1)
+                return (self.alpha[ids.data.view(-1)] * p).mean()
+    """,
+    "targets that are repeated": """
+        def episode(model, loader, n, k):
+            model = model.to(device)
+            for x, _ in loader:
+                logits = model(x.to(device))
+                target = torch.arange(n).repeat_interleave(k)  # <
+                F.cross_entropy(logits, target).backward()
+    """,
+    "the mask of a transformer, of the class and of an object": """
+        class Net(nn.Module):
+            def __init__(self, d):
+                super().__init__()
+                self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(d, 2), 2)
+                self.both = nn.Transformer(d)
+            def forward(self, x):
+                mask = nn.Transformer.generate_square_subsequent_mask(x.size(0))  # <
+                other = self.both.generate_square_subsequent_mask(x.size(0))  # <
+                return self.encoder(x, mask) + self.both(x, x, tgt_mask=other)
+    """,
+    "averages of a model's state": """
+        def average(model, rounds):
+            model.to(device)
+            kept = {k: torch.zeros(v.shape) for k, v in model.state_dict().items()}  # <
+            for _ in range(rounds):
+                for k, v in model.state_dict().items():
+                    kept[k] += v
+            return kept
+    """,
+    "averages of parameters that were copied to the CPU": """
+        def average(model, rounds):
+            model.to(device)
+            kept = {n: p.data.clone().cpu() for n, p in model.named_parameters()}  # <
+            for _ in range(rounds):
+                for n, p in model.named_parameters():
+                    kept[n] = 0.9 * kept[n] + 0.1 * p.data
+    """,
+    "clusters, as tensors": """
+        from sklearn.cluster import KMeans
+        def accuracy(model, x):
+            model.to(device)
+            out = model(x.to(device))
+            found = torch.tensor(KMeans(10).fit_predict(out.cpu().numpy()))  # <
+            return (out.argmax(1) == found).float().mean()
+    """,
+    "what gradients are multiplied with": """
+        def penalty(model, x):
+            model.to(device)
+            x = x.to(device).requires_grad_(True)
+            out = model(x)
+            return torch.autograd.grad(out, x, grad_outputs=torch.ones(out.size()))[0]  # <
+    """,
+    "a graph of a data set, and another one of a batch": """
+        from torch_geometric.datasets import Planetoid, TUDataset
+        from torch_geometric.loader import DataLoader
+        from torch_geometric.nn import GCNConv
+        net = GCNConv(3, 3).to(device)
+        def one():
+            data = Planetoid("here", "Cora")[0]  # <
+            out = net(data.x, data.edge_index)
+            return F.nll_loss(out[data.train_mask], data.y[data.train_mask])
+        def many():
+            for batch in DataLoader(TUDataset("here", "PROTEINS")[:100], batch_size=3):  # <
+                net(batch.x, batch.edge_index)
+    """,
+    "an image of a data set": """
+        from torchvision import datasets
+        def show():
+            data = datasets.MNIST("here", transform=transforms.ToTensor())
+            net = models.resnet18().to(device)
+            image, label = data[0]
+            found = net(image.unsqueeze(0)).argmax()  # <
+            return found == label
+    """,
+    "a model that comes with its transform": """
+        import clip
+        import open_clip
+        def embed(path):
+            model, prepare = clip.load("ViT-B/32", device=device)
+            other, _, change = open_clip.create_model_and_transforms("ViT-B-32")
+            other = other.to(device)
+            a = model.encode_image(prepare(Image.open(path)).unsqueeze(0))  # <
+            b = other.encode_image(change(Image.open(path)).unsqueeze(0))  # <
+            c = model.encode_text(clip.tokenize(["a dog"]))  # <
+            return a, b, c
+    """,
+    "what an environment shows": """
+        import gymnasium as gym
+        def play(policy):
+            env, policy = gym.make("CartPole-v1"), policy.to(device)
+            seen, _ = env.reset()
+            while True:
+                choice = policy(torch.as_tensor(seen, dtype=torch.float32)).argmax()  # <
+                seen, *_ = env.step(choice.numpy())  # <
+    """,
 }
 # `.cuda()` is spoken of by another codemod.
 CALLED = """
@@ -233,6 +361,117 @@ SILENT = {
             table = table.to(device)
             for x, y in loader:
                 yield x + y
+    """,
+    "a chain of modules that are registered, and a copy of one": """
+        from copy import deepcopy
+        class Shift(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.register_buffer("table", torch.zeros(n))
+            def forward(self, x):
+                return x + self.table
+        class Net(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                one = Shift(n)
+                self.body = nn.Sequential(nn.Linear(n, n), deepcopy(one), one)
+            def forward(self, x):
+                return self.body(x)
+    """,
+    "a state that is saved, loaded and averaged where it is": """
+        def keep(model, rounds, path):
+            model.to(device)
+            kept = {k: v.clone() for k, v in model.state_dict().items()}
+            host = {k: v.cpu() for k, v in model.state_dict().items()}
+            torch.save(host, path)
+            for k, v in model.state_dict().items():
+                kept[k] = 0.9 * kept[k] + 0.1 * v
+            model.load_state_dict(host)
+            return sum(host[k].sum() for k in host)
+    """,
+    "weights of a loss that are brought along": """
+        class Loss(nn.Module):
+            def __init__(self, weight=None):
+                super().__init__()
+                self.weight = weight
+            def forward(self, x, y):
+                weight = None if self.weight is None else self.weight.to(x.device)
+                return F.cross_entropy(x, y, weight=weight)
+    """,
+    "items of data sets that are moved, or put on the device by the data set": """
+        from torch_geometric.datasets import Planetoid
+        from torch_geometric import transforms as changes
+        from torch_geometric.nn import GCNConv
+        from torchvision import datasets
+        def run():
+            net, cnn = GCNConv(3, 3).to(device), models.resnet18().to(device)
+            data = Planetoid("here", "Cora")[0]
+            data = data.to(device)
+            other = Planetoid("here", "Cora", transform=changes.ToDevice(device))[0]
+            net(data.x, data.edge_index), net(other.x, other.edge_index)
+            for image, label in datasets.MNIST("here", transform=transforms.ToTensor()):
+                yield cnn(image[None].to(device)).argmax() == label
+    """,
+    "the number of the device where a tensor is": """
+        class Crf(nn.Module):
+            def __init__(self, k):
+                super().__init__()
+                self.k, self.trans = k, nn.Parameter(torch.zeros(k, k))
+            def forward(self, scores):
+                n = scores.get_device()
+                there = torch.device(f"cuda:{n}") if n >= 0 else torch.device("cpu")
+                alpha = torch.zeros(scores.size(0), self.k, device=there) + scores[:, 0]
+                return alpha @ self.trans
+    """,
+    "losses by the name of the file that they stand in": """
+        from torch.nn.modules.loss import CrossEntropyLoss, _WeightedLoss
+        class Mine(_WeightedLoss):
+            def __init__(self, weight=None):
+                super().__init__(weight)
+            def forward(self, x, y):
+                return F.cross_entropy(x, y, weight=self.weight)
+        def train(model, loader):
+            model.to(device)
+            one, other = CrossEntropyLoss(), Mine()
+            for x, y in loader:
+                out = model(x.to(device))
+                (one(out[:3], y.to(device)[:3]) + other(out, y.to(device))).backward()
+    """,
+    "a table that is brought along where its type differs, and one that may be a number": """
+        class Part(nn.Conv2d):
+            def __init__(self, *args):
+                super().__init__(*args)
+                self.ones = torch.ones(1, 1, 3, 3)
+            def forward(self, x):
+                if self.ones.type() != x.type():
+                    self.ones = self.ones.to(x)
+                return super().forward(x) * F.conv2d(torch.ones_like(x[:, :1]), self.ones, padding=1)
+    """,
+    "a batch that goes with the device into what moves it": """
+        def front(batch, there):
+            if type(batch) is dict:
+                return torch.cat([batch[k] for k in ("a", "b")]).to(there)
+            return batch
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(3, 1)
+            def forward(self, x, there=None):
+                return self.fc(front(x, there))
+        def train(loader, there):
+            net = Net().to(there)
+            for batch in loader:
+                net.forward(batch, there).sum().backward()
+    """,
+    "results for a plot, beside one that is on the device, and placeholders": """
+        def grid(model, n):
+            model.to(device)
+            xs = torch.linspace(0, 1, n)
+            zs = model(xs.to(device))
+            kept = [torch.empty(0)] * n
+            for i in range(n):
+                kept[i] = model(zs)
+            return xs, torch.stack(kept)
     """,
 }
 

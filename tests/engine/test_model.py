@@ -6,9 +6,11 @@ import inspect
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed.fsdp
+import torch.nn.functional as F
 import torch.nn.utils.rnn
 import torch.utils.model_zoo
 from devfix.models.loader import TENSOR_METHOD, Row, models, module_attributes
@@ -225,3 +227,27 @@ def test_arrays_of_numpy_that_have_dimensions(name: str) -> None:
         assert all(one.ndim > 0 for one in (array if isinstance(array, (list, tuple)) else [array]))
         made += 1
     assert made
+
+
+@pytest.mark.parametrize("name", sorted(models().tensors))
+def test_a_keyword_takes_a_tensor_or_nothing(name: str) -> None:
+    """The keyword is one of the function; None does, a tensor with dimensions does, and nothing else."""
+    function = getattr(F, name.removeprefix("torch.nn.functional."))
+    target = torch.zeros(2, 3) if "binary" in name else torch.zeros(2, dtype=torch.long)
+    for keyword in models().tensors[name]:
+        assert keyword in inspect.signature(function).parameters
+        function(torch.zeros(2, 3), target, **{keyword: None})
+        function(torch.zeros(2, 3), target, **{keyword: torch.ones(3)})
+        for other in ([1.0, 1.0, 1.0], 1.0, np.ones(3)):
+            with pytest.raises((TypeError, AttributeError)):
+                function(torch.zeros(2, 3), target, **{keyword: other})
+
+
+def test_methods_of_sklearn_give_rows() -> None:
+    """What `rows` names has at least one dimension, and is among the methods that read arrays."""
+    cluster = pytest.importorskip("sklearn.cluster")
+    data = np.random.default_rng(0).random((6, 2))
+    made = cluster.KMeans(2, n_init=1).fit(data)
+    for name in models().readers.rows:
+        assert name in models().readers.learns
+        assert not hasattr(made, name) or getattr(made, name)(data).ndim > 0

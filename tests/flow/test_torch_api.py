@@ -107,7 +107,7 @@ def test_the_tables_of_names_are_all_checked() -> None:
 
 @pytest.mark.parametrize("name", sorted(torch_api.FACTORIES))
 def test_factory_takes_a_device(name: str) -> None:
-    if name.startswith("torch.fft."):  # not in the stub that `signatures` reads
+    if name.count(".") > 1:  # not in the stub that `signatures` reads
         assert find(name)(4, device="meta").device.type == "meta"  # type: ignore[operator]
     else:
         assert "device" in signatures()[name.removeprefix("torch.")]
@@ -200,7 +200,7 @@ def test_to_host_gives_no_tensor() -> None:
 # --- modules -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(torch_api.BARE_MODULES))
+@pytest.mark.parametrize("name", in_torch(torch_api.BARE_MODULES))
 def test_bare_module_has_no_tensors(name: str) -> None:
     assert not state(make(name))
 

@@ -21,6 +21,18 @@ BOUND = "        self.device = device\n"
 
 # name: (before, after)
 CHANGED = {
+    "drawn from a generator of the CPU": (
+        "def f(n, device):\n    gen = torch.Generator().manual_seed(0)\n"
+        "    return torch.randn(n, 3, device=device, generator=gen)\n",
+        "def f(n, device):\n    gen = torch.Generator().manual_seed(0)\n"
+        "    return torch.randn(n, 3, generator=gen).to(device)\n",
+    ),
+    "drawn from the generator that was seeded": (
+        "def f(x: torch.Tensor):\n"
+        "    return x + torch.rand(3, generator=torch.manual_seed(1), dtype=x.dtype, device=x.device)\n",
+        "def f(x: torch.Tensor):\n"
+        "    return x + torch.rand(3, generator=torch.manual_seed(1), dtype=x.dtype).to(x.device)\n",
+    ),
     "new elements written to a list of places": (
         "def f(x: torch.Tensor):\n    x[[0, 1]] = torch.ones(2)\n    return x\n",
         "def f(x: torch.Tensor):\n    x[[0, 1]] = torch.ones(2, device=x.device)\n    return x\n",
@@ -117,6 +129,15 @@ CHANGED["made before what it meets, beside others that are moved"] = (
 )
 
 SILENT = {
+    "drawn from a generator that is told the device": (
+        "def f(n, device, other=None):\n    gen = torch.Generator(device)\n    gen.manual_seed(0)\n"
+        "    return torch.randn(n, generator=gen, device=device), torch.randn(n, generator=other, device=device)\n"
+    ),
+    "drawn on the CPU, where that is asked": (
+        "def f(n, device):\n    gen = torch.Generator().manual_seed(0)\n    if device.type == 'cpu':\n"
+        "        return torch.randn(n, generator=gen, device=device)\n"
+        "    return torch.randn(n, generator=gen).to(device)\n"
+    ),
     # index_put_ brings the indices to where the tensor is.
     "a number written where a tensor of the device says": (
         "def f(t: torch.Tensor):\n    m = torch.zeros(3, 4)\n    m[torch.arange(3), t.long()] = 1\n    return m\n"
@@ -190,7 +211,7 @@ def test_silent(text: str) -> None:
     assert findings(RULE, HEAD + text) == []
 
 
-def test_all_of_these_are_unsafe_but_a_constructor_that_always_raises() -> None:
+def test_all_of_these_are_unsafe_but_what_always_raises_on_an_accelerator() -> None:
     safe = {
         name
         for name, (before, _) in CHANGED.items()
@@ -198,6 +219,8 @@ def test_all_of_these_are_unsafe_but_a_constructor_that_always_raises() -> None:
     }
     assert safe <= {
         "an old constructor of a name that is told a device",
+        "drawn from a generator of the CPU",
+        "drawn from the generator that was seeded",
         "new elements written to a list of places",
     }
 

@@ -336,3 +336,27 @@ def test_what_a_module_makes_beside_forward(other: str, found: int) -> None:
     text = FORWARD.replace("LINES", "return self.head(x)").replace("OTHER", other) + "import numpy\n"
     assert len(findings(RULE, text)) == found
     assert not findings(RULE, text.replace("nn.Module", "Function"))
+
+
+def test_a_number_on_another_path_has_no_cpu() -> None:
+    """It is told, since on the first path it raises; `.cpu()` would raise on the second one, on the CPU as well."""
+    text = (
+        "import numpy as np\nimport torch\nfrom torch import nn\n\n\ndef f(x, extra, device):\n"
+        "    net = nn.Linear(3, 3).to(device)\n    out = net(x.to(device)).sum()\n    if len(extra) > 0:\n"
+        "        second = out.mean()\n    else:\n        second = 1\n    return np.array([second * 100])\n"
+    )
+    [finding] = findings(RULE, text)
+    assert finding.fix is None
+
+
+def test_an_element_of_one_number_is_none() -> None:
+    """`loss.data[0]` was a number in torch 0.3, and raises today."""
+    text = (
+        "import numpy as np\nimport torch\nfrom torch import nn\nimport torch.nn.functional as F\n\n\n"
+        "def f(x, y, device):\n    net = nn.Linear(3, 3).to(device)\n    losses, each = [], []\n"
+        "    losses.append(F.mse_loss(net(x.to(device)), y.to(device)).data[0])\n"
+        "    each.append(F.mse_loss(net(x.to(device)), y.to(device), reduction='none').detach()[0])\n"
+        "    return np.mean(losses), np.mean(each)\n"
+    )
+    [finding] = findings(RULE, text)
+    assert text[finding.span.start : finding.span.end] == "each"

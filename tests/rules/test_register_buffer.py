@@ -427,3 +427,25 @@ def test_the_option_takes_those_that_are_moved_at_their_use() -> None:
 def test_a_method_that_makes_tensors_on_the_cpu_may_meet_it_there(made: str, safety: Safety) -> None:
     text = program("self.pe = torch.arange(n)", f"print({made})\nreturn x + self.pe")
     assert [one.fix and one.fix.safety for one in findings(RULE, text)] == [safety]
+
+
+def test_a_parameter_that_is_told_to_want_no_gradient_is_one() -> None:
+    """`requires_grad_` gives the parameter back; as a buffer it would not be trained."""
+    text = (
+        "import torch\nfrom torch import nn\n\n\nclass Flow(nn.Module):\n    def __init__(self, learn):\n"
+        "        super().__init__()\n        self.mu = nn.Parameter(torch.zeros(2)).requires_grad_(learn)\n\n"
+        "    def forward(self, x):\n        return x + self.mu\n"
+    )
+    assert findings(RULE, text) == []
+
+
+def test_what_may_be_a_number_is_not_registered() -> None:
+    """`register_buffer` takes tensors only."""
+    text = (
+        "import torch\nfrom torch import nn\n\n\nclass Loss(nn.Module):\n    def __init__(self, alpha=None):\n"
+        "        super().__init__()\n        self.alpha = alpha\n        if isinstance(alpha, (float, int)):\n"
+        "            self.alpha = torch.Tensor([alpha, 1 - alpha])\n\n    def forward(self, x, y):\n"
+        "        return (torch.log_softmax(x, 1) * self.alpha.gather(0, y.view(-1))).mean()\n"
+    )
+    [finding] = findings(RULE, text)
+    assert finding.fix is None

@@ -359,3 +359,40 @@ def test_modules_that_are_registered_by_another_name_too(values: str) -> None:
 def test_a_number_of_modules_registers_nothing() -> None:
     init = f"self.layers = [{LINEAR}]\nself.head = nn.Sequential(nn.Linear(4, len(self.layers)))"
     assert len(findings(RULE, program(init))) == 1
+
+
+def given(keeps: str, callers: str, forward: str = FORWARD) -> str:
+    """A class that keeps what it is given, and functions that make objects of it."""
+    return program(f"self.layers = {keeps}", forward, after=f"\n\n{callers}")
+
+
+MADE = "def build(n):\n    return Net(n, [nn.Linear(4, 4) for _ in range(n)])\n"
+ADDED = (
+    "def build(n, device):\n    parts = []\n    for i in range(n):\n        parts += [nn.Linear(4, 4)]\n"
+    "    return Net(n, given=parts).to(device)\n"
+)
+
+
+@pytest.mark.parametrize("callers", [MADE, ADDED])
+@pytest.mark.parametrize("keeps", ["given", "given or []"])
+def test_a_list_of_modules_that_callers_pass(keeps: str, callers: str) -> None:
+    assert fixed(RULE, given(keeps, callers)) == given(f"nn.ModuleList({keeps})", callers)
+
+
+@pytest.mark.parametrize(
+    ("callers", "forward"),
+    [
+        ("", FORWARD),  # nobody in view passes anything
+        (MADE + "\n\ndef other(n):\n    return Net(n, [torch.relu, torch.tanh])\n", FORWARD),
+        ("def build(n):\n    return Net(n, [nn.ReLU(), nn.Tanh()])\n", FORWARD),
+        (
+            "def build(n):\n    parts = [nn.Linear(4, 4) for _ in range(n)]\n    body = nn.Sequential(*parts)\n"
+            "    return body, Net(n, parts)\n",
+            FORWARD,
+        ),
+        (MADE, "for layer in self.layers:\n    x = layer.to(x.device)(x)\nreturn x"),
+        (MADE, "return x"),
+    ],
+)
+def test_what_callers_pass_and_is_left_alone(callers: str, forward: str) -> None:
+    assert findings(RULE, given("given", callers, forward)) == []

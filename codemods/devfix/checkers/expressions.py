@@ -114,17 +114,33 @@ def _keyword(one: Missing, analysis: Analysis) -> Told:
     source, node = analysis.file.source, one.node
     assert isinstance(node, ast.Call)
     message = f"`{one.name}` takes no `device`: this raises TypeError"
+    return message, _moved(one, source, node), Safety.UNSAFE
+
+
+def _generator(one: Missing, analysis: Analysis) -> Told:
+    source, node = analysis.file.source, one.node
+    assert isinstance(node, ast.Call)
+    told = {given.arg: source.code(given.value) for given in node.keywords}
+    message = (
+        f"`{told['generator']}` is a generator of the CPU: "
+        f"`{one.name}` with `device={told['device']}` raises RuntimeError on an accelerator"
+    )
+    plain = not {"requires_grad", "out", "pin_memory", None} & told.keys()
+    return message, _moved(one, source, node) if plain else (), Safety.SAFE
+
+
+def _moved(one: Missing, source: Source, node: ast.Call) -> tuple[Edit, ...]:
+    """`f(x, device=d)` -> `f(x).to(d)`; from_numpy takes nothing but the array."""
     keyword = next(given for given in node.keywords if given.arg == "device")
     device = source.code(keyword.value)
     others = [one for one in node.keywords if one is not keyword]
-    if "\n" in source.code(node) or not (node.args or others) or keyword is not node.keywords[-1]:
-        return message, (), Safety.UNSAFE
-    # `f(x, device=d)` -> `f(x).to(d)`; from_numpy takes nothing but the array
+    if "\n" in source.code(node) or not (node.args or others):
+        return ()
     told = [_argument(one, source) for one in others]
     moved = told if one.name.endswith("from_numpy") else []
     given = ", ".join([*(source.code(part) for part in node.args), *(told if not moved else [])])
     text = f"{source.code(node.func)}({given}).to({', '.join([device, *moved])})"
-    return message, (ReplaceExpression(source.span(node), text),), Safety.UNSAFE
+    return (ReplaceExpression(source.span(node), text),)
 
 
 def _argument(keyword: ast.keyword, source: Source) -> str:
@@ -146,5 +162,6 @@ _MESSAGES = {
     "attribute": _attribute,
     "module": _module,
     "keyword": _keyword,
+    "generator": _generator,
     "index": _index,
 }

@@ -21,7 +21,7 @@ from devfix.engine.facts import HostRead
 from devfix.engine.files import Function
 from devfix.engine.places import BY_OWNER, OF, OWNED, VAR
 from devfix.engine.uses import NO_EVIDENCE
-from devfix.engine.values import LIBRARY_CALL, MODULE, MOVE, NAME, PASS, TENSOR, UNKNOWN, USES
+from devfix.engine.values import LIBRARY_CALL, MODULE, MOVE, NAME, OR_NUMBER, PASS, TENSOR, UNKNOWN, USES
 from devfix.findings import AppendCall, Edit, Finding, Fix, Related, Safety, WrapExpression
 from devfix.source import Source
 
@@ -200,6 +200,7 @@ def _finding(codemod: str, read: HostRead, analysis: Analysis) -> Finding:
     message += f", and `{_reader(read, source)}` raises unless it is on the CPU"
     # Nothing but a tensor has the method `numpy` here.
     sure = read.value.kind in (TENSOR, UNKNOWN) or read.operation == "numpy"
+    sure = sure and OR_NUMBER not in read.assumed  # which has no `.cpu()`
     if not sure or not isinstance(node, ast.expr) or isinstance(node, ast.Starred):
         return Finding(codemod, source.span(node), message, None, related)
     span = source.span(node)

@@ -17,6 +17,7 @@ from devfix.engine.values import DROP, LOAD, MODULE, PASS
 from devfix.findings import Finding, Fix, Related, Safety
 from devfix.flow.outside import came_from
 from devfix.names import Names, names_of
+from devfix.placing import dotted
 from devfix.repair.candidates import at_its_making, made_at, written
 from devfix.repair.inputs import Input, Mover, base_of
 from devfix.source import Source
@@ -45,7 +46,11 @@ def groups(analysis: Analysis) -> list[Group]:
         at = _handed(mismatch, analysis)
         if mismatch.stray_node is mismatch.anchor_node and not at_its_making(mismatch, analysis)[1]:
             continue  # both are in what stands there, and cannot be told apart
-        if at is not None and not _is_placed(mismatch, at[0], analysis):
+        if (
+            at is not None
+            and not _is_placed(mismatch, at[0], analysis)
+            and not _is_told(mismatch, at[0], analysis)
+        ):
             found.append((mismatch, *at))
     found.sort(key=lambda one: (len(one[0].assumed), source.span(one[1]).start))
     for mismatch, node, device in found:
@@ -56,9 +61,10 @@ def groups(analysis: Analysis) -> list[Group]:
         whole = isinstance(node, ast.Name)
         of = (binding.target if binding is not None else (scope, base.id)) if base is not None else node
         key = of, "" if whole else ast.unparse(node)
-        if key in seen:
-            continue
-        seen.add(key)
+        loaded = mismatch.stray.links[0].kind == LOAD and binding is not None and binding.form == "single"
+        if key in seen or (loaded and (of, "") in seen):
+            continue  # a part of what is moved as a whole
+        seen.add((of, "") if loaded and mismatch.stray.links[0].name == "data set" else key)
         if binding is not None and binding.form == "single" and binding.value is not None:
             made, bound = mismatch.stray.links[0].node, names.bindings[binding.name]
             if len(bound) > 1 and not any(one is made for one in ast.walk(binding.value)):
@@ -100,6 +106,20 @@ def _is_placed(mismatch: Mismatch, node: ast.expr, analysis: Analysis) -> bool:
     owner = analysis.file.of_node.get(analysis.file.source.enclosing(node, ast.ClassDef) or node)
     owned = isinstance(owner, Class) and analysis.class_kind(owner) == "owned"
     return owned or any(one.kind == DROP for one in mismatch.stray.links)
+
+
+def _is_told(mismatch: Mismatch, node: ast.expr, analysis: Analysis) -> bool:
+    """Does the call that gets it, and in which it meets the others, also get a device, for it to go there?"""
+    source, parents = analysis.file.source, analysis.file.source.parents
+    passed = [one.node for one in mismatch.stray.links if one.kind == PASS and one.node in parents]
+    node = passed[-1] if passed and isinstance(passed[-1], ast.expr) else node
+    call = parents.get(node)
+    call = parents.get(call) if isinstance(call, ast.keyword) else call
+    here = mismatch.function.node if mismatch.function is not None else None
+    if mismatch.node is not call and source.enclosing(node, *_FUNCTIONS) is here:
+        return False  # it came back as it was
+    given = [*call.args, *(one.value for one in call.keywords)] if isinstance(call, ast.Call) else []
+    return any(analysis.is_device_name(dotted(one).rpartition(".")[2]) for one in given if one is not node)
 
 
 def _finding(mover: Mover, inputs: list[Input], analysis: Analysis) -> Finding:

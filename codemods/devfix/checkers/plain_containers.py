@@ -9,6 +9,7 @@ from devfix.checkers.signs import is_kept_otherwise
 from devfix.engine.analysis import Analysis
 from devfix.engine.elements import ANYWHERE
 from devfix.engine.evidence_of_modules import is_layer_name, makes_no_module
+from devfix.engine.facts import Uses
 from devfix.engine.files import Class, Function
 from devfix.engine.values import MAPPING, MODULE, SEQUENCE, STORE, UNKNOWN, Link, Value, elements
 from devfix.findings import Finding, Fix, Related, Safety
@@ -48,7 +49,7 @@ def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
 
 def _plain_containers(analysis: Analysis) -> Iterator[PlainContainer]:
     """The plain containers of modules that the methods of the file's module classes run."""
-    if not analysis.parts.uses:
+    if not (analysis.parts.uses or analysis.parts.given_uses):
         return
     for owner in module_classes(analysis.file.source):
         known = analysis.file.of_node.get(owner.node)
@@ -60,22 +61,55 @@ def _plain_containers(analysis: Analysis) -> Iterator[PlainContainer]:
                 found = _judged(owner, name, value, analysis)
                 if found is not None:
                     yield found
+            elif value.kind == UNKNOWN and value.place.key in analysis.parts.given_uses:
+                found = _given(owner, name, analysis.parts.given_uses[value.place.key], analysis)
+                if found is not None:
+                    yield found
+
+
+def _given(owner: ModuleClass, name: str, uses: Uses, analysis: Analysis) -> PlainContainer | None:
+    """A list of modules that every caller in view passes to the constructor, which keeps it as it is."""
+    stores, parts = tuple(owner.stores.get(name, ())), analysis.parts
+    if not _may_register(owner, name, stores) or not isinstance(stores[0].part, (ast.Name, ast.BoolOp)):
+        return None
+    link = Link(STORE, analysis.file, stores[0].target, f"{name}[]")
+    cells = [cell for cell, kept in parts.kept_in.items() if kept == link]
+    made = [analysis.made[cell] for cell in cells if cell in analysis.made]
+    if (
+        len(stores) > 1
+        or not made
+        or link in parts.kept_else
+        or any(_is_registered(one, analysis) for one in made)
+    ):
+        return None
+    if all(one.role in ANYWHERE for one in made):
+        return None
+    run = _run_by(owner, uses, analysis, sure=True)
+    if run is None or is_kept_otherwise(link, analysis):
+        return None
+    return PlainContainer(owner, name, stores, False, False, False, True, *run)
+
+
+def _may_register(owner: ModuleClass, name: str, stores: tuple[Store, ...]) -> bool:
+    """Are these all stores of an attribute, in methods that make the object, once it is a module?"""
+    if not stores or owner.handles(name) or owner.class_level(name):
+        return False
+    if any(
+        one.part is None or not owner.builds(one.method) or one.form not in ("single", "typed", "unpack")
+        for one in stores
+    ):
+        return False
+    assert owner.super_call is not None
+    first = owner.super_call.lineno
+    return not any(one.method is owner.init and one.statement.lineno < first for one in stores)
 
 
 def _judged(owner: ModuleClass, name: str, value: Value, analysis: Analysis) -> PlainContainer | None:
     parts = list(_modules(value))
     stores = tuple(one for one in owner.stores.get(name, ()) if one.form != "augmented")
-    if not parts or not stores or owner.handles(name) or owner.class_level(name):
+    if not parts or any(one is None or _is_registered(one, analysis) for one in parts):
         return None
-    if any(one is None or _is_registered(one, analysis) for one in parts):
-        return None
-    if any(
-        one.part is None or not owner.builds(one.method) or one.form not in ("single", "typed", "unpack")
-        for one in stores
-    ):
-        return None
-    assert owner.super_call is not None
-    if any(one.method is owner.init and one.statement.lineno < owner.super_call.lineno for one in stores):
+    if not _may_register(owner, name, stores):
         return None
     modules = [one for one in parts if one is not None]
     if all(one.role in ANYWHERE for one in modules):
@@ -153,22 +187,29 @@ def _is_alone(owner: ModuleClass, name: str, stores: tuple[Store, ...]) -> bool:
 
 def _run(owner: ModuleClass, name: str, analysis: Analysis, *, sure: bool) -> tuple[ast.AST, Method] | None:
     """Where a method other than those that make the object runs an element; none if elements are looked after."""
+    done: Uses = {}
+    for link, uses in analysis.parts.uses.items():
+        if link.name == f"{name}[]" and link.file is analysis.file:
+            if analysis.file.source.enclosing(link.node, ast.ClassDef) is owner.node:
+                for what, nodes in uses.items():
+                    done.setdefault(what, {}).update(nodes)
+    return _run_by(owner, done, analysis, sure=sure)
+
+
+def _run_by(
+    owner: ModuleClass, done: Uses, analysis: Analysis, *, sure: bool
+) -> tuple[ast.AST, Method] | None:
     source, runs = analysis.file.source, list[tuple[ast.AST, Method]]()
-    for link, done in analysis.parts.uses.items():
-        if link.name != f"{name}[]" or link.file is not analysis.file:
-            continue
-        if source.enclosing(link.node, ast.ClassDef) is not owner.node:
-            continue
-        for what, nodes in done.items():
-            for node in nodes:
-                method = source.enclosing(node, ast.FunctionDef)
-                if not isinstance(method, ast.FunctionDef) or owner.builds(method):
-                    continue
-                if what in _HANDLING or _moves_inputs(node):
-                    return None
-                ran = what in _RUNS or (sure and what not in module_attributes())
-                if ran and (sure or method.name == "forward"):
-                    runs.append((node, method))
+    for what, nodes in done.items():
+        for node in nodes:
+            method = source.enclosing(node, ast.FunctionDef)
+            if not isinstance(method, ast.FunctionDef) or owner.builds(method):
+                continue
+            if what in _HANDLING or _moves_inputs(node):
+                return None
+            ran = what in _RUNS or (sure and what not in module_attributes())
+            if ran and (sure or method.name == "forward"):
+                runs.append((node, method))
     return min(runs, key=lambda one: source.span(one[0]).start, default=None)
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from devfix.checkers.signs import is_other_framework, quoted
+from devfix.checkers.signs import is_other_framework, moves_itself, quoted
 from devfix.engine import Analysis
 from devfix.engine.evidence_of_modules import is_class_name, last_word, may_hold_no_weights
 from devfix.engine.files import Class, Function
@@ -51,7 +51,7 @@ def _loops(source: Source) -> Iterator[Finding]:
             if not left or not names & _names(other.target) >= left | moved.keys():
                 continue
             call = _together(source, loop, other, left, set(moved))
-            if call is not None:
+            if call is not None and not moves_itself(source, call):
                 yield from (_left_out(source, loop, call, others[name], name) for name in sorted(left))
                 break
 

@@ -13,7 +13,7 @@ from devfix.engine.files import Class, Function
 from devfix.engine.values import Link
 from devfix.flow.torch_api import turns_gradients_off
 from devfix.models.loader import module_attributes
-from devfix.placing import expects_error
+from devfix.placing import dotted, expects_error
 from devfix.source import Source, remembered
 
 _MOVES = frozenset({"to", "cuda"})
@@ -291,3 +291,14 @@ def _stored(source: Source) -> dict[str, tuple[set[ast.AST | None], set[ast.AST 
 @remembered
 def _has_dict(source: Source, node: ast.AST) -> bool:
     return "__dict__" in source.code(node)
+
+
+def moves_itself(source: Source, call: ast.Call) -> bool:
+    """Does a function or method of the file move what it is given?"""
+    name = dotted(call.func).removeprefix("self.")
+    return any(
+        isinstance(one.func, ast.Attribute) and one.func.attr in ("to", "cuda")
+        for function in source.definitions
+        if not isinstance(function, ast.ClassDef) and function.name == name
+        for one in source.of_kind(ast.Call, function)
+    )

@@ -183,7 +183,8 @@ class Attributes(Calls):
         if name == "device" and base.kind == MODULE:
             self.no_device(node, base)
             return self.device_of(base, ("device", base.ref), "")
-        if base.kind == MODULE and name.startswith(("weight", "bias")):
+        bare = owner is not None and any(map(self.analysis.classes.is_bare, owner.outside))
+        if base.kind == MODULE and name.startswith(("weight", "bias")) and not bare:
             return Value(
                 TENSOR,
                 Place("in", base.ref) if base.ref is not None else base.place,

@@ -103,7 +103,7 @@ class Calls(ModuleRuns):
 
     def call_value(self, node: ast.Call, callee: Value, arguments: Arguments) -> Value:
         kind, ref = callee.kind, callee.ref
-        if kind == MODULE or (kind == UNKNOWN and callee.links):
+        if kind == MODULE or (kind == UNKNOWN and (callee.links or callee.place.is_named)):
             self.element_used(callee, "__call__", node)
         declared = callee.bound.ref if kind == UNKNOWN and isinstance(callee.bound, Value) else None
         if isinstance(declared, Class) and self.analysis.class_kind(declared) == "module":

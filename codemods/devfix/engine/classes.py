@@ -44,6 +44,7 @@ from devfix.engine.values import (
     join,
 )
 from devfix.flow import frameworks, torch_api
+from devfix.models.loader import public
 
 if TYPE_CHECKING:
     from devfix.engine.analysis import Analysis
@@ -172,14 +173,17 @@ class Classes:
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         }
         known = self.analysis.known(init)
+        used = self._tensors_by_use(init.owner)
         for name, value in state.attributes(cell):
+            if value.kind == UNKNOWN and name in used:
+                value = value.but(kind=TENSOR, rank=1)
             if value.kind != TENSOR or value.role == "parameter" or name not in stores:
                 continue
             places = [place for place, _ in alternatives(value.place)]
             given = {_argument(place, init) for place in places} - {""}
             if not given or any(place.kind in _MADE for place in places):
                 continue
-            if any(known.get(one, NO_EVIDENCE)[0] != TENSOR for one in given):
+            if name not in used and any(known.get(one, NO_EVIDENCE)[0] != TENSOR for one in given):
                 continue  # it is made where an object says
             if any(one in init.handed_up or init.may_be_trained(one) for one in given):
                 continue
@@ -191,6 +195,17 @@ class Classes:
                 value = value.but(rank=1)
             place = _made_on_host(value.place, init)
             state.set_attribute(cell, name, value.but(place=place, links=links, assumed=assumed))
+
+    def _tensors_by_use(self, owner: Class | None) -> frozenset[str]:
+        """Attributes that methods give to functions where these take a tensor with dimensions, or None."""
+        rows = self.analysis.models.tensors
+        found: set[str] = set()
+        for method in owner.methods.values() if owner is not None else ():
+            for node in method.nodes:
+                if isinstance(node, ast.Call) and node.keywords:
+                    taken = rows.get(method.file.dotted(node.func), frozenset())
+                    found.update(_of_self(one.value) for one in node.keywords if one.arg in taken)
+        return frozenset(found)
 
     def _has_dimensions(self, owner: Class | None, path: str) -> bool:
         return owner is not None and any(one.has_dimensions(path) for one in owner.methods.values())
@@ -274,9 +289,18 @@ class Classes:
         init = owner.method("__init__")
         return init.called | {"__init__"} if init is not None else frozenset()
 
+    def is_bare(self, base: str) -> bool:
+        """Is a base a class of torch that has no parameters itself, as losses without weights?"""
+        last = base.rpartition(".")[2]
+        bare = self.analysis.models.layer(public(base)) in ("bare", "loss") or last in (
+            "_Loss",
+            "_WeightedLoss",
+        )
+        return base.startswith("torch.nn.") and bare
+
     def has_state(self, state: State, cell: object, owner: Class) -> bool:
         """Has a module anything that is moved, as far as is known?"""
-        if any(base not in torch_api.MODULE_BASES for base in owner.outside):
+        if any(base not in torch_api.MODULE_BASES and not self.is_bare(base) for base in owner.outside):
             return True
         for _name, value in state.attributes(cell):
             if value.kind == MODULE and value.role not in ("bare", "loss", "stateless"):
@@ -312,6 +336,12 @@ def _argument(place: Place, init: Function) -> str:
     key = place.key
     of_init = place.kind == OF and isinstance(key, tuple) and key[:2] == ("parameter", id(init.node))
     return str(key[2]) if of_init and isinstance(key, tuple) else ""
+
+
+def _of_self(node: ast.expr) -> str:
+    """`name` of `self.name`; an empty string of anything else."""
+    own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    return node.attr if own and isinstance(node, ast.Attribute) else ""
 
 
 def _recurs(method: Function | None, name: str) -> bool:

@@ -44,12 +44,9 @@ class Containers(Histories):
         if kind == LOADER:
             if value.rest is not None:
                 return value.rest
-            place = AT_DEFAULT if value.place.kind == "unknown" else value.place
             if value.role == "owned":
                 return Value(BATCH, BY_OWNER)
-            return Value(
-                BATCH, place, rank=1, links=(self.link(LOAD, node, "loader"),), assumed=value.assumed
-            )
+            return self.yielded(value, node, "loader")
         if kind == SEQUENCE:
             return self.any_of(value) or ANYTHING
         if kind == MAPPING:
@@ -60,8 +57,8 @@ class Containers(Histories):
             return value.but(rank=0 if value.role == "flat" else None, role="item")
         if kind == MODULE:
             return self._part(value)
-        if kind == OBJECT and self._fields_of(value):
-            return element(Value(SEQUENCE, items=self._fields_of(value))) or ANYTHING
+        if kind == OBJECT and (fields := self._fields_of(value)):
+            return element(Value(SEQUENCE, items=fields)) or ANYTHING
         if kind == ARRAY:
             return Value(ARRAY)
         if kind in (NUMBER, TEXT):
@@ -71,6 +68,13 @@ class Containers(Histories):
         if kind == UNKNOWN and value.place.is_named:
             return Value(UNKNOWN, Place(value.place.kind, ("element", value.place.key)))
         return ANYTHING
+
+    def yielded(self, loader: Value, node: ast.AST, name: str) -> Value:
+        """What a loader yields, or an item of a data set: of pairs the first element, the other may be a number."""
+        links = (self.link(LOAD, node, name),)
+        place = AT_DEFAULT if loader.place.kind == "unknown" else loader.place
+        made = Value(BATCH, place, rank=1, links=links, assumed=loader.assumed)
+        return made if loader.role != "pairs" else Value(SEQUENCE, items=(made, ANYTHING))
 
     def _part(self, value: Value) -> Value:
         """Any part of a module: where the module is, and of a class of torch or of the program only if all are."""
@@ -128,11 +132,13 @@ class Containers(Histories):
             kind, base = TENSOR, base.but(kind=TENSOR, items=None, rest=None)  # no dict or list takes this
             if isinstance(node.value, ast.Attribute) and node.value.attr == "data":  # nor does an array's
                 base = base.but(assumed=base.assumed - {Assumption(LIBRARY_CALL)})
+        if kind == TENSOR and base.rank == 0 and index.kind == NUMBER:
+            return ANYTHING  # it raises
         if kind == TENSOR:
             index = self._labels(node.slice, base, self.as_tensor(index))
             self._indexed(node, base, index)
             many = index.kind == SEQUENCE and not isinstance(node.slice, ast.Tuple)
-            whole = many or isinstance(node.slice, ast.Slice) or (index.kind == TENSOR and index.rank == 1)
+            whole = many or isinstance(node.slice, ast.Slice) or index.rank == 1
             kept = self._keeps_dimensions(node.slice, index)
             role = "item" if index.kind == NUMBER and not whole else ""
             single = 0 if base.role == "flat" and role else None
@@ -166,6 +172,8 @@ class Containers(Histories):
             return part if part.ref is not None else part.but(links=base.links)
         if kind == OBJECT and key.__class__ is int and self._fields_of(base)[key:]:
             return self._fields_of(base)[key]
+        if kind == LOADER and base.role in ("items", "pairs") and not isinstance(node.slice, ast.Slice):
+            return self.yielded(base, node, "data set")
         if kind in (OBJECT, UNKNOWN):
             return self._unknown_item(node, base, key)
         if kind in (NUMBER, ARRAY):
@@ -278,18 +286,13 @@ class Containers(Histories):
     def rebind(self, target: ast.expr, value: Value) -> None:
         """A container was changed in place: whoever holds it by this expression sees that."""
         if isinstance(target, ast.Name):
-            frame = self
-            if target.id in frame.state.names:
+            if target.id in self.state.names:
                 self.state.names[target.id] = value
         elif isinstance(target, ast.Attribute):
             base = self.eval(target.value)
             if base.ref is not None and base.kind in (MODULE, OBJECT):
                 kept = self.state.attribute(base.ref, target.attr)
-                links = (
-                    kept.links
-                    if kept is not None and kept.links
-                    else (self.link(STORE, target, target.attr),)
-                )
+                links = (kept.links if kept is not None else ()) or (self.link(STORE, target, target.attr),)
                 self.state.set_attribute(base.ref, target.attr, value.but(links=value.links or links))
         elif isinstance(target, ast.Subscript):
             self.store_item(target, value, target)

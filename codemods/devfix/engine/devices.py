@@ -6,6 +6,7 @@ import ast
 
 from devfix.engine import form_evidence, forms, missing
 from devfix.engine.annotations import annotated, of_library
+from devfix.engine.evidence import about_devices
 from devfix.engine.facts import DeviceUse, Missing
 from devfix.engine.files import Class
 from devfix.engine.forms import NO_FORMS, Forms
@@ -266,6 +267,14 @@ class Devices(Results):
         for keyword in node.keywords:
             if keyword.arg == "device" and not self.quiet and self.file is self.analysis.file:
                 self._missing("keyword", node, name, "move")
+
+    def other_generator(self, node: ast.Call, name: str, generator: Value, place: Place) -> None:
+        """`torch.randn(n, generator=of_the_cpu, device=device)`."""
+        asked = any(about_devices(condition) for condition, _ in self.state.path)
+        if generator.role != "generator" or not generator.place.on_host or not place.on_device or asked:
+            return
+        if not self.quiet and self.file is self.analysis.file:
+            self._missing("generator", node, name, "make")
 
     def index_lost(self, node: ast.expr, value: Value) -> None:
         """`.to(x.device.type)`."""

@@ -88,6 +88,8 @@ class Elements(Autocasts):
         if value.kind not in (SEQUENCE, MAPPING) or depth > MAX_NESTING:
             if value.kind == MODULE and value.ref is not None:
                 self.analysis.parts.kept_in[value.ref] = link
+            elif depth:
+                self.analysis.parts.kept_else.add(link)
             unseen = value.kind == UNKNOWN and value.place.kind == AT and not value.role
             return value.linked(link) if value.links or unseen else value
         below = depth + 1
@@ -106,6 +108,10 @@ class Elements(Autocasts):
 
     def element_used(self, value: Value, what: str, node: ast.AST) -> None:
         """Note what is done with an element of a plain container that an object keeps, or with a part of one."""
+        if value.kind == UNKNOWN and value.place.is_named and value.place.key.__class__ is tuple:
+            if value.place.key[0] in ("element", "item"):
+                of_given = self.analysis.parts.given_uses.setdefault(value.place.key[1], {})
+                of_given.setdefault(what, {})[node] = None
         found = [*kept_links(value)]
         cell = value.ref if not found else None
         for _ in range(MAX_NESTING):

@@ -122,6 +122,11 @@ def computes(function: str) -> bool:
     return "loss" in low or low.startswith(_COMPUTING) or low.endswith(_COMPUTED)
 
 
+def trains(function: str) -> bool:
+    """Is a function out of sight one that trains the module that it is given? Such often move it first."""
+    return function.lower().startswith(("train", "fit", "finetune", "fine_tune"))
+
+
 def is_local_rank(name: str) -> bool:
     """Is a name one that people give the number of a process among those of its machine?"""
     return name.lower().replace("_", "").replace("-", "").endswith(("localrank", "localprocessindex"))

@@ -20,6 +20,7 @@ from devfix.engine.values import (
     BATCH,
     DEVICE,
     FUNCTION,
+    INDEX,
     MAPPING,
     NONE,
     NOTHING,
@@ -103,6 +104,8 @@ class Expressions(Attributes):
     def _plain(self, left: Value, right: Value, op: ast.operator) -> Value:
         if isinstance(op, ast.Mult) and SEQUENCE in (left.kind, right.kind):
             many = left if left.kind == SEQUENCE else right
+            if many.items is not None and all(_is_placeholder(one) for one in many.items):
+                return Value(SEQUENCE, items=())  # something else is put in their places
             return Value(SEQUENCE, rest=self.any_of(many), links=many.links)
         if isinstance(op, ast.Add) and left.kind == SEQUENCE and right.kind == SEQUENCE:
             if (
@@ -200,9 +203,17 @@ class Expressions(Attributes):
                 places.append(value.place)
         if len(places) != 2 or None in places:
             return None
+        if self._asks_where(node.test):  # where it is: on the CPU, or there
+            return next((value for value in (one, other) if value.place.is_named), None)
         if places[0] == places[1] and one.kind == other.kind == DEVICE:
             return one
         return Value(DEVICE, Place(VAR, id(node)), forms=joined(one.forms, other.forms))
+
+    def _asks_where(self, test: ast.expr) -> bool:
+        """`x.get_device() >= 0`, `x.is_cuda`."""
+        if isinstance(test, ast.Compare):
+            return self.eval(test.left).role == INDEX
+        return isinstance(test, ast.Attribute) and test.attr == "is_cuda"
 
     # --- containers ----------------------------------------------------------------------
 
@@ -292,6 +303,8 @@ class Expressions(Attributes):
             (self.eval(one.value), one.value) for one in node.values if isinstance(one, ast.FormattedValue)
         ]
         head = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
+        if len(parts) == 1 and head == "cuda:" and parts[0][0].role == INDEX:
+            return Value(DEVICE, parts[0][0].place, forms=begun(head))
         if head.endswith(":") and literal(head[:-1]) is not None:
             numbered = self.numbered(node, *parts[0]) if len(parts) == 1 else None
             return Value(DEVICE, numbered or Place(VAR, id(node)), forms=begun(head))
@@ -317,6 +330,13 @@ class Expressions(Attributes):
             if one is not None:
                 self.eval(one)
         return A_NUMBER
+
+
+def _is_placeholder(value: Value) -> bool:
+    """Is it a tensor without elements: `torch.empty(0)`?"""
+    made = value.links[0].node if value.kind == TENSOR and value.links else None
+    sizes = [ast.unparse(one) for one in made.args] if isinstance(made, ast.Call) else []
+    return sizes == ["0"] and value.links[0].name.endswith((".empty", ".zeros", ".Tensor"))
 
 
 def _has_size_of(made: Value, value: Value) -> bool:

@@ -93,6 +93,9 @@ class Drop:
     value: Value
 
 
+Uses = dict[str, dict[ast.AST, None]]
+
+
 @dataclass(eq=False)
 class Parts:
     """What modules become parts of others, and what becomes of those that objects keep in plain containers.
@@ -101,8 +104,9 @@ class Parts:
     of modules that are known by what is done with them. `registered`: where modules are made that become parts; of what
     is unknown, its place. `attached`: cell of a module -> the statements by which it gets parts after its constructor.
     `kept_in`: cell of a module -> the link by which an object keeps it in a plain container; `uses`: such a link ->
-    method, or `__call__` -> where it is called of an element. `wrapped`: cells of modules that are wrapped, on some
-    path, in what moves their inputs; `scattering`: of modules of which a part is.
+    method, or `__call__` -> where it is called of an element; `given_uses`: the same for what a parameter is, by its
+    place. `kept_else`: links by which something else is kept, too. `wrapped`: cells of modules that are wrapped, on
+    some path, in what moves their inputs; `scattering`: of modules of which a part is.
     """
 
     moved: set[ast.AST] = field(default_factory=set)
@@ -111,7 +115,9 @@ class Parts:
     registered: set[object] = field(default_factory=set)
     attached: dict[object, set[ast.stmt]] = field(default_factory=dict)
     kept_in: dict[object, Link] = field(default_factory=dict)
-    uses: dict[Link, dict[str, dict[ast.AST, None]]] = field(default_factory=dict)
+    kept_else: set[Link] = field(default_factory=set)
+    uses: dict[Link, Uses] = field(default_factory=dict)
+    given_uses: dict[object, Uses] = field(default_factory=dict)
     wrapped: set[object] = field(default_factory=set)
     scattering: set[object] = field(default_factory=set)
 
@@ -222,8 +228,8 @@ class Missing:
     """A part of a device expression that raises wherever it is run, or that loses the index of a device.
 
     `kind`: name (nothing binds it), attribute (no class in view assigns it), module (a plain module has no
-    `device`), keyword (the function takes no `device=`) or index (`.to(x.device.type)`). `user`: compare, move,
-    make or type, what the expression is used for.
+    `device`), keyword (the function takes no `device=`), generator (it is one of the CPU, and `device=` is
+    elsewhere) or index (`.to(x.device.type)`). `user`: compare, move, make or type, what the expression is for.
     """
 
     kind: str

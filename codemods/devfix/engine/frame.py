@@ -92,7 +92,7 @@ class Frame(ABC):
         self.met: Path = state.path  # the conditions that hold before
         self.returns: list[tuple[Value, State]] = []
         self.yields: list[Value] = []
-        self.results: list[tuple[Value, ast.AST, ast.Return, Path]] = []  # tensors that are returned
+        self.results: list[tuple[Value, ast.AST, ast.Return, Path, int]] = []  # tensors that are returned
         self.loops: list[list[State]] = []
         self.loaded: dict[object, Place] = {}  # cell of a module -> where the weights are that it was given
         self.rounds = 0  # loops around that are in their second round

@@ -26,6 +26,7 @@ from devfix.engine.values import (
     DEVICE,
     DISTRIBUTION,
     DTYPE,
+    INDEX,
     LOAD,
     MAKE,
     MODULE,
@@ -61,6 +62,8 @@ class Functions(Containers):
         if isinstance(value.const, str):
             place = literal(value.const)
             return Value(DEVICE, place or NOWHERE, forms=made, links=(self.link(MAKE, node),))
+        if value.role == INDEX:
+            return Value(DEVICE, value.place, forms=made)
         key = value.place.key if value.place.is_named else (id(node), "device")
         return Value(DEVICE, Place(VAR, key), forms=made)
 
@@ -74,6 +77,8 @@ class Functions(Containers):
             return self.state.resolve(value.place)
         if isinstance(value.const, str):
             return literal(value.const) or NOWHERE
+        if value.role == INDEX:
+            return self.state.resolve(value.place)
         if value.const.__class__ is int:
             return Place(LITERAL, f"cuda:{value.const}")
         if value.kind in (TENSOR, MODULE):
@@ -152,7 +157,7 @@ class Functions(Containers):
             whole = len(values) == 1 and not {"dim", "axis"} & set(keywords)
             made = made.but(rank=0 if whole else None)
         elif row.rank is not None:
-            made = made.but(rank=row.rank)
+            made = made.but(rank=row.rank if is_reduced(keywords) else None)
         elif last in ("unsqueeze", "repeat_interleave"):
             made = made.but(rank=1)
         return Value(SEQUENCE, rest=made) if row.many else made
@@ -163,6 +168,8 @@ class Functions(Containers):
         if "device" in keywords:
             place = self.target(keywords["device"][0], node)
             if place is not None and place.kind != DEFAULT:
+                if "generator" in keywords:
+                    self.other_generator(node, last, keywords["generator"][0], place)
                 links = (self.link("move", node),) if place.kind == LITERAL else self.followed(arguments)
                 made = Value(TENSOR, place, rank=rank, links=links, like=_told_size(arguments))
                 return self.analysis.named.made(node, made)
@@ -253,6 +260,12 @@ class Functions(Containers):
                 made = Value(TENSOR)
         made = made.but(rank=1)
         return Value(SEQUENCE, rest=made) if row.many else made
+
+
+def is_reduced(keywords: dict[str, tuple[Value, ast.expr]]) -> bool:
+    """Does a loss give one number, as it does unless it is told `reduction="none"`?"""
+    told = [keywords[one][0].const for one in ("reduction", "reduce") if one in keywords]
+    return all(one in ("mean", "sum", "batchmean", True, None) for one in told)
 
 
 def _told_size(arguments: Arguments) -> Value | None:

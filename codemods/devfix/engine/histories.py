@@ -9,14 +9,33 @@ from typing import cast
 from devfix.engine.elements import ANYWHERE, MAX_NESTING, Elements
 from devfix.engine.events import ATTACHED, OWNED, RETURNED, USED, Event
 from devfix.engine.evidence_of_modules import makes_module
-from devfix.engine.frame import Frame
+from devfix.engine.frame import Arguments, Frame
 from devfix.engine.places import AT, IN, OF, Place
 from devfix.engine.requirements import Operand
-from devfix.engine.values import DEVICE, JOIN, MODULE, MOVE, NAME, TENSOR, UNKNOWN, Assumption, Value
+from devfix.engine.values import (
+    ANYTHING,
+    DEVICE,
+    JOIN,
+    MODULE,
+    MOVE,
+    NAME,
+    TENSOR,
+    UNKNOWN,
+    Assumption,
+    Value,
+)
 from devfix.flow.frame import path_of
 from devfix.source import Source, remembered
 
 MAX_CELLS = 24
+_TAKES_PARTS = ("set_", "add_", "attach", "register", "append", "insert", "extend")
+_READS = (*_TAKES_PARTS, "load_", "update", "remove", "named_", "state_dict")
+_SETS_UP = frozenset(
+    {
+        "eval", "train", "requires_grad_", "half", "float", "bfloat16", "double", "type", "apply", "share_memory",
+        "compile", "zero_grad", "modules", "children", "parameters", "buffers",
+    }
+)  # fmt: skip
 _PARTS = frozenset({"attribute", "element", "item", "moved"})
 
 
@@ -83,6 +102,16 @@ class Histories(Elements):
         elif part.kind != MODULE and part.role != "parameter":
             return
         self.note(ATTACHED, node, base, at, child=part)
+
+    def method_called(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> None:
+        """A method out of sight of what may be a module: it gets parts, is run, or only set up or read."""
+        assert isinstance(node.func, ast.Attribute)
+        if name.startswith(_TAKES_PARTS):
+            given = arguments[0][-1][0] if arguments[0] else ANYTHING
+            for part in elements(given) if given.kind == SEQUENCE else [given]:
+                self.arrives(node, base, node, part)
+        if not name.startswith(_READS) and name not in _SETS_UP:
+            self.note(USED, node, base, node.func.value, name=name)
 
     def owned(self, module: Value) -> None:
         """A framework places a module from now on."""

@@ -40,6 +40,7 @@ from devfix.engine.values import (
     Value,
 )
 from devfix.flow import frameworks, torch_api
+from devfix.models.loader import public
 
 _PASS_THROUGH = frozenset({"tqdm", "trange", "track", "prange", "deepcopy", "copy"})
 # Arguments of `from_pretrained` with which accelerate places the parts, and moves their inputs.
@@ -52,6 +53,7 @@ class Library(OutOfSight):
     def library_call(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
         """A call of what `dotted` names."""
         values, _keywords = arguments
+        dotted = public(dotted)
         last = dotted.rpartition(".")[2]
         if dotted in self.models.takers and self.file is self.analysis.file:
             self.analysis.loaded.takers[node] = self.function, self.scopes()
@@ -108,7 +110,27 @@ class Library(OutOfSight):
             made = self.new_module(node, dotted, arguments, role="loss" if layer == "loss" else "")
             placed = any(one.arg in _PLACED_BY for one in node.keywords)
             return self.given_away(made, BY_LOADER) if placed else made
+        if self.models.layer(dotted) in ("items", "pairs"):
+            parts = (*node.args, *node.keywords)
+            placed = any("device" in self.file.source.code(one).lower() for one in parts)
+            return Value(LOADER, AT_DEFAULT, role="owned" if placed else self.models.layer(dotted))
+        if self.models.layer(dotted) == "several":
+            return self._with_transforms(node, dotted, arguments)
         return self.unknown_call(node, dotted, arguments)
+
+    def _with_transforms(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
+        """A module on the device that is told, or by default, and transforms."""
+        values, keywords = arguments
+        told = keywords.get("device") or next((one for one in values if one[0].kind == DEVICE), None)
+        made = self.new_module(node, dotted, ([], {}))
+        place = self.target(told[0], node) if told is not None else None
+        if place is None and self.models.takers.get(dotted, ("", "cpu"))[1] != "cpu":
+            place = Place(VAR, id(node))  # CUDA, or where CUDA is
+        if place is not None:
+            self.state.set_place(made.ref, place)
+        transform = Value(LIBRARY, ref="torchvision.transforms.functional.to_tensor")
+        gives = self.models.rows[dotted].gives
+        return Value(SEQUENCE, items=tuple([made if one == "module" else transform for one in gives]))
 
     def _run_once(self, node: ast.Call, arguments: Arguments) -> None:
         """A module is run on inputs that were made up for it."""
@@ -157,6 +179,8 @@ class Library(OutOfSight):
         if dotted == "torch.Generator":
             told = keywords["device"][0] if "device" in keywords else values[0][0] if values else None
             return Value(UNKNOWN, self.target(told, node) or AT_DEFAULT, role="generator")
+        if dotted == "torch.manual_seed":
+            return Value(UNKNOWN, AT_DEFAULT, role="generator")
         row = self.models.rows.get(dotted)
         if row is not None and row.form == "context":
             return self.autocast(node, dotted, row, arguments)

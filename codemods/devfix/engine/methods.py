@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from devfix.engine.events import USED
 from devfix.engine.evidence import is_module_name, runs_module
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
@@ -22,6 +21,7 @@ from devfix.engine.values import (
     BATCH,
     DEVICE,
     DISTRIBUTION,
+    INDEX,
     LIBRARY_CALL,
     LOAD,
     LOADER,
@@ -42,7 +42,6 @@ from devfix.engine.values import (
     Assumption,
     Value,
     element,
-    elements,
 )
 from devfix.flow import frameworks
 from devfix.models.loader import module_attributes, tensor_attributes
@@ -55,8 +54,6 @@ _ITSELF = frozenset(
     }
 )  # fmt: skip
 _KEEPS = ("set_", "add_", "register_", "load_", "update", "append", "insert", "extend", "remove")
-_TAKES_PARTS = ("set_", "add_", "attach", "register")
-_GROWS = ("append", "insert", "extend")
 _LIST_METHODS = frozenset({"append", "extend", "insert", "clear", "remove"})
 _PARTS = frozenset(["modules", "children"])
 _TENSORS = frozenset(["parameters", "buffers"])
@@ -117,7 +114,7 @@ class Methods(Moves):
             learns = name in readers.learns and str(base.ref).startswith("sklearn.")
             for value, at in arguments[0] if learns or name in readers.draws else ():
                 self.read_as_array(node, value, at, f"{base.ref if learns else 'axes'}.{name}")
-            return Value(ARRAY)
+            return Value(ARRAY, rank=1 if learns and name in readers.rows else None)
         return self._of_unknown(node, base, name, arguments)
 
     # --- tensors -------------------------------------------------------------------------
@@ -137,12 +134,13 @@ class Methods(Moves):
         values, keywords = without(row, arguments)
         if base.role == DISTRIBUTION and name in ("sample", "rsample"):
             return self._drawn(node, base, name, many=bool(values or keywords))
-        if name == "type" and values:
-            return self.of_type(base, values[0][0])
+        if name == "type":
+            return self.of_type(base, values[0][0]) if values else A_TEXT
         if row.form == "same" and "device" in keywords:
             return Value(TENSOR)  # there is no such keyword: it raises anywhere
         if row.form == "number":
             size = Value(NUMBER, like=base) if name in ("size", "numel") else A_NUMBER
+            size = Value(NUMBER, base.place, role=INDEX) if name == "get_device" else size
             return Value(SEQUENCE, rest=size) if name == "size" and not values else size
         if row.form == "like":
             place = self.target(keywords["device"][0], node) if "device" in keywords else None
@@ -150,7 +148,8 @@ class Methods(Moves):
             rank = self._rank_of_data(values[0][0]) if name == "new_tensor" and values else 1
             return Value(TENSOR, place or base.place, rank=rank, links=links, assumed=base.assumed)
         if row.form == "follow":
-            made = base.but(kind=TENSOR, role="item" if base.role == "item" else "")
+            same = name.endswith("_") or base.role == "item"  # a parameter stays one
+            made = base.but(kind=TENSOR, role=base.role if same else "")
         else:
             operands: list[Operand] = [(base, at)]
             for value, argument in (*values, *keywords.values()):
@@ -162,8 +161,9 @@ class Methods(Moves):
                 else base.but(kind=TENSOR, role="")
             )
             made = base if inplace else made
-            if made.place.on_host and any(value.kind == UNKNOWN for value, _ in values) and not inplace:
-                made = Value(TENSOR)
+            open_ = made.rank != 1 and any(value.kind == UNKNOWN for value, _ in values)
+            if open_ and made.place.on_host and not inplace:
+                made = Value(TENSOR)  # of what is elsewhere, if it has no dimensions itself
         if row.reduce:
             whole = not values and not {"dim", "axis"} & set(keywords)
             return made.but(rank=0 if whole else None)
@@ -213,9 +213,15 @@ class Methods(Moves):
         if name in _ITSELF:
             return base
         place = self.where(base)
-        parameter = Value(TENSOR, base.place if base.ref is None else Place("in", base.ref), role="parameter")
+        row = self.models.function(f"{self.class_of(base)}.{name}")
+        if row is not None:
+            return self.by_row(node, row, name, arguments)
+        inside = base.place if base.ref is None else Place("in", base.ref)
+        parameter = Value(TENSOR, inside, rank=1, role="parameter")
         if name in _TENSORS:
             return Value(SEQUENCE, rest=parameter)
+        if name == "state_dict":
+            return Value(MAPPING, rest=parameter)
         if name in _PARTS or name == "values":
             return Value(SEQUENCE, rest=self.plain_part(self.iterate(base, node), name))
         if name == "items":
@@ -232,15 +238,13 @@ class Methods(Moves):
             return ANYTHING
         if name == "load_state_dict":
             self._get_weights(base, arguments)
-        if name in ("load_state_dict", "state_dict", "save_pretrained", "register_forward_hook"):
+        if name in ("load_state_dict", "save_pretrained", "register_forward_hook"):
             return ANYTHING
         if name == "update":
             values, keywords = self.inputs(arguments)
             operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
             made = self.together(node, [(base, node.func), *operands], name, strict=True)
             return made.but(place=place) if made.kind == TENSOR else self.unknown(node)
-        if name.startswith(_TAKES_PARTS) and values:
-            self.arrives(node, base, node, values[-1][0])
         runs = name in ("encode", "decode", "predict") if place.on_host else runs_module(name, is_method=True)
         if name == "generate" or (runs and (place.on_host or place.kind in (VAR, LITERAL))):
             seen = name == "generate" and (base.bound is not None or self.is_seen(base))
@@ -259,18 +263,17 @@ class Methods(Moves):
             self.analysis.named.ran(self, node, (module, at), [*values, *keywords.values()], runs=True)
         if name in ("encode", "decode", "predict"):
             return self.unknown(node)
-        self.note(USED, node, base, at, name=name)
+        self.method_called(node, base, name, arguments)
         self.escape(arguments, name)
         return self.like_given(node, name, arguments)
 
     def is_seen(self, module: Value, depth: int = 0) -> bool:
         """Does a module, with its parts, use what it gets where it is, as those of torch and known packages do?"""
-        made = self.analysis.made.get(module.ref, module)
-        if module.role == "weighted" or not made.links:
+        name = self.class_of(module)
+        if module.role == "weighted" or not name:
             return True
-        name = made.links[0].name
         # One that is on the CPU may be for data; where it was moved, it runs on what is there.
-        known = self.models.layer(name) == "module" and not self.where(module).on_host
+        known = self.models.layer(name) in ("module", "several") and not self.where(module).on_host
         if not (known or name.startswith("torch.nn.")) or module.ref in self.analysis.unseen or depth > 3:
             return False
         parts = [one for _, one in self.state.attributes(module.ref) if one.kind == MODULE]
@@ -381,14 +384,10 @@ class Methods(Moves):
             return self.tensor_method(node, base.but(kind=TENSOR), name, arguments)
         if base.role in ("instance", "moved") and name in _KEEPING:
             return base
-        if not name.startswith(_KEEPS) and name not in _TENSORS | _NAMED | _PARTS | _ITSELF | {"state_dict"}:
-            assert isinstance(node.func, ast.Attribute)
-            self.note(USED, node, base, node.func.value, name=name)
-        elif name.startswith((*_TAKES_PARTS, *_GROWS)) and arguments[0]:
-            given = arguments[0][-1][0]
-            for part in elements(given) if given.kind == SEQUENCE else [given]:
-                self.arrives(node, base, node, part)
-        return self.unknown_call(node, name, arguments)
+        self.method_called(node, base, name, arguments)
+        made = self.unknown_call(node, name, arguments)
+        shaped = name == "flatten" or (name in ("view", "reshape") and _sizes(arguments[0]))
+        return made.but(rank=1) if shaped else made  # a tensor, or an array
 
 
 def _sizes(values: Sequence[tuple[Value, ast.expr]]) -> bool:

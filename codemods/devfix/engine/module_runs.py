@@ -50,6 +50,12 @@ class ModuleRuns(Builtins):
                 return self.call_function(node, forward, module, arguments)
             if not self.analysis.classes.has_state(self.state, module.ref, held.ref):
                 return self.unknown(node)
+        chained = self.chained(module) if len(values) == 1 and not keywords else ()
+        if chained:
+            value, at = values[0]
+            for part in chained:
+                value = self.call_value(node, part, ([(value, at)], {}))
+            return value
         operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
         operands = [one for one in operands if one[0].kind != MODULE]
         if module.ref in parts.set_up and not place.on_host:
@@ -76,11 +82,12 @@ class ModuleRuns(Builtins):
             return first.but(kind=TENSOR, role="") if len(operands) < 2 else Value(TENSOR, self.where(first))
         if module.role == "loss":
             made = self.together(node, operands, name) if operands else Value(TENSOR)
-            return made.but(rank=0 if module.role == "loss" else made.rank, role="")
+            return made.but(rank=0 if module.rank == 0 else made.rank, role="")
         if place.kind == "unknown" and not operands:
             return Value(BATCH)
         if module.assumed or not self.is_seen(module):
             module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
+            operands = [(one.doubted(Assumption(LIBRARY_CALL)), at) for one, at in operands]
         if place.on_host and not self.is_weighted(module):
             return self.unknown(node)
         self.together(node, [(module, node.func), *operands], name, strict=True)
@@ -96,8 +103,7 @@ class ModuleRuns(Builtins):
 
     def _is_layer(self, module: Value) -> bool:
         """Is it a layer of torch itself?"""
-        made = self.analysis.made.get(module.ref, module)
-        return bool(made.links) and made.links[0].name.startswith("torch.nn.")
+        return self.class_of(module).startswith("torch.nn.")
 
     def _decided(self, place: Place, operands: list[Operand]) -> Place:
         """Where a module is that somebody else has placed: with its inputs, if these are moved here."""

@@ -7,6 +7,7 @@ import ast
 from devfix.engine.elements import ANYWHERE
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments
+from devfix.engine.functions import is_reduced
 from devfix.engine.holders import Holders
 from devfix.engine.places import (
     AT,
@@ -58,7 +59,10 @@ class Modules(Holders):
         elif role in ("bare", "loss"):
             place = NOWHERE
         self.state.set_place(cell, place)
-        made = Value(MODULE, Place("in", cell), ref=cell, links=(self.link(MAKE, node, name),), role=role)
+        links, rank = (self.link(MAKE, node, name),), 0 if role == "loss" and is_reduced(keywords) else None
+        made = Value(
+            MODULE, Place("in", cell), ref=cell, links=links, role=role, rank=rank
+        )  # of what it gives
         self.analysis.made[cell] = made
         return made
 
@@ -119,6 +123,19 @@ class Modules(Holders):
         """A module becomes a part of another one, which takes it along when it is moved."""
         self.analysis.part_of[part.ref] = owner.ref
         self.analysis.parts.registered.add(part.links[0].node if part.links else part.ref)
+
+    def class_of(self, module: Value) -> str:
+        """The dotted name of the class that made a module, or of its own class; empty if nobody made it here."""
+        made = self.analysis.made.get(module.ref, module)
+        return made.links[0].name if made.links else ""
+
+    def chained(self, module: Value) -> list[Value]:
+        """The parts of a Sequential that all are known, in their order, if the class of one is in view."""
+        if module.ref in self.analysis.unseen or self.class_of(module) != "torch.nn.Sequential":
+            return []
+        held = [(name, one) for name, one in self.state.attributes(module.ref) if one.kind == MODULE]
+        parts = [one for name, one in held if name[:1] == "#"] or [one for _, one in held]
+        return parts if any(isinstance(one.bound, Value) for one in parts) else []
 
     def move_module(self, cell: object, place: Place) -> None:
         """`module.to(device)`: all that is registered goes along."""

@@ -14,6 +14,7 @@ from devfix.engine.evidence import (
     prepares_inputs,
     runs_module,
     runs_what_it_is_given,
+    trains,
 )
 from devfix.engine.evidence_of_modules import is_average, is_optimizer, unpacks_device
 from devfix.engine.frame import Arguments
@@ -90,7 +91,7 @@ class OutOfSight(Modules):
             return values[0][0].doubted(Assumption(LIBRARY_CALL, last))
         if self.models.layer(name) == "copies" or is_average(last):
             self.copied_beside(node, arguments)
-        if computes(last):
+        if computes(last) or trains(last):
             self._run_elsewhere(node, last, arguments)
         if values and runs_what_it_is_given(last):
             self.element_used(values[0][0], "__call__", node)
@@ -139,10 +140,17 @@ class OutOfSight(Modules):
         ]
         placed = [(one, at, place) for one, at, place in others if place.kind in (VAR, LITERAL)]
         assumed = frozenset({Assumption(LIBRARY_CALL, f"{name}()")})
-        if len(modules) == 1 and modules[0][0].role not in ANYWHERE and placed:
+        told = len(modules) == 1 and (computes(name) or self._is_unlike(modules[0][0]))
+        if told and modules[0][0].role not in ANYWHERE and placed:
             module, at = modules[0]
             known = module.assumed | placed[0][0].assumed | assumed
             self.report(node, name, DIFFERENT, (module, at, self.where(module)), placed[0], known)
+
+    def _is_unlike(self, module: Value) -> bool:
+        """Is another module of its class moved?"""
+        node = module.links[0].node if module.links else None
+        makers = {ast.unparse(one.func) for one in self.analysis.parts.moved if isinstance(one, ast.Call)}
+        return isinstance(node, ast.Call) and ast.unparse(node.func) in makers
 
     def like_given(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         """What a function out of sight makes of tensors that are together: if it is a tensor, it is with them."""

@@ -27,6 +27,8 @@ from devfix.engine.values import (
     ELEMENT,
     LIBRARY_CALL,
     MODULE,
+    OPTIMIZER,
+    OR_NUMBER,
     PART,
     PATH_TAKEN,
     RANK,
@@ -154,7 +156,7 @@ class Requirements(Frame):
             return  # it is made anew where it does not fit: what was there before is never met
         if stray.kind == MODULE and _moved_on_demand((other if swap else one)[2], stray_place, path):
             return
-        assumed = stray.assumed | anchor.assumed
+        assumed = (stray.assumed | anchor.assumed) - {OR_NUMBER}  # which mixes with any device
         asked = [condition for condition, _ in both - path if not about_devices(condition)]
         if pairs > 1 and len(asked) > 1:  # one condition alone is met by somebody, or it would not be asked
             assumed |= {Assumption(PATH_TAKEN)}
@@ -300,7 +302,7 @@ class Requirements(Frame):
         """The tensors in a value, each with the node to blame."""
         if value.kind in (TENSOR, MODULE) or (value.kind == BATCH and not value.fields):
             return [(value, node)]  # of a batch whose elements were replaced, those
-        if depth > 2:
+        if depth > 2 or value.kind == OPTIMIZER:  # which only knows the modules
             return []
         found: list[Operand] = []
         nodes = getattr(node, "elts", None)

@@ -38,6 +38,8 @@ from devfix.engine.values import (
     Value,
 )
 
+ALONE = -1  # the position of a result that is given alone
+
 
 def _is_none(condition: object, place: Place) -> bool:
     """Does a condition say that the argument that a place is of is None?"""
@@ -82,7 +84,10 @@ class Results(Requirements):
             self.analysis.taken_apart.add(value.links[0].node)
 
     def agree(self, node: ast.Return, value: Value) -> None:
-        """Results of one function are wanted in one place: a tensor made here beside what came from elsewhere."""
+        """Results of one function are wanted in one place: a tensor made here, and what another return gives.
+
+        Of several that are given together each is another thing: what is for a plot, or a log, may be on the CPU.
+        """
         if self.quiet or self.function is None or self.depth > 1:
             return
         at = node.value or node
@@ -91,18 +96,18 @@ class Results(Requirements):
         if len(nodes) != len(parts):
             nodes, link = [at] * len(parts), self.link(ELEMENT, at, PART)
             parts = [one.linked(link) if one.links and one is not value else one for one in parts]
-        path = self.state.path
+        path, several = self.state.path, isinstance(at, ast.Tuple)
         self.results += [
-            (one, where, node, path)
-            for one, where in zip(parts, nodes, strict=True)
+            (one, where, node, path, i if several else ALONE)
+            for i, (one, where) in enumerate(zip(parts, nodes, strict=True))
             if one.kind in (TENSOR, BATCH)
         ]
 
     def results_agree(self) -> None:
         """Compare all results of a run."""
-        anchor: tuple[Value, ast.AST, Place] | None = None
-        strays: list[tuple[Value, ast.AST, Place, ast.Return, Path]] = []
-        for value, at, returned, conditions in self.results:
+        anchors: dict[int, tuple[Value, ast.AST, Place]] = {}
+        strays: list[tuple[Value, ast.AST, Place, ast.Return, Path, int]] = []
+        for value, at, returned, conditions, i in self.results:
             home = value.bound
             for place, path in alternatives(self.where(value), conditions):
                 if place.kind == LITERAL and home is not None and value.kind == TENSOR:
@@ -124,10 +129,10 @@ class Results(Requirements):
                     and not asked
                 ):
                     self._like_its_source(returned, value, at, like)
-                    if anchor is None and self.where(like).on_device and self.where(like).kind != LITERAL:
-                        anchor = like, at, self.where(like)
-                if place.on_device and place.kind != LITERAL and anchor is None:
-                    anchor = value, at, place
+                    if self.where(like).on_device and self.where(like).kind != LITERAL:
+                        anchors.setdefault(i, (like, at, self.where(like)))
+                if place.on_device and place.kind != LITERAL and i not in anchors:
+                    anchors[i] = value, at, place
                 elif (self._of_array(value) and self.taken is None) or asked:
                     continue  # of an array, as transforms take and make it; or somebody has asked
                 elif (
@@ -135,12 +140,11 @@ class Results(Requirements):
                     and value.rank == 1
                     and {MAKE} == {one.kind for one in value.links if one.name != PART}
                 ):
-                    strays.append((value, at, place, returned, path))
-        anchor = anchor or self._input()
-        if anchor is None:
-            return
-        for value, at, place, returned, path in strays:
-            if any(holds and _is_none(condition, anchor[2]) for condition, holds in path):
+                    strays.append((value, at, place, returned, path, i))
+        given = self._input() if strays else None
+        for value, at, place, returned, path, i in strays:
+            anchor = anchors.get(i) or (given if i == ALONE else None)
+            if anchor is None or any(holds and _is_none(condition, anchor[2]) for condition, holds in path):
                 continue  # where it is returned, there is no other one
             assumed = value.assumed | anchor[0].assumed | {Assumption(RESULT)}
             self.report(returned, "the result", DIFFERENT, (value, at, place), anchor, assumed)

@@ -168,7 +168,7 @@ class Uses:
                 if (
                     isinstance(func, ast.Attribute)
                     and isinstance(func.value, ast.Name)
-                    and func.attr in ("size", "dim", "long")
+                    and (func.attr in ("dim", "long") or (func.attr == "size" and node.args))
                 ):
                     self.attributes.setdefault(func.value.id, set()).add(f"{func.attr}()")
                 self.moves = self.moves or (isinstance(func, ast.Attribute) and func.attr == "to")
@@ -229,11 +229,11 @@ class Uses:
         self.listed -= settled  # where it is a list, that is all
 
     def _unpacked(self, node: ast.Assign) -> None:
-        """`values, order = x.sort()`: lists sort themselves and give nothing."""
+        """`values, order = x.sort()`: lists give nothing. `n, m = x.size()`: others have one."""
         func = node.value.func if isinstance(node.value, ast.Call) else None
-        if isinstance(node.targets[0], ast.Tuple) and isinstance(func, ast.Attribute) and func.attr == "sort":
-            if isinstance(func.value, ast.Name):
-                self.attributes.setdefault(func.value.id, set()).add("sort()")
+        if isinstance(node.targets[0], ast.Tuple) and isinstance(func, ast.Attribute):
+            if isinstance(func.value, ast.Name) and func.attr in ("sort", "size"):
+                self.attributes.setdefault(func.value.id, set()).add(f"{func.attr}()")
 
     def kind(self, name: str) -> Evidence:
         """What the uses of a name say; UNKNOWN if nothing."""

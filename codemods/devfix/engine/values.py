@@ -23,6 +23,7 @@ PLACED = frozenset({TENSOR, MODULE, BATCH})
 
 # roles of numbers: of the process on its machine, among all processes, and how many devices there are
 LOCAL, GLOBAL, DEVICES = "local", "global", "devices"
+INDEX = "index"  # that of the device where a tensor is, which is at its place
 RANKS = frozenset({LOCAL, GLOBAL})
 NUMBERED = "numbered"  # role of a mapping: some of its keys are numbers
 
@@ -69,6 +70,7 @@ class Link(NamedTuple):
 
 History = tuple[Link, ...]
 Assumptions = frozenset[Assumption]
+OR_NUMBER = Assumption(PATH_TAKEN, "a number on another path")
 PROVEN: Assumptions = frozenset()
 MAX_LINKS = 10
 PART = "part"  # the name of an ELEMENT link: of what stands at its node, something is used
@@ -248,13 +250,7 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
         return made if a.origins == b.origins else made.but(origins=a.origins | b.origins)
     if a.kind in (FUNCTION, CLASS, LIBRARY) and a.ref != b.ref:
         return ANYTHING
-    place = (
-        a.place
-        if a.place == b.place
-        else choose(condition, a.place, b.place)
-        if condition is not None
-        else _either(a, b)
-    )
+    place = _either(a, b, condition)
     fields, items, rest = a.fields, a.items, a.rest
     if depth > 3:
         items = rest = fields = None
@@ -282,13 +278,8 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
                 else mine.get(key, others.get(key, ANYTHING))
                 for key in {**mine, **others}
             }
-    links = (
-        a.links
-        if a.links == b.links or not b.links
-        else b.links
-        if not a.links or (b.place.on_host and not a.place.on_host)
-        else a.links
-    )
+    newer = bool(b.links) and (not a.links or (b.place.on_host and not a.place.on_host))
+    links = b.links if newer else a.links
     role = a.role if a.role == b.role else _number_role(a, b, condition)
     if role in RANKS and a.role != b.role:
         links = a.links if a.role == role else b.links
@@ -307,7 +298,7 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
         assumed=a.assumed | b.assumed,
         forms=joined(a.forms, b.forms),
         texts=frozenset() if same or a.kind != TEXT else texts(a) | texts(b),
-        bound=a.bound if a.bound is b.bound else None,
+        bound=a.bound if _same_bound(a.bound, b.bound) else None,
         like=a.like if a.like is b.like or links is a.links else b.like,
         role=role,
         origins=a.origins | b.origins,
@@ -342,8 +333,17 @@ def _rank(a: Value, b: Value) -> int | None:
     return a.rank if a.rank == b.rank else None
 
 
-def _either(a: Value, b: Value) -> Place:
-    """Two paths that nothing tells apart; both on the CPU is the CPU."""
+def _same_bound(a: Value | None, b: Value | None) -> bool:
+    """Are two values of one object, or of one class?"""
+    return a is b or (a is not None and b is not None and a.kind == b.kind == CLASS and a.ref is b.ref)
+
+
+def _either(a: Value, b: Value, condition: object) -> Place:
+    """Two paths: where nothing tells them apart, both on the CPU is the CPU."""
+    if a.place == b.place:
+        return a.place
+    if condition is not None:
+        return choose(condition, a.place, b.place)
     if a.place.on_host and b.place.on_host:
         return a.place
     return NOWHERE
@@ -362,6 +362,9 @@ def _unlike(a: Value, b: Value, condition: object) -> Value:
                 return other.but(place=there, const=...)
             return other.but(const=...) if other.const is not ... else other
     kinds = {a.kind, b.kind}
+    for one, other in ((a, b), (b, a)):
+        if one.kind == UNKNOWN and other.kind == SEQUENCE and other.items == () and other.rest is None:
+            return one  # `x or []`
     if kinds <= {TENSOR, BATCH}:
         place = (
             a.place
@@ -383,9 +386,8 @@ def _unlike(a: Value, b: Value, condition: object) -> Value:
         if condition is not None and UNKNOWN in kinds and tensor.place.on_host:
             return tensor.but(place=choose(condition, a.place, b.place), assumed=a.assumed | b.assumed)
         if condition is not None and NUMBER in kinds and tensor.place.kind != "choice":
-            if tensor is a:
-                return tensor.but(place=choose(condition, a.place, NOWHERE))
-            return tensor.but(place=choose(condition, NOWHERE, b.place))
+            first, second = (a.place, NOWHERE) if tensor is a else (NOWHERE, b.place)
+            return tensor.doubted(OR_NUMBER).but(place=choose(condition, first, second))
         return tensor.but(place=NOWHERE, rank=None)
     if kinds == {MODULE, SEQUENCE}:  # a ModuleList on one path, a list on the other
         many = a if a.kind == SEQUENCE else b

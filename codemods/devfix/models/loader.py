@@ -10,6 +10,7 @@ from typing import NamedTuple
 from devfix.documents.installed import data
 
 TENSOR_METHOD = "Tensor."
+_OF_FILE = re.compile(r"^torch\.nn\.modules\.\w+\.(?=[A-Z])")
 _CALLS = frozenset(
     {
         "make",
@@ -27,14 +28,17 @@ _CALLS = frozenset(
     }
 )
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow", "samples"})
-_LAYERS = frozenset({"bare", "loss", "container", "wrapper", "scatters", "owner", "copies", "runs", "unseen"})
+_LAYERS = frozenset(
+    {"bare", "loss", "container", "wrapper", "scatters", "owner", "copies", "runs", "unseen", "several"}
+)
 _TYPED = frozenset({"context", "keeps"})
-_MODULES = ("module", "not")
+_CLASSES = ("module", "items", "pairs", "not")  # rows with patterns
 _PLAIN = (
     "readers",
     "keywords",
     "draws",
     "learns",
+    "rows",
     "tokens",
     "gathers",
     "owners_of_device",
@@ -45,6 +49,11 @@ _BUILDING = (".from_pretrained", ".from_config")
 _PROCESSES = frozenset(
     {"joins", "sets", "current", "collective", "spawn", "starts", "local", "global", "devices", "accelerator"}
 )
+
+
+def public(dotted: str) -> str:
+    """The name of a layer of torch as the models have it: also of one that is imported from the file it stands in."""
+    return _OF_FILE.sub("torch.nn.", dotted)
 
 
 class Row(NamedTuple):
@@ -63,6 +72,7 @@ class Row(NamedTuple):
     whole: bool = False
     place: tuple[int, str] | None = None
     into: bool = False
+    gives: tuple[str, ...] = ()
 
 
 SAME = Row("same")
@@ -77,6 +87,7 @@ class Readers(NamedTuple):
     keywords: frozenset[str]
     draws: frozenset[str]
     learns: frozenset[str]
+    rows: frozenset[str]
 
     def argument(self, dotted: str, at: int | str, *, many: bool = False) -> bool:
         """Does a function surely make an array of its argument `at`: a tensor, or a list of tensors if `many`?"""
@@ -105,11 +116,10 @@ class Models(NamedTuple):
     owners_of_device: tuple[str, ...]
     devices: frozenset[str]
     like_torch: tuple[str, ...]
+    tensors: dict[str, frozenset[str]]  # function -> keywords that take a tensor, or None
     takers: dict[str, tuple[str, str]]  # what takes a device: the keyword, and what it does without
     converters: dict[str, str]
-    modules: tuple[
-        tuple[str, re.Pattern[str], str], ...
-    ]  # prefix, pattern of the last name, "module" or "not"
+    modules: tuple[tuple[str, re.Pattern[str], str], ...]  # prefix, pattern of the last name, one of _CLASSES
     known: dict[str, str]  # what `layer` has found so far
 
     def function(self, dotted: str) -> Row | None:
@@ -117,7 +127,7 @@ class Models(NamedTuple):
         row = self.rows.get(dotted)
         if row is not None:
             return row if row.form in _CALLS else None
-        if dotted.startswith(self.tensor_spaces):
+        if dotted.startswith(self.tensor_spaces) and not dotted.rpartition(".")[2][:1].isupper():
             return SAME
         if dotted.startswith("torch.") and not dotted.startswith(self.other_spaces):
             if dotted.count(".") == 1 and dotted[6:7].islower() and dotted != "torch.device":
@@ -134,7 +144,7 @@ class Models(NamedTuple):
         return self.rows.get(TENSOR_METHOD + name, SAME)
 
     def layer(self, dotted: str) -> str:
-        """What a class is to its data: one of _LAYERS, "module", or an empty string for any other."""
+        """What a class is to its data: one of _LAYERS, "module", "items", "pairs", or an empty string for any other."""
         row = self.rows.get(dotted)
         if row is not None:
             return row.form if row.form in _LAYERS else ""
@@ -144,7 +154,8 @@ class Models(NamedTuple):
                 path = path.removesuffix(suffix)
             last = path.rpartition(".")[2]
             rows = [row for row in self.modules if path.startswith(row[0]) and row[1].match(last)]
-            self.known[dotted] = "module" if {form for _, _, form in rows} == {"module"} else ""
+            forms = {form for _, _, form in rows}
+            self.known[dotted] = forms.pop() if len(forms) == 1 and "not" not in forms else ""
         return self.known[dotted]
 
     def process(self, dotted: str) -> str:
@@ -162,6 +173,7 @@ def models() -> Models:
     reads: dict[str, tuple[int, str] | None] = {}
     converters: dict[str, str] = {}
     takers: dict[str, tuple[str, str]] = {}
+    tensors: dict[str, frozenset[str]] = {}
     modules: list[tuple[str, re.Pattern[str], str]] = []
     spaces: dict[str, list[str]] = {"tensor": [], "other": [], "array": []}
     for line in (data("models/torch.model") + "\n" + data("models/libraries.model")).splitlines():
@@ -173,6 +185,9 @@ def models() -> Models:
             continue
         if words[0] == "calls":
             converters.update(dict.fromkeys(words[2:], words[1]))
+            continue
+        if words[0] == "tensors":
+            tensors[words[1]] = frozenset(words[2:])
             continue
         if words[0] == "takes":
             takers.update(dict.fromkeys(words[3:], (words[2], words[1])))
@@ -189,7 +204,7 @@ def models() -> Models:
             listed[words[0]] += [words[1] + name for name in words[2:]]
             continue
         form, prefix, *rest = words
-        if form in _MODULES:
+        if form in _CLASSES:
             modules += [(prefix, re.compile(fnmatch.translate(name)), form) for name in rest]
             continue
         if form not in _CALLS | _LAYERS | _PROCESSES | _TYPED:
@@ -212,6 +227,8 @@ def models() -> Models:
             elif key == "place" and value:
                 position, _, name = value.partition(":")
                 row = row._replace(place=(int(position), name))
+            elif key == "gives" and value:
+                row = row._replace(gives=tuple(value.split(",")))
             elif word == "into":
                 row = row._replace(into=True)
             elif key == "type" and value:
@@ -238,13 +255,13 @@ def models() -> Models:
         reads,
         frozenset(listed["lists"]),
         tuple(plain["readers"]),
-        *(frozenset(plain[name]) for name in ("keywords", "draws", "learns")),
+        *(frozenset(plain[name]) for name in ("keywords", "draws", "learns", "rows")),
     )
     shaped, filled = frozenset(listed["shaped"]), frozenset(listed["filled"])
     return Models(
         rows, tensor, other, array, readers, shaped, filled, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
-        tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(plain["like_torch"]), takers,
-        converters, tuple(modules), {},
+        tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(plain["like_torch"]), tensors,
+        takers, converters, tuple(modules), {},
     )  # fmt: skip
 
 

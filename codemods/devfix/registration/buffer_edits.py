@@ -38,12 +38,22 @@ def register(source: Source, group: list[Candidate]) -> Registration:
             done.add(store.statement)
             if store.method is owner.init and store.statement.lineno < start.lineno:
                 return Registration((), "the assignment stands before `super().__init__()`")
+            if isinstance(store.value, ast.Name) and _is_told_apart(source, store.method, store.value.id):
+                return Registration((), f"`{store.value.id}` need not be a tensor")
             names = [c.name for c in group if any(s.statement is store.statement for s in c.stores)]
             made = _register_one(source, store, names)
             if not made:
                 return Registration((), "no name is free for the new value")
             edits.extend(made)
     return Registration(tuple(edits))
+
+
+def _is_told_apart(source: Source, method: Method, name: str) -> bool:
+    """Is it asked of what type an argument is: `isinstance(x, float)`?"""
+    asked = (
+        one for one in source.of_kind(ast.Call, method) if one.args and source.code(one.func) == "isinstance"
+    )
+    return any(isinstance(one.args[0], ast.Name) and one.args[0].id == name for one in asked)
 
 
 def _register_one(source: Source, store: Store, names: list[str]) -> tuple[Edit, ...]:

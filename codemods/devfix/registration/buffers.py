@@ -217,7 +217,12 @@ def _without_parameters(source: Source, stores: tuple[Store, ...]) -> tuple[Stor
 
 
 def _is_parameter(source: Source, store: Store) -> bool:
-    return isinstance(store.value, ast.Call) and source.qualified(store.value.func) in torch_api.PARAMETERS
+    made = store.value
+    while (
+        isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr.endswith("_")
+    ):
+        made = made.func.value  # which gives the same object
+    return isinstance(made, ast.Call) and source.qualified(made.func) in torch_api.PARAMETERS
 
 
 def _moves(source: Source, store: Store) -> bool:

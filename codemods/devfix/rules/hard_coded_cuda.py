@@ -114,7 +114,7 @@ class HardCodedCuda(Codemod):
         first = verdict.code.partition("\n")[0]
         code = f"{first[:57]}..." if len(first) > 60 or "\n" in verdict.code else first
         related: tuple[Related, ...] = ()
-        if verdict.node is not None and hasattr(verdict.node, "lineno"):
+        if verdict.node is not None and verdict.node in flow.source.parents:
             related = (Related(flow.source.span(verdict.node), "the device is known here"),)
         found = self.finding(
             verdict.span,
