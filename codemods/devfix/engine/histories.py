@@ -19,10 +19,12 @@ from devfix.engine.values import (
     MODULE,
     MOVE,
     NAME,
+    SEQUENCE,
     TENSOR,
     UNKNOWN,
     Assumption,
     Value,
+    elements,
 )
 from devfix.flow.frame import path_of
 from devfix.source import Source, remembered
