@@ -14,7 +14,7 @@ from devfix.engine.places import LITERAL, VAR
 from devfix.findings import AppendCall, Edit, Finding, InsertStatement, Safety, SetArgument, Span
 from devfix.flow import torch_api
 from devfix.flow.frame import path_of
-from devfix.placing import around, dotted
+from devfix.placing import around, covers, dotted
 from devfix.source import Source, walk
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -80,18 +80,27 @@ def _places(function: Function) -> Places:
     return found
 
 
-def _is_moved(function: ast.AST, name: str) -> bool:
-    """Is `name` moved, or modules in it, which is somebody's decision?"""
+def _moves(source: Source, function: ast.AST, name: str) -> set[ast.stmt]:
+    """Statements that move `name`, or modules in it."""
     names = {name}
     for node in walk(function):
         if isinstance(node, ast.For) and any(dotted(part) == name for part in walk(node.iter)):
             names |= {part.id for part in walk(node.target) if isinstance(part, ast.Name)}
-    return any(
-        isinstance(node, ast.Call)
+    return {
+        source.statement(node)
+        for node in walk(function)
+        if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr in ("to", "cuda", "to_empty")
         and dotted(node.func.value) in names
-        for node in walk(function)
+    }
+
+
+def _settles(source: Source, function: ast.AST, name: str, since: ast.stmt) -> bool:
+    """Is `name` moved on every way, before or after it is put into place, or in a loop, as somebody has decided?"""
+    moves = _moves(source, function, name)
+    return any(source.enclosing(move, ast.For) for move in moves) or any(
+        covers(other, moves) for one in around(source, since) for other in source.block(one)
     )
 
 
@@ -108,7 +117,12 @@ def _shared(source: Source, function: Function, places: Places) -> Iterator[Find
             and node.targets[0].attr == node.value.attr == "weight"
             and dotted(node.targets[0].value) == name
         ]
-        if not name or not shares or _known_layer(source, function, name) or _is_moved(function, name):
+        if (
+            not name
+            or not shares
+            or _known_layer(source, function, name)
+            or _settles(source, function, name, place)
+        ):
             continue
         share, old = shares[-1]
         if not old:
@@ -166,7 +180,7 @@ def _replaced(source: Source, function: Function, places: Places) -> Iterator[Fi
         old = _shaped_after(made)
         if (
             not old
-            or (name and _is_moved(function, name))
+            or (name and _moves(source, function, name))
             or not path_of(made.func).rpartition(".")[2][:1].isupper()
         ):
             continue
