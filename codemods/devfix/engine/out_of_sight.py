@@ -10,6 +10,7 @@ from devfix.engine.evidence import (
     computes,
     is_autocast_name,
     is_count,
+    is_device_name,
     is_loss_name,
     prepares_inputs,
     runs_module,
@@ -27,6 +28,7 @@ from devfix.engine.places import (
     DIFFERENT,
     LITERAL,
     NOWHERE,
+    OF,
     VAR,
     Place,
 )
@@ -43,6 +45,7 @@ from devfix.engine.values import (
     MODULE,
     OWNER,
     TENSOR,
+    TEXT,
     UNKNOWN,
     USES,
     Assumption,
@@ -132,19 +135,27 @@ class OutOfSight(Modules):
         """A function out of sight that computes: it runs a module on what it is given besides, or on a device."""
         given = [*arguments[0], *arguments[1].values()]
         modules = [(one, at) for one, at in given if one.kind == MODULE and self.where(one).on_host]
-        others = [(one, at, self.state.resolve(one.place)) for one, at in given if one.kind == DEVICE]
+        devices = [(self._as_device(one, node, at), at) for one, at in given]
+        others = [(one, at, self.state.resolve(one.place)) for one, at in devices if one.kind == DEVICE]
         others += [
             (one, at, self.where(one))
             for one, at in given
             if one.kind in (TENSOR, BATCH) or one.role == "moved"
         ]
-        placed = [(one, at, place) for one, at, place in others if place.kind in (VAR, LITERAL)]
+        chosen = (VAR, LITERAL, OF)  # the last one of a device that is among options
+        placed = [one for one in others if one[2].kind in (chosen if one[0].kind == DEVICE else chosen[:2])]
         assumed = frozenset({Assumption(LIBRARY_CALL, f"{name}()")})
         told = len(modules) == 1 and (computes(name) or self._is_unlike(modules[0][0]))
         if told and modules[0][0].role not in ANYWHERE and placed:
             module, at = modules[0]
             known = module.assumed | placed[0][0].assumed | assumed
             self.report(node, name, DIFFERENT, (module, at, self.where(module)), placed[0], known)
+
+    def _as_device(self, value: Value, node: ast.Call, at: ast.expr) -> Value:
+        """A text, or something unknown, that is handed over under the name of a device."""
+        named = isinstance(at, ast.Name) and is_device_name(at.id) and value.kind in (TEXT, UNKNOWN)
+        place = self.target(value, node, at) if named else None
+        return value.but(kind=DEVICE, place=place) if place is not None else value
 
     def _is_unlike(self, module: Value) -> bool:
         """Is another module of its class moved?"""
