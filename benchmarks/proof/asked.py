@@ -66,7 +66,7 @@ def by_engine(program: Program) -> list[Spoken]:
         found += [_spoken(one, source) for one in inputs.findings(analysis)]
         for read in analysis.host_reads:
             found.append(Spoken("host read", _lines(read.node), read.operation))
-        for surgery in analysis.surgeries:
+        for surgery in analysis.lives.surgeries:
             found.append(Spoken("surgery", _lines(surgery.node)))
     return found
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.files import Class
+from devfix.engine.values import MODULE
 from devfix.flow import Flow
 from devfix.flow.events import Event
 from devfix.flow.lattice import Kind, Value
 from devfix.placing import rebound, steady
-from devfix.surgery.arrivals import own_parts_stay
+
+_DEEPEST = 6  # parts of parts
 
 
 def device_after(flow: Flow, move: Event, anchor: ast.stmt) -> str:
@@ -66,6 +69,26 @@ def has_parameters(flow: Flow, module: Value) -> bool:
         return False
     if module.name == "torch.nn.Sequential":
         return any(has_parameters(flow, flow.value(argument)) for argument in module.node.args)
-    if own_parts_stay(flow, module.name, frozenset()):
-        return True
-    return module.name.startswith("torch.nn.") and not module.name.endswith(("List", "Dict", "Loss"))
+    owner = flow.facts().file.classes.get(module.name)
+    if owner is not None:
+        return _makes_parameters(flow, owner, 0)
+    return _is_layer(module.name)
+
+
+def _makes_parameters(flow: Flow, owner: Class, depth: int) -> bool:
+    """Does a class of this file make parameters of its own, or parts that do?"""
+    classes = flow.facts().classes
+    for _, part in classes.state(owner).attributes(classes.cell(owner)):
+        made = part.links[0].name if part.links else ""
+        inner = part.bound.ref if part.bound is not None else None
+        if part.role == "parameter" or (part.kind == MODULE and _is_layer(made) and not part.role):
+            return True
+        if part.kind == MODULE and isinstance(inner, Class) and depth < _DEEPEST:
+            if _makes_parameters(flow, inner, depth + 1):
+                return True
+    return False
+
+
+def _is_layer(name: str) -> bool:
+    """Is it a layer of torch that surely has parameters?"""
+    return name.startswith("torch.nn.") and not name.endswith(("List", "Dict", "Loss", "Sequential"))

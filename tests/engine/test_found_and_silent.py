@@ -8,13 +8,14 @@ from __future__ import annotations
 import pytest
 from devfix.checkers import inputs
 from devfix.checkers.mismatches import CODEMODS, findings
+from devfix.rules.reorder_to import ReorderTo
 from programs import analysed, lines_of, marked
 
 
 def spoken(code: str, others: dict[str, str] | None = None) -> set[int]:
     """The lines of a program, counted from its first, that the engine has findings for."""
     analysis = analysed(code, others)
-    found = [*findings(analysis, CODEMODS), *inputs.findings(analysis)]
+    found = [*findings(analysis, CODEMODS), *inputs.findings(analysis), *ReorderTo().of_parts(analysis)]
     return lines_of(analysis, found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devfix.checkers.needed import used_after
 from devfix.engine.analysis import Analysis
 from devfix.engine.evidence_of_modules import is_average
 from devfix.engine.facts import Outrun
@@ -12,9 +13,8 @@ from devfix.findings import Edit, Finding, Fix, MoveStatement, Related, Safety
 from devfix.flow.frame import path_of
 from devfix.models.loader import models
 from devfix.placing import bound_before, follows, only, siblings
+from devfix.repair.ways import changed, looked_at
 from devfix.source import Source
-from devfix.surgery.needed import used_after
-from devfix.surgery.ways import changed, looked_at
 
 CODEMOD = "restore-after-move"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

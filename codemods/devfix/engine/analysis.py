@@ -10,7 +10,7 @@ from devfix.engine import facts
 from devfix.engine.callers import Callers, Origins, passed
 from devfix.engine.classes import Classes
 from devfix.engine.context import Bound, Context
-from devfix.engine.facts import Autocast, DeviceUse, Drop, HostRead, LeftOut, Mismatch, Missing, Step, Surgery
+from devfix.engine.facts import Autocast, DeviceUse, Drop, HostRead, LeftOut, Mismatch, Missing, Step
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
@@ -58,7 +58,7 @@ class Analysis(Context):
         self.mismatches: list[Mismatch] = []
         self.is_cut = False  # there are more, which were left out
         self.host_reads: list[HostRead] = []
-        self.surgeries: list[Surgery] = []
+        self.lives = facts.Lives()  # what happens to modules
         self.outruns: list[facts.Outrun] = []
         self.drops: list[Drop] = []
         self.item_nodes: dict[Place, ast.AST] = {}  # where an item of something out of sight is read
@@ -104,6 +104,7 @@ class Analysis(Context):
     def run(self) -> None:
         body = self._body(self.file)
         body.block(self.file.source.tree.body)
+        body.end(body.state)
         for owner in self.file.all_classes:
             if self.class_kind(owner) == "host":
                 continue
@@ -164,7 +165,7 @@ class Analysis(Context):
             names[function.positional[0]] = me
         state.names = Names(names.items())
         self._run(frame)
-        return self._left(frame)
+        return frame.end(self._left(frame))
 
     def _run(self, frame: Run) -> None:
         assert frame.function is not None

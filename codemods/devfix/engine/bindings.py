@@ -7,6 +7,7 @@ from typing import Any
 
 from devfix.engine.evidence import is_loader_name, is_module_name
 from devfix.engine.evidence_of_modules import is_set_up, is_told_a_device, may_place
+from devfix.engine.evidence_of_parts import is_layer_name
 from devfix.engine.expressions import Expressions
 from devfix.engine.places import AT, CHOICE, IN, LITERAL, NOWHERE, OF, OWNED, VAR, Place, choose
 from devfix.engine.values import (
@@ -131,6 +132,8 @@ class Bindings(Expressions):
     def _store(self, target: ast.Attribute, value: Value) -> None:
         """`base.name = value`."""
         base = self.eval(target.value)
+        if base.kind == UNKNOWN and (value.kind == MODULE or value.role in ("parameter", "instance")):
+            base = self.as_part(base)
         if base.kind == TENSOR and target.attr == "data" and base.place.kind == "in":
             self.move_module(base.place.key, self.where(value))
             return
@@ -141,7 +144,11 @@ class Bindings(Expressions):
             value = self.part_of(value, target)
         if value.kind == UNKNOWN and value.role == "instance" and base.kind == MODULE:
             self.analysis.parts.registered.add(value.links[0].node)
-            self.state.set_attribute(base.ref, name, value)
+            layer = self.as_layer(value) if is_layer_name(value.links[0].name) else value
+            if layer.kind == MODULE and self.may_get(base, layer):
+                self.attach(target, base, name, layer)
+            else:
+                self.state.set_attribute(base.ref, name, value)
             return
         if (
             base.kind == MODULE
@@ -151,12 +158,15 @@ class Bindings(Expressions):
             if value.ref is not None and value.ref == base.ref:
                 self.state.set_attribute(base.ref, name, value)
                 return
-            if not self._building(base):
+            if not self._building(base) or self.may_get(base, value):
                 self.attach(target, base, name, value)
             self.register(value, base)
             self.state.set_attribute(base.ref, name, value.linked(self.link(STORE, target, name)))
             return
         if base.kind == MODULE and value.kind == TENSOR and value.role == "parameter":
+            if self.may_get(base, value):
+                self.attach(target, base, name, value)
+                return
             place = _of_parameter(self.where(value), Place(IN, base.ref))
             links = () if place.kind == IN else value.links
             self.state.set_attribute(base.ref, name, value.but(place=place, links=links))

@@ -242,11 +242,10 @@ class Containers(Elements):
     def store_item(self, target: ast.Subscript, value: Value, node: ast.AST) -> None:
         """`base[index] = value`."""
         base, index = self.eval(target.value), self.eval(target.slice)
-        if base.kind == MODULE and value.kind == MODULE:
-            self.attach(
-                target, base, f"#{index.const}" if index.const is not ... else f"#{id(target)}", value
-            )
-            return
+        base = self.as_part(base) if value.kind == MODULE else base
+        if base.kind == MODULE and (value := self.as_layer(value)).kind == MODULE:
+            name = f"#{index.const}" if index.const is not ... else f"#{id(target)}"
+            return self.attach(target, base, name, value)
         if base.kind in (TENSOR, BATCH) and base.fields is None:
             if base.kind == TENSOR:  # an index is brought to where it is
                 many = self.as_tensor(index).kind == TENSOR or isinstance(target.slice, ast.List)

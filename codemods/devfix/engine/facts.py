@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
 
 from devfix.engine.files import File, Function
 from devfix.engine.forms import Forms
 from devfix.engine.places import NOWHERE, Path, Place
 from devfix.engine.values import Assumptions, Link, Value
+
+if TYPE_CHECKING:
+    from devfix.engine.frame import Frame
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +30,7 @@ class Term:
 
 
 Scope = tuple[Function | None, tuple[Term, ...]]
+Running = tuple[tuple[File, ast.stmt], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +58,7 @@ class Mismatch:
     assumed: Assumptions
     scopes: tuple[Scope, ...]
     path: Path
-    running: tuple[tuple[File, ast.stmt], ...]
+    running: Running
     guarded: bool = False
     strict: bool = False
 
@@ -134,26 +139,59 @@ class Outrun(NamedTuple):
     file: File
     path: str
     module: Value
-    running: tuple[tuple[File, ast.stmt], ...]
+    running: Running
     move: ast.AST
     moved_in: File
 
 
+@dataclass(frozen=True, eq=False)
+class ModuleEvent:
+    """Something that happens to a module; `place` is where it was moved to, or where it is; it was there `before`.
+
+    `running` are the statements that were being run, the innermost first, `at` counts the events.
+    """
+
+    kind: str
+    node: ast.AST
+    module: Value
+    place: Place
+    before: Place
+    running: Running
+    at: int
+
+
 @dataclass(eq=False)
 class Surgery:
-    """A module got a part after it was moved: `attached` is on the CPU then, `place` where the module was moved to.
+    """A module that the program has moved, to `place`, gets a part that is on the CPU.
 
-    `is_met`: the module is run while the part is still there.
+    `root` is the run from which all others came. `is_met`: the module is run, or wrapped, while the part is still
+    there; `is_left`: it is there when the root ends; `is_settled`: code out of sight moves the module.
     """
 
     node: ast.AST
     file: File
-    function: Function | None
     module: Value
-    attached: Value
+    part: Value
+    name: str
     place: Place
+    running: Running
     scopes: tuple[Scope, ...]
+    root: Frame
+    at: int
     is_met: bool = False
+    is_left: bool = False
+    is_settled: bool = False
+
+
+class Lives:
+    """What happens to the modules of a file: `events` by the cell of the module; `late` are those with late parts."""
+
+    def __init__(self) -> None:
+        self.events: dict[object, dict[tuple[str, ast.AST], ModuleEvent]] = {}
+        self.surgeries: list[Surgery] = []
+        self.unmet: dict[int, Surgery] = {}
+        self.late: set[object] = set()
+        self.clock = count()
 
 
 @dataclass(frozen=True, eq=False)

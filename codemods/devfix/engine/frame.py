@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from devfix.engine.facts import Scope, Term
+from devfix.engine.facts import Running, Scope, Term
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import A_DEVICE, AN_OBJECT, NO_FORMS, OF_TENSOR
 from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, ON_CPU, VAR, Path, Place, of_process
@@ -142,6 +142,12 @@ class Frame(ABC):
     def attach(self, node: ast.AST, base: Value, name: str, part: Value) -> None: ...
 
     @abstractmethod
+    def as_part(self, base: Value) -> Value: ...
+
+    @abstractmethod
+    def as_layer(self, value: Value) -> Value: ...
+
+    @abstractmethod
     def block(self, body: list[ast.stmt]) -> None: ...
 
     @abstractmethod
@@ -259,7 +265,12 @@ class Frame(ABC):
             frame = frame.caller
         return tuple(found)
 
-    def running(self) -> tuple[tuple[File, ast.stmt], ...]:
+    @property
+    def root(self) -> Frame:
+        """The run from which this one came by calls."""
+        return self if self.caller is None else self.caller.root
+
+    def running(self) -> Running:
         """The statements that are being run, the innermost first."""
         found: list[tuple[File, ast.stmt]] = []
         frame: Frame | None = self

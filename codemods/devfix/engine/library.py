@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.changes import PARALLEL, WRAPPED
 from devfix.engine.evidence import (
     asks_how_many,
 )
@@ -99,10 +100,11 @@ class Library(OutOfSight):
             return made.but(assumed=made.assumed | {Assumption(LIBRARY_CALL, last)})
         owner = frameworks.OWNERS.get(dotted)
         if owner is not None:
-            self.escape(arguments)
+            self.escape(arguments, node, places=True)
             told = {owner.switch, "kwargs_handlers"} & _keywords.keys()  # of what it does not place, or wraps
             return Value(OWNER, ref=dotted, role="off" if told else "")
         if self.models.layer(dotted) == "wrapper" and values:
+            self.happens(WRAPPED, node, values[0][0])
             return values[0][0]
         layer = self.models.layer(dotted)
         if layer in ("module", "unseen", "loss"):
@@ -204,6 +206,7 @@ class Library(OutOfSight):
                 inner = inner.but(kind=MODULE, role="", place=Place(IN, inner.ref))
                 inner = inner.but(assumed=inner.assumed | {Assumption(USES, last)})
                 self.analysis.made[inner.ref] = inner
+            self.happens(PARALLEL if self.is_parallel(dotted) else WRAPPED, node, inner)
             if layer != "scatters" and "device_ids" not in keywords:
                 return inner
             alone = any(

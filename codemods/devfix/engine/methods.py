@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from devfix.engine.changes import GIVEN, LOADED, RUN
 from devfix.engine.evidence import is_module_name, runs_module
-from devfix.engine.facts import Surgery
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
 from devfix.engine.functions import without
@@ -55,9 +55,12 @@ _ITSELF = frozenset(
     }
 )  # fmt: skip
 _KEEPS = ("set_", "add_", "register_", "load_", "update", "append", "insert", "extend", "remove")
+_SETS = ("set_", "add_", "attach", "register")
+_RUN = frozenset({"generate", "sample", "predict", "encode", "decode"})
 _LIST_METHODS = frozenset({"append", "extend", "insert", "clear", "remove"})
 _PARTS = frozenset(["modules", "children"])
 _TENSORS = frozenset(["parameters", "buffers"])
+_ATTACH = frozenset({"append", "insert", "extend", "add_module", "register_module", "register_parameter"})
 _NAMED = frozenset(["named_parameters", "named_buffers", "named_modules", "named_children"])
 # Of a tensor, here.
 _SPEAKING = TENSOR_USES | {"float", "half", "long", "bfloat16", "view", "reshape", "transpose"}
@@ -74,6 +77,10 @@ _BATCH_METHODS = frozenset(["items", "values", "keys", "get", "pop", "update", "
 class Methods(Moves):
     def method(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         """`base.name(...)`."""
+        if base.kind == UNKNOWN and (
+            name in _ATTACH or (name.startswith(_SETS) and self.new_layer(arguments))
+        ):
+            base = self.as_part(base)
         kind = base.kind
         if kind == MODULE or (kind == UNKNOWN and base.links):
             self.element_used(base, name, node)
@@ -232,11 +239,12 @@ class Methods(Moves):
             inner = Value(MODULE, place, role="part") if parts else parameter
             return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, inner)))
         if name in ("append", "insert", "extend") and values:
-            for one, _ in self.tensors(values[-1][0], node):
-                if one.kind == MODULE:
-                    self.attach(node, base, f"#{id(node)}", one)
+            for number, (one, _) in enumerate(self.tensors(values[-1][0], node)):
+                if one.kind == MODULE or one.role == "parameter":
+                    self.attach(node, base, f"#{id(node)}.{number}", one)
             return ANYTHING
         if name == "load_state_dict":
+            self.happens(LOADED, node, base)
             self._get_weights(base, arguments)
         if name in ("load_state_dict", "save_pretrained", "register_forward_hook"):
             return ANYTHING
@@ -250,6 +258,7 @@ class Methods(Moves):
             seen = name == "generate" and (base.bound is not None or self.is_seen(base))
             runs_it = base if seen or place.on_host else base.doubted(Assumption(LIBRARY_CALL, name))
             assert isinstance(node.func, ast.Attribute)
+            self.happens(RUN, node, base)
             made = self.run_on(node, runs_it, node.func.value, self.inputs(arguments))
             if not self.models.tokens & keywords.keys():  # it may give text, or arrays
                 made = made.doubted(Assumption(LIBRARY_CALL, "generate()"))
@@ -262,8 +271,13 @@ class Methods(Moves):
         if not name.startswith(_KEEPS) and (at is node.func or not self._is_me(base)):
             self.analysis.named.ran(self, node, (module, at), [*values, *keywords.values()], runs=True)
         if name in ("encode", "decode", "predict"):
+            self.happens(RUN, node, base)
             return self.unknown(node)
-        self.escape(arguments)
+        layer = self.new_layer(arguments) if name.startswith(_SETS) else None
+        if layer is not None:
+            return self._register(node, base, name, f"#{name}", layer)
+        self.happens(RUN if name in _RUN else GIVEN, node, base)
+        self.escape(arguments, node)
         return self.like_given(node, name, arguments)
 
     def is_seen(self, module: Value, depth: int = 0) -> bool:
@@ -283,7 +297,8 @@ class Methods(Moves):
             return ANYTHING
         if not isinstance(name, str):
             name = f"#{id(node)}"
-        if value.kind == MODULE:
+        value = layer if self.may_get(base, layer := self.as_layer(value)) else value
+        if value.kind == MODULE or (value.role == "parameter" and self.may_get(base, value)):
             self.attach(node, base, name, value)
         elif value.kind == UNKNOWN and (value.links or value.place.key is not None):
             self.analysis.parts.registered.add(value.links[0].node if value.links else value.place.key)
@@ -296,22 +311,6 @@ class Methods(Moves):
             made = Value(TENSOR, place, rank=value.rank, links=value.links, role="parameter")
             self.state.set_attribute(base.ref, name, made)
         return ANYTHING
-
-    def attach(self, node: ast.AST, base: Value, name: str, part: Value) -> None:
-        """A module becomes a part of another one."""
-        if base.ref is None:
-            return
-        place, at = self.where(base), self.where(part)
-        if any(self.where(one) == place for _, one in self.state.attributes(part.ref) if one.kind == TENSOR):
-            at = place  # made of what is there already
-        if place.on_device and place.kind != OF and at.on_host and part.links and not self.quiet:
-            if self.analysis.is_new((node, "surgery", name), part.assumed):
-                self.analysis.surgeries.append(
-                    Surgery(node, self.file, self.function, base, part, place, self.scopes())
-                )
-        self.register(part, base)
-        self.analysis.parts.attached.setdefault(base.ref, set()).update(one for _, one in self.running())
-        self.state.set_attribute(base.ref, name, part.linked(self.link(STORE, node, name)))
 
     # --- everything else -----------------------------------------------------------------
 
@@ -376,6 +375,7 @@ class Methods(Moves):
             item = Value(SEQUENCE, items=(A_TEXT, base)) if name == "items" else base
             return Value(SEQUENCE, rest=item) if name in ("items", "values") else base
         if base.role == "instance" and name == "load_state_dict":
+            self.happens(LOADED, node, base)
             self._get_weights(base, arguments)
             return ANYTHING
         if base.role == "host" and name in _SPEAKING:

@@ -154,7 +154,7 @@ class Modules(Holders):
                 and value.ref != cell
                 and value.role != "hidden"
             ):
-                if self.state.place_of(value.ref) != place:
+                if self.state.place_of(value.ref) != place or value.ref in self.analysis.lives.late:
                     self._move(value.ref, place, depth + 1)
 
     def loader(self, node: ast.Call, arguments: Arguments) -> Value:

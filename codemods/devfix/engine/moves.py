@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.changes import MOVED
 from devfix.engine.evidence import may_be_moved_to
 from devfix.engine.facts import Drop
 from devfix.engine.frame import Arguments
@@ -57,6 +58,7 @@ class Moves(Library):
             self.analysis.parts.moved.update(one.node for one in base.links[:1])
             if base.ref is not None:
                 for one in base.items or (base,):  # it may stand for several
+                    self.happens(MOVED, node, one, place)
                     self.outrun(node, one, place)
                     self.move_module(one.ref, place)
             elif base.place.is_named:
@@ -159,7 +161,6 @@ class Moves(Library):
             if base.role == "instance"
             else ("moved", base.place.key if base.place.is_named else id(node))
         )
-        self.state.set_place(cell, place)
         assumed = base.assumed | {Assumption(USES, self.file.source.code(target)[:40])}
         made = Value(
             MODULE,
@@ -168,6 +169,8 @@ class Moves(Library):
             links=base.links or (self.link("move", node),),
             assumed=assumed,
         )
+        self.happens(MOVED, node, made, place)
+        self.state.set_place(cell, place)
         if alone and isinstance(target, ast.Name) and target.id in self.state.names:
             self.state.names[target.id] = made
         elif alone and isinstance(target, ast.Attribute):

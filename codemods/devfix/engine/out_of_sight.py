@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.changes import GIVEN, PARALLEL, Changes
 from devfix.engine.elements import ANYWHERE
 from devfix.engine.evidence import (
     computes,
@@ -17,8 +18,8 @@ from devfix.engine.evidence import (
     trains,
 )
 from devfix.engine.evidence_of_modules import is_average, is_optimizer, unpacks_device
+from devfix.engine.evidence_of_parts import places_modules
 from devfix.engine.frame import Arguments
-from devfix.engine.modules import Modules
 from devfix.engine.places import (
     AT,
     AT_DEFAULT,
@@ -56,7 +57,7 @@ from devfix.flow import frameworks
 _LIKELY = frozenset({"given", "moved"})
 
 
-class OutOfSight(Modules):
+class OutOfSight(Changes):
     def unknown_call(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         """A function out of sight: its result is not known, and modules that it gets may have been moved."""
         values, keywords = arguments
@@ -84,6 +85,9 @@ class OutOfSight(Modules):
                 role="host",
                 assumed=frozenset({Assumption(LIBRARY_CALL, last)}),
             )
+        if self.is_parallel(last) and values and values[0][0].kind == MODULE:
+            self.happens(PARALLEL, node, values[0][0])
+            return values[0][0]
         if is_loss_name(name) and len(arguments[0]) > 1:
             self._loss(node, name, arguments)
         if last == "deepcopy" and values:
@@ -97,7 +101,7 @@ class OutOfSight(Modules):
         given = [one for one in every if one[0].kind == MODULE]
         if given and not any(one.kind == DEVICE for one, _ in every) and runs_module(last, is_method=False):
             self.run_on(node, given[0][0].doubted(Assumption(LIBRARY_CALL, last)), given[0][1], arguments)
-        self.escape(arguments)
+        self.escape(arguments, node, places=places_modules(last))
         if last in frameworks.PLACING_METHODS:
             return Value(UNKNOWN, BY_OWNER)
         if is_optimizer(last):
@@ -217,7 +221,7 @@ class OutOfSight(Modules):
             UNKNOWN, Place(AT, cell), ref=cell, links=(self.link(MAKE, node, name),), role="instance"
         )
 
-    def escape(self, arguments: Arguments) -> None:
+    def escape(self, arguments: Arguments, node: ast.Call | None = None, *, places: bool = False) -> None:
         """Whoever is handed a module that was not moved yet may move it; whoever is told a device makes data there."""
         values, keywords = arguments
         if "device" in keywords and self.analysis.entered:
@@ -226,6 +230,10 @@ class OutOfSight(Modules):
                 self.in_autocast(ANYTHING, place, moved=True)
         for value, at in (*values, *keywords.values()):
             for one, _ in self.tensors(value, at):
+                if one.kind == MODULE and node is not None:
+                    self.happens(GIVEN, node, one)
+                    if places:
+                        self.settle(one)
                 if one.kind == MODULE and one.ref is not None and self.where(one).on_host:
                     self.move_module(one.ref, NOWHERE)
             if value.role == "instance" and value.ref is not None:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from devfix.engine.changes import GIVEN
 from devfix.engine.conditions import Test
 from devfix.engine.evidence_of_modules import is_class_name
 from devfix.engine.files import Function
@@ -90,6 +91,8 @@ class Run(Processes):
         value = self.eval(node.value) if node.value is not None else NOTHING
         if value.kind in (TENSOR, SEQUENCE):
             self.agree(node, value)
+        elif value.kind == MODULE:
+            self.happens(GIVEN, node, value)
         if self.loaded and node.value is not None and (value.kind == MODULE or value.role == "instance"):
             self._agrees_with_weights(node.value, value)
         self.returns.append((value, self.state.copy()))
@@ -303,8 +306,23 @@ class Run(Processes):
         for alias in node.names:
             name = alias.asname or alias.name.partition(".")[0]
             self.state.names.pop(name, None)
+            made = self._with_fallback(name, node)
+            if made is not None:
+                self.state.names[name] = made
             if self.function is None and self.analysis.is_device_name(name):
                 self.named(name, node)
+
+    def _with_fallback(self, name: str, node: ast.Import | ast.ImportFrom) -> Value | None:
+        """What a name is that is imported in a `try`: nothing that is known, if another import gives it, too."""
+        source = self.file.source
+        if not isinstance(source.parents.get(node), (ast.Try, ast.ExceptHandler)):
+            return None
+        made = self.named(name, node)
+        others = (one for one in source.of_kind(ast.ImportFrom) if one is not node)
+        several = any((alias.asname or alias.name) == name for one in others for alias in one.names)
+        if made.kind not in (FUNCTION, CLASS):
+            return None
+        return ANYTHING if several else made
 
 
 def _changed(before: State, after: State) -> bool:

@@ -148,7 +148,6 @@ class Calls(Methods):
         if last in ("from_pretrained", "from_config"):
             return self._pretrained(node, name.rpartition(".")[0], arguments)
         if last == "setattr" and len(arguments) == 3:
-            self.attach(node, arguments[0][1], arguments[2][1], arguments[2][0], "setattr")
             return UNKNOWN
         if last == "getattr" and arguments and arguments[0][1].kind in (Kind.MODULE, Kind.PART):
             base = arguments[0][1]

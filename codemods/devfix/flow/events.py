@@ -14,14 +14,10 @@ class What(Enum):
 
     MOVE = auto()
     """A module or tensor is moved: `model.to(device)`, `x = x.cuda()`."""
-    ATTACH = auto()
-    """A submodule or parameter is attached to `value`."""
     USE = auto()
     """A module is run, or passed to code that may run it."""
     READ = auto()
     """Something of a module is read or set that does not depend on its device."""
-    WRAP = auto()
-    """DataParallel, DDP, FSDP, torch.compile ...: needs the module on its final device."""
     MEET = auto()
     """An operation combines values on different devices."""
 
@@ -45,12 +41,11 @@ class Event:
     """One thing that happens.
 
     - `node` is the expression (usually a call), `statement` the statement that contains it. For an
-      event inside a called function of the file, both are those of the call, `via` names the
-      function, and `inner` is the event inside it.
+      event inside a called function of the file, both are those of the call, and `via` names the function.
     - `value` is the module or tensor that it happens to, `path` how it is written ("model",
-      "self.model.head"), `place` where it goes (MOVE), is (MEET) or comes from (ATTACH).
-    - ATTACH: `child` is what is attached. MEET: `strays` are the arguments on another device.
-    - `devices`: device expressions in scope at that point (MEET, ATTACH).
+      "self.model.head"), `place` where it goes (MOVE) or is (MEET).
+    - MEET: `strays` are the arguments on another device.
+    - `devices`: device expressions in scope at that point (MEET).
     """
 
     what: What
@@ -62,11 +57,9 @@ class Event:
     value: Value
     path: str = ""
     place: Place | None = None
-    child: Value | None = None
     strays: tuple[Meeting, ...] = ()
     devices: tuple[Named, ...] = ()
     via: str = ""
-    inner: Event | None = None
     detail: str = ""
     """More, by `what`, such as the name of a method."""
     order: int = 0

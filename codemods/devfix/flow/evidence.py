@@ -29,9 +29,6 @@ _SETTINGS_NAME = re.compile(
 _LOSS_NAME = re.compile(r"(?:^|[_.])(?:criterion|loss_?(?:fn|func|function|fct)?)$", re.IGNORECASE)
 _PIPELINE_NAME = re.compile(r"(?:^|[_.])pipe(?:line)?s?\d*$|Pipeline\w{0,99}$", re.IGNORECASE)
 _TOKENS_NAME = re.compile(r"(?:^|_)(?:tokenize|text_to_(?:token_)?ids|to_token_ids)$")
-_LAYER_NAME = re.compile(
-    r"^[A-Z]\w*(?:Layer|Linear|Head|Conv\dd|Embedding|Adapter|Classifier|Projection|Projector|MLP)$"
-)
 _NETWORK_NAME = re.compile(
     r"^[A-Z]\w*(?:Net|Network|Discriminator|Backbone|Critic|Actor|Autoencoder|AutoEncoder|VAE|GPT|BERT|ViT|LSTM|GRU|"
     r"RNN|CNN|MLP|GAN|GCN|GAT|VGG|LPIPS)(?:\d\w{0,3})?$|^(?:VGG|Vgg|ResNet|UNet|GPT|Bert|LPIPS)\w*$"
@@ -87,12 +84,6 @@ def looks_like_loss(path: str) -> bool:
 def looks_like_pipeline(path: str) -> bool:
     """A pipeline of diffusers or transformers: it places its own inputs."""
     return bool(_PIPELINE_NAME.search(path))
-
-
-@_remembered
-def looks_like_layer(name: str) -> bool:
-    """The name of a class of layers: `LoRALinearLayer`, `ArcFaceHead`."""
-    return bool(_LAYER_NAME.search(name))
 
 
 @_remembered

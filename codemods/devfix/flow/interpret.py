@@ -115,7 +115,7 @@ class Interpreter(Expressions):
                 self.state.bind(path, result)
 
     def assign(self, target: ast.expr, value: Value, node: ast.expr | None) -> None:
-        """Bind a target; attributes of modules that receive a module or parameter are surgery."""
+        """Bind a target; an item of a container is stored in it."""
         if isinstance(target, (ast.Tuple, ast.List)):
             self._unpack(target.elts, value, node)
             return
@@ -127,7 +127,6 @@ class Interpreter(Expressions):
             root = self.ev(target.value)
             if isinstance(target, ast.Subscript):
                 self.ev(target.slice)
-            self.attach(target, root, value, node)
             if (root.kind in CARRIERS or root.kind is Kind.ANY) and isinstance(target, ast.Subscript):
                 self._store_item(target, root, value)
         if not path:

@@ -1,4 +1,4 @@
-"""Values that come together: modules and their inputs, operands, and surgery."""
+"""Values that come together: modules and their inputs, and operands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ast
 
 from devfix.flow.events import Meeting, What
 from devfix.flow.evidence import (
-    looks_like_layer,
     moves_inputs,
 )
 from devfix.flow.frame import Arguments, Frame, path_of
@@ -18,7 +17,6 @@ from devfix.flow.lattice import (
     Place,
     Value,
     Where,
-    fresh_identity,
     replace,
 )
 
@@ -175,50 +173,6 @@ class Meetings(Frame):
                         detail=f"passed to {name}",
                     )
                 return
-
-    def attach(
-        self, target: ast.expr, root: Value, child: Value, node: ast.expr | None, how: str = "="
-    ) -> None:
-        """A module or parameter arrives in a module: surgery."""
-        if root.kind not in (Kind.MODULE, Kind.PART) or not root.identity:
-            return
-        path = path_of(target) or self.source.code(target)
-        children = [child]
-        if how in ("extend", "update") and child.items:
-            children = list(child.items)
-        layer = self._layer_of(node, child)
-        children = [layer] if layer is not None else children
-        if isinstance(target, ast.Subscript) and isinstance(target.slice, (ast.Tuple, ast.Slice)):
-            children = []  # elements of a parameter are written: `net.weight[i, :] = ...`
-        for one in children:
-            is_parameter = one.name == "torch.nn.Parameter"
-            if one.kind is Kind.MODULE or is_parameter:
-                if one.identity == root.identity:
-                    continue
-                self.emit(
-                    What.ATTACH,
-                    target,
-                    root,
-                    path,
-                    place=self.state.place(one),
-                    child=one,
-                    devices=self.devices(),
-                    detail=how,
-                )
-                return
-        if isinstance(target, (ast.Attribute, ast.Subscript)):
-            self.emit(What.READ, target, root, path, detail="set")
-
-    def _layer_of(self, node: ast.expr | None, value: Value) -> Value | None:
-        """A layer of a class out of sight, by its name."""
-        if value.kind is not Kind.UNKNOWN or not isinstance(node, ast.Call):
-            return None
-        name = self.callee_name(node.func)
-        if not looks_like_layer(name.rpartition(".")[2]):
-            return None
-        told = any(keyword.arg == "device" for keyword in node.keywords)
-        place = UNPLACED if told else self.program.default_place(node)
-        return Value(Kind.MODULE, place, fresh_identity(), node, name, sure=False)
 
 
 def may_be_module(value: Value) -> bool:

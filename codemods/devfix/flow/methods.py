@@ -59,16 +59,18 @@ _READING_METHODS = (torch_api.MODULE_ONLY | torch_api.STATEFUL) - {"forward", "a
         "print_trainable_parameters",
     ]
 )
-_ATTACHING_METHODS = {
-    "add_module": 1,
-    "register_module": 1,
-    "register_parameter": 1,
-    "append": 0,
-    "insert": 1,
-    "extend": 0,
-    "update": 0,
-    "__setattr__": 1,
-}
+_ATTACHING_METHODS = frozenset(
+    {
+        "add_module",
+        "register_module",
+        "register_parameter",
+        "append",
+        "insert",
+        "extend",
+        "update",
+        "__setattr__",
+    }
+)
 # Tensor methods that copy from any device, or only ask for a shape.
 _FOREIGN_ARGUMENTS = frozenset(
     {
@@ -316,12 +318,8 @@ class Methods(Owners):
 
     def _module_method(self, node: ast.Call, func: ast.Attribute, base: Value, arguments: Arguments) -> Value:
         method = func.attr
-        index = _ATTACHING_METHODS.get(method)
-        if base.name.startswith("torchmetrics."):
-            index = None  # `metric.update(outputs, labels)` runs it
-        if index is not None and len(arguments) > index:
-            self.attach(node, base, arguments[index][1], arguments[index][0], method)
-            return base
+        if method in _ATTACHING_METHODS and not base.name.startswith("torchmetrics."):
+            return base  # `metric.update(outputs, labels)` runs it
         if method == "load_state_dict":
             return UNKNOWN
         if method == "register_buffer":
@@ -346,10 +344,8 @@ class Methods(Owners):
         if method in _READING_METHODS:
             self.emit(What.READ, node, base, path_of(func.value), detail=method)
             return base if method not in ("state_dict", "keys", "register_forward_hook") else UNKNOWN
-        fresh = [(a, v) for a, v, _ in arguments if v.kind is Kind.MODULE and v.node is not None]
-        fresh += [(a, layer) for a, v, _ in arguments if (layer := self._layer_of(a, v)) is not None]
+        fresh = any(value.kind is Kind.MODULE and value.node is not None for _, value, _ in arguments)
         if fresh and (base.kind is Kind.PART or method.startswith(("set_", "add_", "attach", "register"))):
-            self.attach(node, base, fresh[0][1], fresh[0][0], method)
             return UNKNOWN
         if base.kind is Kind.PART and method.endswith("_") and method in _FOREIGN_ARGUMENTS:
             return base  # `model.mean.copy_(x)`, from anywhere

@@ -58,7 +58,7 @@ class ClassInfo:
 
 
 # What happens to a module for which it matters where the module is.
-_CONCERNS = frozenset({What.USE, What.MEET, What.ATTACH})
+_CONCERNS = frozenset({What.USE, What.MEET})
 
 
 class Passing(ABC):
@@ -212,9 +212,7 @@ class Passing(ABC):
             value,
             path_of(argument),
             place=place,
-            child=event.child,
             via=name,
-            inner=event,
             detail=event.detail,
             devices=event.devices,
         )
@@ -251,7 +249,6 @@ class Passing(ABC):
                 strays=tuple(strays),
                 devices=caller.devices(),
                 via=name,
-                inner=event,
                 detail=event.detail,
             )
 

@@ -372,7 +372,7 @@ class Program(Passing):
         if summary is None:
             return None
         for event in summary.events:
-            if event.what in (What.ATTACH, What.MOVE) and event.value.identity == other.identity:
+            if event.what is What.MOVE and event.value.identity == other.identity:
                 return Value(Kind.FUNCTION, node=other.methods[name], name=name)
         return None
 

@@ -157,7 +157,7 @@ class TorchCalls(Meetings):
     def _wrap(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         if not arguments:
             return UNKNOWN
-        argument, value, _ = arguments[0]
+        _, value, _ = arguments[0]
         last = name.rpartition(".")[2]
         parallel = "arallel" in last or last in torch_api.WRAP_NAMES
         if value.kind not in (Kind.MODULE, Kind.PART):
@@ -167,7 +167,6 @@ class TorchCalls(Meetings):
                 if parallel
                 else UNKNOWN
             )
-        self.emit(What.WRAP, node, value, path_of(argument), detail=name)
         place = self.state.place(value)
         if parallel:
             held = value if value.kind is Kind.MODULE else None

@@ -14,7 +14,7 @@ from devfix.flow.events import Event, Meeting, Scope, What
 from devfix.flow.frame import Frame
 from devfix.flow.lattice import UNKNOWN, UNPLACED, Kind, Place, Value, Where
 from devfix.flow.outside import Elsewhere
-from devfix.source import Source, walk
+from devfix.source import Source
 
 _DEFINED = (Kind.FUNCTION, Kind.CLASS, Kind.INSTANCE)
 
@@ -89,8 +89,7 @@ class Border:
         events = [
             self._event(event, caller, receiver)
             for event in scope.events
-            if (event.value.identity in given or event.what is What.MEET)
-            and not (event.child is not None and self._doubtful(event, event.child, scope))
+            if event.value.identity in given or event.what is What.MEET
         ]
         returned = scope.returned
         if returned is not None and returned.identity not in given:
@@ -108,42 +107,11 @@ class Border:
             self.value(event.value),
             path,
             None if event.place is None else self.place(event.place),
-            None if event.child is None else self.value(event.child),
             tuple(self._meeting(meeting) for meeting in event.strays),
-            caller.devices() if event.what is What.ATTACH else (),
+            (),
             event.via,
-            None,
             event.detail,
         )
 
     def _meeting(self, meeting: Meeting) -> Meeting:
         return Meeting(self.node, self.value(meeting.value), self.place(meeting.place), meeting.name)
-
-    def _doubtful(self, arrival: Event, child: Value, scope: Scope) -> bool:
-        """May what arrives be in place after all, or not arrive at all in this call?"""
-        if not child.sure:  # known by its name only: its library may make it anywhere
-            return True
-        for event in scope.events:
-            if child.identity and event.value.identity == child.identity and event.order > arrival.order:
-                if event.what in (What.MOVE, What.ATTACH) or event.detail == "set":
-                    return True
-        return self._optional(arrival, scope)
-
-    def _optional(self, arrival: Event, scope: Scope) -> bool:
-        """Does a parameter decide whether it happens: `if with_head: ...`?"""
-        subject = arrival.value.identity
-        switches = {
-            value.node.arg
-            for value in scope.parameters
-            if value.identity != subject and isinstance(value.node, ast.arg)
-        }
-        event: Event | None = arrival
-        while event is not None:
-            node: ast.AST | None = event.statement
-            while node is not None and node is not scope.node:
-                if isinstance(node, ast.If):
-                    if any(isinstance(part, ast.Name) and part.id in switches for part in walk(node.test)):
-                        return True
-                node = self.source.parents.get(node)
-            event = event.inner
-        return False

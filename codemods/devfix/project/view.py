@@ -270,7 +270,7 @@ class View(Outside):
         if info is None or info.owner is None or scope is None:
             return None
         for event in scope.events:
-            if event.what in (What.ATTACH, What.MOVE) and event.value.identity == info.owner.identity:
+            if event.what is What.MOVE and event.value.identity == info.owner.identity:
                 return Value(Kind.FUNCTION, name=self.project.name(found), form=OUTSIDE)
         return None
 

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from devfix.checkers.late_parts import late_parts
 from devfix.codemod import Codemod, Example
 from devfix.comparing import device_after, has_parameters
+from devfix.engine.analysis import Analysis
+from devfix.engine.changes import MOVED
 from devfix.findings import Edit, EnsureImport, Finding, InsertStatement, Safety
 from devfix.flow import Flow
 from devfix.flow.events import Event, Scope, What
@@ -17,7 +20,6 @@ from devfix.flow.lattice import Kind, Where
 from devfix.flow.methods import MOVES
 from devfix.placing import dotted, follows, siblings
 from devfix.source import Source, walk
-from devfix.surgery.arrivals import made_on_device, surgeries
 
 _HEAD = """\
 import torch
@@ -165,22 +167,22 @@ print(loss(model(x), torch.zeros(1, 2, device=device)).item())
     )
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        strays = {id(move) for surgery in surgeries(flow) for move in surgery.moves}
+        strays = {move.node for late in late_parts(flow.facts()) for move in late.moves}
         for scope in flow.scopes:
             if scope.owned:
                 continue
-            moves = list(_last_moves(flow.source, scope))
+            moves = list(_last_moves(flow.source, scope, flow.facts()))
             if not moves and not self.inputs:
                 continue
             asserted = _asserted(flow.source, scope)
             anchors: set[tuple[str, ast.stmt]] = set()
             for move in moves:
                 path = _path(move)
-                anchor = _anchor(flow.source, scope, move)
+                anchor = _anchor(flow, scope, move)
                 if not path or path in asserted or (path, anchor) in anchors:
                     continue
                 anchors.add((path, anchor))
-                finding = self._model(flow, move, path, anchor, stray=id(move) in strays)
+                finding = self._model(flow, move, path, anchor, stray=move.node in strays)
                 if finding is not None:
                     yield finding
             if self.inputs:
@@ -259,15 +261,15 @@ def _asserted(source: Source, scope: Scope) -> set[str]:
     return found
 
 
-def _last_moves(source: Source, scope: Scope) -> Iterator[Event]:
+def _last_moves(source: Source, scope: Scope, analysis: Analysis) -> Iterator[Event]:
     """Moves of modules to a device after which no other move of the same module comes."""
     moves = [e for e in scope.events if e.what is What.MOVE and e.value.kind is Kind.MODULE]
     known = {move.value.identity for move in moves}
-    parts = {e.child.identity for e in scope.events if e.what is What.ATTACH and e.child is not None}
+    parts = _parts(analysis)
     for event in scope.events:
         if event.value.identity and event.value.identity not in known:
             known.add(event.value.identity)
-            made = made_on_device(source, scope, event)
+            made = _made_on_device(source, scope, event)
             if (
                 made is not None
                 and isinstance(made.node, ast.Call)
@@ -282,11 +284,25 @@ def _last_moves(source: Source, scope: Scope) -> Iterator[Event]:
             for other in moves
         )
         place = move.place
-        if later or place is None or move.via or move.value.bare or move.value.identity in parts:
+        if later or place is None or move.via or move.value.bare or move.node in parts:
             continue
         if isinstance(move.node, ast.Call) and isinstance(move.node.func, ast.Attribute):
             if place.on_device or place.where is Where.OF:
                 yield move
+
+
+def _made_on_device(source: Source, scope: Scope, event: Event) -> Event | None:
+    """The move of a module that this function makes and moves in one go, if no event tells."""
+    value, place = event.value, event.value.place
+    if event.what is What.MOVE or value.kind is not Kind.MODULE or not place.on_device or value.arms:
+        return None
+    made = place.node
+    home = (ast.FunctionDef, ast.AsyncFunctionDef)
+    if not isinstance(made, ast.Call) or (source.enclosing(made, *home) or source.tree) is not scope.node:
+        return None
+    return Event(
+        What.MOVE, made, source.statement(made), event.scope, value, place=place, order=event.order - 1
+    )
 
 
 def _is_given(scope: Scope, path: str) -> bool:
@@ -326,20 +342,32 @@ def _is_result(move: Event) -> bool:
     return False
 
 
-def _anchor(source: Source, scope: Scope, move: Event) -> ast.stmt:
+def _anchor(flow: Flow, scope: Scope, move: Event) -> ast.stmt:
     """The statement after which the assertion goes: the move, or the last change before the first use."""
+    source, analysis = flow.source, flow.facts()
+    later = (event for event in scope.events[move.order + 1 :] if event.what is not What.READ)
+    same = (
+        e for e in later if e.value.identity == move.value.identity or move.value.identity in e.value.arms
+    )
+    use = next((event.node for event in same if follows(source, move.node, event.node)), None)
+    cells = [cell for cell, known in analysis.lives.events.items() if (MOVED, move.node) in known]
+    changes = [
+        one for cell in cells for one in analysis.parts.attached.get(cell, ()) if one in source.parents
+    ]
     anchor = move.statement
-    for event in scope.events[move.order + 1 :]:
-        same = event.value.identity == move.value.identity or move.value.identity in event.value.arms
-        if not same or event.what is What.READ or not follows(source, move.node, event.node):
-            continue
-        if event.what is not What.ATTACH:
-            break
-        pair = siblings(source, move.statement, event.node)
+    for change in sorted(changes, key=lambda one: one.lineno):
+        pair = siblings(source, move.statement, change)
         if pair is None or pair[0] is pair[1] or pair[0] is not move.statement:
-            break
-        anchor = pair[1]
+            continue
+        if follows(source, move.node, change) and (use is None or follows(source, change, use)):
+            anchor = pair[1]
     return anchor
+
+
+def _parts(analysis: Analysis) -> set[ast.AST]:
+    """The moves of modules that are parts of others."""
+    known = analysis.lives.events
+    return {node for cell in known if cell in analysis.part_of for kind, node in known[cell] if kind == MOVED}
 
 
 def _within(argument: ast.expr, statement: ast.stmt, source: Source) -> bool:

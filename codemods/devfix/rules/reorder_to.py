@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from devfix.checkers.late_moves import late_moves
+from devfix.checkers.late_parts import Late, late_parts
+from devfix.checkers.swaps import swapped_layers
 from devfix.codemod import Codemod, Example
-from devfix.findings import Finding, Related, Safety
+from devfix.engine.analysis import Analysis
+from devfix.findings import Finding, Related, Safety, Span
 from devfix.flow import Flow
-from devfix.flow.outside import came_from
+from devfix.repair.reorder import Plan
 from devfix.source import Source
-from devfix.surgery.arrivals import Surgery, surgeries, surgery_path
-from devfix.surgery.late import late_moves
-from devfix.surgery.plan import Plan
-from devfix.surgery.swaps import swapped_layers
 
 _HEAD = """\
 import torch
@@ -40,9 +40,9 @@ class ReorderTo(Codemod):
     state loaded), the earlier moves stay, and a second one follows.
 
     It also finds moves that come too late: after the module was run on a tensor that is on the device, after
-    DistributedDataParallel, after the optimizer's state was loaded, or only in one branch of an `if` that
-    has nothing to do with devices. And it finds layers that replace old ones, or parameters that a wrapper
-    adds, without regard to the device of the old layer.
+    DistributedDataParallel, or only in one branch of an `if` that has nothing to do with devices
+    (`restore-after-move` finds what was made beside the module before). And it finds layers that replace
+    old ones, or parameters that a wrapper adds, without regard to the device of the old layer.
 
     ## Why is this bad?
     `Module.to` moves the parameters that are there when it is called
@@ -165,37 +165,7 @@ print(model(torch.ones(1, 4, device=device)).sum().item())
             _RAISES,
         ),
         Example(
-            "The optimizer's state is loaded before the move",
-            _HEAD
-            + """
-model = nn.Linear(4, 2)
-optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-zeros = {"step": torch.tensor(1.0), "exp_avg": torch.zeros(2, 4), "exp_avg_sq": torch.zeros(2, 4)}
-bias = {"step": torch.tensor(1.0), "exp_avg": torch.zeros(2), "exp_avg_sq": torch.zeros(2)}
-groups = optimizer.state_dict()["param_groups"]
-optimizer.load_state_dict({"state": {0: zeros, 1: bias}, "param_groups": groups})
-model.to(device)
-model(torch.ones(1, 4, device=device)).sum().backward()
-optimizer.step()
-print(model.weight.sum().item())
-""",
-            _HEAD
-            + """
-model = nn.Linear(4, 2)
-model.to(device)
-optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-zeros = {"step": torch.tensor(1.0), "exp_avg": torch.zeros(2, 4), "exp_avg_sq": torch.zeros(2, 4)}
-bias = {"step": torch.tensor(1.0), "exp_avg": torch.zeros(2), "exp_avg_sq": torch.zeros(2)}
-groups = optimizer.state_dict()["param_groups"]
-optimizer.load_state_dict({"state": {0: zeros, 1: bias}, "param_groups": groups})
-model(torch.ones(1, 4, device=device)).sum().backward()
-optimizer.step()
-print(model.weight.sum().item())
-""",
-            "Expected all tensors to be on the same device|same device",
-        ),
-        Example(
-            "A wrapper adds a parameter to a layer that may have been moved",
+            "A method of an object adds a wrapper",
             _HEAD
             + """
 
@@ -229,7 +199,7 @@ class Scaled(nn.Module):
     def __init__(self, base):
         super().__init__()
         self.base = base
-        self.scale = nn.Parameter(torch.ones(base.out_features, device=base.weight.device))
+        self.scale = nn.Parameter(torch.ones(base.out_features))
 
     def forward(self, x):
         return self.base(x) * self.scale
@@ -244,12 +214,12 @@ class Scaler:
             setattr(model, name, Scaled(getattr(model, name)))
 
 
-model = nn.Sequential(nn.Linear(4, 2)).to(device)
+model = nn.Sequential(nn.Linear(4, 2))
 Scaler(model=model).scale("0")
+model.to(device)
 print(model(torch.ones(1, 4, device=device)).sum().item())
 """,
             _RAISES,
-            Safety.UNSAFE,
         ),
         Example(
             "Trap: moved again, moved by itself, or nothing to move",
@@ -266,62 +236,70 @@ print(model(torch.ones(1, 4, device=device)).sum().item())
     )
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        for surgery in surgeries(flow):
-            yield self._report(flow.source, surgery)
-        for late in (*late_moves(flow), *swapped_layers(flow)):
+        analysis = flow.facts()
+        yield from self.of_parts(analysis)
+        for one in (*late_moves(analysis), *swapped_layers(flow)):
             yield self.finding(
-                late.span,
-                late.message,
-                title=late.title,
-                edits=late.edits,
-                safety=late.safety,
-                related=late.related,
+                one.span,
+                one.message,
+                title=one.title,
+                edits=one.edits,
+                safety=one.safety,
+                related=one.related,
             )
 
-    def _report(self, source: Source, surgery: Surgery) -> Finding:
-        plan = Plan(source, surgery)
+    def of_parts(self, analysis: Analysis) -> Iterator[Finding]:
+        """The findings for parts that come when their module was moved."""
+        for late in late_parts(analysis):
+            yield self._report(analysis.file.source, late, analysis)
+
+    def _report(self, source: Source, late: Late, analysis: Analysis) -> Finding:
+        plan = Plan(source, late)
         edits, title, safety = plan.fix()
         if "deepcopy(" in source.text:
             safety = min(safety, Safety.UNSAFE)  # a copy does not follow the original
+        moved = f"`{plan.path or 'the module'}` is moved here"
         return self.finding(
             plan.span(),
-            _message(source, surgery, plan),
+            _message(source, late, plan),
             title=title,
             edits=edits,
             safety=safety,
             related=(
-                *(
-                    Related(source.span(move.node), f"`{plan.path or 'the module'}` is moved here")
-                    for move in plan.early
-                ),
-                *(
-                    related
-                    for arrival in surgery.arrivals
-                    if arrival.child is not None
-                    for related in came_from(
-                        arrival.child.node, f"what `{arrival.via}` attaches is made here"
-                    )
-                ),
+                *(Related(source.span(move.node), moved) for move in plan.early),
+                *_made_elsewhere(late, analysis),
             ),
         )
+
+
+def _made_elsewhere(late: Late, analysis: Analysis) -> Iterator[Related]:
+    """Where in other files the parts are made."""
+    for part, surgery in zip(late.parts, late.surgeries, strict=False):
+        made = surgery.part.links[0]
+        if made.file is not analysis.file:
+            line, column = getattr(made.node, "lineno", 0), getattr(made.node, "col_offset", 0) + 1
+            yield Related(
+                Span(0, 0), f"what `{part.via}` attaches is made here", made.file.path, line, column
+            )
 
 
 def _line(source: Source, node: ast.AST) -> int:
     return source.position(source.span(node).start)[0]
 
 
-def _message(source: Source, surgery: Surgery, plan: Plan) -> str:
+def _message(source: Source, late: Late, plan: Plan) -> str:
     move = plan.early[-1]
-    device = move.place.text if move.place is not None else ""
-    to = f" to `{device}`" if device else ""
+    to = f" to `{plan.device}`" if plan.device else ""
     head = f"`{plan.path or 'the module'}` was moved{to} on line {_line(source, move.node)}; "
     parts = []
-    for arrival in surgery.arrivals:
-        path, line = surgery_path(arrival), _line(source, arrival.node)
-        if arrival.via:
-            parts.append(f"what `{arrival.via}` attaches to it on line {line}")
-        else:
-            parts.append(f"`{path}`, attached on line {line},")
+    for part in late.parts:
+        line = _line(source, part.node)
+        what = (
+            f"what `{part.via}` attaches to it on line {line}"
+            if part.via
+            else f"`{part.path}`, attached on line {line},"
+        )
+        parts.append(what)
     if len(parts) == 1:
         return f"{head}{parts[0]} stays on the CPU"
     joined = ", ".join(part.rstrip(",") for part in parts[:-1])

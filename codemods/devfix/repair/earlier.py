@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import ast
 
+from devfix.checkers.late_parts import Step
 from devfix.findings import DeleteStatement, Edit, InsertStatement
-from devfix.flow.events import Event
 from devfix.flow.frame import path_of
 from devfix.placing import guards_of, steady
+from devfix.repair.ways import above, changed, looked_at, may_stand
 from devfix.source import Source
-from devfix.surgery.ways import above, changed, looked_at, may_stand
 
 Earlier = tuple[tuple[Edit, ...], bool]
 
 
-def earlier(source: Source, move: Event, target: ast.stmt, path: str = "", *, fails: bool = False) -> Earlier:
+def earlier(source: Source, move: Step, target: ast.stmt, path: str = "", *, fails: bool = False) -> Earlier:
     """The edits that put a move before a statement, and whether nothing else will notice.
 
     The old move goes only where the new one runs on every way to it: beside it in its block, or before
@@ -57,7 +57,7 @@ def earlier(source: Source, move: Event, target: ast.stmt, path: str = "", *, fa
     return (new, DeleteStatement(source.span(whole))), not noticed
 
 
-def _plain(move: Event) -> bool:
+def _plain(move: Step) -> bool:
     """`model.to(device)` or `model = model.to(device)`, and nothing else."""
     statement = move.statement
     if isinstance(statement, ast.Assign) and statement.value is move.node and len(statement.targets) == 1:

@@ -135,6 +135,33 @@ def changed(source: Source, parts: Collection[ast.AST], start: int, stop: int, k
     called = {node.func for node in inside if isinstance(node, ast.Call)}
     paths = {path for node in inside if node not in called and (path := dotted(node))}
     moved = {dotted(node.value) for node in inside if isinstance(node, ast.Attribute) and node.attr in MOVES}
+    key = start, frozenset(paths), frozenset(moved), frozenset(kept)
+    known = _unchanged(source)
+    checked = known.get(key, start)  # up to here nothing changes
+    if stop <= checked:
+        return False
+    known[key] = stop
+    if _changed(source, paths, {*moved, *kept}, kept, checked, stop):
+        known[key] = checked
+        return True
+    return False
+
+
+def _unchanged(source: Source) -> dict[object, int]:
+    """What was looked for, from where on -> where it is the same: many ask for the same, each for a little more."""
+    found = source.remembered.setdefault(_unchanged, {})
+    assert isinstance(found, dict)
+    return found
+
+
+def _changed(
+    source: Source,
+    paths: Collection[str],
+    held: Collection[str],
+    kept: Collection[str],
+    start: int,
+    stop: int,
+) -> bool:
     if _CHOOSES.search(source.text[start:stop]):
         return True
     for node in source.between(start, stop):
@@ -142,7 +169,7 @@ def changed(source: Source, parts: Collection[ast.AST], start: int, stop: int, k
             return True
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
             path = dotted(node.value if isinstance(node, ast.Subscript) else node)
-            if isinstance(node, ast.Subscript) and path in {*moved, *kept}:
+            if isinstance(node, ast.Subscript) and path in held:
                 continue  # a new layer
             bound = (
                 [path] if path and not (path in kept and wraps(source, source.statement(node), path)) else []

@@ -6,15 +6,14 @@ import ast
 import re
 from collections.abc import Iterator
 
+from devfix.checkers.late_moves import Late
+from devfix.engine.changes import MOVED
 from devfix.findings import AppendCall, Edit, InsertStatement, Safety, SetArgument, Span
 from devfix.flow import Flow, torch_api
-from devfix.flow.events import Event, What
 from devfix.flow.evidence import looks_like_size
 from devfix.flow.frame import path_of
-from devfix.flow.lattice import Where
 from devfix.placing import around, covers, dotted
 from devfix.source import Source, walk
-from devfix.surgery.late import Late
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Places = list[tuple[ast.stmt, ast.expr]]
@@ -49,18 +48,12 @@ def _is_moved_elsewhere(flow: Flow, function: Function) -> bool:
     for call in flow.source.calls_by_name.get(function.name, ()):
         if isinstance(call.func, ast.Name) and not whole.start <= flow.source.span(call).start < whole.end:
             return True
+    running = (one for surgery in flow.facts().lives.surgeries for one in surgery.running)
     return any(
-        function.name in _functions(event) and event.value.place.where not in (Where.UNKNOWN, Where.OF)
-        for event in flow.events(What.ATTACH)
+        flow.source.enclosing(one, *_FUNCTIONS) is function
+        for file, one in running
+        if file.source is flow.source
     )
-
-
-def _functions(event: Event) -> Iterator[str]:
-    """The functions that something happens in, from the outermost call inwards."""
-    inner: Event | None = event
-    while inner is not None:
-        yield inner.via
-        inner = inner.inner
 
 
 def _places(function: Function) -> Places:
@@ -243,7 +236,13 @@ def _wrapper(flow: Flow, owner: ast.ClassDef) -> Iterator[Late]:
     if not bases or not _is_swapped_in(flow, owner, bases):
         return
     parameter, attribute = bases[0]
-    if any(event.what is What.MOVE and event.value.name == owner.name for event in flow.events(What.MOVE)):
+    made = (
+        one.module.links[:1]
+        for known in flow.facts().lives.events.values()
+        for one in known.values()
+        if one.kind == MOVED
+    )
+    if any(link.name == owner.name for links in made for link in links):
         return
     factories = list(_factories(source, init))
     if not factories:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from devfix.checkers.late_parts import Late, Step, is_proven
 from devfix.findings import (
     DeleteStatement,
     Edit,
@@ -14,10 +15,7 @@ from devfix.findings import (
     Safety,
     Span,
 )
-from devfix.flow.events import Event
-from devfix.flow.evidence import looks_like_device
 from devfix.flow.frame import path_of
-from devfix.flow.lattice import Where
 from devfix.flow.methods import MOVES
 from devfix.placing import (
     always,
@@ -30,9 +28,9 @@ from devfix.placing import (
     siblings,
     steady,
 )
+from devfix.repair.expressible import expressible
+from devfix.repair.ways import GIVES, alone, below, changed, handed_on, reads_groups, seen_by_call, wraps
 from devfix.source import Source, walk
-from devfix.surgery.arrivals import Surgery
-from devfix.surgery.ways import GIVES, alone, below, changed, handed_on, reads_groups, seen_by_call, wraps
 
 # What reading of a module's tensors tells where they are.
 _TELLING = frozenset({"device", "data", "weight", "bias", "state_dict", "is_cuda", "grad", "get_device"})
@@ -55,20 +53,20 @@ class Plan:
     helps: after the last arrival, before the first use, out of loops and arms without one.
     """
 
-    def __init__(self, source: Source, surgery: Surgery) -> None:
+    def __init__(self, source: Source, late: Late) -> None:
         self.source = source
-        self.surgery = surgery
-        last = surgery.arrivals[-1]
-        self.early = [m for m in surgery.moves if follows(source, m.node, last.node)] or surgery.moves
+        self.late = late
+        last = late.parts[-1]
+        self.early = [m for m in late.moves if follows(source, m.node, last.node)] or list(late.moves)
         self.anchor = self._anchor(last.statement)
-        certain = all(a.child is None or a.child.sure for a in surgery.arrivals)
+        certain = all(is_proven(one) for one in late.surgeries)
         self.sure = certain and not any(_casts(move) for move in self.early)
         self.path = self._root_path()
 
     def _anchor(self, last: ast.stmt) -> ast.stmt | None:
-        use = self.surgery.use
+        use = self.late.use
         if use is not None:
-            pair = siblings(self.source, last, use.statement)
+            pair = siblings(self.source, last, use)
             return None if pair is None or pair[0] is pair[1] else pair[0]
         anchor: ast.stmt | None = None
         for move in self.early:
@@ -111,9 +109,18 @@ class Plan:
         ]
         return bool(binding) and all(wraps(source, one, path) for one in binding)
 
+    @property
+    def device(self) -> str:
+        """The device of the last move, as it is written."""
+        node = self.early[-1].node
+        if not _is_call(self.early[-1]) or not isinstance(node, ast.Call):
+            return self._suffix(self.early[-1])[4:-1]
+        given = [*(one.value for one in node.keywords if one.arg == "device"), *node.args]
+        return self.source.code(given[0]) if given else path_of(node.func).rpartition(".")[2]
+
     def span(self) -> Span:
         """From the last arrival to the end of the loop or branch that it stands in."""
-        start, end = self._span(self.surgery.arrivals[-1].node), self.anchor
+        start, end = self._span(self.late.parts[-1].node), self.anchor
         return start if end is None else Span(start.start, max(start.end, self._span(end).end))
 
     # --- the fix -----------------------------------------------------------------------------
@@ -124,7 +131,7 @@ class Plan:
         if self.anchor is None or not self.path:
             return nothing
         safety = Safety.SAFE if self.sure else Safety.UNSAFE
-        loose = [m for m in self.early if m not in self.surgery.used]
+        loose = [m for m in self.early if m not in self.late.used]
         if loose and not self._touched(loose):
             whole = self._whole(loose)
             if whole is not None:
@@ -144,7 +151,7 @@ class Plan:
     def _span(self, node: ast.AST) -> Span:
         return self.source.span(node)
 
-    def _touched(self, loose: list[Event]) -> bool:
+    def _touched(self, loose: list[Step]) -> bool:
         """Does anything between the moves and the arrivals look where the module's tensors are?"""
         assert self.anchor is not None
         start = min(self._span(m.statement).end for m in loose)
@@ -201,7 +208,7 @@ class Plan:
         path = path_of(call)
         return any(path == root or path.startswith(f"{root}.") for root in roots - {self.path})
 
-    def _whole(self, loose: list[Event]) -> tuple[Edit, ...] | None:
+    def _whole(self, loose: list[Step]) -> tuple[Edit, ...] | None:
         """Move the one statement that holds all of the moves, if it can go as it is."""
         assert self.anchor is not None
         moves = {m.statement for m in loose}
@@ -225,7 +232,7 @@ class Plan:
         compound = hasattr(self.anchor, "body")  # in itself a plain statement may bind what is moved
         return changed(self.source, parts, first, last.end if compound else last.start, ())
 
-    def _plain(self, move: Event) -> bool:
+    def _plain(self, move: Step) -> bool:
         """`model.to(device)` as a statement, or `model = model.to(device)`."""
         statement = move.statement
         if not _is_call(move):
@@ -236,7 +243,7 @@ class Plan:
             return path_of(statement.targets[0]) == move.path == self.path
         return False
 
-    def _deletions(self, loose: list[Event]) -> tuple[Edit, ...] | None:
+    def _deletions(self, loose: list[Step]) -> tuple[Edit, ...] | None:
         """Take the early moves away; None where one is more than a move, or not always made up for."""
         assert self.anchor is not None
         edits: list[Edit] = []
@@ -261,10 +268,10 @@ class Plan:
     def _second(self) -> tuple[str, bool]:
         """The text of a move at the anchor, and whether it does just what the early ones did."""
         assert self.anchor is not None
-        moves = [m for m in self.early if m.place is not None]
-        suffixes = {_suffix(m) for m in moves}
-        last = next(m for m in reversed(moves) if m.place is not None and m.place.where is not Where.CPU)
-        suffix = _suffix(last)
+        moves = self.early
+        suffixes = {self._suffix(m) for m in moves}
+        last = next((m for m in reversed(moves) if m.is_moved), moves[-1])
+        suffix = self._suffix(last)
         if suffix and self._valid(last, suffix):
             text = self.path + suffix
             if len(suffixes) == 1 and self._on_every_way(moves):
@@ -277,7 +284,17 @@ class Plan:
                 return text, len(suffixes) == 1 and not any(isinstance(one, _MAY_SKIP) for one in between)
         return f"{self.path}.to(next({self.path}.parameters()).device)", False
 
-    def _valid(self, move: Event, suffix: str) -> bool:
+    def _suffix(self, move: Step) -> str:
+        """`.to(device)` as written; where the move is out of sight, in the terms of this place."""
+        node = move.node
+        if _is_call(move) and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            return f".{node.func.attr}{ast.unparse(ast.Call(ast.Name(''), node.args, node.keywords))}"
+        surgery = self.late.surgeries[-1]
+        at = self.late.parts[-1].node
+        device = expressible(self.source, surgery.place, surgery.scopes, at)
+        return f".to({device})" if device and not device.startswith("next(") else ""
+
+    def _valid(self, move: Step, suffix: str) -> bool:
         """Does the device expression mean the same at the anchor?"""
         assert self.anchor is not None
         if _function(self.source, move.node) is not _function(self.source, self.anchor):
@@ -287,7 +304,7 @@ class Plan:
         parts: list[ast.AST] = [*expression.args, *(k.value for k in expression.keywords)]
         return all(steady(self.source, p) for p in parts) and not self._changed(parts, move.statement)
 
-    def _on_every_way(self, moves: list[Event]) -> bool:
+    def _on_every_way(self, moves: list[Step]) -> bool:
         assert self.anchor is not None
         statements = {m.statement for m in moves}
         for one in around(self.source, self.anchor):
@@ -296,7 +313,7 @@ class Plan:
                 return True
         return False
 
-    def _copies(self, guard: ast.If, move: Event) -> bool:
+    def _copies(self, guard: ast.If, move: Step) -> bool:
         """Can the condition of a move be asked again at the anchor?"""
         assert self.anchor is not None
         return (
@@ -307,7 +324,7 @@ class Plan:
         )
 
 
-def _is_call(move: Event) -> bool:
+def _is_call(move: Step) -> bool:
     """Is it a call of `.to` or `.cuda` that stands here, not in a function that is called?"""
     node = move.node
     return (
@@ -318,25 +335,12 @@ def _is_call(move: Event) -> bool:
     )
 
 
-def _casts(move: Event) -> bool:
+def _casts(move: Step) -> bool:
     """Does a move do more than move, such as `.to(device, dtype)`?"""
     node = move.node
     if not isinstance(node, ast.Call) or move.via:
         return False
     return len(node.args) > 1 or any(k.arg not in ("device", "non_blocking") for k in node.keywords)
-
-
-def _suffix(move: Event) -> str:
-    """`.to(device)` as written; where the move is out of sight, in the terms of this place."""
-    node = move.node
-    if not _is_call(move) or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        given = [*node.args, *(k.value for k in node.keywords)] if isinstance(node, ast.Call) else []
-        devices = [path for path in map(path_of, given) if path and looks_like_device(path)]
-        if move.via and len(devices) == 1:
-            return f".to({devices[0]})"
-        return f".to({move.place.text})" if move.place is not None and move.place.text else ""
-    call = ast.Call(ast.Name(""), node.args, node.keywords)
-    return f".{node.func.attr}{ast.unparse(call)}"
 
 
 def _function(source: Source, node: ast.AST) -> ast.AST:
