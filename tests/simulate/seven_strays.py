@@ -1,4 +1,4 @@
-"""A program with seven strays: five are found in its text, and two by a run only."""
+"""A program with seven strays: six are found in its text, and one by a run only."""
 
 import numpy as np
 import torch

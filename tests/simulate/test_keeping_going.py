@@ -310,8 +310,8 @@ def test_the_strays_of_a_program_and_where_they_come_from(tmp_path: Path) -> Non
         "register-buffer",
         "register-modules",
         "module-never-moved",
+        "numpy-of-device",
         'move `b["y"]` to `self.dev`',
-        "copy `h` to the CPU first",
     ]
     assert float(ran.out) > 0 and ran.code == 1
 

@@ -83,8 +83,8 @@ def test_seven_strays(folder: Path) -> None:
         'self.heads = nn.ModuleDict({"a"',
         'self.register_buffer("scale", torch.ones(n), persistent=False)',
         'self.register_buffer("pos", self._positions(8, n), persistent=False)',
-        "self.crit.to(self.dev)(self.net(",  # by the run: the text says nothing of these weights
-        'b["ids"].to(self.dev), "a"), b["y"].to(self.dev))',
+        "weight=torch.tensor([1.0, 2.0, 1.0, 1.0])).to(self.dev)",
+        'self.net(b["ids"].to(self.dev), "a"), b["y"].to(self.dev))',
         "[h.cpu().numpy() for h in self.history]",
     ):
         assert fixed in text

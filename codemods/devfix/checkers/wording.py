@@ -62,7 +62,7 @@ def message_of(codemod: str, at: ast.AST, stored: str, mismatch: Mismatch, analy
     elif stored:
         what = f"`{stored}` stays on the CPU when the module is moved"
     elif is_module:
-        what = f"{told if told.startswith('this') else f'the module {told}'} is on the CPU"
+        what = f"{'this module' if told.startswith('this') else f'the module {told}'} is on the CPU"
     else:
         what = f"{told} is on the CPU"
     return f"{what}; {_used(mismatch, analysis, told, is_module=is_module)}"

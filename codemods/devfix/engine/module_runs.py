@@ -107,8 +107,8 @@ class ModuleRuns(Builtins):
         return self.class_of(module).startswith("torch.nn.")
 
     def _decided(self, place: Place, operands: list[Operand]) -> Place:
-        """Where a module is that somebody else has placed: with its inputs, if these are moved here."""
-        if place.on_host or place.kind in (VAR, LITERAL, CHOICE, OWNED):
+        """Where a module is that somebody else has placed or left behind: with its inputs, if these are moved."""
+        if place.kind in (VAR, LITERAL, CHOICE, OWNED):
             return place
         for value, _ in operands:
             given = self.where(value)
