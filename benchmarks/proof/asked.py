@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 from devfix.around import Around
-from devfix.checkers import inputs, mismatches
+from devfix.checkers import inputs, mismatches, surgeries
 from devfix.codemod import registry
 from devfix.engine import Analysis, File, analyse
 from devfix.engine.files import Resolver
@@ -66,8 +66,7 @@ def by_engine(program: Program) -> list[Spoken]:
         found += [_spoken(one, source) for one in inputs.findings(analysis)]
         for read in analysis.host_reads:
             found.append(Spoken("host read", _lines(read.node), read.operation))
-        for surgery in analysis.surgeries:
-            found.append(Spoken("surgery", _lines(surgery.node)))
+        found += [_spoken(one, source) for one in surgeries.findings(analysis)]
     return found
 
 

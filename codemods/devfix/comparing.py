@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 
 from devfix.flow import Flow
-from devfix.flow.events import Event
-from devfix.flow.lattice import Kind, Value
+from devfix.flow.events import Event, Scope, What
+from devfix.flow.lattice import Kind, Value, Where
 from devfix.placing import rebound, steady
-from devfix.surgery.arrivals import own_parts_stay
+from devfix.source import Source
 
 
 def device_after(flow: Flow, move: Event, anchor: ast.stmt) -> str:
@@ -69,3 +69,43 @@ def has_parameters(flow: Flow, module: Value) -> bool:
     if own_parts_stay(flow, module.name, frozenset()):
         return True
     return module.name.startswith("torch.nn.") and not module.name.endswith(("List", "Dict", "Loss"))
+
+
+def made_on_device(source: Source, scope: Scope, event: Event) -> Event | None:
+    """The move of a module that this function makes and moves in one go, if no event tells."""
+    move = _earlier_move(source, event)
+    home = source.enclosing(move.node, ast.FunctionDef, ast.AsyncFunctionDef) if move is not None else None
+    return move if move is not None and (home or source.tree) is scope.node else None
+
+
+def _earlier_move(source: Source, event: Event) -> Event | None:
+    value, place = event.value, event.value.place
+    if event.what is What.MOVE or value.kind is not Kind.MODULE or not place.on_device or value.arms:
+        return None
+    made = place.node
+    if not isinstance(made, ast.Call):
+        return None
+    statement = source.statement(made)
+    return Event(What.MOVE, made, statement, event.scope, value, place=place, order=event.order - 1)
+
+
+def _classes(flow: Flow) -> set[str]:
+    return {scope.owner.name for scope in flow.scopes if scope.owner is not None}
+
+
+def own_parts_stay(flow: Flow, name: str, seen: frozenset[str]) -> bool:
+    """Does a class of this file make parts of its own, beside those it is given?"""
+    for scope in flow.scopes:
+        if scope.owner is None or scope.owner.name != name or scope.name != "__init__" or name in seen:
+            continue
+        if any(event.what is What.MOVE for event in scope.events):
+            return False
+        for event in scope.events:
+            if event.what is What.ATTACH and event.child is not None and event.place is not None:
+                if event.place.where is Where.DEFAULT and not event.child.bare:
+                    return True
+                if event.child.name in _classes(flow) and own_parts_stay(
+                    flow, event.child.name, seen | {name}
+                ):
+                    return True
+    return False

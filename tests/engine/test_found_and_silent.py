@@ -6,7 +6,7 @@ In the tables `<` marks the line that a finding has to be on; a program without 
 from __future__ import annotations
 
 import pytest
-from devfix.checkers import inputs
+from devfix.checkers import inputs, surgeries
 from devfix.checkers.mismatches import CODEMODS, findings
 from programs import analysed, lines_of, marked
 
@@ -14,7 +14,7 @@ from programs import analysed, lines_of, marked
 def spoken(code: str, others: dict[str, str] | None = None) -> set[int]:
     """The lines of a program, counted from its first, that the engine has findings for."""
     analysis = analysed(code, others)
-    found = [*findings(analysis, CODEMODS), *inputs.findings(analysis)]
+    found = [*findings(analysis, CODEMODS), *inputs.findings(analysis), *surgeries.findings(analysis)]
     return lines_of(analysis, found)
 
 

@@ -39,6 +39,20 @@ CHANGED = {
         f"def f(args, state):\n    net = nn.Linear(2, 2)\n{_ADAM}    if args.cuda:\n        net.cuda()\n{_STATE}",
         Safety.SAFE,
     ),
+    "resumed under a condition, and moved under another": (
+        f"def f(resume, state, use_cuda):\n    net = nn.Linear(2, 2)\n{_ADAM}    if resume:\n        opt.load_state_dict(state)\n"
+        f"    if use_cuda:\n        net = net.cuda()\n    net(x)\n{_STEP}",
+        f"def f(resume, state, use_cuda):\n    net = nn.Linear(2, 2)\n{_ADAM}    if use_cuda:\n        net = net.cuda()\n"
+        f"    if resume:\n        opt.load_state_dict(state)\n    net(x)\n{_STEP}",
+        Safety.SAFE,
+    ),
+    "what is run on the CPU between needs it there": (
+        f"def f(state, x, device):\n    net = nn.Linear(2, 2)\n{_ADAM}{_STATE}    net(torch.ones(1, 2))\n"
+        f"    net.to(device)\n    net(x)\n{_STEP}",
+        f"def f(state, x, device):\n    net = nn.Linear(2, 2)\n{_ADAM}    net.to(device)\n{_STATE}"
+        f"    net(torch.ones(1, 2))\n    net(x)\n{_STEP}",
+        Safety.UNSAFE,
+    ),
     "groups of parameters, by a name": (
         "def f(state, device):\n    net = nn.Linear(2, 2)\n"
         "    groups = [{'params': [p for n, p in net.named_parameters() if n]}]\n"

@@ -13,7 +13,6 @@ from devfix.flow import Flow
 from devfix.source import Source, remembered
 
 CODEMODS = frozenset(mismatches.CODEMODS) | expressions.CODEMODS | choices.CODEMODS | siblings.CODEMODS
-_LATE = "reorder-to"
 # What these say of a line is about how a device is written; what is left behind there is another bug.
 _APART = ("hard-coded-cuda", "map-location")
 
@@ -30,18 +29,12 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
         for span in (finding.span, *(one.span for one in finding.related if not one.path)):
             first, last = source.position(span.start)[0], source.position(max(span.start, span.end - 1))[0]
             spoken_by.update(range(first, min(last, first + 12) + 1))
-    # Of the parts that a function attaches too late, one finding tells.
-    late = {_function_at(one.span.start, source) for one in known if one.codemod == _LATE}
     analysis = flow.facts()
     for checker in (mismatches, refusals, expressions, choices, siblings):
         told = set[int]()
         for finding, lines in checker.found(analysis, served):
             by_itself = apart.get(finding.codemod, set[int]())
-            if (
-                spoken.isdisjoint(lines)
-                and by_itself.isdisjoint(lines)
-                and not (finding.codemod == _LATE and _function_at(finding.span.start, source) in late)
-            ):
+            if spoken.isdisjoint(lines) and by_itself.isdisjoint(lines):
                 told |= lines
                 fix = finding.fix
                 if fix is not None and fix.safety is Safety.SAFE:

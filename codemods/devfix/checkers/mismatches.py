@@ -13,9 +13,10 @@ from devfix.checkers import collectives, outruns, plain_containers
 from devfix.checkers.certainty import why_silent
 from devfix.checkers.reach import is_safe
 from devfix.checkers.signs import is_kept_otherwise
-from devfix.checkers.wording import assumptions, message_of, where
+from devfix.checkers.surgeries import late_parts
+from devfix.checkers.wording import assumptions, message_of
 from devfix.engine.analysis import Analysis
-from devfix.engine.facts import Mismatch, Surgery
+from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class, File
 from devfix.engine.places import FIXED, LITERAL, OF, VAR
 from devfix.engine.values import (
@@ -36,7 +37,6 @@ from devfix.repair.candidates import (
     at_the_meeting,
     beside_others,
     has_to,
-    moved_again,
     of_a_literal,
 )
 from devfix.repair.modules import is_safe_move, moved
@@ -48,7 +48,6 @@ CODEMODS = (
     "register-modules",
     "module-never-moved",
     "hard-coded-cuda",
-    "reorder-to",
     "restore-after-move",
 )
 
@@ -63,12 +62,9 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
     """Findings, each with the lines of the file that it is about."""
     best: dict[ast.AST, tuple[int, str, Mismatch]] = {}
     every: dict[ast.AST, list[Mismatch]] = {}
-    attached = {one.attached.links[0].node: one for one in analysis.surgeries}
-    met = {one for one in attached.values() if one.is_met}
+    attached = late_parts(analysis)
     for mismatch in analysis.mismatches:
-        surgery = attached.get(mismatch.stray.links[0].node)
-        if surgery is not None:
-            met.add(surgery)
+        if mismatch.stray.links[0].node in attached:
             continue
         codemod = codemod_of(mismatch, analysis)
         at = _place_to_show(mismatch, analysis, codemod)
@@ -81,13 +77,6 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
         rank = len(mismatch.assumed)
         if at not in best or rank < best[at][0]:
             best[at] = rank, codemod, mismatch
-    if "reorder-to" in wanted:
-        for surgery in analysis.surgeries:
-            if surgery in met and surgery.file is analysis.file and not surgery.attached.assumed:
-                if _takes_weights(surgery.attached.links[0].node):
-                    continue
-                nodes = [surgery.node, *_nodes(surgery.attached.links, analysis)]
-                yield _of_surgery(surgery, analysis), _lines(nodes, analysis)
     made = set[tuple[Edit, ...]]()
     for at, (rank, codemod, mismatch) in best.items():
         mismatch = (
@@ -116,13 +105,6 @@ def _with_fix(codemod: str, every: list[Mismatch], analysis: Analysis) -> Mismat
     return next((one for one in alike if _fix(codemod, one, analysis)[1]), None)
 
 
-def _takes_weights(made: ast.AST) -> bool:
-    """Is a part made of parameters that are there? They stay where they are."""
-    return any(
-        isinstance(one, ast.Attribute) and one.attr in ("weight", "bias", "data") for one in ast.walk(made)
-    )
-
-
 def _nodes(links: History, analysis: Analysis) -> list[ast.AST]:
     return [link.node for link in links if link.file is analysis.file]
 
@@ -131,21 +113,6 @@ def _lines(nodes: list[ast.AST], analysis: Analysis) -> set[int]:
     """The lines on which nodes begin."""
     source = analysis.file.source
     return {source.position(source.span(node).start)[0] for node in nodes}
-
-
-def _of_surgery(surgery: Surgery, analysis: Analysis) -> Finding:
-    """A part that a module got after it was moved, and with which it is run."""
-    source = analysis.file.source
-    device, edits = moved_again(surgery, analysis)
-    message = (
-        "this part stays on the CPU, since it is added after its module was moved; "
-        f"the module is {where(surgery.place)}"
-        + (". The fix assumes that nothing runs the module in between" if edits else "")
-    )
-    fix = Fix(f"move the module to `{device}` again", edits, Safety.UNSAFE) if edits else None
-    made = surgery.attached.links[0]
-    related = (Related(source.span(made.node), "it is made here"),) if made.file is analysis.file else ()
-    return Finding("reorder-to", source.span(source.statement(surgery.node)), message, fix, related)
 
 
 def codemod_of(mismatch: Mismatch, analysis: Analysis) -> str:

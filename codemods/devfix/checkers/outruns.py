@@ -12,9 +12,9 @@ from devfix.findings import Edit, Finding, Fix, MoveStatement, Related, Safety
 from devfix.flow.frame import path_of
 from devfix.models.loader import models
 from devfix.placing import bound_before, follows, only, siblings
+from devfix.repair.needed import used_after
+from devfix.repair.ways import changed, looked_at
 from devfix.source import Source
-from devfix.surgery.needed import used_after
-from devfix.surgery.ways import changed, looked_at
 
 CODEMOD = "restore-after-move"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

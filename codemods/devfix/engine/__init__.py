@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from devfix.engine.analysis import Analysis
 from devfix.engine.callers import Callers
-from devfix.engine.facts import HostRead, Mismatch, Surgery, Term
+from devfix.engine.facts import HostRead, Mismatch, Term
 from devfix.engine.files import File, Resolver
 from devfix.source import Source
 
-__all__ = ["Analysis", "File", "HostRead", "Mismatch", "Surgery", "Term", "analyse"]
+__all__ = ["Analysis", "File", "HostRead", "Mismatch", "Term", "analyse"]
 
 
 def analyse(

@@ -10,13 +10,14 @@ from devfix.engine import facts
 from devfix.engine.callers import Callers, Origins, passed
 from devfix.engine.classes import Classes
 from devfix.engine.context import Bound, Context
-from devfix.engine.facts import Autocast, DeviceUse, Drop, HostRead, LeftOut, Mismatch, Missing, Step, Surgery
+from devfix.engine.events import Event
+from devfix.engine.facts import Autocast, DeviceUse, Drop, HostRead, LeftOut, Mismatch, Missing, Step
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
 from devfix.engine.loading import Loaded, Loading, may_load
 from devfix.engine.named import AllNamed
-from devfix.engine.places import NO_PATH, NOWHERE, OF, VAR, Path, Place, is_called, whole
+from devfix.engine.places import NO_PATH, NOWHERE, VAR, Path, Place, is_called
 from devfix.engine.state import Names, State, either, merge
 from devfix.engine.statements import Run
 from devfix.engine.uses import NO_EVIDENCE
@@ -58,7 +59,7 @@ class Analysis(Context):
         self.mismatches: list[Mismatch] = []
         self.is_cut = False  # there are more, which were left out
         self.host_reads: list[HostRead] = []
-        self.surgeries: list[Surgery] = []
+        self.histories: dict[Function | None, dict[object, Event]] = {}  # what happens to modules in it
         self.outruns: list[facts.Outrun] = []
         self.drops: list[Drop] = []
         self.item_nodes: dict[Place, ast.AST] = {}  # where an item of something out of sight is read
@@ -91,7 +92,6 @@ class Analysis(Context):
         self.unseen: set[object] = set()  # cells of modules with parts of which nothing is known
         self.part_of: dict[object, object] = {}  # cell of a module -> of the module that it is registered in
         self.parts = facts.Parts()
-        self.calls: dict[tuple[object, str], list[Place]] = {}
         self.handed: dict[object, list[tuple[Value, Place]]] = {}  # to what a class has, out of sight
         self._seen: set[object] = set()
         self._runs: dict[Function, int] = {}
@@ -103,6 +103,7 @@ class Analysis(Context):
 
     def run(self) -> None:
         body = self._body(self.file)
+        self.histories[None] = body.log
         body.block(self.file.source.tree.body)
         for owner in self.file.all_classes:
             if self.class_kind(owner) == "host":
@@ -174,6 +175,8 @@ class Analysis(Context):
             frame.block(frame.function.node.body)
             if frame.results:
                 frame.results_agree()
+            if not frame.quiet and (frame.caller is None or frame.function not in self.histories):
+                self.histories[frame.function] = frame.log
         finally:
             self._active.pop()
             self.entered = entered
@@ -220,6 +223,7 @@ class Analysis(Context):
         me: Value | None,
         bound: Bound,
         outer: Frame | None,
+        operands: list[tuple[Value, ast.expr]],
     ) -> Value:
         """What a call gives, and what it does to the caller's heap."""
         names = self._arguments(caller, function, me, bound)
@@ -253,6 +257,7 @@ class Analysis(Context):
             self, function.file, function, inner, outer=outer, me=me, depth=depth, caller=caller, site=site
         )
         frame.quiet, frame.default = caller.quiet, caller.default
+        frame.called = node, operands
         if self._on_host(function):
             frame.quiet += 1
         self._run(frame)
@@ -372,18 +377,6 @@ class Analysis(Context):
         """May the file be of a distributed program? What is noted for those is not noted for the others."""
         text = self.file.source.text.lower()
         return "distributed" in text or "local_rank" in text or "set_device" in text
-
-    def passed(self, place: Place) -> list[Place]:
-        """Where the calls in the file have put what they pass for the parameter that a place is of."""
-        key = whole(place)  # a part is passed with it
-        if place.kind != OF or not isinstance(key, tuple) or key[0] != "parameter":
-            return []
-        return self.calls.get((key[1], key[2]), [])
-
-    def refuted(self, place: Place) -> bool:
-        """Do all calls in the file pass what is on the CPU for the parameter that a place is of?"""
-        found = self.passed(place)
-        return bool(found) and all(one.on_host for one in found)
 
     @cached_property
     def strays(self) -> frozenset[ast.AST]:

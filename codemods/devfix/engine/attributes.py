@@ -196,7 +196,7 @@ class Attributes(Calls):
             place = Place(VAR, ("attribute", base.ref, name))
             return self.analysis.named_device(place, name).but(forms=declared)
         if base.ref is None:
-            return ANYTHING
+            return self._of_unknown_object(node, base) if base.place.is_named else ANYTHING
         # Of an object that the program makes, callers have put nothing anywhere.
         made = base.ref in self.analysis.made
         role = "part" if made and base.ref is not None and base.kind == MODULE and owner is None else ""

@@ -134,6 +134,7 @@ class Bindings(Expressions):
         if base.kind == TENSOR and target.attr == "data" and base.place.kind == "in":
             self.move_module(base.place.key, self.where(value))
             return
+        self.arrives(target, base, target, value)
         if base.ref is None or base.kind not in (MODULE, OBJECT):
             return
         name = target.attr

@@ -102,6 +102,8 @@ class Builtins(Methods):
             return self.attribute(made, first)
         if name == "getattr" and len(values) > 1 and values[1].kind == TEXT and first.kind == MODULE:
             return self.iterate(first, node).but(role="named", bound=None)  # it need not be a module
+        if name == "setattr" and len(values) == 3:
+            self.arrives(node, first, node, values[2])
         if name == "setattr" and len(values) == 3 and first.kind == MODULE and values[2].kind == MODULE:
             self.attach(
                 node,

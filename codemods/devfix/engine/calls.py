@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.events import USED
 from devfix.engine.evidence import is_handed_name, is_module_name
 from devfix.engine.evidence_of_modules import class_of, is_average
 from devfix.engine.facts import LeftOut
@@ -128,6 +129,7 @@ class Calls(ModuleRuns):
                 used = {Assumption(USES, one.subject) if one.kind == NAME else one for one in callee.assumed}
                 callee = callee.but(assumed=frozenset(used))
             return self.call_module(node, callee, arguments)
+        self.note(USED, node, callee, node.func, name="called")
         if callee.role == "part" and callee.ref is not None:
             return self.call_module(node, self.part_of(callee, node), arguments)
         if callee.role == "instance" and looks_like_network(class_of(callee.links[0].name)):
@@ -239,15 +241,18 @@ class Calls(ModuleRuns):
     ) -> Value:
         """Run a function with these arguments, or take what an equal run came to."""
         if _is_stub(function):  # what it does is out of sight
-            self.escape(arguments)
+            self.escape(arguments, function.name)
             return self.like_given(node, function.name, arguments)
         bound = self._bound(node, function, me, arguments)
         self._left_out(node, function, bound)
         self.analysis.note_call(self, function, bound)
         if self.depth >= MAX_DEPTH or not self.analysis.may_run(self, function):
-            self.escape(arguments)
+            self.escape(arguments, function.name)
             return self.unknown(node)
-        made = self.analysis.run_call(self, node, function, me, bound, outer)
+        given = [*arguments[0], *arguments[1].values()]
+        if me is not None:
+            given.append((me, node.func.value if isinstance(node.func, ast.Attribute) else node.func))
+        made = self.analysis.run_call(self, node, function, me, bound, outer, given)
         self.handed_type(node, function, me, arguments)
         return made
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.elements import Elements
 from devfix.engine.evidence import is_labels_name
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
+from devfix.engine.histories import Histories
 from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, OWNED, Place, alternatives
 from devfix.engine.values import (
     A_NUMBER,
@@ -37,7 +37,7 @@ from devfix.engine.values import (
 from devfix.source import Source
 
 
-class Containers(Elements):
+class Containers(Histories):
     def iterate(self, value: Value, node: ast.AST) -> Value:
         """Any element of what is iterated over."""
         kind = value.kind
@@ -242,6 +242,8 @@ class Containers(Elements):
     def store_item(self, target: ast.Subscript, value: Value, node: ast.AST) -> None:
         """`base[index] = value`."""
         base, index = self.eval(target.value), self.eval(target.slice)
+        if not isinstance(target.slice, (ast.Tuple, ast.Slice)):  # no elements of a parameter
+            self.arrives(target, base, target, value)
         if base.kind == MODULE and value.kind == MODULE:
             self.attach(
                 target, base, f"#{index.const}" if index.const is not ... else f"#{id(target)}", value

@@ -11,7 +11,7 @@ from devfix.engine.annotations import of_library, parameters
 from devfix.engine.classes import Classes
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import EITHER, NO_FORMS, OPEN, Forms, arms, of_elements, of_parameters
-from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, OF, VAR, Place
+from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, OF, VAR, Place, whole
 from devfix.engine.state import Names, State
 from devfix.engine.statements import Run
 from devfix.engine.uses import Evidence, Uses
@@ -59,6 +59,7 @@ class Context:
     def __init__(self, file: File) -> None:
         self.file = file
         self.classes: Classes
+        self.calls: dict[tuple[object, str], list[Place]] = {}  # where what calls pass for a parameter is
         self._uses: dict[Function, Uses] = {}
         self._evidence: dict[Function, dict[str, Evidence]] = {}
         self._forms: dict[Function, dict[str, Forms]] = {}
@@ -228,6 +229,18 @@ class Context:
         if evidence.is_local_rank(name):
             return Value(UNKNOWN, place, role=LOCAL, forms=forms, assumed=frozenset({Assumption(NAME, name)}))
         return Value(UNKNOWN, place, forms=forms, bound=self._declared_class(function, name))
+
+    def passed(self, place: Place) -> list[Place]:
+        """Where the calls in the file have put what they pass for the parameter that a place is of."""
+        key = whole(place)  # a part is passed with it
+        if place.kind != OF or not isinstance(key, tuple) or key[0] != "parameter":
+            return []
+        return self.calls.get((key[1], key[2]), [])
+
+    def refuted(self, place: Place) -> bool:
+        """Do all calls in the file pass what is on the CPU for the parameter that a place is of?"""
+        found = self.passed(place)
+        return bool(found) and all(one.on_host for one in found)
 
     def _body(self, file: File) -> Run:
         found = self._bodies.get(file.path)

@@ -40,8 +40,27 @@ _NO_LAYER = re.compile(
 _OPTIMIZER = re.compile(
     r"^\w{0,99}(?:Adam|SGD|RMSprop|Adagrad|Adadelta|LAMB|Lion|Adafactor|ASGD|Rprop)\w{0,99}$"
 )
+_SIZE = re.compile(
+    r"(?:_features|_channels|_size|_dim|_dims|_heads|_embeddings|_classes|_layers)$|^(?:d_model|n_\w+|num_\w+|stride|"
+    r"padding|dilation|groups|bias|config|cfg|eps|p|dim|training)$"
+)
 _WORD = re.compile(r"[A-Z][a-z0-9]+$|[A-Z]+$")
+_NO_NETWORK = re.compile(
+    r"Loader|Dataset|Sampler|Optim|Scheduler|Tokenizer|Processor|Config|Extractor|Pipeline"
+)
 _NO_MODULE = re.compile(r"Loader|Dataset|Sampler|Optim|Scheduler|Writer|Tokenizer|Processor|Config")
+
+
+def makes_module(maker: str) -> bool:
+    """Does a class out of sight make a layer, or load a network, as its name says?"""
+    loaded = maker.endswith((".from_pretrained", ".from_config"))
+    name = class_of(maker)
+    return is_layer_name(name) or (loaded and name[:1].isupper() and _NO_NETWORK.search(name) is None)
+
+
+def is_size_name(name: str) -> bool:
+    """Is an attribute of a module called like a number: `in_features`, `hidden_size`?"""
+    return _SIZE.search(name) is not None
 
 
 def is_layer_name(name: str) -> bool:

@@ -139,23 +139,6 @@ class Outrun(NamedTuple):
     moved_in: File
 
 
-@dataclass(eq=False)
-class Surgery:
-    """A module got a part after it was moved: `attached` is on the CPU then, `place` where the module was moved to.
-
-    `is_met`: the module is run while the part is still there.
-    """
-
-    node: ast.AST
-    file: File
-    function: Function | None
-    module: Value
-    attached: Value
-    place: Place
-    scopes: tuple[Scope, ...]
-    is_met: bool = False
-
-
 @dataclass(frozen=True, eq=False)
 class Step:
     """Something that a process of a distributed program does.

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from devfix.engine.events import Event
 from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import A_DEVICE, AN_OBJECT, NO_FORMS, OF_TENSOR
@@ -99,6 +100,8 @@ class Frame(ABC):
         self.default = AT_DEFAULT  # where torch makes what is told nothing
         self.quiet = 0
         self.lambdas = 0  # that are being run
+        self.log: dict[object, Event] = {}  # what happens to modules
+        self.called: tuple[ast.Call, list[tuple[Value, ast.expr]]] | None = None  # by what, with what
         self.models = analysis.models
         self._uses: Uses | None = None
         if outer is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.events import WRAPPED
 from devfix.engine.evidence import (
     asks_how_many,
 )
@@ -66,7 +67,7 @@ class Library(OutOfSight):
         if dotted in frameworks.DEVICE_CALLS:
             return Value(DEVICE, Place(VAR, ("call", dotted)))
         if dotted in frameworks.ENGINES:
-            self.escape(arguments)  # it moves the model
+            self.escape(arguments, "prepare")  # it moves the model
             return Value(UNKNOWN, Place(VAR, ("owner", dotted)), role="moved")
         if dotted in frameworks.OWNING_LOADERS or last in frameworks.LOADER_MAKERS:
             return Value(LOADER, role="owned")
@@ -99,7 +100,7 @@ class Library(OutOfSight):
             return made.but(assumed=made.assumed | {Assumption(LIBRARY_CALL, last)})
         owner = frameworks.OWNERS.get(dotted)
         if owner is not None:
-            self.escape(arguments)
+            self.escape(arguments, last)
             told = {owner.switch, "kwargs_handlers"} & _keywords.keys()  # of what it does not place, or wraps
             return Value(OWNER, ref=dotted, role="off" if told else "")
         if self.models.layer(dotted) == "wrapper" and values:
@@ -157,6 +158,7 @@ class Library(OutOfSight):
     def given_away(self, value: Value, by: Place = BY_OWNER) -> Value:
         """A module that a framework places from now on, with its inputs."""
         if value.ref is not None and (value.kind == MODULE or value.role == "instance"):
+            self.owned(value)
             self.move_module(value.ref, by)
         return value.but(place=by) if value.kind == MODULE else Value(UNKNOWN, by)
 
@@ -200,6 +202,7 @@ class Library(OutOfSight):
             return self.new_module(node, dotted, arguments)
         if layer in ("wrapper", "scatters") and values:
             inner = values[0][0]
+            self.note(WRAPPED, node, inner, values[0][1], name=last)
             if inner.kind == UNKNOWN and inner.role == "instance":  # whatever made it, it is a module
                 inner = inner.but(kind=MODULE, role="", place=Place(IN, inner.ref))
                 inner = inner.but(assumed=inner.assumed | {Assumption(USES, last)})

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Sequence
 
 from devfix.engine.evidence import is_module_name, runs_module
-from devfix.engine.facts import Surgery
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
 from devfix.engine.functions import without
@@ -232,6 +231,7 @@ class Methods(Moves):
             inner = Value(MODULE, place, role="part") if parts else parameter
             return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, inner)))
         if name in ("append", "insert", "extend") and values:
+            assert isinstance(node.func, ast.Attribute)
             for one, _ in self.tensors(values[-1][0], node):
                 if one.kind == MODULE:
                     self.attach(node, base, f"#{id(node)}", one)
@@ -263,7 +263,8 @@ class Methods(Moves):
             self.analysis.named.ran(self, node, (module, at), [*values, *keywords.values()], runs=True)
         if name in ("encode", "decode", "predict"):
             return self.unknown(node)
-        self.escape(arguments)
+        self.method_called(node, base, name, arguments)
+        self.escape(arguments, name)
         return self.like_given(node, name, arguments)
 
     def is_seen(self, module: Value, depth: int = 0) -> bool:
@@ -279,6 +280,7 @@ class Methods(Moves):
         return all(isinstance(one.bound, Value) or self.is_seen(one, depth + 1) for one in parts)
 
     def _register(self, node: ast.Call, base: Value, how: str, name: object, value: Value) -> Value:
+        self.arrives(node, base, node, value)
         if base.ref is None:
             return ANYTHING
         if not isinstance(name, str):
@@ -299,16 +301,9 @@ class Methods(Moves):
 
     def attach(self, node: ast.AST, base: Value, name: str, part: Value) -> None:
         """A module becomes a part of another one."""
+        self.arrives(node, base, node, part)
         if base.ref is None:
             return
-        place, at = self.where(base), self.where(part)
-        if any(self.where(one) == place for _, one in self.state.attributes(part.ref) if one.kind == TENSOR):
-            at = place  # made of what is there already
-        if place.on_device and place.kind != OF and at.on_host and part.links and not self.quiet:
-            if self.analysis.is_new((node, "surgery", name), part.assumed):
-                self.analysis.surgeries.append(
-                    Surgery(node, self.file, self.function, base, part, place, self.scopes())
-                )
         self.register(part, base)
         self.analysis.parts.attached.setdefault(base.ref, set()).update(one for _, one in self.running())
         self.state.set_attribute(base.ref, name, part.linked(self.link(STORE, node, name)))
@@ -328,7 +323,7 @@ class Methods(Moves):
                 return self.call_function(node, found, base, arguments)
         if isinstance(base.bound, Value) and isinstance(base.bound.ref, Class) and not base.bound.ref.outside:
             self.note_use(node, base.ref, name, arguments)  # no method of a base
-        self.escape(arguments)
+        self.escape(arguments, name)
         return self.like_given(node, name, arguments)
 
     def _of_owner(self, base: Value, name: str, arguments: Arguments) -> Value:
@@ -340,6 +335,7 @@ class Methods(Moves):
         made = []
         for value, _ in arguments[0]:
             if value.kind == MODULE and value.ref is not None and places:
+                self.owned(value)
                 self.move_module(value.ref, there)
             if value.kind == LOADER:
                 made.append(Value(LOADER, role="owned"))
@@ -388,6 +384,7 @@ class Methods(Moves):
             return self.tensor_method(node, base.but(kind=TENSOR), name, arguments)
         if base.role in ("instance", "moved") and name in _KEEPING:
             return base
+        self.method_called(node, base, name, arguments)
         made = self.unknown_call(node, name, arguments)
         shaped = name == "flatten" or (name in ("view", "reshape") and _sizes(arguments[0]))
         return made.but(rank=1) if shaped else made  # a tensor, or an array

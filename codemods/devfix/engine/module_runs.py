@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.builtin import Builtins
+from devfix.engine.events import USED
 from devfix.engine.evidence import is_count
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
@@ -35,9 +36,7 @@ class ModuleRuns(Builtins):
     def call_module(self, node: ast.Call, module: Value, arguments: Arguments) -> Value:
         """`module(...)`: its forward where that is in view, else all that it gets must be where it is."""
         values, keywords = arguments = self.inputs(arguments)
-        for surgery in self.analysis.surgeries:
-            if not surgery.is_met and self._is_part(surgery.module.ref, module.ref):
-                surgery.is_met = self.where(surgery.attached).on_host
+        self.note(USED, node, module, node.func, name="called")
         place = self.where(module)
         parts = self.analysis.parts
         scatters = module.role == "scatters" or module.ref in parts.scattering
@@ -115,14 +114,6 @@ class ModuleRuns(Builtins):
             if any(one.kind in (VAR, LITERAL) for one, _ in alternatives(given, self.state.path)):
                 return given
         return place
-
-    def _is_part(self, cell: object, of: object) -> bool:
-        """Is a module another one, or registered in it?"""
-        for _ in range(8):
-            if cell == of:
-                return True
-            cell = self.analysis.part_of.get(cell)
-        return False
 
 
 def _is_made_of_rows(value: Value) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.events import MOVED
 from devfix.engine.evidence import may_be_moved_to
 from devfix.engine.facts import Drop
 from devfix.engine.frame import Arguments
@@ -52,6 +53,8 @@ class Moves(Library):
         if alone and base.kind in (TENSOR, BATCH, UNKNOWN) and base.role != "instance" and not self.quiet:
             if not place.on_host and not (base.kind == TENSOR and self.where(base) == place):
                 self.analysis.drops.append(Drop(node, self.file, self.function, base))
+        if base.kind in (MODULE, UNKNOWN):
+            self._note_move(node, base, place)
         if base.kind == MODULE:
             self._part_moved(node, base, place)
             self.analysis.parts.moved.update(one.node for one in base.links[:1])
@@ -83,6 +86,14 @@ class Moves(Library):
         made = self.moved(base, place, node)
         origin = self.followed(arguments) if place.on_host and made.kind in (TENSOR, BATCH) else ()
         return made.but(links=origin) if origin else made
+
+    def _note_move(self, node: ast.Call, base: Value, place: Place) -> None:
+        assert isinstance(node.func, ast.Attribute)
+        told = [one.value for one in node.keywords if one.arg == "device"] or node.args[:1]
+        name = node.func.attr
+        device = self.file.source.code(told[0]) if told else f'"{name}"' if name in ("cuda", "cpu") else ""
+        device = ast.unparse(told[0]) if "\n" in device else device
+        self.note(MOVED, node, base, node.func.value, place=place, device=device)
 
     def _part_moved(self, node: ast.Call, base: Value, place: Place) -> None:
         """In `forward`, a part of the module is moved to an accelerator by name: its inputs are where the module is."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.elements import ANYWHERE
+from devfix.engine.events import HANDED, WRAPPED
 from devfix.engine.evidence import (
     computes,
     is_autocast_name,
@@ -50,7 +51,7 @@ from devfix.engine.values import (
     Assumption,
     Value,
 )
-from devfix.flow import frameworks
+from devfix.flow import frameworks, torch_api
 
 # Roles of unknown values that are tensors, if they have a place at all.
 _LIKELY = frozenset({"given", "moved"})
@@ -88,6 +89,9 @@ class OutOfSight(Modules):
             self._loss(node, name, arguments)
         if last == "deepcopy" and values:
             return self.copied(values[0][0], node)
+        if last in torch_api.WRAP_NAMES and values and values[0][0].kind == MODULE:
+            self.note(WRAPPED, node, values[0][0], values[0][1], name=last)
+            return values[0][0].doubted(Assumption(LIBRARY_CALL, last))
         if self.models.layer(name) == "copies" or is_average(last):
             self.copied_beside(node, arguments)
         if computes(last) or trains(last):
@@ -97,7 +101,7 @@ class OutOfSight(Modules):
         given = [one for one in every if one[0].kind == MODULE]
         if given and not any(one.kind == DEVICE for one, _ in every) and runs_module(last, is_method=False):
             self.run_on(node, given[0][0].doubted(Assumption(LIBRARY_CALL, last)), given[0][1], arguments)
-        self.escape(arguments)
+        self.escape(arguments, last)
         if last in frameworks.PLACING_METHODS:
             return Value(UNKNOWN, BY_OWNER)
         if is_optimizer(last):
@@ -217,7 +221,7 @@ class OutOfSight(Modules):
             UNKNOWN, Place(AT, cell), ref=cell, links=(self.link(MAKE, node, name),), role="instance"
         )
 
-    def escape(self, arguments: Arguments) -> None:
+    def escape(self, arguments: Arguments, name: str = "") -> None:
         """Whoever is handed a module that was not moved yet may move it; whoever is told a device makes data there."""
         values, keywords = arguments
         if "device" in keywords and self.analysis.entered:
@@ -225,6 +229,7 @@ class OutOfSight(Modules):
             if place is not None:
                 self.in_autocast(ANYTHING, place, moved=True)
         for value, at in (*values, *keywords.values()):
+            self.note(HANDED, at, value, at, name=name)
             for one, _ in self.tensors(value, at):
                 if one.kind == MODULE and one.ref is not None and self.where(one).on_host:
                     self.move_module(one.ref, NOWHERE)

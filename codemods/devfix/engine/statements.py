@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from devfix.engine.conditions import Test
+from devfix.engine.events import RETURNED
 from devfix.engine.evidence_of_modules import is_class_name
 from devfix.engine.files import Function
 from devfix.engine.places import AT_DEFAULT, DIFFERENT, IN, NOWHERE, VAR, Place
@@ -21,6 +22,7 @@ from devfix.engine.values import (
     LIBRARY_CALL,
     LOADER,
     MODULE,
+    NONE,
     NOTHING,
     OBJECT,
     RESULT,
@@ -88,6 +90,8 @@ class Run(Processes):
 
     def _return(self, node: ast.Return) -> None:
         value = self.eval(node.value) if node.value is not None else NOTHING
+        if node.value is not None and not isinstance(node.value, ast.Call):
+            self.note(RETURNED, node.value, value, node.value)
         if value.kind in (TENSOR, SEQUENCE):
             self.agree(node, value)
         if self.loaded and node.value is not None and (value.kind == MODULE or value.role == "instance"):
@@ -222,12 +226,26 @@ class Run(Processes):
             for one in ends[1:]:
                 joined = merge(joined, one)
             state.take(joined)
+            self._imported_otherwise(node)
         else:
             state.dead = True
         if node.finalbody:
             dead, state.dead = state.dead, False
             self.block(node.finalbody)
             state.dead = state.dead or dead
+
+    def _imported_otherwise(self, node: ast.Try) -> None:
+        """What is imported, or else None, is what is imported; of two functions in view it may be either."""
+        origins: dict[str, set[tuple[str | None, str]]] = {}
+        every = (*node.body, *(one for handler in node.handlers for one in handler.body))
+        for one in (one for one in every if isinstance(one, ast.ImportFrom)):
+            for alias in one.names:
+                origins.setdefault(alias.asname or alias.name, set()).add((one.module, alias.name))
+        for name, found in origins.items():
+            if len(found) > 1 and self.file.imported(self.file.source.imports.get(name, "")) is not None:
+                self.state.names[name] = ANYTHING
+            elif (kept := self.state.names.get(name)) is not None and kept.kind == NONE:
+                self.state.names.pop(name)
 
     def _with(self, node: ast.With) -> None:
         kept, autocasts = self.default, len(self.analysis.entered)

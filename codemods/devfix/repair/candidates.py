@@ -6,7 +6,7 @@ import ast
 from collections import Counter
 
 from devfix.engine.analysis import Analysis
-from devfix.engine.facts import Mismatch, Surgery, Term
+from devfix.engine.facts import Mismatch, Term
 from devfix.engine.files import Function
 from devfix.engine.places import CHOICE, LITERAL, OF, VAR
 from devfix.engine.values import BATCH, DISTRIBUTION, ELEMENT, LOAD, MODULE, PART, PASS, TENSOR, Link
@@ -304,19 +304,6 @@ def of_a_literal(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edi
     if isinstance(node.func, ast.Attribute) and node.func.attr == "to" and node.args:
         return device, (ReplaceExpression(source.span(node.args[0]), device),)
     return "", ()
-
-
-def moved_again(surgery: Surgery, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:
-    """A second move behind the statement by which a module got a part."""
-    source, node = analysis.file.source, surgery.node
-    if surgery.file is not analysis.file or not isinstance(node, (ast.Attribute, ast.Subscript)):
-        return "", ()
-    device = expressible(source, surgery.place, surgery.scopes, node)
-    statement = source.statement(node)
-    if not device or not isinstance(statement, ast.Assign):
-        return "", ()
-    text = source.code(node.value)
-    return device, (InsertStatement(source.span(statement), f"{text}.to({device})"),)
 
 
 def as_buffer(link: Link, analysis: Analysis) -> tuple[Edit, ...]:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from devfix.checkers.surgeries import surgeries
 from devfix.codemod import Codemod, Example
-from devfix.comparing import device_after, has_parameters
+from devfix.comparing import device_after, has_parameters, made_on_device
 from devfix.findings import Edit, EnsureImport, Finding, InsertStatement, Safety
 from devfix.flow import Flow
 from devfix.flow.events import Event, Scope, What
@@ -17,7 +18,6 @@ from devfix.flow.lattice import Kind, Where
 from devfix.flow.methods import MOVES
 from devfix.placing import dotted, follows, siblings
 from devfix.source import Source, walk
-from devfix.surgery.arrivals import made_on_device, surgeries
 
 _HEAD = """\
 import torch
@@ -165,7 +165,7 @@ print(loss(model(x), torch.zeros(1, 2, device=device)).item())
     )
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        strays = {id(move) for surgery in surgeries(flow) for move in surgery.moves}
+        strays = {move.node for surgery in surgeries(flow.facts()) for move in surgery.moves}
         for scope in flow.scopes:
             if scope.owned:
                 continue
@@ -180,7 +180,7 @@ print(loss(model(x), torch.zeros(1, 2, device=device)).item())
                 if not path or path in asserted or (path, anchor) in anchors:
                     continue
                 anchors.add((path, anchor))
-                finding = self._model(flow, move, path, anchor, stray=id(move) in strays)
+                finding = self._model(flow, move, path, anchor, stray=move.node in strays)
                 if finding is not None:
                     yield finding
             if self.inputs:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from devfix.checkers import late_moves, surgeries, swaps
 from devfix.codemod import Codemod, Example
-from devfix.findings import Finding, Related, Safety
+from devfix.findings import Finding, Safety
 from devfix.flow import Flow
-from devfix.flow.outside import came_from
-from devfix.source import Source
-from devfix.surgery.arrivals import Surgery, surgeries, surgery_path
-from devfix.surgery.late import late_moves
-from devfix.surgery.plan import Plan
-from devfix.surgery.swaps import swapped_layers
 
 _HEAD = """\
 import torch
@@ -40,9 +34,9 @@ class ReorderTo(Codemod):
     state loaded), the earlier moves stay, and a second one follows.
 
     It also finds moves that come too late: after the module was run on a tensor that is on the device, after
-    DistributedDataParallel, after the optimizer's state was loaded, or only in one branch of an `if` that
-    has nothing to do with devices. And it finds layers that replace old ones, or parameters that a wrapper
-    adds, without regard to the device of the old layer.
+    DistributedDataParallel, or only in one branch of an `if` that has nothing to do with devices. (Those that
+    come after the state of the optimizer was loaded are `restore-after-move`'s.) And it finds layers that
+    replace old ones, or parameters that a wrapper adds, without regard to the device of the old layer.
 
     ## Why is this bad?
     `Module.to` moves the parameters that are there when it is called
@@ -165,36 +159,6 @@ print(model(torch.ones(1, 4, device=device)).sum().item())
             _RAISES,
         ),
         Example(
-            "The optimizer's state is loaded before the move",
-            _HEAD
-            + """
-model = nn.Linear(4, 2)
-optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-zeros = {"step": torch.tensor(1.0), "exp_avg": torch.zeros(2, 4), "exp_avg_sq": torch.zeros(2, 4)}
-bias = {"step": torch.tensor(1.0), "exp_avg": torch.zeros(2), "exp_avg_sq": torch.zeros(2)}
-groups = optimizer.state_dict()["param_groups"]
-optimizer.load_state_dict({"state": {0: zeros, 1: bias}, "param_groups": groups})
-model.to(device)
-model(torch.ones(1, 4, device=device)).sum().backward()
-optimizer.step()
-print(model.weight.sum().item())
-""",
-            _HEAD
-            + """
-model = nn.Linear(4, 2)
-model.to(device)
-optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-zeros = {"step": torch.tensor(1.0), "exp_avg": torch.zeros(2, 4), "exp_avg_sq": torch.zeros(2, 4)}
-bias = {"step": torch.tensor(1.0), "exp_avg": torch.zeros(2), "exp_avg_sq": torch.zeros(2)}
-groups = optimizer.state_dict()["param_groups"]
-optimizer.load_state_dict({"state": {0: zeros, 1: bias}, "param_groups": groups})
-model(torch.ones(1, 4, device=device)).sum().backward()
-optimizer.step()
-print(model.weight.sum().item())
-""",
-            "Expected all tensors to be on the same device|same device",
-        ),
-        Example(
             "A wrapper adds a parameter to a layer that may have been moved",
             _HEAD
             + """
@@ -266,63 +230,6 @@ print(model(torch.ones(1, 4, device=device)).sum().item())
     )
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        for surgery in surgeries(flow):
-            yield self._report(flow.source, surgery)
-        for late in (*late_moves(flow), *swapped_layers(flow)):
-            yield self.finding(
-                late.span,
-                late.message,
-                title=late.title,
-                edits=late.edits,
-                safety=late.safety,
-                related=late.related,
-            )
-
-    def _report(self, source: Source, surgery: Surgery) -> Finding:
-        plan = Plan(source, surgery)
-        edits, title, safety = plan.fix()
-        if "deepcopy(" in source.text:
-            safety = min(safety, Safety.UNSAFE)  # a copy does not follow the original
-        return self.finding(
-            plan.span(),
-            _message(source, surgery, plan),
-            title=title,
-            edits=edits,
-            safety=safety,
-            related=(
-                *(
-                    Related(source.span(move.node), f"`{plan.path or 'the module'}` is moved here")
-                    for move in plan.early
-                ),
-                *(
-                    related
-                    for arrival in surgery.arrivals
-                    if arrival.child is not None
-                    for related in came_from(
-                        arrival.child.node, f"what `{arrival.via}` attaches is made here"
-                    )
-                ),
-            ),
-        )
-
-
-def _line(source: Source, node: ast.AST) -> int:
-    return source.position(source.span(node).start)[0]
-
-
-def _message(source: Source, surgery: Surgery, plan: Plan) -> str:
-    move = plan.early[-1]
-    device = move.place.text if move.place is not None else ""
-    to = f" to `{device}`" if device else ""
-    head = f"`{plan.path or 'the module'}` was moved{to} on line {_line(source, move.node)}; "
-    parts = []
-    for arrival in surgery.arrivals:
-        path, line = surgery_path(arrival), _line(source, arrival.node)
-        if arrival.via:
-            parts.append(f"what `{arrival.via}` attaches to it on line {line}")
-        else:
-            parts.append(f"`{path}`, attached on line {line},")
-    if len(parts) == 1:
-        return f"{head}{parts[0]} stays on the CPU"
-    joined = ", ".join(part.rstrip(",") for part in parts[:-1])
-    return f"{head}{joined} and {parts[-1]} stay on the CPU"
+        analysis = flow.facts()
+        for checker in (surgeries, late_moves, swaps):
+            yield from checker.findings(analysis)

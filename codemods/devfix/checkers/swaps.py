@@ -6,15 +6,16 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devfix.findings import AppendCall, Edit, InsertStatement, Safety, SetArgument, Span
-from devfix.flow import Flow, torch_api
-from devfix.flow.events import Event, What
-from devfix.flow.evidence import looks_like_size
+from devfix.checkers.surgeries import told
+from devfix.engine.analysis import Analysis
+from devfix.engine.events import ATTACHED, MOVED
+from devfix.engine.evidence_of_modules import is_size_name
+from devfix.engine.places import LITERAL, VAR
+from devfix.findings import AppendCall, Edit, Finding, InsertStatement, Safety, SetArgument, Span
+from devfix.flow import torch_api
 from devfix.flow.frame import path_of
-from devfix.flow.lattice import Where
 from devfix.placing import around, covers, dotted
 from devfix.source import Source, walk
-from devfix.surgery.late import Late
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Places = list[tuple[ast.stmt, ast.expr]]
@@ -24,43 +25,39 @@ _LEAF_SIZES = frozenset(
 )
 
 
-def swapped_layers(flow: Flow) -> Iterator[Late]:
+def findings(analysis: Analysis) -> Iterator[Finding]:
     """New layers that share or copy an old one's shape, and parameters that a wrapper adds to its base."""
-    source = flow.source
+    source = analysis.file.source
     if "setattr(" not in source.text and "._modules[" not in source.text and "Parameter(" not in source.text:
         return
     for node in sorted(source.definitions, key=lambda node: node.lineno):
         if isinstance(node, _FUNCTIONS):
             text = source.code(node)
             places = _places(node) if "setattr(" in text or "._modules[" in text else []
-            if places and not _is_moved_elsewhere(flow, node):
+            if places and not _is_moved_elsewhere(analysis, node):
                 yield from _shared(source, node, places)
                 yield from _replaced(source, node, places)
         else:
-            yield from _wrapper(flow, node)
+            yield from _wrapper(analysis, node)
 
 
 # --- functions that swap -----------------------------------------------------------------------
 
 
-def _is_moved_elsewhere(flow: Flow, function: Function) -> bool:
-    """Is the function called in this file? Then the flow knows what becomes of the model."""
-    whole = flow.source.span(function)
-    for call in flow.source.calls_by_name.get(function.name, ()):
-        if isinstance(call.func, ast.Name) and not whole.start <= flow.source.span(call).start < whole.end:
+def _is_moved_elsewhere(analysis: Analysis, function: Function) -> bool:
+    """Is the function called in this file? Then the engine knows what becomes of the model."""
+    source = analysis.file.source
+    whole = source.span(function)
+    for call in source.calls_by_name.get(function.name, ()):
+        if isinstance(call.func, ast.Name) and not whole.start <= source.span(call).start < whole.end:
             return True
+    every = (one for log in analysis.histories.values() for one in log.values())
     return any(
-        function.name in _functions(event) and event.value.place.where not in (Where.UNKNOWN, Where.OF)
-        for event in flow.events(What.ATTACH)
+        one.what == ATTACHED
+        and one.via == function.name
+        and (one.place.on_host or one.place.kind in (VAR, LITERAL))
+        for one in every
     )
-
-
-def _functions(event: Event) -> Iterator[str]:
-    """The functions that something happens in, from the outermost call inwards."""
-    inner: Event | None = event
-    while inner is not None:
-        yield inner.via
-        inner = inner.inner
 
 
 def _places(function: Function) -> Places:
@@ -83,35 +80,31 @@ def _places(function: Function) -> Places:
     return found
 
 
-def _moves(function: ast.AST, name: str) -> set[ast.stmt]:
+def _moves(source: Source, function: ast.AST, name: str) -> set[ast.stmt]:
     """Statements that move `name`, or modules in it."""
-    found: set[ast.stmt] = set()
-    aliases = {name}
+    names = {name}
     for node in walk(function):
-        if isinstance(node, ast.For) and name in {
-            part.id for part in walk(node.iter) if isinstance(part, ast.Name)
-        }:
-            aliases |= {part.id for part in walk(node.target) if isinstance(part, ast.Name)}
-    for node in walk(function):
-        if isinstance(node, (ast.Expr, ast.Assign, ast.Return)):
-            for part in walk(node):
-                if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
-                    if part.func.attr in ("to", "cuda", "to_empty") and dotted(part.func.value) in aliases:
-                        found.add(node)
-    loops = {node for node in walk(function) if isinstance(node, ast.For)}
-    return found | {loop for loop in loops if any(node in found for node in walk(loop))}
+        if isinstance(node, ast.For) and any(dotted(part) == name for part in walk(node.iter)):
+            names |= {part.id for part in walk(node.target) if isinstance(part, ast.Name)}
+    return {
+        source.statement(node)
+        for node in walk(function)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("to", "cuda", "to_empty")
+        and dotted(node.func.value) in names
+    }
 
 
 def _settles(source: Source, function: ast.AST, name: str, since: ast.stmt) -> bool:
-    """Is `name` moved on every way, before or after it is put into place?"""
-    moves = _moves(function, name)
-    # A loop over the parts moves some of them by name; that is somebody's decision.
-    if any(isinstance(move, ast.For) for move in moves):
-        return True
-    return any(covers(other, moves) for one in around(source, since) for other in source.block(one))
+    """Is `name` moved on every way, before or after it is put into place, or in a loop, as somebody has decided?"""
+    moves = _moves(source, function, name)
+    return any(source.enclosing(move, ast.For) for move in moves) or any(
+        covers(other, moves) for one in around(source, since) for other in source.block(one)
+    )
 
 
-def _shared(source: Source, function: Function, places: Places) -> Iterator[Late]:
+def _shared(source: Source, function: Function, places: Places) -> Iterator[Finding]:
     """`new.weight = old.weight`: the weight is where it was, what else is in `new` is not."""
     for place, child in places:
         name = dotted(child)
@@ -132,35 +125,33 @@ def _shared(source: Source, function: Function, places: Places) -> Iterator[Late
         ):
             continue
         share, old = shares[-1]
-        anchor = _last(source, function, name, old, share)
-        if not old or anchor is None:
+        if not old:
             continue
+        anchor = _last(source, name, old, share)
         line = source.position(source.span(place).start)[0]
-        yield Late(
+        yield told(
             Span(source.span(share).start, source.span(anchor).end),
             f"`{name}` takes the place of `{old}` on line {line} and shares its weight; its other parameters "
             f"stay on the CPU wherever `{old}` is",
             f"move `{name}` to where `{old}` is",
             (InsertStatement(source.span(anchor), f"{name}.to({old}.weight.device)"),),
             Safety.UNSAFE,
-            (),
         )
 
 
-def _last(source: Source, function: ast.AST, name: str, old: str, share: ast.stmt) -> ast.stmt | None:
+def _last(source: Source, name: str, old: str, share: ast.stmt) -> ast.stmt:
     """The last statement of the block that takes something over from the old layer."""
     block = source.block(share)
-    found = share
-    for one in block[block.index(share) :]:
-        takes = any(
+    return [
+        one
+        for one in block[block.index(share) :]
+        if any(
             isinstance(node, ast.Assign)
             and dotted(node.targets[0]).startswith(f"{name}.")
             and old in ast.unparse(node)
             for node in walk(one)
         )
-        if takes:
-            found = one
-    return found
+    ][-1]
 
 
 def _known_layer(source: Source, function: ast.AST, name: str) -> bool:
@@ -175,7 +166,7 @@ def _known_layer(source: Source, function: ast.AST, name: str) -> bool:
     return bool(made) and all(source.qualified(call.func).startswith("torch.nn.") for call in made)
 
 
-def _replaced(source: Source, function: Function, places: Places) -> Iterator[Late]:
+def _replaced(source: Source, function: Function, places: Places) -> Iterator[Finding]:
     """`new = Cls(old.in_features, old.out_features); setattr(parent, name, new)`."""
     if "device" in source.code(function) or "meta" in source.code(function):
         return
@@ -189,7 +180,7 @@ def _replaced(source: Source, function: Function, places: Places) -> Iterator[La
         old = _shaped_after(made)
         if (
             not old
-            or (name and _moves(function, name))
+            or (name and _moves(source, function, name))
             or not path_of(made.func).rpartition(".")[2][:1].isupper()
         ):
             continue
@@ -201,14 +192,13 @@ def _replaced(source: Source, function: Function, places: Places) -> Iterator[La
             edits = (InsertStatement(source.span(place), f"{name}{move}", before=True),)
         else:
             edits = (AppendCall(source.span(made), move),)
-        yield Late(
+        yield told(
             source.span(made),
             f"a new layer takes the place of `{old}`, but not its device: in a model that was moved it stays "
             "on the CPU",
             f"move it to where `{old}` is",
             edits,
             Safety.UNSAFE,
-            (),
         )
 
 
@@ -225,7 +215,7 @@ def _shaped_after(call: ast.Call) -> str:
     """The layer whose sizes a constructor is given."""
     found: dict[str, set[str]] = {}
     for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
-        if isinstance(argument, ast.Attribute) and looks_like_size(argument.attr) and dotted(argument.value):
+        if isinstance(argument, ast.Attribute) and is_size_name(argument.attr) and dotted(argument.value):
             found.setdefault(dotted(argument.value), set()).add(argument.attr)
     return next((old for old, sizes in found.items() if len(sizes & _LEAF_SIZES) >= 2), "")
 
@@ -233,18 +223,20 @@ def _shaped_after(call: ast.Call) -> str:
 # --- wrappers --------------------------------------------------------------------------------
 
 
-def _wrapper(flow: Flow, owner: ast.ClassDef) -> Iterator[Late]:
+def _wrapper(analysis: Analysis, owner: ast.ClassDef) -> Iterator[Finding]:
     """Parameters that a wrapper adds to a base that may be on a device already."""
-    source = flow.source
+    source = analysis.file.source
     init = next((n for n in owner.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
     if init is None or "device" in source.code(init) or "Parameter(" not in source.code(init):
         return
     bases = _held(init)
-    if not bases or not _is_swapped_in(flow, owner, bases):
+    if not bases or not _is_swapped_in(analysis, owner, bases):
         return
     parameter, attribute = bases[0]
-    if any(event.what is What.MOVE and event.value.name == owner.name for event in flow.events(What.MOVE)):
-        return
+    made = analysis.file.of_node.get(owner)
+    for one in (one for log in analysis.histories.values() for one in log.values() if one.what == MOVED):
+        if one.module.bound is not None and one.module.bound.ref is made:
+            return
     factories = list(_factories(source, init))
     if not factories:
         return
@@ -258,14 +250,13 @@ def _wrapper(flow: Flow, owner: ast.ClassDef) -> Iterator[Late]:
         edits.append(InsertStatement(source.span(attribute), f"device = {device}"))
         device = "device"
     edits += [SetArgument(source.span(call), "device", device) for call in factories]
-    yield Late(
+    yield told(
         source.span(factories[0]),
         f"`{owner.name}` makes parameters on the CPU and combines them with `{parameter}`, "
         "which may have been moved before",
         f"make them where `{parameter}` is",
         tuple(edits),
         Safety.UNSAFE,
-        (),
     )
 
 
@@ -287,20 +278,20 @@ def _is_module(init: ast.FunctionDef, parameter: str, attribute: str) -> bool:
     """Is something read from the parameter, as one reads from a layer?"""
     return any(
         isinstance(node, ast.Attribute)
-        and (looks_like_size(node.attr) or node.attr == "weight")
+        and (is_size_name(node.attr) or node.attr == "weight")
         and dotted(node.value) in (parameter, f"self.{attribute}")
         for node in walk(init)
     ) and parameter not in ("config", "cfg", "args")
 
 
-def _is_swapped_in(flow: Flow, owner: ast.ClassDef, bases: list[tuple[str, ast.stmt]]) -> bool:
+def _is_swapped_in(analysis: Analysis, owner: ast.ClassDef, bases: list[tuple[str, ast.stmt]]) -> bool:
     """Does a function of this file put the class in the place of a layer that it wraps?"""
-    source = flow.source
+    source = analysis.file.source
     for node in source.walk():
         if not isinstance(node, ast.Call) or path_of(node.func) != owner.name:
             continue
         function = source.enclosing(node, *_FUNCTIONS)
-        if not isinstance(function, _FUNCTIONS) or _is_moved_elsewhere(flow, function):
+        if not isinstance(function, _FUNCTIONS) or _is_moved_elsewhere(analysis, function):
             continue
         for _, child in _places(function):
             if child is node or (dotted(child) and _made(function, dotted(child)) is node):

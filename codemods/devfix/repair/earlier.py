@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.events import Event
 from devfix.findings import DeleteStatement, Edit, InsertStatement
-from devfix.flow.events import Event
 from devfix.flow.frame import path_of
 from devfix.placing import guards_of, steady
+from devfix.repair.ways import above, changed, looked_at, may_stand
 from devfix.source import Source
-from devfix.surgery.ways import above, changed, looked_at, may_stand
 
 Earlier = tuple[tuple[Edit, ...], bool]
 

@@ -11,9 +11,9 @@ import ast
 import re
 from collections.abc import Collection, Iterator
 
+from devfix.engine.events import MOVES
 from devfix.flow import torch_api
 from devfix.flow.frame import path_of
-from devfix.flow.methods import MOVES
 from devfix.placing import around, bound_before, dotted, siblings
 from devfix.source import Source, walk
 

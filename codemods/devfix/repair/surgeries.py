@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from devfix.engine.events import MOVES, Event, Surgery
 from devfix.findings import (
     DeleteStatement,
     Edit,
@@ -14,11 +15,7 @@ from devfix.findings import (
     Safety,
     Span,
 )
-from devfix.flow.events import Event
-from devfix.flow.evidence import looks_like_device
 from devfix.flow.frame import path_of
-from devfix.flow.lattice import Where
-from devfix.flow.methods import MOVES
 from devfix.placing import (
     always,
     around,
@@ -30,9 +27,8 @@ from devfix.placing import (
     siblings,
     steady,
 )
+from devfix.repair.ways import GIVES, alone, below, changed, handed_on, reads_groups, seen_by_call, wraps
 from devfix.source import Source, walk
-from devfix.surgery.arrivals import Surgery
-from devfix.surgery.ways import GIVES, alone, below, changed, handed_on, reads_groups, seen_by_call, wraps
 
 # What reading of a module's tensors tells where they are.
 _TELLING = frozenset({"device", "data", "weight", "bias", "state_dict", "is_cuda", "grad", "get_device"})
@@ -61,7 +57,7 @@ class Plan:
         last = surgery.arrivals[-1]
         self.early = [m for m in surgery.moves if follows(source, m.node, last.node)] or surgery.moves
         self.anchor = self._anchor(last.statement)
-        certain = all(a.child is None or a.child.sure for a in surgery.arrivals)
+        certain = not any(a.child is not None and a.child.assumed for a in surgery.arrivals)
         self.sure = certain and not any(_casts(move) for move in self.early)
         self.path = self._root_path()
 
@@ -261,9 +257,8 @@ class Plan:
     def _second(self) -> tuple[str, bool]:
         """The text of a move at the anchor, and whether it does just what the early ones did."""
         assert self.anchor is not None
-        moves = [m for m in self.early if m.place is not None]
-        suffixes = {_suffix(m) for m in moves}
-        last = next(m for m in reversed(moves) if m.place is not None and m.place.where is not Where.CPU)
+        moves, suffixes = self.early, {_suffix(m) for m in self.early}
+        last = next(m for m in reversed(moves) if not m.place.on_host)
         suffix = _suffix(last)
         if suffix and self._valid(last, suffix):
             text = self.path + suffix
@@ -330,11 +325,7 @@ def _suffix(move: Event) -> str:
     """`.to(device)` as written; where the move is out of sight, in the terms of this place."""
     node = move.node
     if not _is_call(move) or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        given = [*node.args, *(k.value for k in node.keywords)] if isinstance(node, ast.Call) else []
-        devices = [path for path in map(path_of, given) if path and looks_like_device(path)]
-        if move.via and len(devices) == 1:
-            return f".to({devices[0]})"
-        return f".to({move.place.text})" if move.place is not None and move.place.text else ""
+        return f".to({move.device})" if move.device else ""
     call = ast.Call(ast.Name(""), node.args, node.keywords)
     return f".{node.func.attr}{ast.unparse(call)}"
 

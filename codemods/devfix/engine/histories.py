@@ -1,0 +1,172 @@
+"""What happens to modules, in the order in which it happens: moves, parts that they get, runs, and who gets them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from devfix.engine.elements import ANYWHERE, MAX_NESTING, Elements
+from devfix.engine.events import ATTACHED, OWNED, RETURNED, USED, Event
+from devfix.engine.evidence_of_modules import makes_module
+from devfix.engine.frame import Arguments, Frame
+from devfix.engine.places import AT, IN, OF, Place
+from devfix.engine.requirements import Operand
+from devfix.engine.values import (
+    ANYTHING,
+    DEVICE,
+    JOIN,
+    MODULE,
+    MOVE,
+    NAME,
+    SEQUENCE,
+    TENSOR,
+    UNKNOWN,
+    Assumption,
+    Value,
+    elements,
+)
+from devfix.flow.frame import path_of
+from devfix.source import Source, remembered
+
+MAX_CELLS = 24
+_TAKES_PARTS = ("set_", "add_", "attach", "register", "append", "insert", "extend")
+_READS = (*_TAKES_PARTS, "load_", "update", "remove", "named_", "state_dict")
+_SETS_UP = frozenset(
+    {
+        "eval", "train", "requires_grad_", "half", "float", "bfloat16", "double", "type", "apply", "share_memory",
+        "compile", "zero_grad", "modules", "children", "parameters", "buffers",
+    }
+)  # fmt: skip
+_PARTS = frozenset({"attribute", "element", "item", "moved"})
+
+
+class Histories(Elements):
+    def note(
+        self,
+        what: str,
+        node: ast.AST,
+        module: Value,
+        at: ast.AST,
+        *,
+        place: Place | None = None,
+        child: Value | None = None,
+        name: str = "",
+        device: str = "",
+    ) -> None:
+        """Something happens to a module, `at` is its expression: here, and in the functions that are running."""
+        if self.quiet or not _moves_modules(self.analysis.file.source):
+            return
+        path = path_of(at)
+        cells = self.cells(module) or ((path,) if what == USED and path else ())
+        if not cells:
+            return
+        place = self.where(module) if place is None else place
+        children = self.cells(child) if child is not None else ()
+        stays = self._stays(child, 0) if child is not None else self.where(module).on_host
+        via, frame = "", cast(Frame, self)
+        while True:
+            source = frame.file.source
+            if frame.file is frame.analysis.file and node in source.parents:
+                key = what, node, name, *((cells[0], *children[:1]) if via else ())
+                path = path_of(at) or (source.code(at) if at in source.parents else "")
+                frame.log.setdefault(
+                    key,
+                    Event(
+                        what, node, source.statement(node), frame.function, module, cells, path, place,
+                        child, children, stays, via, name, device, len(frame.log),
+                    ),
+                )  # fmt: skip
+            if frame.called is None or frame.caller is None or what == RETURNED:
+                return
+            call, given = frame.called
+            found = next((one for value, one in given if set(self.cells(value)[:1]) & {*cells}), None)
+            if found is None:
+                return
+            device = self._device(frame, given, place, device)
+            via = frame.function.name if frame.function is not None else via
+            node, at, frame = call, found, frame.caller
+
+    def _device(self, frame: Frame, given: Sequence[Operand], place: Place, device: str) -> str:
+        """How the device of a move is written by the caller of the function that moves."""
+        told = (
+            at for value, at in given if value.kind == DEVICE and self.state.resolve(value.place) == place
+        )
+        if (at := next(told, None)) is not None:
+            return ast.unparse(at)
+        is_global = device.partition(".")[0] not in frame.state.names and frame.file is frame.analysis.file
+        return device if is_global else ""
+
+    def arrives(self, node: ast.AST, base: Value, at: ast.AST, part: Value) -> None:
+        """Something becomes a part of a module."""
+        if part.kind == UNKNOWN and part.role == "instance" and makes_module(part.links[0].name):
+            part = part.doubted(Assumption(NAME, part.links[0].name))
+        elif part.kind != MODULE and part.role != "parameter":
+            return
+        self.note(ATTACHED, node, base, at, child=part)
+
+    def method_called(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> None:
+        """A method out of sight of what may be a module: it gets parts, is run, or only set up or read."""
+        assert isinstance(node.func, ast.Attribute)
+        if name.startswith(_TAKES_PARTS):
+            given = arguments[0][-1][0] if arguments[0] else ANYTHING
+            for part in elements(given) if given.kind == SEQUENCE else [given]:
+                self.arrives(node, base, node, part)
+        if not name.startswith(_READS) and name not in _SETS_UP:
+            self.note(USED, node, base, node.func.value, name=name)
+
+    def owned(self, module: Value) -> None:
+        """A framework places a module from now on."""
+        if isinstance(self.statement, ast.stmt):
+            node = self.statement
+            self.note(OWNED, node, module, node)
+
+    def cells(self, module: Value) -> tuple[object, ...]:
+        """The cells of a module, or of several that it may be, and of those that it is part of, the nearest first."""
+        found = [one.ref for one in module.items or () if one.kind == MODULE] if module.kind == MODULE else []
+        if module.kind not in (MODULE, UNKNOWN):
+            return ()
+        if module.ref is not None:
+            found.append(module.ref)
+        elif module.place.kind in (OF, AT, IN):
+            found.append(module.place.key)
+        elif module.links and module.links[-1].kind == MOVE:
+            found.append(("moved", id(module.links[-1].node)))
+        joined = {id(one.node) for one in module.links if one.kind == JOIN}
+        if joined:
+            found += [one for one in self.analysis.made if isinstance(one, tuple) and one[0] in joined]
+        for cell in found:  # grows on the way
+            if len(found) < MAX_CELLS:
+                found += [one for one in self._around(cell) if one not in found]
+        return tuple(found)
+
+    def _around(self, cell: object) -> Iterator[object]:
+        if isinstance(cell, tuple) and len(cell) > 1:
+            if cell[0] in _PARTS:
+                yield cell[1]
+            elif cell[0] == "either":
+                yield from cell[1:3]
+        if cell in self.analysis.part_of:
+            yield self.analysis.part_of[cell]
+
+    def _stays(self, part: Value, depth: int) -> bool:
+        """Has it anything that is on the CPU because nobody moved it?"""
+        if part.kind == TENSOR:
+            return self.where(part).on_host
+        if part.kind == UNKNOWN:
+            return self.state.place_of(part.ref).on_host
+        if part.role in ANYWHERE or not self.is_weighted(part):
+            return False
+        held = [one for _, one in self.state.attributes(part.ref)] if part.ref is not None else []
+        inner = [
+            one for one in held if one.role == "parameter" or (one.kind == MODULE and one.ref != part.ref)
+        ]
+        if inner and depth < MAX_NESTING:
+            return any(self._stays(one, depth + 1) for one in inner)
+        return self.where(part).on_host
+
+
+@remembered
+def _moves_modules(source: Source) -> bool:
+    """May a file move modules, or change them?"""
+    return any(one in source.text for one in (".to(", ".cuda(", "setattr(", "_modules["))
