@@ -527,6 +527,16 @@ def test_a_copy_does_not_follow_the_original(made: str, safety: Safety) -> None:
     assert found == [safety]
 
 
+def test_one_of_two_modules_of_a_class_in_view() -> None:
+    """The state after an `if` has one module for both: the moves of both come too early."""
+    head = HEAD + "class Net(nn.Sequential):\n    pass\n\n\n"
+    one, other = "    model = Net(nn.Linear(4, 4))\n", "    model = Net(nn.Linear(4, 4), nn.ReLU())\n"
+    move, late = "    model.to(device)\n", "model.head = nn.Linear(4, 2)\n"
+    before = f"{head}if x.requires_grad:\n{one}{move}else:\n{other}{move}{late}model(x)\n"
+    after = f"{head}if x.requires_grad:\n{one}else:\n{other}{late}model.to(device)\nmodel(x)\n"
+    assert fixed(RULE, before, Safety.SAFE) == after
+
+
 def test_elements_of_a_parameter_are_no_surgery() -> None:
     text = (
         "import torch\nfrom torch import nn\n\n\nclass Codes(nn.Module):\n    def __init__(self):\n"

@@ -218,9 +218,9 @@ def _joined(old: Value, new: Value, a: State, b: State, condition: object) -> Va
 
 
 def _made_on_either(one: History, place: Place, other: History, other_place: Place) -> History:
-    """The history of one of two modules: of the one on the CPU, and the making of the other if it is there, too."""
+    """The history of one of two modules: of the one on the CPU, and the making of the other if it is in that place."""
     if other_place.on_host and not place.on_host:
         return other
-    if not one or not other or not other_place.on_host or one[0].node is other[0].node:
+    if not one or not other or other_place != place or one[0].node is other[0].node:
         return one
     return (*one, other[0]._replace(kind=JOIN))
