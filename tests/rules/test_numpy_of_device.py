@@ -86,6 +86,14 @@ CHANGED = {
 }
 
 SILENT = {
+    "an argument, of a class that is no module, that may be an array as well": (
+        "class Noise:\n"
+        "    def __call__(self, wave):\n"
+        "        if isinstance(wave, torch.Tensor):\n"
+        "            wave = wave.numpy()\n"
+        "        return wave + 1\n"
+        "net = torch.nn.Linear(3, 3).cuda()\n"
+    ),
     "made where a tensor is of which nothing is known": (
         "import matplotlib.pyplot as plt\n"
         "def scaled(x):\n"

@@ -545,3 +545,53 @@ def test_elements_of_a_parameter_are_no_surgery() -> None:
         "        new.centers{at} = self.centers\n        return new\n"
     )
     assert not findings(RULE, text.format(at="[0, :]"))
+
+
+def test_a_class_that_moves_its_parts_itself() -> None:
+    """On several GPUs it scatters its tables when it is run: nobody knows that it fails."""
+    net = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tables = nn.ModuleList([nn.Linear(4, 4)])
+    def scatter(self):
+        for i, table in enumerate(self.tables):
+            self.tables[i] = table.to(f"cuda:{i}")
+    def forward(self, x):
+        self.scatter()
+        return self.tables[0](x)
+net = Net()
+net = net.to(device)
+net.tables = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+net(x)
+"""
+    assert fixed(RULE, HEAD + net, Safety.SAFE) == HEAD + net
+    still = net.replace("        self.scatter()\n", "").replace(".to(f", ".type(f")
+    assert fixed(RULE, HEAD + still, Safety.SAFE) != HEAD + still
+
+
+def test_what_a_loop_makes_again_is_new() -> None:
+    made = """\
+class Waves(nn.Module):
+    pass
+class Part(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+class Block(nn.Module):
+    def __init__(self, device, waves):
+        super().__init__()
+        self.device = device
+        self.waves = waves
+        self.add_module("part", Part())
+        self.to(self.device)
+class Net(nn.Module):
+    def __init__(self, n, device="cpu", waves=False):
+        super().__init__()
+        self.waves = Waves() if waves else None
+        if waves:
+            self.waves = Waves()
+        for i in range(n):
+            self.add_module("block_%d" % i, Block(device=device, waves=self.waves))
+"""
+    assert findings(RULE, HEAD + made) == []

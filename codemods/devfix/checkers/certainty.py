@@ -19,6 +19,7 @@ from devfix.checkers.signs import (
 )
 from devfix.engine.analysis import Analysis
 from devfix.engine.annotations import annotated
+from devfix.engine.events import MOVES
 from devfix.engine.evidence import (
     about_devices,
     is_cpu_program,
@@ -92,6 +93,8 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     of_anchor = {one.kind for one in mismatch.anchor.assumed}
     if mismatch.operation == "the result" and mismatch.stray.links[0].node in analysis.parts.moved:
         return "a caller moves what it is given"
+    if mismatch.operation == "the result" and _is_moved_later(mismatch):
+        return "what is stored is moved further down"
     unseen = mismatch.stray.kind == MODULE and Assumption(LIBRARY_CALL) in mismatch.stray.assumed
     if (
         LIBRARY_CALL in kinds
@@ -123,6 +126,20 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     if not _is_made_up(mismatch) and not _on_accelerators(mismatch, analysis):
         return "nothing but a parameter says that the other value may be on an accelerator"
     return ""
+
+
+def _is_moved_later(mismatch: Mismatch) -> bool:
+    """Is a result that an attribute keeps moved there: `self.table = self.table.to(device)`?"""
+    if not isinstance(mismatch.node, ast.Attribute) or mismatch.function is None:
+        return False
+    path = ast.unparse(mismatch.node)
+    return any(
+        isinstance(one, ast.Call)
+        and isinstance(one.func, ast.Attribute)
+        and one.func.attr in MOVES
+        and ast.unparse(one.func.value) == path
+        for one in mismatch.function.nodes
+    )
 
 
 def _is_made_up(mismatch: Mismatch) -> bool:

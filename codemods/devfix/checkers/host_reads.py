@@ -182,12 +182,18 @@ def _packs(call: ast.Call, read: HostRead, source: Source) -> bool:
 
 
 def _is_as_passed(read: HostRead) -> bool:
-    """Is it a parameter, as the caller has passed it?"""
+    """Is it a parameter, as the caller has passed it? The result of the read may take its name later."""
     name = read.value_node.id if isinstance(read.value_node, ast.Name) else ""
     if read.function is None or name not in {one.arg for one in read.function.parameters}:
         return False
+    source = read.file.source
+    statement = source.statement(read.value_node)
     return not any(
-        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
+        isinstance(node, ast.Name)
+        and node.id == name
+        and isinstance(node.ctx, ast.Store)
+        and source.statement(node) is not statement
+        and source.span(node).start < source.span(statement).start
         for node in read.function.nodes
     )
 

@@ -49,7 +49,7 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
     for surgery in surgeries(analysis):
         plan = Plan(source, surgery)
         edits, title, safety = plan.fix()
-        if "deepcopy(" in source.text:
+        if "deepcopy(" in source.text or _moves_parts(surgery, analysis):
             safety = min(safety, Safety.UNSAFE)  # a copy does not follow the original
         name = plan.path or "the module"
         related = [Related(source.span(move.node), f"`{name}` is moved here") for move in plan.early]
@@ -103,6 +103,17 @@ def surgeries(analysis: Analysis) -> Iterator[Surgery]:
                 continue
             if function is None or not _dropped(analysis.file.source, function, surgery):
                 yield surgery
+
+
+def _moves_parts(surgery: Surgery, analysis: Analysis) -> bool:
+    """Does a method of the module's own class, other than the constructor, put its parts where it wants them?"""
+    owners = {one.module.bound.ref for one in surgery.moves if one.module.bound is not None}
+    return any(
+        event.what == MOVED and not event.via
+        for function, log in analysis.histories.items()
+        if function is not None and function.owner in owners and function.name != "__init__"
+        for event in log.values()
+    )
 
 
 def late_parts(analysis: Analysis) -> set[ast.AST]:

@@ -77,7 +77,7 @@ class Histories(Elements):
                         child, children, stays, via, name, device, len(frame.log),
                     ),
                 )  # fmt: skip
-            if frame.called is None or frame.caller is None or what == RETURNED:
+            if frame.called is None or frame.caller is None or what == RETURNED or _makes(frame, cells[0]):
                 return
             call, given = frame.called
             found = next((one for value, one in given if set(self.cells(value)[:1]) & {*cells}), None)
@@ -165,6 +165,12 @@ class Histories(Elements):
         if inner and depth < MAX_NESTING:
             return any(self._stays(one, depth + 1) for one in inner)
         return self.where(part).on_host
+
+
+def _makes(frame: Frame, cell: object) -> bool:
+    """Is a module just being made? Then nothing has happened to it before, though it may stand in a loop."""
+    me, function = frame.me, frame.function
+    return me is not None and me.ref == cell and function is not None and function.name == "__init__"
 
 
 @remembered
