@@ -405,6 +405,21 @@ SILENT = {
                 lengths = torch.full((2,), 3)
                 return F.ctc_loss(x, y, lengths, lengths)
     """,
+    "a flag of the caller that an object keeps": """
+        class Front:
+            def __init__(self, path, cuda=False):
+                self.cuda = cuda
+                self.net = nn.Linear(3, 3)
+                if cuda:
+                    self.net = self.net.cuda()
+            def run(self, image):
+                x = torch.from_numpy(image.copy())
+                if self.cuda:
+                    x = x.cuda()
+                return self.net(x).data.cpu().numpy()
+        front = Front("path", cuda=options.cuda)
+        front.run(image)
+    """,
     "a literal in a branch that asks for CUDA": """
         def moved(x: torch.Tensor, y: torch.Tensor):
             if x.is_cuda:

@@ -17,7 +17,7 @@ from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
 from devfix.engine.loading import Loaded, Loading, may_load
 from devfix.engine.named import AllNamed
-from devfix.engine.places import NO_PATH, NOWHERE, VAR, Path, Place, is_called
+from devfix.engine.places import AT, NO_PATH, NOWHERE, VAR, Path, Place, is_called
 from devfix.engine.state import Names, State, either, merge
 from devfix.engine.statements import Run
 from devfix.engine.uses import NO_EVIDENCE
@@ -322,6 +322,10 @@ class Analysis(Context):
                 )
             if not value.forms and value.kind in (UNKNOWN, DEVICE) and name in declared:
                 value = value.but(forms=declared[name])
+            if value.kind == NUMBER and value.const is ... and not value.place.is_named:
+                value = value.but(
+                    place=Place(AT, ("parameter", id(function.node), name))
+                )  # a flag keeps its name
             names[name] = value
         for extra in (function.node.args.vararg, function.node.args.kwarg):
             if extra is not None:
