@@ -406,19 +406,28 @@ SILENT = {
                 return F.ctc_loss(x, y, lengths, lengths)
     """,
     "a flag of the caller that an object keeps": """
+        import argparse
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(3, 3)
+            def forward(self, x):
+                return self.layer(x)
         class Front:
             def __init__(self, path, cuda=False):
                 self.cuda = cuda
-                self.net = nn.Linear(3, 3)
+                self.net = Net()
                 if cuda:
                     self.net = self.net.cuda()
             def run(self, image):
                 x = torch.from_numpy(image.copy())
                 if self.cuda:
                     x = x.cuda()
-                return self.net(x).data.cpu().numpy()
-        front = Front("path", cuda=options.cuda)
-        front.run(image)
+                return self.net.forward(x).data.cpu().numpy()
+        if __name__ == "__main__":
+            options = argparse.ArgumentParser().parse_args()
+            front = Front(path=options.path, cuda=options.cuda)
+            out = front.run(np.ones((2, 3), dtype=np.float32))
     """,
     "a literal in a branch that asks for CUDA": """
         def moved(x: torch.Tensor, y: torch.Tensor):
