@@ -24,7 +24,7 @@ from devfix.repair.candidates import exact_at
 from devfix.source import Source, remembered
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_ASKS = frozenset({"device", "is_cuda", "get_device", "type_as", "cuda"})
+_ASKS = frozenset({"device", "is_cuda", "get_device", "type_as"})
 _GUESSES = frozenset({"the result", "the container"})  # nothing fails there
 # A file that has to do with devices at all.
 _SIGN = re.compile(r"\bdevice\b|cuda|\.to\(")
