@@ -86,6 +86,19 @@ CHANGED = {
 }
 
 SILENT = {
+    "items of a data set that only changes their type": (
+        "from torch.utils.data import DataLoader\n"
+        "class Scenes:\n"
+        "    def __getitem__(self, i):\n"
+        "        return torch.ones(3, dtype=torch.uint8).to(torch.float32)\n"
+        "def extract(dataset):\n"
+        "    for maps, images in DataLoader(dataset, collate_fn=dataset.collate):\n"
+        "        for image in images:\n"
+        "            points, mask = image.points()\n"
+        "            print(points.numpy()[mask])\n"
+        "extract(Scenes())\n"
+        "net = torch.nn.Linear(3, 3).cuda()\n"
+    ),
     "an argument, of a class that is no module, that may be an array as well": (
         "class Noise:\n"
         "    def __call__(self, wave):\n"

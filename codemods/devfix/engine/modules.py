@@ -174,7 +174,7 @@ class Modules(Holders):
             elif isinstance(at, ast.Lambda) or "dataset" not in keywords:
                 code = self.file.source.code(at)
             if any(word in code for word in _MOVES_DATA):
-                return Value(LOADER, role="owned")
+                return Value(LOADER, rest=Value(BATCH))  # wherever it moves them
             if value.kind == SEQUENCE and not self.tensors(value, at):
                 self.analysis.has_open_loaders = True
                 return Value(LOADER, role="owned")  # over what nobody knows
