@@ -91,11 +91,6 @@ class Flow:
         outside = self._outside
         return outside is not None and outside.default_is_other()
 
-    def written(self, name: str, path: str = "") -> tuple[str, Source, ast.ClassDef] | None:
-        """A class of another file of the project: see `Outside.written`."""
-        outside = self._outside
-        return outside.written(name, path) if outside is not None else None
-
     def saves_from_cpu(self) -> bool:
         """Are the checkpoints of the project on the CPU, so that they load anywhere?"""
         outside = self._outside
