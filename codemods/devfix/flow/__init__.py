@@ -40,6 +40,7 @@ class Flow:
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
+        """The body and the functions of the file, as the old interpreter ran them."""
         return tuple(self._program.scopes)
 
     def value(self, node: ast.expr) -> Value:
