@@ -62,6 +62,11 @@ def active() -> bool:
     return bool(_open)
 
 
+def recorder() -> Needs | None:
+    """What notes what is needed now; None if nobody does."""
+    return _open[-1] if _open else None
+
+
 @contextmanager
 def recording() -> Iterator[Needs]:
     """Note what is needed while it lasts, for this one only: `add` it to the one around it."""

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
 from devfix.codemod import registry
 from devfix.flow import analyse
-from devfix.flow.outside import Elsewhere
 from devfix.project import Projects
 from devfix.source import Source
 from repositories import HEADS, NET, found, training, write
-from test_facts import CASES, scripts
+from test_facts import scripts
 
 # Three files that import each other, whose functions call each other, some of them in circles.
 CIRCLE = {
@@ -167,7 +163,6 @@ def test_one_file_many_files_and_many_processes(tmp_path: Path) -> None:
 def test_a_forgotten_file_is_found_out_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = circle(tmp_path)
     alone = [messages(Projects(), tmp_path / name) for name in names]
-    monkeypatch.setattr("devfix.project.project.PROGRAMS", 1)
     monkeypatch.setattr("devfix.project.project.OUTLINES", 1)
     monkeypatch.setattr("devfix.project.files.SOURCES", 1)
     projects = Projects()
@@ -182,53 +177,6 @@ def test_a_new_run_reads_anew(tmp_path: Path) -> None:
     assert found(tmp_path) == ["train.py:9 reorder-to"]
     write(tmp_path, {"heads.py": "def attach_head(model):\n    pass\n"})
     assert found(tmp_path) == []
-
-
-# --- the border --------------------------------------------------------------------------------
-
-
-def nodes(root: object) -> Iterator[ast.AST]:
-    """Every node that can be reached from a value, a place or an event."""
-    todo, seen = [root], set()
-    while todo:
-        one = todo.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        if isinstance(one, ast.AST):
-            yield one
-        elif isinstance(one, (list, tuple)):
-            todo.extend(one)
-        elif isinstance(one, dict):
-            todo.extend(one.values())
-        elif is_dataclass(one) and type(one).__name__ != "State":
-            todo.extend(getattr(one, field.name) for field in fields(one))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_no_node_of_another_file_comes_over(name: str, tmp_path: Path) -> None:
-    files, imports, body, _ = CASES[name]
-    write(tmp_path, {"setup.py": "", **files, "train.py": scripts(body, *imports)})
-    check_border(Projects(), tmp_path / "train.py")
-
-
-def test_no_node_of_another_file_comes_over_in_circles(tmp_path: Path) -> None:
-    projects = Projects()
-    for name in circle(tmp_path):
-        check_border(projects, tmp_path / name)
-
-
-def check_border(projects: Projects, path: Path) -> None:
-    source = Source(path.read_text())
-    flow = analyse(source, projects.outside(str(path), source))
-    own = set(ast.walk(source.tree))
-    reached = [*nodes(flow.scopes), *nodes(flow._values)]
-    assert reached
-    for node in reached:
-        assert node in own or isinstance(node, Elsewhere), ast.dump(node)
-        if isinstance(node, Elsewhere):
-            source.span(node)
-    flow.release()
 
 
 def test_classes_of_other_files_are_known_by_their_file_and_name(tmp_path: Path) -> None:

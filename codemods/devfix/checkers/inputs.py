@@ -14,8 +14,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class
 from devfix.engine.values import DROP, LOAD, MODULE, PASS
-from devfix.findings import Finding, Fix, Related, Safety
-from devfix.flow.outside import came_from
+from devfix.findings import Finding, Fix, Related, Safety, Span
 from devfix.names import Names, names_of
 from devfix.placing import dotted
 from devfix.repair.candidates import at_its_making, made_at, written
@@ -224,6 +223,7 @@ def _placed(mismatch: Mismatch, analysis: Analysis) -> tuple[Related, ...]:
     if mismatch.anchor_place not in analysis.origins:
         return ()
     parameter, far = analysis.origins[mismatch.anchor_place]
-    return Related(span(parameter), "a caller passes the other value"), *came_from(
-        far, "which gets its device here"
-    )
+    here = Related(span(parameter), "a caller passes the other value")
+    if far is None:
+        return (here,)
+    return here, Related(Span(0, 0), "which gets its device here", far.path, far.line, far.column)

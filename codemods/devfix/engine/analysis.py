@@ -139,12 +139,18 @@ class Analysis(Context):
         """Run a function of which no call is known."""
         if owner is None or function.static:
             state = State()
-            given = passed(self.callers, function.node, state, self.origins) if self.callers else {}
-            self.run_method(function, None, state, given=given)
+            self.run_method(function, None, state, given=self._passed(function, state))
         elif function.of_class:
             self.run_method(function, Value(CLASS, ref=owner), State())
         else:
             self.run_method(function, self.classes.itself(owner), self.classes.state(owner))
+
+    def _passed(self, function: Function, state: State) -> Bound:
+        """What callers in other files pass, if they are worth a look: where a model is is what callers know."""
+        kinds = [kind for kind, _ in self.known(function).values()]
+        if self.callers is None or function.owner is not None or MODULE not in kinds:
+            return {}
+        return passed(self.callers(function), function, state, self.origins)
 
     def run_method(
         self,
@@ -197,7 +203,7 @@ class Analysis(Context):
 
     # --- calls ---------------------------------------------------------------------------
 
-    def note_call(self, frame: Frame, function: Function, bound: Bound) -> None:
+    def note_call(self, frame: Frame, node: ast.Call, function: Function, bound: Bound) -> None:
         """Remember where the arguments of a call are."""
         if frame.quiet or function.file is not self.file or frame.function is function:
             return

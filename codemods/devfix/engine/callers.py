@@ -4,52 +4,85 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from typing import NamedTuple
 
-from devfix.engine.places import AT_DEFAULT, BY_OWNER, NOWHERE, ON_CPU, VAR, Place, literal
+from devfix.engine.files import Function
+from devfix.engine.places import AT_DEFAULT, BY_OWNER, IN, LITERAL, NOWHERE, OWNED, VAR, Place, alternatives
 from devfix.engine.state import State
-from devfix.engine.values import LOADER, MODULE, NAME, PROVEN, Assumption, Value
-from devfix.flow import lattice
-from devfix.flow.given import joined_arguments
-from devfix.flow.lattice import Kind, Where
+from devfix.engine.values import DEVICE, LOADER, MODULE, NAME, PROVEN, Assumption, Value
 
-Node = ast.FunctionDef | ast.AsyncFunctionDef
-# What each call in another file passes for the parameters of a function, in order; nothing if not all are known.
-Callers = Callable[[Node], list[tuple[lattice.Value, ...]]]
+
+class Site(NamedTuple):
+    """A position in another file; line and column from 1."""
+
+    path: str
+    line: int
+    column: int
+
+
+class Given(NamedTuple):
+    """What one call passes for a parameter: its kind and role, and where it is, as places of the caller.
+
+    `site` is where the caller has put it there.
+    """
+
+    kind: str
+    role: str
+    place: Place
+    is_proven: bool
+    site: Site | None
+
+
+Call = dict[str, Given]  # by parameter
+# What each call in another file passes to a function; nothing if not all of them are known.
+Callers = Callable[[Function], list[Call]]
 # Place -> the parameter by which something that is there comes in, and what has put it there, in another file.
-Origins = dict[Place, tuple[ast.arg, ast.AST]]
-_PLACES = {Where.DEFAULT: AT_DEFAULT, Where.CPU: ON_CPU, Where.OWNED: BY_OWNER}
+Origins = dict[Place, tuple[ast.arg, Site | None]]
 
 
-def passed(callers: Callers, node: Node, state: State, origins: Origins) -> dict[str, Value]:
+def passed(calls: list[Call], function: Function, state: State, origins: Origins) -> dict[str, Value]:
     """The modules and loaders that all callers agree about; `origins` learns what has put them where they are."""
-    joined = joined_arguments(callers(node)) or ()
-    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-    given = list(zip(arguments, joined, strict=False))
-    devices = {
-        (value.place.where, value.place.text, value.place.key): Place(VAR, ("parameter", id(node), one.arg))
-        for one, value in given
-        if value.kind is Kind.DEVICE
-    }
+    names = {one.arg: one for one in function.parameters}
+    given = {name: [call[name] for call in calls if name in call] for name in names}
+    alike: dict[tuple[Place, ...], Place] = {}  # where the calls have something -> where that is here
+    for name in names:
+        if _kind(given[name], calls) == DEVICE:
+            device = Place(VAR, ("parameter", id(function.node), name))
+            alike.setdefault(tuple(one.place for one in given[name]), device)
     found: dict[str, Value] = {}
-    for one, value in given:
-        where, name = value.place, one.arg
-        place = devices.get((where.where, where.text, where.key)) or _place(where)
-        assumed = PROVEN if value.sure else frozenset({Assumption(NAME, name)})
-        if value.kind is Kind.MODULE:
-            cell = ("passed", id(node), name)
+    for name in names:
+        kind, values = _kind(given[name], calls), given[name]
+        assumed = PROVEN if all(one.is_proven for one in values) else frozenset({Assumption(NAME, name)})
+        if kind == MODULE:
+            cell, places = ("passed", id(function.node), name), tuple(one.place for one in values)
+            place = alike.setdefault(places, _joined(places, (id(function.node), name)))
             state.set_place(cell, place)
-            found[name] = Value(MODULE, Place("in", cell), ref=cell, assumed=assumed)
-            if where.node is not None:
-                origins.setdefault(place, (one, where.node))
-        elif value.kind is Kind.LOADER:
-            owned = "" if place.on_host or place == NOWHERE else "owned"
+            roles = {one.role for one in values}
+            role = roles.pop() if len(roles) == 1 else ""
+            found[name] = Value(MODULE, Place(IN, cell), ref=cell, assumed=assumed, role=role)
+            if place.on_device:
+                origins.setdefault(place, (names[name], next((one.site for one in values if one.site), None)))
+        elif kind == LOADER:
+            owned = "owned" if any(one.role == "owned" for one in values) else ""
             found[name] = Value(LOADER, AT_DEFAULT, assumed=assumed, role=owned)
     return found
 
 
-def _place(place: lattice.Place) -> Place:
-    if place.where is Where.SYMBOL:
-        return Place(VAR, ("outside", place.key or place.text))
-    if place.where is Where.ACCELERATOR:
-        return literal(place.text.strip("\"'")) or NOWHERE
-    return _PLACES.get(place.where, NOWHERE)
+def _kind(values: list[Given], calls: list[Call]) -> str:
+    """The kind of what all calls pass; empty where they differ."""
+    kinds = {one.kind for one in values}
+    return kinds.pop() if len(kinds) == 1 and len(values) == len(calls) else ""
+
+
+def _joined(places: tuple[Place, ...], key: object) -> Place:
+    """Where something is that is in one of these places: on the host only if it always is."""
+    found = [one for place in places for one, _ in alternatives(place)]
+    devices = {place for place in found if place.on_device}
+    if all(place.kind == OWNED for place in found):
+        return BY_OWNER
+    if not all(place.on_host or place.on_device for place in found):
+        return NOWHERE
+    if not devices:
+        return found[0]
+    only = next(iter(devices))
+    return only if len(devices) == 1 and only.kind == LITERAL else Place(VAR, ("outside", key))

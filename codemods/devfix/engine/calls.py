@@ -245,7 +245,7 @@ class Calls(ModuleRuns):
             return self.like_given(node, function.name, arguments)
         bound = self._bound(node, function, me, arguments)
         self._left_out(node, function, bound)
-        self.analysis.note_call(self, function, bound)
+        self.analysis.note_call(self, node, function, bound)
         if self.depth >= MAX_DEPTH or not self.analysis.may_run(self, function):
             self.escape(arguments, function.name)
             return self.unknown(node)

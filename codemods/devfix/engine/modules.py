@@ -26,6 +26,7 @@ from devfix.engine.values import (
     MAPPING,
     MODULE,
     NONE,
+    NUMBER,
     SEQUENCE,
     TENSOR,
     UNKNOWN,
@@ -175,7 +176,12 @@ class Modules(Holders):
                 code = self.file.source.code(at)
             if any(word in code for word in _MOVES_DATA):
                 return Value(LOADER, rest=Value(BATCH))  # wherever it moves them
-            if value.kind == SEQUENCE and not self.tensors(value, at):
+            numbers = (
+                bool(value.items)
+                and value.rest is None
+                and all(one.kind == NUMBER for one in value.items or ())
+            )
+            if value.kind == SEQUENCE and not numbers and not self.tensors(value, at):
                 self.analysis.has_open_loaders = True
                 return Value(LOADER, role="owned")  # over what nobody knows
             for one, _ in self.tensors(value, at):

@@ -23,7 +23,6 @@ from devfix.flow.lattice import (
 )
 from devfix.flow.meetings import may_be_module
 from devfix.flow.methods import Methods
-from devfix.flow.outside import OUTSIDE
 
 # Calls that look at a module without running it.
 _READERS = frozenset(
@@ -78,9 +77,6 @@ class Calls(Methods):
         name = self.callee_name(func) if isinstance(func, (ast.Name, ast.Attribute)) else ""
         imported = bool(name) and not name.startswith(".") and self._imported(func)
         if isinstance(func, ast.Attribute) and not imported:
-            known = self.imported(path_of(func)) if name.startswith(".") else None
-            if known is not None:
-                return self._call_value(node, known, self._arguments(node), name)
             return self._method(node, func, self.ev(func.value))
         arguments = self._arguments(node)
         if looks_like_processor(name) and not imported and name not in self.state.names:
@@ -126,9 +122,6 @@ class Calls(Methods):
             return Value(Kind.MODULE, place, fresh_identity(), node, name)
         if name in torch_api.AUTOCAST or "autocast" in last.lower():
             return UNKNOWN
-        known = self.imported(path_of(node.func))
-        if known is not None:
-            return self._call_value(node, known, arguments, name)
         if last in _ITERATION or last in torch_api.PROGRESS or name.startswith(("tqdm.", "rich.progress.")):
             return self._iterate(last, arguments)
         if name in torch_api.WRAPS or last in torch_api.WRAP_NAMES:
@@ -195,9 +188,6 @@ class Calls(Methods):
         arguments: Arguments,
         receiver: Value | None = None,
     ) -> Value:
-        if callee.form == OUTSIDE and self.program.outside is not None:
-            found = self.program.outside.call(self, node, callee, arguments, receiver)
-            return self._call_unknown(node, arguments, callee.name) if found is None else found
         if not isinstance(callee.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             array = next((value for _, value, _ in arguments if value.kind is Kind.ARRAY), None)
             source = array.source if array is not None else callee.source

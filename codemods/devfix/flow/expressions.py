@@ -51,11 +51,6 @@ class Expressions(Calls):
             return value
         if node.id in self.program.plain:
             return UNKNOWN
-        value = self.imported(node.id)
-        if value is not None:
-            if value.kind is Kind.DEVICE:
-                self.state.put(node.id, value)
-            return value
         if looks_like_device(node.id) and node.id not in self.source.imports:
             place = Place(Where.SYMBOL, node.id, fresh_identity(), node)
             value = Value(Kind.DEVICE, place, node=node, sure=False)
@@ -108,7 +103,7 @@ class Expressions(Calls):
             if value.kind is not Kind.UNKNOWN:
                 return value
         if not path or path.partition(".")[0] in self.source.imports:
-            return self.imported(path) or UNKNOWN
+            return UNKNOWN
         if looks_like_device(path):
             value = Value(
                 Kind.DEVICE, Place(Where.SYMBOL, path, fresh_identity(), node), node=node, sure=False

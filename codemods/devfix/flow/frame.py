@@ -185,11 +185,6 @@ class Frame(ABC):
             isinstance(node, ast.Name) and node.id in self.source.imports and node.id not in self.state.names
         )
 
-    def imported(self, path: str) -> Value | None:
-        """What an imported name, or a path below one, stands for, where other files of the project tell."""
-        outside = self.program.outside
-        return outside.named(path) if outside is not None and path else None
-
     def _arguments(self, node: ast.Call) -> Arguments:
         found = [(argument, self.ev(argument), "") for argument in node.args]
         found += [(k.value, self.ev(k.value), k.arg or "**") for k in node.keywords]

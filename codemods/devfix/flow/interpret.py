@@ -346,15 +346,6 @@ class Interpreter(Expressions):
         self.nested.append(node)
         self.state.bind(node.name, Value(Kind.FUNCTION, node=node, name=node.name))
 
-    def _import(self, node: ast.ImportFrom) -> None:
-        """A device of another file can be written from here on."""
-        for alias in node.names:
-            name = alias.asname or alias.name
-            if looks_like_device(name):
-                value = self.imported(name)
-                if value is not None and value.kind is Kind.DEVICE:
-                    self.state.bind(name, value)
-
     def _class(self, node: ast.ClassDef) -> None:
         self.program.add_class(node)
         self.state.bind(node.name, Value(Kind.CLASS, node=node, name=node.name))
@@ -379,7 +370,6 @@ _STATEMENTS: dict[type[ast.stmt], Callable[..., None]] = {
     ast.FunctionDef: Interpreter._function,
     ast.AsyncFunctionDef: Interpreter._function,
     ast.ClassDef: Interpreter._class,
-    ast.ImportFrom: Interpreter._import,
     **{kind: Interpreter._ends for kind in _ENDS if kind is not ast.Return},
 }
 if hasattr(ast, "TryStar"):  # Python 3.11

@@ -82,8 +82,7 @@ class Meetings(Frame):
         if info is not None:
             node = info.methods.get(method)
             return node is not None and moves_inputs(self.source.code(node), node)
-        outside = self.program.outside
-        return outside is not None and outside.settles(callee, method)
+        return False
 
     def _stray(self, place: Place, value: Value) -> bool:
         return place.on_device and value.place.where is Where.DEFAULT

@@ -1,140 +1,40 @@
-"""What the flow of one file may ask about the other files of its project.
+"""What a file may ask about the other files of its project.
 
-The answers are values like any other, whose nodes are those of the asking file: nothing of another
-file's tree gets into a flow. `devfix.project` gives them; without it, nothing is known.
+`devfix.project` gives the answers; without it, nothing is known.
 """
 
 from __future__ import annotations
 
-import ast
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from devfix.findings import Related, Span
-from devfix.flow import frameworks, torch_api
-from devfix.flow.lattice import Value
-
 if TYPE_CHECKING:
-    from devfix.engine.files import Resolver
-    from devfix.flow.frame import Arguments, Frame
-    from devfix.source import Source
-
-# `Value.form` of functions, classes and instances of other files; `Value.name` says which.
-OUTSIDE = "outside"
+    from devfix.engine.callers import Call
+    from devfix.engine.files import Function, Resolver
 
 
-class Elsewhere(ast.expr):
-    """Stands for an expression of another file; where it has a position, that is the call that led there."""
-
-    path = ""  # of the other file
-    line = 0
-    column = 0
-
-
-def came_from(node: ast.AST | None, message: str) -> tuple[Related, ...]:
-    """Where in another file something is that `node` stands for; nothing for a node of this file."""
-    if isinstance(node, Elsewhere) and node.line:
-        return (Related(Span(0, 0), message, node.path, node.line, node.column),)
-    return ()
-
-
-@dataclass(frozen=True)
-class Bases:
-    """What the bases of a class make of it: see `ClassInfo`."""
-
-    module: bool = False
-    host: bool = False
-    owned: bool = False
-
-
-def judged(bases: Sequence[str], known: Mapping[str, Bases]) -> Bases:
-    """What a class with these bases, by their qualified names, is; `known` are those in view."""
-    module = host = owned = False
-    for base in bases:
-        parent = known.get(base)
-        last = base.rpartition(".")[2]
-        module = (
-            module
-            or base in torch_api.MODULE_BASES
-            or last == "Module"
-            or last.endswith(("PreTrainedModel", "ModelMixin"))
-            or base.startswith("torch.nn.")
-            or (parent is not None and parent.module)
-        )
-        host = host or last.endswith(frameworks.HOST_BASES) or (parent is not None and parent.host)
-        # A class in view is judged by its own bases, whatever its name.
-        owned = owned or (frameworks.owns_subclasses(base) if parent is None else parent.owned)
-    return Bases(module, host, owned)
-
-
-class Outside(ABC):
-    """The other files of the project, as one file sees them through its imports."""
-
-    @abstractmethod
-    def named(self, path: str) -> Value | None:
-        """What an imported name stands for, or a path below one, as it is written; None if not known."""
-
-    @abstractmethod
-    def call(
-        self, caller: Frame, node: ast.Call, callee: Value, arguments: Arguments, receiver: Value | None
-    ) -> Value | None:
-        """Apply a function or method to arguments; None if nothing is known of it after all."""
-
-    @abstractmethod
-    def construct(self, caller: Frame, node: ast.Call, callee: Value, arguments: Arguments) -> Value | None:
-        """Make an instance of a class; None if nothing is known of it after all."""
-
-    @abstractmethod
-    def method(self, base: Value, name: str) -> Value | None:
-        """A method of an instance of a class that is no module."""
-
-    @abstractmethod
-    def surgery(self, base: Value, name: str) -> Value | None:
-        """A method of a module, if it attaches or moves something of the module."""
-
-    @abstractmethod
-    def settles(self, base: Value, name: str) -> bool:
-        """Does a method of a module move what it is given by itself?"""
-
-    @abstractmethod
-    def attribute(self, base: Value, name: str, node: ast.expr) -> Value | None:
-        """An attribute of an instance, as `__init__` leaves it."""
-
-    @abstractmethod
-    def calls(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[tuple[Value, ...]]:
-        """What calls in other files pass for the parameters of a function of the asking file.
-
-        Nothing if not all of them are known.
-        """
-
-    @abstractmethod
-    def bases(self, dotted: str) -> Bases | None:
-        """What a class hands down to those derived from it; leading dots mark a relative import."""
-
-    def written(self, name: str, path: str = "") -> tuple[str, Source, ast.ClassDef] | None:
-        """A class of the project, its file and that file's source, by its name as `Value.name` or imports give it.
-
-        `path` is the file that imports it, the asking one where it is empty.
-        """
-        return None
+class Outside:
+    """The other files of the project, as one file sees them: none, where it has no project."""
 
     def resolver(self) -> Resolver | None:
         """How the engine finds what the names of a file are in other files of the project; None if it cannot."""
         return None
 
-    @abstractmethod
+    def calls(self, function: Function) -> list[Call]:
+        """What calls in other files pass to a function of the asking file; nothing if not all of them are known."""
+        return []
+
     def sets_default(self) -> bool:
         """Is the default device set by a program that the asking file seems to be a part of?"""
+        return False
 
     def default_is_other(self) -> bool:
         """Does a program that makes another device than the CPU the default load the asking file?"""
         return False
 
-    @abstractmethod
     def saves_from_cpu(self) -> bool:
         """Does the project copy its checkpoints to the CPU before it saves them?"""
+        return False
 
     def chooses(self) -> bool | None:
         """Does any file of the project show a choice between CUDA and something else? None: not known."""

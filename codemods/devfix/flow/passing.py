@@ -23,7 +23,6 @@ from devfix.flow.lattice import (
     fresh_identity,
     replace,
 )
-from devfix.flow.outside import OUTSIDE, Outside
 from devfix.source import Source
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -68,8 +67,6 @@ class Passing(ABC):
     classes: dict[ast.ClassDef, ClassInfo]
     functions: dict[Function, FunctionInfo]
     called: set[Function]  # those of which a call site was remembered lately
-    outside: Outside | None
-    records = True  # are the call sites of a function remembered?
 
     @abstractmethod
     def default_place(self, node: ast.AST) -> Place:
@@ -107,9 +104,8 @@ class Passing(ABC):
             value = pair[1] if pair is not None else UNKNOWN
             moved = value.kind is Kind.MODULE
             given.append(replace(value, place=caller.state.place(value)) if moved else value)
-        if self.records:
-            info.calls[node] = tuple(given)
-            self.called.add(function)
+        info.calls[node] = tuple(given)
+        self.called.add(function)
         summary = self.summary(info)
         return UNKNOWN if summary is None else self.replay(caller, node, info, summary, bound, receiver)
 
@@ -152,18 +148,6 @@ class Passing(ABC):
                 # The function runs a model of its own surroundings, `self.model` for one, on its parameters.
                 self._replay_meeting(caller, node, event, mapping, name, None, event.value)
         return self._returned(caller, node, summary, mapping)
-
-    def calls_outside(self, info: FunctionInfo) -> list[tuple[Value, ...]]:
-        """What callers in other files pass to a function, if it does something with a model it is given."""
-        if self.outside is None or info.owner is not None or info.outer is not None:
-            return []
-        summary = self.summary(info)
-        for event in summary.events if summary is not None else ():
-            if event.what not in _CONCERNS or event.detail.startswith(("passed", "returned")):
-                continue
-            if event.value.kind is Kind.MODULE and event.value.parameter >= 0:
-                return self.outside.calls(info.node)
-        return []
 
     def bind(self, info: FunctionInfo, arguments: Arguments, skip: int) -> Bound:
         """The arguments of a call by parameter; `skip` is 1 for a method, whose object is not among them."""
@@ -307,9 +291,6 @@ class Passing(ABC):
         """Make an instance of a class of this file."""
         info = self.classes.get(callee.node) if isinstance(callee.node, ast.ClassDef) else None
         if info is None:
-            if callee.form == OUTSIDE and self.outside is not None:
-                made = self.outside.construct(caller, node, callee, arguments)
-                return caller._call_unknown(node, arguments, callee.name) if made is None else made
             return UNKNOWN
         init = info.methods.get("__init__")
         if not info.module:
@@ -319,7 +300,7 @@ class Passing(ABC):
                 return Value(Kind.LOADER, self.default_place(node), node=node, source=f"a {info.node.name}")
             return Value(Kind.INSTANCE, node=info.node, name=info.node.name)
         place = self.place_of_made(caller, node, arguments, self._places_itself(info))
-        if init is not None and self.records:
+        if init is not None:
             bound = self.bind(self._info(init, info), arguments, 1)
             self._info(init, info).calls[node] = tuple(pair[1] if pair else UNKNOWN for pair in bound)
             self.called.add(init)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 
 from devfix.flow import frameworks, torch_api
+from devfix.flow.bases import Bases, judged
 from devfix.flow.events import Scope, What
 from devfix.flow.evidence import (
     Evidence,
@@ -35,7 +36,6 @@ from devfix.flow.lattice import (
     replace,
 )
 from devfix.flow.order import Order
-from devfix.flow.outside import OUTSIDE, Bases, Outside, judged
 from devfix.flow.passing import ClassInfo, Function, FunctionInfo, Passing
 from devfix.source import Source
 
@@ -58,9 +58,8 @@ _SELF_ATTRIBUTE = re.compile(r"self\.(\w+)(?:\s*,\s*self\.(\w+))?\s*(?::[^=\n]{1
 class Program(Passing):
     """One file under analysis."""
 
-    def __init__(self, source: Source, outside: Outside | None = None) -> None:
+    def __init__(self, source: Source) -> None:
         self.source = source
-        self.outside = outside
         self.evidence = Evidence(source)
         self.values: dict[ast.expr, Value] = {}
         self.plain: set[str] = set()  # names that, where nothing is bound to them, are nothing known
@@ -133,10 +132,6 @@ class Program(Passing):
             info = self.class_names.get(base.rpartition(".")[2])
             if info is not None:
                 known[base] = Bases(info.module, info.host, info.owned)
-            elif self.outside is not None and base != "object" and not base.startswith("torch."):
-                found = self.outside.bases(base)
-                if found is not None:
-                    known[base] = found
         made = judged(bases, known)
         methods = {
             item.name: item for item in node.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
@@ -320,7 +315,7 @@ class Program(Passing):
             return
         if not info.calls and not needed and not self._worthwhile(info):
             return
-        passed = joined_arguments([*info.calls.values(), *self.calls_outside(info)])
+        passed = joined_arguments(list(info.calls.values()))
         if passed is None or not any(tells(value) for value in passed):
             scope = self.summary(info)
             values = info.summary_values
@@ -351,8 +346,6 @@ class Program(Passing):
         return "device" in text or ".to(" in text or ".cuda(" in text
 
     def method(self, base: Value, name: str) -> Value | None:
-        if base.form == OUTSIDE and self.outside is not None:
-            return self.outside.method(base, name)
         info = self.classes.get(base.node) if isinstance(base.node, ast.ClassDef) else None
         if info is None or name not in info.methods:
             return None
@@ -364,8 +357,6 @@ class Program(Passing):
         if info is not None and base.identity == info.identity and name in info.methods:
             return Value(Kind.FUNCTION, node=info.methods[name], name=name)
         other = self.class_names.get(base.name)
-        if other is None and self.outside is not None and base.kind is Kind.MODULE:
-            return self.outside.surgery(base, name)
         if other is None or name not in other.methods or base.kind is not Kind.MODULE:
             return None
         summary = self.summary(self._info(other.methods[name], other))
@@ -378,8 +369,6 @@ class Program(Passing):
 
     def attribute(self, base: Value, name: str, node: ast.expr) -> Value:
         """An attribute of an instance of a class, as `__init__` leaves it; `node` is where it is read."""
-        if base.form == OUTSIDE and self.outside is not None:
-            return self.outside.attribute(base, name, node) or UNKNOWN
         info = self.classes.get(base.node) if isinstance(base.node, ast.ClassDef) else None
         init = info.methods.get("__init__") if info is not None else None
         if info is None or init is None:

@@ -12,16 +12,15 @@ import re
 from typing import TYPE_CHECKING
 
 from devfix import depends
+from devfix.depends import Needs
 from devfix.documents import DocumentError, read_bytes
-from devfix.flow.frame import path_of
-from devfix.flow.lattice import UNKNOWN, Value
-from devfix.flow.outside import Elsewhere
-from devfix.flow.passing import FunctionInfo
+from devfix.engine.callers import Call
+from devfix.engine.calling import Calling, PassedOn
+from devfix.engine.files import File, Function
 from devfix.listing import FILES, python_files, state_of_all
-from devfix.project.border import Border
-from devfix.project.foreign import ForeignProgram
+from devfix.placing import dotted
 from devfix.project.importing import DEFAULT, SAVED, importers_state, index_of, names_in
-from devfix.project.names import Definition, NameOf
+from devfix.project.outline import Definition
 from devfix.source import Source
 
 if TYPE_CHECKING:
@@ -41,18 +40,19 @@ class Callers:
     def __init__(self, project: Project) -> None:
         self.project = project
         self._read: dict[str, tuple[Source, dict[str, list[tuple[ast.expr, ast.Call | None]]]]] = {}
+        self._passed: dict[str, tuple[PassedOn, Needs]] = {}
         self._index: dict[str, list[str]] | None = None
         self._state = ""  # of the files that it is made of
         self.complete = False  # was it made, and of all files?
 
-    def given(self, function: Definition, parameters: list[ast.arg]) -> list[tuple[Value, ...]]:
-        """What each call in another file passes for the parameters; nothing if not all calls are known."""
-        found: list[tuple[Value, ...]] = []
+    def given(self, function: Definition) -> list[Call]:
+        """What each call in another file passes to a function; nothing if not all calls are known."""
+        found: list[Call] = []
         for path in self._importers(function):
             calls = self._calls(path, function)
             if calls is None:
                 return []
-            found.extend(_over_the_border(self.project, *call, parameters) for call in calls)
+            found.extend(calls)
         return found
 
     def _importers(self, function: Definition) -> list[str]:
@@ -67,9 +67,7 @@ class Callers:
                 found.append(path)
         return found if len(found) <= CALLERS else []
 
-    def _calls(
-        self, path: str, function: Definition
-    ) -> list[tuple[ForeignProgram, tuple[Value, ...]]] | None:
+    def _calls(self, path: str, function: Definition) -> list[Call] | None:
         """What the calls of a file pass to the function; None if it may be called in a way out of sight."""
         source = self.project.files.source(path)
         if source is None:
@@ -83,30 +81,45 @@ class Callers:
                     names.add(f"{local}.{function.name}")
         if not names and "*" in source.imports:
             names.add(function.name)
-        program = self.project.program(path, 1) if names else None
-        if program is None:
+        if not names:
             return []
-        source = program.source
         calls: list[ast.Call] = []
         for name in sorted(names):
             for node, call in self._uses(path, source, name.rpartition(".")[2]):
-                if path_of(node) == name:
+                if dotted(node) == name:
                     if call is None:
                         return None
                     calls.append(call)
-        homes: dict[FunctionInfo | None, set[ast.AST]] = {}
-        for node in calls:
-            home = source.enclosing(node, *FUNCTIONS, ast.Lambda)
-            info = program.functions.get(home) if isinstance(home, FUNCTIONS) else None
-            if home is not None and (info is None or info.outer is not None):
-                return None
-            homes.setdefault(info, set()).add(node)
-        return [
-            (program, call.given)
-            for info, nodes in homes.items()
-            for call in program.outside_calls(info)
-            if call.node in nodes and call.function == function
-        ]
+        if not calls:
+            return []
+        passed = depends.remembered(self._passed, path, lambda: self._run(path, source))
+        known = passed.get((function.path, function.name), {})
+        if not known and "*" in source.imports:
+            return []
+        found = [known.get((node.lineno, node.col_offset)) for node in calls]
+        return None if None in found else [call for one in found if one for call in one]
+
+    def _run(self, path: str, source: Source) -> PassedOn:
+        """What a file passes to functions of other files, in its body and in the functions that call them."""
+        file = File(path, source, self.project.resolve)
+        imported = {name for name, of in source.imports.items() if self.project.files.has(path, of)}
+        homes: dict[Function, None] = {}
+        for node in source.calls:
+            root = node.func
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            if isinstance(root, ast.Name) and (root.id in imported or "*" in imported):
+                home = file.of_node.get(source.enclosing(node, *FUNCTIONS, ast.Lambda) or node)
+                if isinstance(home, Function) and home.outer is None:
+                    homes[home] = None
+        run = Calling(file)
+        try:
+            run.run_only(homes)
+            return run.passed_on
+        except RecursionError:
+            return {}
+        finally:
+            run.release()
 
     def _uses(self, path: str, source: Source, name: str) -> list[tuple[ast.expr, ast.Call | None]]:
         """Where a name, or an attribute of that name, stands in a file; and its call, where it is called."""
@@ -180,17 +193,3 @@ def _names(path: str) -> set[str]:
         return names_in(read_bytes(path))
     except DocumentError:
         return set()
-
-
-def _over_the_border(
-    project: Project, program: ForeignProgram, values: tuple[Value, ...], parameters: list[ast.arg]
-) -> tuple[Value, ...]:
-    given: list[Value] = []
-    name_of = NameOf(project, program)
-    for value, parameter in zip(values, parameters, strict=True):
-        made = UNKNOWN
-        if value.parameter < 0:
-            here = ast.copy_location(Elsewhere(), parameter)
-            made = Border(program.path, program.source, here, True, name_of, program.keys).value(value)
-        given.append(made)
-    return tuple(given)

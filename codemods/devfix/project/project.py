@@ -1,14 +1,10 @@
 """The project that a file belongs to, and what each file sees of the others.
 
-A file asks for what it uses (pull), so its facts do not depend on which files are analysed with it. What it
-asks for is found out at a *depth*: an analysed file has depth 2, the files it asks 1, and those they ask 0,
-which know of themselves only. So files that import each other come to an end, in the same way wherever one
-begins.
+A file asks for what it uses (pull), so its facts do not depend on which files are analysed with it.
 """
 
 from __future__ import annotations
 
-import ast
 import os
 from collections import OrderedDict
 from typing import TYPE_CHECKING
@@ -16,19 +12,14 @@ from typing import TYPE_CHECKING
 from devfix import depends
 from devfix.depends import Needs
 from devfix.engine.files import STAR, File
-from devfix.flow.lattice import Kind, fresh_identity
-from devfix.flow.outside import Bases, Outside, judged
+from devfix.flow.outside import Outside
 from devfix.project.callers import Callers
 from devfix.project.facts import Facts
 from devfix.project.files import Files, root_of
-from devfix.project.foreign import ForeignProgram
-from devfix.project.names import PREFIX, Definition
-from devfix.project.outline import ClassOutline, Outline, is_plain, outline_of
+from devfix.project.outline import Definition, Outline, outline_of
 from devfix.project.runs import Runs
 from devfix.source import Source
 
-DEPTH = 2
-PROGRAMS = 48  # interpreted files that are kept
 OUTLINES = 4096
 FILES = 40  # that the engine looks definitions up in
 MANY_STARS = 8  # of one file, for which what they give is indexed
@@ -47,14 +38,10 @@ class Project:
         self.facts = Facts(self)
         self.runs = Runs(self)
         self._outlines: OrderedDict[str, Outline | None] = OrderedDict()
-        self._programs: OrderedDict[tuple[str, int], tuple[ForeignProgram | None, Needs]] = OrderedDict()
         self._files: OrderedDict[str, File] = OrderedDict()
+        self._recorder: Needs | None = None
         self._definitions: dict[tuple[str, str], tuple[Definition | None, Needs]] = {}
-        self._bases: dict[tuple[str, str], tuple[Bases | None, Needs]] = {}
         self._starred: dict[tuple[str, ...], tuple[tuple[dict[str, list[int]], list[int]], Needs]] = {}
-        self._keys: dict[Definition, int] = {}
-        self._devices: set[int] = set()
-        self.known: dict[str, Definition] = {}  # by the project's names for functions and classes
 
     # --- files ---------------------------------------------------------------------------
 
@@ -77,58 +64,11 @@ class Project:
             self.files.gave(path, source.text)
         return made
 
-    def program(self, path: str, depth: int) -> ForeignProgram | None:
-        """A file, interpreted with what it sees at that depth; None if that cannot be done."""
-        key = path, depth
-        if key in self._programs:
-            self._programs.move_to_end(key)
-            known, needs = self._programs[key]
-            depends.add(needs)
-            return known
-        made: ForeignProgram | None = None
-        with depends.aside() as needs:
-            source = self.files.source(path)
-            if source is not None:
-                try:
-                    made = ForeignProgram(path, source, self.outside(path, source, depth))
-                except RecursionError:
-                    made = None
-                else:
-                    made.needs = needs
-                    self._name_devices(made)
-        depends.add(needs)
-        self._programs[key] = made, needs
-        if len(self._programs) > PROGRAMS:
-            _, (old, _) = self._programs.popitem(last=False)
-            if old is not None and not old.busy:
-                old.release()
-        return made
-
-    def _name_devices(self, program: ForeignProgram) -> None:
-        """A device that a file defines is the same one in all files that import it."""
-        outline = self.outline(program.path)
-        for name, value in program.state.names.items():
-            key = value.place.key
-            if (
-                value.kind is Kind.DEVICE
-                and key
-                and outline is not None
-                and outline.names.get(name) == "value"
-            ):
-                if key not in self._devices:
-                    program.keys[key] = self.key(Definition(program.path, name, "value"))
-
-    def key(self, definition: Definition) -> int:
-        """The key of places at a device, the same for all files."""
-        key = self._keys.setdefault(definition, fresh_identity())
-        self._devices.add(key)
-        return key
-
-    def outside(self, path: str, source: Source, depth: int = DEPTH) -> View:
+    def outside(self, path: str, source: Source) -> View:
         """What the file `path` with this text sees of the others."""
         from devfix.project.view import View
 
-        return View(self, path, source, depth)
+        return View(self, path, source)
 
     # --- names ---------------------------------------------------------------------------
 
@@ -208,70 +148,6 @@ class Project:
                     always.append(number)
         return found, always
 
-    # --- classes -------------------------------------------------------------------------
-
-    def class_outline(self, definition: Definition) -> ClassOutline | None:
-        outline = self.outline(definition.path)
-        return outline.classes.get(definition.name) if outline is not None else None
-
-    def bases(self, definition: Definition) -> Bases | None:
-        """What a class is by its bases; None if not all of them are known and it is no module."""
-        key = definition.path, definition.name
-        return depends.remembered(self._bases, key, lambda: self._judged(definition, set()))
-
-    def _judged(self, definition: Definition, seen: set[Definition]) -> Bases | None:
-        outline = self.class_outline(definition)
-        if outline is None or definition in seen:
-            return None
-        seen.add(definition)
-        known: dict[str, Bases] = {}
-        certain = True
-        for base in outline.bases:
-            parent = self.base(definition.path, base)
-            found = None if parent is None else self._judged(parent, seen)
-            if found is not None:
-                known[base] = found
-            elif not is_plain(base):
-                certain = False
-        made = judged(outline.bases, known)
-        return made if certain or made != Bases() else None
-
-    def base(self, path: str, base: str) -> Definition | None:
-        """A base class, as the outline of the file that derives from it writes it."""
-        outline = self.outline(path)
-        if outline is None or base.startswith("torch."):
-            return None
-        if base in outline.names and not outline.names[base].startswith(" "):
-            return Definition(path, base, "class") if outline.names[base] == "class" else None
-        found = self.lookup(path, base) if "." in base else self.starred(path, outline.stars, base)
-        return found if found is not None and found.what == "class" else None
-
-    def line(self, definition: Definition) -> list[tuple[Definition, ClassOutline]]:
-        """A class and those of the project that it derives from, nearest first, with their outlines."""
-        found: list[tuple[Definition, ClassOutline]] = []
-        todo, seen = [definition], {definition}
-        while todo:
-            one = todo.pop(0)
-            outline = self.class_outline(one)
-            if outline is None:
-                continue
-            found.append((one, outline))
-            for base in outline.bases:
-                parent = self.base(one.path, base)
-                if parent is not None and parent not in seen:
-                    seen.add(parent)
-                    todo.append(parent)
-        return found
-
-    def written(self, path: str, name: str) -> tuple[str, Source, ast.ClassDef] | None:
-        """See `Outside.written`: the last class of that name at the top of its file."""
-        definition = self.known.get(name) or self.lookup(path, name)
-        source = self.files.source(definition.path) if definition is not None else None
-        if definition is None or source is None:
-            return None
-        found = [n for n in source.tree.body if isinstance(n, ast.ClassDef) and n.name == definition.name]
-        return (definition.path, source, found[-1]) if found else None
-
     def is_file(self, path: str) -> bool:
         """Is that the path of a file whose definitions were given to the engine?"""
         return path in self._files
@@ -289,6 +165,10 @@ class Project:
         source = self.files.source(definition.path)
         if source is None:
             return None
+        if depends.recorder() is not self._recorder:  # another result: what it is made of is noted anew
+            self._recorder = depends.recorder()
+            for one in self._files.values():
+                one.forget_others()
         file = self._files.get(definition.path)
         if file is None or file.source is not source:
             file = self._files[definition.path] = File(definition.path, source, self.resolve)
@@ -298,12 +178,6 @@ class Project:
                 while len(self._files) > FILES // 2:
                     self._files.popitem(last=False)
         return file, definition.name
-
-    def name(self, definition: Definition) -> str:
-        """The project's name of a function or class, under which it is known from now on."""
-        name = PREFIX + self.files.dotted(definition.path, definition.name)
-        self.known[name] = definition
-        return name
 
 
 class Projects:

@@ -1,0 +1,60 @@
+"""What a file passes to the functions of other files."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from devfix.engine.analysis import Analysis
+from devfix.engine.callers import Call, Given, Site
+from devfix.engine.context import Bound
+from devfix.engine.files import File, Function
+from devfix.engine.frame import Frame
+from devfix.engine.places import Place, is_parameter
+from devfix.engine.values import DEVICE, MODULE, UNKNOWN, Value
+
+# Path and name of a function -> where it is called -> what each run of that call passes.
+PassedOn = dict[tuple[str, str], dict[tuple[int, int], list[Call]]]
+
+
+class Calling(Analysis):
+    """An analysis that keeps the calls of functions of other files: `passed_on`."""
+
+    def __init__(self, file: File) -> None:
+        super().__init__(file)
+        self.passed_on: PassedOn = {}
+
+    def run_only(self, functions: Iterable[Function]) -> None:
+        """Run the body of the file, and these functions."""
+        body = self._body(self.file)
+        body.block(self.file.source.tree.body)
+        for one in functions:
+            if one.owner is not None and one.name == "__init__":
+                self.classes.state(one.owner)
+            else:
+                self._generic(one, one.owner)
+
+    def note_call(self, frame: Frame, node: ast.Call, function: Function, bound: Bound) -> None:
+        super().note_call(frame, node, function, bound)
+        if frame.caller is None and frame.file is self.file and function.file is not self.file:
+            if function.owner is None and function.outer is None:
+                calls = self.passed_on.setdefault((function.file.path, function.name), {})
+                call = {name: self._argument(frame, value) for name, value in bound.items()}
+                calls.setdefault((node.lineno, node.col_offset), []).append(call)
+
+    def _argument(self, frame: Frame, value: Value) -> Given:
+        place = frame.state.resolve(value.place) if value.kind == DEVICE else frame.where(value)
+        kind, role = value.kind, value.role
+        if is_parameter(place):  # its own callers know
+            kind = ""
+        elif kind == UNKNOWN and role == "instance" and place.on_device:
+            kind, role = MODULE, ""  # of a class out of sight: who moves it to a device means one
+        return Given(kind, role, place, not value.assumed, self._site(place))
+
+    def _site(self, place: Place) -> Site | None:
+        """Where something is moved there, in this file."""
+        source = self.file.source
+        for at, _, _, _ in self.targets.get(place, ()):
+            if at in source.parents:
+                return Site(self.file.path, *source.position(source.span(source.parents[at]).start))
+        return None
