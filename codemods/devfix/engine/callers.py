@@ -9,7 +9,7 @@ from typing import NamedTuple
 from devfix.engine.files import Function
 from devfix.engine.places import AT_DEFAULT, BY_OWNER, IN, LITERAL, NOWHERE, OWNED, VAR, Place, alternatives
 from devfix.engine.state import State
-from devfix.engine.values import DEVICE, LOADER, MODULE, NAME, PROVEN, Assumption, Value
+from devfix.engine.values import ANYTHING, DEVICE, LOADER, MODULE, NAME, PROVEN, Assumption, Value
 
 
 class Site(NamedTuple):
@@ -40,16 +40,25 @@ Callers = Callable[[Function], list[Call]]
 Origins = dict[Place, tuple[ast.arg, Site | None]]
 
 
-def passed(calls: list[Call], function: Function, state: State, origins: Origins) -> dict[str, Value]:
-    """The modules and loaders that all callers agree about; `origins` learns what has put them where they are."""
+def passed(
+    calls: list[Call], function: Function, known: dict[str, Value], state: State, origins: Origins
+) -> dict[str, Value]:
+    """The modules, loaders, and accelerators by name, that all callers agree about.
+
+    `known` are the parameters before any caller is known; `origins` learns what has put modules where they are.
+    """
     names = {one.arg: one for one in function.parameters}
     given = {name: [call[name] for call in calls if name in call] for name in names}
     alike: dict[tuple[Place, ...], Place] = {}  # where the calls have something -> where that is here
+    found: dict[str, Value] = {}
     for name in names:
         if _kind(given[name], calls) == DEVICE:
+            places = tuple(one.place for one in given[name])
             device = Place(VAR, ("parameter", id(function.node), name))
-            alike.setdefault(tuple(one.place for one in given[name]), device)
-    found: dict[str, Value] = {}
+            if places[0].kind == LITERAL and len(set(places)) == 1:
+                device = places[0]
+                found[name] = known.get(name, ANYTHING).but(kind=DEVICE, place=device)
+            alike.setdefault(places, device)
     for name in names:
         kind, values = _kind(given[name], calls), given[name]
         assumed = PROVEN if all(one.is_proven for one in values) else frozenset({Assumption(NAME, name)})

@@ -11,7 +11,7 @@ from devfix.engine.context import Bound
 from devfix.engine.files import File, Function
 from devfix.engine.frame import Frame
 from devfix.engine.places import Place, is_parameter
-from devfix.engine.values import DEVICE, MODULE, UNKNOWN, Value
+from devfix.engine.values import DEVICE, LOADER, MODULE, UNKNOWN, Value
 
 # Path and name of a function -> where it is called -> what each run of that call passes.
 PassedOn = dict[tuple[str, str], dict[tuple[int, int], list[Call]]]
@@ -49,6 +49,8 @@ class Calling(Analysis):
             kind = ""
         elif kind == UNKNOWN and role == "instance" and place.on_device:
             kind, role = MODULE, ""  # of a class out of sight: who moves it to a device means one
+        elif kind == LOADER and value.rest is not None:
+            role = "owned"  # its batches are not simply on the host
         return Given(kind, role, place, not value.assumed, self._site(place))
 
     def _site(self, place: Place) -> Site | None:
