@@ -17,7 +17,7 @@ from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
 from devfix.engine.loading import Loaded, Loading, may_load
 from devfix.engine.named import AllNamed
-from devfix.engine.places import AT, NO_PATH, NOWHERE, VAR, Path, Place, is_called
+from devfix.engine.places import AT, NO_PATH, VAR, Path, Place
 from devfix.engine.state import Names, State, either, merge
 from devfix.engine.statements import Run
 from devfix.engine.uses import NO_EVIDENCE
@@ -202,17 +202,6 @@ class Analysis(Context):
         return made
 
     # --- calls ---------------------------------------------------------------------------
-
-    def note_call(self, frame: Frame, node: ast.Call, function: Function, bound: Bound) -> None:
-        """Remember where the arguments of a call are."""
-        if frame.quiet or function.file is not self.file or frame.function is function:
-            return
-        for name, value in bound.items():
-            if is_called(value.place):
-                continue  # that is as good as what the caller itself is given
-            places = {frame.where(one) for one, _ in frame.tensors(value, function.node)}
-            place = places.pop() if len(places) == 1 else NOWHERE
-            self.calls.setdefault((id(function.node), name), []).append(place)
 
     def may_run(self, caller: Frame, function: Function) -> bool:
         return (

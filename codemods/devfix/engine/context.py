@@ -11,7 +11,8 @@ from devfix.engine.annotations import of_library, parameters
 from devfix.engine.classes import Classes
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import EITHER, NO_FORMS, OPEN, Forms, arms, of_elements, of_parameters
-from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, OF, VAR, Place, whole
+from devfix.engine.frame import Frame
+from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, OF, VAR, Place, is_called, whole
 from devfix.engine.state import Names, State
 from devfix.engine.statements import Run
 from devfix.engine.uses import Evidence, Uses
@@ -229,6 +230,17 @@ class Context:
         if evidence.is_local_rank(name):
             return Value(UNKNOWN, place, role=LOCAL, forms=forms, assumed=frozenset({Assumption(NAME, name)}))
         return Value(UNKNOWN, place, forms=forms, bound=self._declared_class(function, name))
+
+    def note_call(self, frame: Frame, node: ast.Call, function: Function, bound: Bound) -> None:
+        """Remember where the arguments of a call are."""
+        if frame.quiet or function.file is not self.file or frame.function is function:
+            return
+        for name, value in bound.items():
+            if is_called(value.place):
+                continue  # that is as good as what the caller itself is given
+            places = {frame.where(one) for one, _ in frame.tensors(value, function.node)}
+            place = places.pop() if len(places) == 1 else NOWHERE
+            self.calls.setdefault((id(function.node), name), []).append(place)
 
     def passed(self, place: Place) -> list[Place]:
         """Where the calls in the file have put what they pass for the parameter that a place is of."""
