@@ -557,3 +557,25 @@ def test_what_was_put_beside_an_input_is_where_that_is(where: str, number: int) 
         f"        one = torch.FloatTensor(x.size(0), 3).to({where})\n        one.scatter_(1, x.unsqueeze(1), 1)\n"
     )
     assert len(findings(RULE, text)) == number
+
+
+def test_a_move_is_not_written_where_the_other_value_is_still_on_the_cpu() -> None:
+    """Above `net.cuda()`, `next(net.parameters()).device` is the CPU: the fix would never be enough."""
+    text = """\
+import torch
+from loss import Loss
+from model import Net
+criterion = Loss()
+net = Net()
+labels = torch.IntTensor(64)
+if torch.cuda.is_available():
+    net.cuda()
+    criterion = criterion.cuda()
+def evaluate(criterion, images):
+    return criterion(net(images.cuda()), labels)
+def train(criterion, images):
+    return criterion(net(images.cuda()), labels)
+train(criterion, images)
+evaluate(criterion, images)
+"""
+    assert "torch.IntTensor(64).to(" not in fixed(RULE, text, Safety.UNSAFE)

@@ -595,3 +595,25 @@ class Net(nn.Module):
             self.add_module("block_%d" % i, Block(device=device, waves=self.waves))
 """
     assert findings(RULE, HEAD + made) == []
+
+
+@pytest.mark.parametrize("stored", ["weight = old.weight", "weight.data = old.weight.data"])
+def test_a_new_layer_that_gets_its_parameters_from_the_old_one(stored: str) -> None:
+    fused = f"""\
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4, bias=False)
+    def fuse(self):
+        old = self.first
+        self.first = nn.Linear(4, 4, bias=False)
+        self.first.{stored}
+    def forward(self, x):
+        return self.first(x)
+block = Block().to(device)
+block(x)
+block.fuse()
+block(x)
+"""
+    assert findings(RULE, HEAD + fused) == []
+    assert findings(RULE, HEAD + fused.replace(f"        self.first.{stored}\n", "")) != []

@@ -14,7 +14,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class
 from devfix.engine.values import DROP, LOAD, MODULE, PASS
-from devfix.findings import Finding, Fix, Related, Safety, Span
+from devfix.findings import Edit, Finding, Fix, Related, Safety, Span
 from devfix.names import Names, names_of
 from devfix.placing import dotted
 from devfix.repair.candidates import at_its_making, made_at, written
@@ -79,10 +79,15 @@ def groups(analysis: Analysis) -> list[Group]:
 
 
 def findings(analysis: Analysis, *, non_blocking: bool = False) -> Iterator[Finding]:
-    """One finding for each group."""
+    """One finding for each group; one where several would be mended by one edit."""
+    made = set[tuple[Edit, ...]]()
     for group in groups(analysis):
         mover = Mover(analysis, group.names, ", non_blocking=True" if non_blocking else "")
-        yield _finding(mover, group.inputs, analysis)
+        finding = _finding(mover, group.inputs, analysis)
+        edits = finding.fix.edits if finding.fix is not None else ()
+        if not edits or edits not in made:
+            yield finding
+        made.add(edits)
 
 
 def _handed(mismatch: Mismatch, analysis: Analysis) -> tuple[ast.expr, str] | None:

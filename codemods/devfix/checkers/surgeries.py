@@ -8,7 +8,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from devfix.engine.analysis import Analysis
-from devfix.engine.events import ATTACHED, HANDED, MOVED, OWNED, RETURNED, USED, WRAPPED, Event, Surgery
+from devfix.engine.events import (
+    ATTACHED,
+    FILLED,
+    HANDED,
+    MOVED,
+    OWNED,
+    RETURNED,
+    USED,
+    WRAPPED,
+    Event,
+    Surgery,
+)
 from devfix.engine.evidence_of_modules import is_size_name
 from devfix.engine.files import Function
 from devfix.engine.places import CHOICE, OF
@@ -148,6 +159,10 @@ class _Reader:
                 continue
             if event.what == MOVED:
                 self._move(event)
+                continue
+            if event.what == FILLED:
+                for track in self.tracks.values():
+                    track.pending = [one for one in track.pending if one.child_cells[0] != event.cells[0]]
                 continue
             for track in self._of(event):
                 if event.what == ATTACHED:

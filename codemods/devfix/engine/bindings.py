@@ -132,9 +132,12 @@ class Bindings(Expressions):
         """`base.name = value`."""
         base = self.eval(target.value)
         if base.kind == TENSOR and target.attr == "data" and base.place.kind == "in":
+            self.filled(target, Value(MODULE, base.place, ref=base.place.key), value)
             self.move_module(base.place.key, self.where(value))
             return
         self.arrives(target, base, target, value)
+        if base.kind == MODULE and target.attr in ("weight", "bias"):
+            self.filled(target, base, value)
         if base.ref is None or base.kind not in (MODULE, OBJECT):
             return
         name = target.attr

@@ -9,8 +9,8 @@ from devfix.engine.files import Function
 from devfix.engine.places import Place
 from devfix.engine.values import Value
 
-MOVED, ATTACHED, USED, HANDED, WRAPPED, OWNED, RETURNED = (
-    "moved", "attached", "used", "handed", "wrapped", "owned", "returned"
+MOVED, ATTACHED, FILLED, USED, HANDED, WRAPPED, OWNED, RETURNED = (
+    "moved", "attached", "filled", "used", "handed", "wrapped", "owned", "returned"
 )  # fmt: skip
 MOVES = frozenset({"to", "cuda", "cpu", "xpu", "npu", "hpu", "ipu"})
 
@@ -19,7 +19,8 @@ MOVES = frozenset({"to", "cuda", "cpu", "xpu", "npu", "hpu", "ipu"})
 class Event:
     """Something that happens to a module, as a function of the file sees it.
 
-    `what`: moved (to `place`), attached (`child` becomes a part), used (a method, or its call, is run), handed (to code
+    `what`: moved (to `place`), attached (`child` becomes a part), filled (it gets a
+    parameter that is not on the CPU), used (a method, or its call, is run), handed (to code
     out of sight), wrapped, owned (a framework places it from now on) or returned. `stays`: what is attached, or else
     the module, is on the CPU until then. `name`: of the method, or of what gets it. `cells` are those of the module and
     of the modules that it is part of. `via`: the function in view in which it happens; `node` is the call of that,

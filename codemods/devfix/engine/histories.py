@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 from devfix.engine.elements import ANYWHERE, MAX_NESTING, Elements
-from devfix.engine.events import ATTACHED, OWNED, RETURNED, USED, Event
+from devfix.engine.events import ATTACHED, FILLED, OWNED, RETURNED, USED, Event
 from devfix.engine.evidence_of_modules import makes_module
 from devfix.engine.frame import Arguments, Frame
 from devfix.engine.places import AT, IN, OF, Place
@@ -104,6 +104,11 @@ class Histories(Elements):
         elif part.kind != MODULE and part.role != "parameter":
             return
         self.note(ATTACHED, node, base, at, child=part)
+
+    def filled(self, node: ast.Attribute, module: Value, parameter: Value) -> None:
+        """A layer gets a parameter from somewhere else: `new.weight = old.weight`."""
+        if not self.where(parameter).on_host:
+            self.note(FILLED, node, module, node.value)
 
     def method_called(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> None:
         """A method out of sight of what may be a module: it gets parts, is run, or only set up or read."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.analysis import Analysis
+from devfix.engine.events import MOVES
 from devfix.engine.evidence import is_handed_name, is_local_rank
 from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Function
@@ -160,6 +161,8 @@ def _writable(source: Source, term: Term, at: ast.AST, function: ast.AST | None)
     """Is a term bound where it is to be written, and is it none of what stands there itself?"""
     expression = ast.parse(term.text, mode="eval").body
     statement = source.statement(at)
+    if term.form != "device" and _is_moved_only_below(source, term.text, at, function):
+        return False
     if bound_around(source, at, expression):
         return True
     if may_be_none(source, term.text.partition(".")[0], at, function):
@@ -269,3 +272,17 @@ def _is_used(source: Source, node: ast.Name) -> bool:
     if isinstance(call, ast.Call):
         return source.qualified(call.func).startswith("torch.")
     return isinstance(up, (ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp))
+
+
+def _is_moved_only_below(source: Source, path: str, at: ast.AST, function: ast.AST | None) -> bool:
+    """Is something moved in this scope, but not before a node? There it is still where it was made."""
+    start = source.span(at).start
+    moves = [
+        source.span(call).start
+        for call in source.of_kind(ast.Call, function or source.tree)
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr in MOVES
+        and source.code(call.func.value) == path
+        and source.enclosing(call, *_FUNCTIONS) is function
+    ]
+    return bool(moves) and min(moves) > start
