@@ -208,3 +208,51 @@ def test_a_list_of_tensors_is_not_registered_as_a_buffer(made: str) -> None:
     found = findings(analyse("net.py", source), CODEMODS)
     texts = [apply(text, text_edits(source, one.fix)) for one in found if one.fix is not None]
     assert texts and not any("register_buffer" in one for one in texts)
+
+
+LACKING = """
+class Conditional(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.embed = nn.Embedding(n, 4)
+
+    def forward(self, x, y):
+        return x + self.embed(y)
+
+class Block(nn.Module):
+    def __init__(self, n=0):
+        super().__init__()
+        self.norm = Conditional(n) if n else nn.BatchNorm2d(4)
+
+    def plain(self, x):
+        return self.norm({})
+
+    def forward(self, x, y=None):
+        return self.plain(x) if y is None else self.norm(x, y)
+
+net = Block(3)
+net(torch.ones(2, 4), None)
+net(torch.ones(2, 4))
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "met"), [("x", 0), ("x, x.to(device)", 1), ("x, y=x.to(device)", 1), ("*x", 1)]
+)
+def test_a_call_that_leaves_out_an_argument_is_of_another_function(given: str, met: int) -> None:
+    analysis = analyse("net.py", Source(HEAD + LACKING.format(given)))
+    assert bool([one for one in analysis.mismatches if one.operation == "self.embed"]) == bool(met)
+
+
+@pytest.mark.parametrize(
+    ("default", "found"),
+    [
+        ("set_default_tensor_type('torch.cuda.FloatTensor')", False),
+        ("set_default_device('cuda')", True),
+        ("manual_seed(0)", True),
+    ],
+)
+def test_the_default_type_is_that_of_legacy_tensors(default: str, found: bool) -> None:
+    text = f"{HEAD}if flag:\n    torch.{default}\n"
+    text += "def scale(x: torch.Tensor):\n    return x.cuda() * torch.Tensor([1, 2])\n"
+    assert bool(analyse("net.py", Source(text)).mismatches) == found

@@ -166,6 +166,9 @@ BARE = {
         "def f(net):\n    net.infer(3)\n\n\nclass Net:\n    def infer(self, x):\n        return x.cuda()\n"
         "class Other:\n    def infer(self, x):\n        return x\n", False,
     ),
+    "a command that is named by the command line": (
+        "import fire\n\n\ndef train(x):\n    return x.cuda()\n\n\nif __name__:\n    fire.Fire()\n", True,
+    ),
     "a class without methods": ("class Error(Exception):\n    pass\n\n\ndef f(x):\n    return x.cuda()\n", True),
 }  # fmt: skip
 

@@ -70,7 +70,7 @@ def levels(folder: Path, files: dict[str, str]) -> list[Safety]:
         (FOLLOWS, {"main.py": program(NUMBERED + ONE.lstrip())}, False),
         (FOLLOWS, {"main.py": program("torch.cuda.set_device(args.gpu)\n" + NUMBERED)}, False),
         # DataParallel sets the current GPU for each of its copies.
-        (FOLLOWS, {"main.py": program("net = torch.nn.DataParallel(net, device_ids=[0, 1]).cuda()\n")}, False),
+        (FOLLOWS, {"main.py": program("net = torch.nn.DataParallel(net, device_ids=[0, 1]).cuda()\n")}, None),
         (FOLLOWS, {"main.py": program(CHOICE), "other.py": program(NUMBERED, "others")}, False),
         # An option may be for the number of a GPU, or for CUDA and the CPU only.
         (FOLLOWS, {"main.py": program(OPTION.format("default='cpu'"))}, None),
@@ -78,10 +78,10 @@ def levels(folder: Path, files: dict[str, str]) -> list[Safety]:
         (FOLLOWS, {"main.py": program(OPTION.format("default='cuda:0'"))}, True),
         (INSISTS, {"main.py": program(CHOICE)}, True),
         (INSISTS, {"main.py": program(NUMBERED)}, True),
-        (INSISTS, {"main.py": program(ALWAYS)}, False),
+        (INSISTS, {"main.py": program(ALWAYS)}, None),  # nothing runs it on another device
         (INSISTS, {"main.py": program(ALWAYS), "demo.py": program(CHOICE)}, True),
         (INSISTS, {"main.py": program("assert torch.cuda.is_available()\n" + CHOICE)}, None),  # CUDA in any case
-        (INSISTS, {"main.py": program(ALWAYS), "test_pads.py": program(CHOICE)}, False),
+        (INSISTS, {"main.py": program(ALWAYS), "test_pads.py": program(CHOICE)}, None),
         # What the program chooses does not get through a file that goes to CUDA in any case.
         (INSISTS, {"main.py": program(CHOICE, "step"), "step.py": STEP + ONE}, False),
         (INSISTS, {"main.py": program(CHOICE, "step"), "step.py": STEP}, True),
@@ -232,3 +232,33 @@ def test_what_has_no_device_is_shown_for_callers_that_may_lack_cuda(
     library = HEAD + "def pad(n, m):\n    return torch.zeros(n, m).cuda()\n"
     found = checked(tmp_path, {"pads.py": library, **files})
     assert [one.fix for one in found] == [None] * shown
+
+
+LOADED = """
+from torch import nn
+
+
+def run(net, batches):
+    for x, y in batches:
+        net(x.cuda(), y.cuda())
+
+
+if __name__ == "__main__":
+    net = nn.Bilinear(2, 2, 2)
+    net.load_state_dict(torch.load("net.pt", map_location="cpu"))
+    {}
+    run(net, [])
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [
+        ("net = net.cuda()", 0),
+        ("net = net.cuda() if torch.cuda.is_available() else net", 2),
+        ("print(net)", 2),
+    ],
+)
+def test_a_program_that_goes_to_cuda_itself_does_not_choose(tmp_path: Path, place: str, found: int) -> None:
+    files = {"pyproject.toml": "", "pads.py": f"import torch{LOADED.format(place)}"}
+    assert len(checked(tmp_path, files)) == found

@@ -346,9 +346,9 @@ def test_what_forward_makes(lines: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("other", "found"),
     [
-        ("self(torch.Tensor(x)).argmax(1).numpy()", 1),
-        ("self.forward(x).detach().numpy()", 1),
-        ("self(x).cpu().numpy()", 0),
+        ("self(torch.Tensor(x), None).argmax(1).numpy()", 1),
+        ("self.forward(x, None).detach().numpy()", 1),
+        ("self(x, None).cpu().numpy()", 0),
         ("self.head(x).numpy()", 0),
         ("x.device, x.numpy()", 0),
     ],

@@ -243,3 +243,12 @@ def test_what_is_not_used_after_the_move_needs_no_fix(name: str) -> None:
     body = UNUSED.get(name) or USED[name]
     found = findings(RULE, f"{HEAD}def f(state, device):\n    net = nn.Linear(2, 2)\n{body}")
     assert len(found) == (name in USED)
+
+
+@pytest.mark.parametrize(("run", "safety"), [("    net(torch.ones(1, 2))\n", "unsafe"), ("", "safe")])
+def test_what_needs_it_where_it_was_makes_it_unsafe(run: str, safety: str) -> None:
+    text = (
+        f"def f(state, device):\n    net = nn.Linear(2, 2)\n{_ADAM}{_STATE}{run}    net.to(device)\n{_STEP}"
+    )
+    (found,) = findings(RULE, HEAD + text)
+    assert found.fix is not None and found.fix.safety is Safety[safety.upper()]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from devfix.checkers.surgeries import line_of, told
 from devfix.engine.analysis import Analysis
 from devfix.engine.events import ATTACHED, MOVED, USED, WRAPPED, Event
-from devfix.engine.evidence_of_modules import class_of
+from devfix.engine.evidence_of_modules import is_about_placement, keeps_what_it_loads
 from devfix.engine.facts import Mismatch
 from devfix.engine.places import VAR
 from devfix.engine.values import MODULE
@@ -30,14 +29,7 @@ from devfix.repair.earlier import earlier
 from devfix.repair.ways import jumps, looked_at
 from devfix.source import Source, walk
 
-# Classes whose `load_state_dict` takes the loaded tensors as they are, wherever they are.
-_KEEPS = frozenset({"EMAModel"})
 _DDP = ("DistributedDataParallel", "DDP")
-_OTHER_REASONS = re.compile(
-    r"dist|rank|parallel|half|fp16|amp|ddp|fsdp|deepspeed|accelerat|offload|quant|load_in|vram|world|not in|"
-    r"None",
-    re.IGNORECASE,
-)
 _RUNS = ("called", "forward", "generate")
 
 
@@ -168,8 +160,6 @@ def _after_wrap(source: Source, before: list[Event], move: Event) -> Finding | N
 def _reloaded(analysis: Analysis) -> Iterator[Finding]:
     """What was moved takes tensors from a checkpoint as they are, and so leaves its device."""
     source = analysis.file.source
-    if not any(name in source.text for name in _KEEPS):
-        return
     every = (one for log in analysis.histories.values() for one in log.values() if one.what == MOVED)
     moves = {one.path: one for one in every if one.device and not (one.via or one.place.on_host)}
     for node in source.calls:
@@ -179,7 +169,7 @@ def _reloaded(analysis: Analysis) -> Iterator[Finding]:
         if (
             move is None
             or not dotted(node.func).endswith(".load_state_dict")
-            or class_of(maker) not in _KEEPS
+            or not keeps_what_it_loads(maker)
         ):
             continue
         statement = source.statement(node)
@@ -218,7 +208,7 @@ def _in_one_branch(source: Source, events: list[Event], move: Event, moves: list
     if not isinstance(guard, ast.If) or guard.orelse or statement not in guard.body or "." in move.path:
         return None
     test = ast.unparse(guard.test)
-    if about_devices(guard.test) or _OTHER_REASONS.search(test) or move.path in test:
+    if about_devices(guard.test) or is_about_placement(test) or move.path in test:
         return None
     home = move.function.node if move.function is not None else source.tree
     made = [node for node in stores(source, home, move.path) if follows(source, node, guard)]

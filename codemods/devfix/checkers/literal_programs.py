@@ -203,10 +203,15 @@ class Program:
         A file of which no program in view is known is taken for a library, unless it reads a command line itself.
         """
         top = top_of(self.source, node)
-        if not top or self.flow.needs_cuda() is True:
+        if not top or self.flow.project.needs_cuda() is True:
             return False
-        known = self.flow.runs_chosen(top)
+        known = self.flow.project.runs_chosen(top)
         return not SCRIPT.search(self.source.text) if known is None else known
+
+    def is_on_cuda(self, function: Scope) -> bool:
+        """Do all programs that get to a function go to the current GPU in any case?"""
+        project = self.flow.project
+        return project.needs_cuda() is True or project.runs_on_cuda(top_of(self.source, function)) is True
 
     # --- is a fix worth anything -----------------------------------------------------------
 
@@ -224,7 +229,7 @@ class Program:
         """Is a function named nowhere but where it is defined, or one around it, or its class?"""
         every = (function, *self.source.ancestors(function))
         return any(
-            isinstance(one, (*_FUNCTIONS, ast.ClassDef)) and self.flow.used(one.name) is False
+            isinstance(one, (*_FUNCTIONS, ast.ClassDef)) and self.flow.project.used(one.name) is False
             for one in every
         )
 
@@ -242,7 +247,7 @@ class Program:
         if isinstance(made, Function) and made.owner is not None and made.name in ("backward", "vjp"):
             if any(base.endswith("autograd.Function") for base in made.owner.outside):
                 return False  # autograd makes the gradient's GPU the current one for it
-        known = self.flow.runs_elsewhere(top_of(self.source, function))
+        known = self.flow.project.runs_elsewhere(top_of(self.source, function))
         return OTHER in self._marks if known is None else known
 
     def _runs_without(self, verdict: Verdict, function: Scope) -> bool:
@@ -250,9 +255,9 @@ class Program:
         if self._needs_it(verdict, function):
             return False
         # A program that goes to CUDA in another place needs it all the same.
-        known = self.flow.runs_without_cuda(top_of(self.source, function), itself=not self._bound)
+        known = self.flow.project.runs_without_cuda(top_of(self.source, function), itself=not self._bound)
         shown = CHOOSES in self._marks if known is None else known
-        return shown and self.flow.needs_cuda() is not True
+        return shown and self.flow.project.needs_cuda() is not True
 
     def _needs_it(self, verdict: Verdict, function: Scope) -> bool:
         """Do all functions of the file that call a function go to CUDA whatever happens, or itself does?"""

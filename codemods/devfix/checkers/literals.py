@@ -101,7 +101,7 @@ def _weighed(
     flow, text = program.flow, program.source.text
     every = [(function, verdict) for function, found in judged for verdict in found]
     everywhere = any(call in text for call in DEFAULT_DEVICE_CALLS) or _INSISTS.search(text) is not None
-    everywhere = everywhere or (any(one.safety is Safety.SAFE for _, one in every) and flow.default_is_set())
+    everywhere |= any(one.safety is Safety.SAFE for _, one in every) and flow.project.sets_default()
     # Where other functions need CUDA, and no device is known at all, what they give each other is on CUDA.
     cuda = bool(left) and not program.is_agnostic
     settled: list[tuple[Scope, Verdict]] = []
@@ -115,7 +115,7 @@ def _weighed(
     for function, verdict in settled:
         if verdict.safety is Safety.SAFE and not program.is_worth(verdict, function):
             verdict = replace(verdict, safety=Safety.UNSAFE)
-        if rest or verdict.safety is Safety.SAFE or flow.needs_cuda() is not True:
+        if rest or verdict.safety is Safety.SAFE or not program.is_on_cuda(function):
             yield verdict
 
 
@@ -238,12 +238,12 @@ class _Judge:
         known, above = in_scope(sites[0], self.analysis), moved_above(self.analysis, guard)
         if above or (known is not None and known.sure and known.text == guard.device):
             return  # `device = "cuda" if is_available() else "cpu"`: that is the current GPU
-        sure = (
-            above is not None and self._is_of_value(guard) and not self.program.is_current_only(self.function)
-        )
+        sure = above is not None and self._is_of_value(guard)
+        sure = sure and not self.program.is_current_only(self.function)
         top = top_of(self.source, self.function)
-        in_view = self.flow.runs_chosen(top) is not None and self.flow.runs_moved(top) is not None
-        if in_view and self.flow.other_gpu() is False and not self.flow.runs_elsewhere(top):
+        project = self.flow.project
+        in_view = project.runs_chosen(top) is not None and project.runs_moved(top) is not None
+        if in_view and project.other_gpu() is False and not project.runs_elsewhere(top):
             return  # the programs of the project use no GPU but the current one
         whole = self._whole(guard, sites, guard.device)
         if whole is not None:

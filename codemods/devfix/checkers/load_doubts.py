@@ -289,7 +289,7 @@ def of_replicas(load: Load, receivers: Sequence[str], source: Source) -> bool:
 def cures(flow: Flow, load: Load, stay: Sequence[Load]) -> bool:
     """Is it likely that a program works with the argument that fails without? `stay`: loads that stay as they are."""
     function, path, source = load.function, load.path, flow.source
-    if function is not None and flow.used(function.name) is False:
+    if function is not None and flow.project.used(function.name) is False:
         return False
     if load.is_wrapped:
         return True
@@ -299,7 +299,7 @@ def cures(flow: Flow, load: Load, stay: Sequence[Load]) -> bool:
             if any(one in block for one in around(source, load.node)):
                 return False
         elif function is not None and other.function is not None:
-            if flow.called_after(function.name, other.function.name):
+            if flow.project.called_after(function.name, other.function.name):
                 return False
     for call, saved in _saves(source):  # the very file is written as a module, not as its state
         name = re.escape(source.code(call.args[0]))
@@ -309,18 +309,21 @@ def cures(flow: Flow, load: Load, stay: Sequence[Load]) -> bool:
     while isinstance(path, ast.Call) and path.args:
         path = path.args[-1]
     if isinstance(path, ast.Constant) and isinstance(path.value, str):
-        if flow.saved_without_cuda(re.split(r"[/\\]", path.value)[-1]):
+        if flow.project.saved_without_cuda(re.split(r"[/\\]", path.value)[-1]):
             return False
-    if flow.default_is_set() or flow.saves_from_cpu() or flow.writes() is False:
+    if flow.project.sets_default() or flow.project.saves_from_cpu() or flow.project.writes() is False:
         return False
-    if _is_given(load) and flow.called_after_download(_names_around(source, load)[-1]):
+    if _is_given(load) and flow.project.called_after_download(_names_around(source, load)[-1]):
         return False  # what is published was mostly saved so that it loads anywhere
     return not needs_cuda(flow, load)
 
 
 def needs_cuda(flow: Flow, load: Load) -> bool:
     """Does the program, or what it uses of other files, go to CUDA whatever there is?"""
-    return flow.needs_cuda() is True or flow.goes_to_cuda(_names_around(flow.source, load)) is True
+    return (
+        flow.project.needs_cuda() is True
+        or flow.project.goes_to_cuda(_names_around(flow.source, load)) is True
+    )
 
 
 def _names_around(source: Source, load: Load) -> list[str]:

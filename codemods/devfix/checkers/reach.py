@@ -64,17 +64,17 @@ def is_safe(mismatch: Mismatch, edits: tuple[Edit, ...], analysis: Analysis) -> 
 
 def is_reached(flow: Flow, node: ast.AST | None) -> bool:
     """May a program of the project get to a node with anything that was moved, as far as its files tell?"""
-    if flow.default_is_set():
+    if flow.project.sets_default():
         return False
     top = ""
     while node is not None and not isinstance(node, ast.Module):
         if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
             top = node.name
         node = flow.source.parents.get(node)
-    if _SIGN.search(flow.source.text) or (top and flow.used(top) is False):
+    if _SIGN.search(flow.source.text) or (top and flow.project.used(top) is False):
         return True  # nobody knows the programs of what nothing here uses
-    moved = flow.runs_moved(top)
-    return (flow.chooses() if moved is None else moved) is not False
+    moved = flow.project.runs_moved(top)
+    return (flow.project.chooses() if moved is None else moved) is not False
 
 
 def _is_run(mismatch: Mismatch, function: Function, analysis: Analysis) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -20,7 +19,7 @@ from devfix.engine.events import (
     Event,
     Surgery,
 )
-from devfix.engine.evidence_of_modules import is_size_name
+from devfix.engine.evidence_of_modules import is_size_name, places_modules
 from devfix.engine.files import Function
 from devfix.engine.places import CHOICE, OF
 from devfix.engine.values import RETURN
@@ -32,12 +31,6 @@ from devfix.source import Source
 CODEMOD = "reorder-to"
 # Uses at which a module that is only partly on its device fails; other uses may not run it.
 _RUNS = ("called", "forward", "generate", "module", "sample", "predict", "encode", "decode")
-# What is handed a model and places it itself.
-_PLACING = re.compile(
-    r"(?:^|_)(?:prepare|prepare_model|fit|initialize|init_inference|setup|to_device|dispatch_model|learner|engine|"
-    r"load_checkpoint_and_dispatch|cpu_offload|move_to\w*)$|trainer$",
-    re.IGNORECASE,
-)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -167,7 +160,7 @@ class _Reader:
             for track in self._of(event):
                 if event.what == ATTACHED:
                     yield from self._attach(track, event)
-                elif event.what == OWNED or _PLACING.search(event.name):
+                elif event.what == OWNED or places_modules(event.name):
                     self.owned.update(event.cells)
                     track.moves, track.pending = [], []
                 elif event.what == HANDED and is_size_name(event.path.rpartition(".")[2]):

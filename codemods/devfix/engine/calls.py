@@ -246,7 +246,11 @@ class Calls(ModuleRuns):
         bound = self._bound(node, function, me, arguments)
         self._left_out(node, function, bound)
         self.analysis.note_call(self, node, function, bound)
-        if self.depth >= MAX_DEPTH or not self.analysis.may_run(self, function):
+        if (
+            self.depth >= MAX_DEPTH
+            or not self.analysis.may_run(self, function)
+            or _lacks(node, function, me, bound)
+        ):
             self.escape(arguments, function.name)
             return self.unknown(node)
         given = [*arguments[0], *arguments[1].values()]
@@ -305,6 +309,18 @@ class Calls(ModuleRuns):
         finally:
             self.lambdas -= 1
             self.state.names = kept
+
+
+def _lacks(node: ast.Call, function: Function, me: Value | None, bound: dict[str, Value]) -> bool:
+    """Does a call leave out what a function has no default for? Then another one is meant: this one would raise."""
+    if function.decorators or (me is None) != (function.owner is None) or not (node.args or node.keywords):
+        return False
+    if any(isinstance(one, ast.Starred) for one in node.args) or not all(one.arg for one in node.keywords):
+        return False
+    names = function.positional[me is not None and not function.static :]
+    return len(bound) >= len(node.args) + len(node.keywords) and any(
+        name not in bound and name not in function.defaults for name in names
+    )
 
 
 def _is_stub(function: Function) -> bool:

@@ -63,6 +63,17 @@ def is_size_name(name: str) -> bool:
     return _SIZE.search(name) is not None
 
 
+_PLACING = re.compile(
+    r"(?:^|_)(?:prepare|prepare_model|fit|initialize|init_inference|setup|to_device|dispatch_model|learner|engine|"
+    r"load_checkpoint_and_dispatch|cpu_offload|move_to\w*)$|trainer$",
+    re.IGNORECASE,
+)
+_PLACEMENT = re.compile(
+    r"dist|rank|parallel|half|fp16|amp|ddp|fsdp|deepspeed|accelerat|offload|quant|load_in|vram|world|not in|None",
+    re.IGNORECASE,
+)
+
+
 def is_layer_name(name: str) -> bool:
     """Is a class out of sight called like a layer?"""
     return _LAYER.match(name) is not None
@@ -182,3 +193,18 @@ def is_measure(function: str) -> bool:
 def makes_no_module(name: str) -> bool:
     """Does something out of sight make functions, transforms, or what has nothing to train, by its name?"""
     return _NO_LAYER.search(name) is not None
+
+
+def places_modules(function: str) -> bool:
+    """Does a function out of sight place the module that it is handed, by its name?"""
+    return _PLACING.search(function) is not None
+
+
+def is_about_placement(test: str) -> bool:
+    """May a condition be about where a module is, or about who moves it, by the names in it?"""
+    return _PLACEMENT.search(test) is not None
+
+
+def keeps_what_it_loads(maker: str) -> bool:
+    """Does the `load_state_dict` of a class take tensors as they are? That of diffusers' average of weights does."""
+    return class_of(maker) == "EMAModel"

@@ -209,7 +209,7 @@ class Functions(Containers):
             return Value(TENSOR)  # what is on a device raises
         place = self.default if self.analysis.default_is_known else NOWHERE
         if form in ("legacy", "array"):
-            place = AT_DEFAULT
+            place = AT_DEFAULT if last != "Tensor" or self.analysis.type_is_known else NOWHERE
         role = "flat" if last in _FLAT else "host" if form == "array" else ""
         told = keywords["dtype"][0] if "dtype" in keywords else ANYTHING
         like = told.like if told.kind == DTYPE else None

@@ -233,6 +233,7 @@ class Library(OutOfSight):
             return self.optimizer(node, last, arguments)
         if dotted in ("torch.set_default_device", "torch.set_default_tensor_type"):
             self.analysis.default_is_known = False
+            self.analysis.type_is_known &= dotted == "torch.set_default_device"
             return ANYTHING
         if dotted.startswith("torch.cuda."):
             row = self.models.function(dotted)

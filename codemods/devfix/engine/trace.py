@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.analysis import Analysis
+from devfix.engine.callers import Callers
 from devfix.engine.files import File, Resolver
 from devfix.engine.places import Place
 from devfix.engine.statements import Run
@@ -42,8 +43,16 @@ class Watched(Analysis):
         self.seen: Seen = {}
 
 
-def watch(path: str, source: Source, line: int, resolve: Resolver | None = None) -> Watched:
-    """Interpret a file and keep what is on a line (from 1; 0: every one). Raises RecursionError as `analyse` does."""
+def watch(
+    path: str,
+    source: Source,
+    line: int,
+    resolve: Resolver | None = None,
+    default_is_known: bool = True,
+    callers: Callers | None = None,
+) -> Watched:
+    """Interpret a file as `analyse` does, and keep what is on a line (from 1; 0: every one)."""
     made = Watched(File(path, source, resolve), line)
+    made.default_is_known, made.callers = default_is_known, callers
     made.run()
     return made

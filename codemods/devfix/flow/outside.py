@@ -63,6 +63,10 @@ class Outside:
         """
         return None
 
+    def runs_on_cuda(self, name: str) -> bool | None:
+        """Do only programs that go to the current GPU in any case get to a function or class? None: not known."""
+        return None
+
     def runs_elsewhere(self, name: str) -> bool | None:
         """Does a program whose tensors are on another GPU than the current one get to a function or class?"""
         return None

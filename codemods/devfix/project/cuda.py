@@ -130,6 +130,8 @@ def blocks_of(data: bytes) -> list[Block]:
         else:
             rest.append((start, end))
     words = frozenset().union(*(_words(text[start:end]) for start, end in rest))
+    if b"fire.Fire()" in text:  # any function, by its name on the command line
+        words |= {block.name for block in found}
     found.append(Block("", "", words, any(goes(text, start, end) for start, end in rest)))
     return found
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from devfix import depends
 from devfix.depends import Needs
-from devfix.project.cuda import goes_to_current, names_other, needs
+from devfix.project.cuda import blocks_of, goes_to_cuda, goes_to_current, names_other, needs
 from devfix.project.marks import CHOOSES
 
 if TYPE_CHECKING:
@@ -108,8 +108,34 @@ class Runs:
         if facts.is_library(path):
             return True
         choosing = set(self.project.callers.importing(CHOOSES))
-        programs = [one for one, code in self._ways(path, text, name, lambda _: False) if _is_program(code)]
-        return any(one in choosing for one in programs) if programs else None
+        programs = self._programs(path, text, name)
+        if not programs:
+            return None
+        return any(one in choosing and not self._insists(one, path, name) for one in programs)
+
+    def on_cuda(self, path: str, text: str, name: str) -> bool | None:
+        """Do only programs get to something of a file that are other files, and go to the current GPU in any case?
+
+        None: it is not known.
+        """
+        facts = self.project.facts
+        if facts.chooses() is None or facts.is_library(path):
+            return None
+        programs = self._programs(path, text, name)
+        return bool(programs) and all(
+            one != path and self._insists(one, path, name) and not names_other(self._code(one))
+            for one in programs
+        )
+
+    def _programs(self, path: str, text: str, name: str) -> list[str]:
+        """The files that are programs and get to something of a file, itself among them."""
+        return [one for one, code in self._ways(path, text, name, lambda _: False) if _is_program(code)]
+
+    def _insists(self, program: str, path: str, name: str) -> bool:
+        """Does a program go to CUDA itself, whatever is chosen, other than in what is asked about?"""
+        blocks = blocks_of(self._code(program))
+        own = program == path and name
+        return goes_to_cuda([one for one in blocks if not own or name not in (one.name, one.owner)], ())
 
     def moved(self, path: str, text: str, name: str) -> bool | None:
         """Does a file that gets to something of a file move anything at all? None: not known."""

@@ -72,6 +72,9 @@ class View(Outside):
     def runs_chosen(self, name: str) -> bool | None:
         return self.project.runs.chosen(self.path, self.source.text, name)
 
+    def runs_on_cuda(self, name: str) -> bool | None:
+        return self.project.runs.on_cuda(self.path, self.source.text, name)
+
     def runs_elsewhere(self, name: str) -> bool | None:
         return self.project.runs.elsewhere(self.path, self.source.text, name)
 

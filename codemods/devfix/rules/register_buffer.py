@@ -218,8 +218,8 @@ print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
             reported |= {(c.owner.node.name, c.name) for c in group}
             done = register(source, group)
             sure = all(safe(source, c) for c in group) and not is_cpu_program(source, flow.path)
-            sure = sure and not flow.default_is_set() and not trains_on_cpu(source)
-            sure = sure and flow.runs_moved(candidate.owner.node.name) is not False
+            sure = sure and not flow.project.sets_default() and not trains_on_cpu(source)
+            sure = sure and flow.project.runs_moved(candidate.owner.node.name) is not False
             sure = sure and not _makes(source, meet.method)
             one = len(group) == 1
             them = "it" if one else "them"
