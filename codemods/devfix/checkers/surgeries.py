@@ -24,6 +24,7 @@ from devfix.engine.files import Function
 from devfix.engine.places import CHOICE, OF
 from devfix.engine.values import RETURN
 from devfix.findings import Edit, Finding, Fix, Related, Safety, Span, brief
+from devfix.flow.frame import path_of
 from devfix.placing import follows, guards_of, settled
 from devfix.repair.surgeries import Plan
 from devfix.source import Source
@@ -122,8 +123,14 @@ def _moves_parts(surgery: Surgery, analysis: Analysis) -> bool:
 
 def late_parts(analysis: Analysis) -> set[ast.AST]:
     """Where parts are made that arrive in a module of a device, and stay on the CPU then."""
-    every = (one for log in analysis.histories.values() for one in log.values() if one.what == ATTACHED)
-    placed = (one.child for one in every if one.stays and one.place.on_device and one.place.kind != OF)
+    every = [one for log in analysis.histories.values() for one in log.values()]
+    moved = {one.cells[0] for one in every if one.what == MOVED}
+    placed = (
+        one.child
+        for one in every
+        if one.what == ATTACHED and one.stays and one.place.on_device and one.place.kind != OF
+        if not moved.isdisjoint(one.cells)  # else nobody in view of the log moves it
+    )
     return {child.links[0].node for child in placed if child is not None and child.links}
 
 
@@ -199,14 +206,16 @@ class _Reader:
         """The move in `__init__` of a module that no other method moves."""
         owner = self.function.owner if self.function is not None else None
         init = owner.method("__init__") if owner is not None else None
-        if owner is None or init is None or init is self.function:
+        if owner is None or init is None or self.function is None or self.function is init:
             return None
+        if self.function.name in self.analysis.classes.builders(owner):
+            return None  # it runs before the move
         methods = {one: self.analysis.histories.get(one, {}) for one in owner.methods.values()}
         moves = [
             (one, method)
             for method, log in methods.items()
             for one in log.values()
-            if one.what == MOVED and not {*one.cells}.isdisjoint(event.cells) and one.path.startswith("self.")
+            if one.what == MOVED and not {*one.cells}.isdisjoint(event.cells) and _is_kept(one)
         ]
         return moves[0][0] if moves and all(method is init for _, method in moves) else None
 
@@ -274,6 +283,13 @@ class _Reader:
 
     def _surgery(self, track: _Track, left: list[Event]) -> Surgery:
         return Surgery(list(track.moves), left, track.used, track.first_use)
+
+
+def _is_kept(move: Event) -> bool:
+    """Is what is moved `self`, one of its attributes, or becomes one where it is moved?"""
+    statement = move.statement
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return any(path.partition(".")[0] == "self" for path in (move.path, *map(path_of, targets)))
 
 
 def _takes_weights(event: Event) -> bool:

@@ -229,9 +229,13 @@ def _wrapper(analysis: Analysis, owner: ast.ClassDef) -> Iterator[Finding]:
     init = next((n for n in owner.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
     if init is None or "device" in source.code(init) or "Parameter(" not in source.code(init):
         return
-    bases = _held(init)
-    if not bases or not _is_swapped_in(analysis, owner, bases):
-        return
+    bases = _taken(init)
+    if any(source.enclosing(call, *_FUNCTIONS) for call in source.calls_by_name.get(owner.name, ())):
+        bases = []  # whoever makes it knows more
+    if not bases:
+        bases = _held(init)
+        if not bases or not _is_swapped_in(analysis, owner):
+            return
     parameter, attribute = bases[0]
     made = analysis.file.of_node.get(owner)
     for one in (one for log in analysis.histories.values() for one in log.values() if one.what == MOVED):
@@ -284,7 +288,28 @@ def _is_module(init: ast.FunctionDef, parameter: str, attribute: str) -> bool:
     ) and parameter not in ("config", "cfg", "args")
 
 
-def _is_swapped_in(analysis: Analysis, owner: ast.ClassDef, bases: list[tuple[str, ast.stmt]]) -> bool:
+def _taken(init: ast.FunctionDef) -> list[tuple[str, ast.stmt]]:
+    """Layers that `__init__` is given, asks for their sizes, and takes a weight of: `self.w = layer.weight`."""
+    names = {argument.arg for argument in (*init.args.args, *init.args.kwonlyargs)}
+    sized = {
+        dotted(node.value)
+        for node in walk(init)
+        if isinstance(node, ast.Attribute) and node.attr in _LEAF_SIZES - {"weight"}
+    }
+    return [
+        (node.value.value.id, node)
+        for node in init.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "weight"
+        and isinstance(node.value.value, ast.Name)
+        and node.value.value.id in names & sized
+        and isinstance(node.targets[0], ast.Attribute)
+        and dotted(node.targets[0]).startswith("self.")
+    ]
+
+
+def _is_swapped_in(analysis: Analysis, owner: ast.ClassDef) -> bool:
     """Does a function of this file put the class in the place of a layer that it wraps?"""
     source = analysis.file.source
     for node in source.walk():

@@ -71,6 +71,8 @@ class Plan:
             pair = siblings(self.source, move.statement, last)
             if pair is not None and (anchor is None or pair[1] in around(self.source, anchor)):
                 anchor = pair[1]
+        if all(_function(self.source, move.node) is not _function(self.source, last) for move in self.early):
+            return last
         return anchor
 
     def _root_path(self) -> str:
@@ -270,7 +272,25 @@ class Plan:
             if not guards:
                 between = set(around(self.source, last.statement)) - set(around(self.source, self.anchor))
                 return text, len(suffixes) == 1 and not any(isinstance(one, _MAY_SKIP) for one in between)
-        return f"{self.path}.to(next({self.path}.parameters()).device)", False
+        kept = self._kept(last)
+        return f"{self.path}.to({kept or f'next({self.path}.parameters()).device'})", False
+
+    def _kept(self, move: Event) -> str:
+        """The attribute of `self` that keeps the device of a move in another method of the class."""
+        assert self.anchor is not None
+        home, here = _function(self.source, move.node), _function(self.source, self.anchor)
+        owner = self.source.enclosing(home, ast.ClassDef)
+        node = move.node
+        if home is here or owner is None or owner is not self.source.enclosing(here, ast.ClassDef):
+            return ""
+        if not _is_call(move) or not isinstance(node, ast.Call) or len(node.args) != 1:
+            return ""
+        device = ast.dump(node.args[0])
+        for one in self.source.of_kind(ast.Assign, home):
+            path = path_of(one.targets[0])
+            if ast.dump(one.value) == device and path.startswith("self.") and path.count(".") == 1:
+                return path
+        return ""
 
     def _valid(self, move: Event, suffix: str) -> bool:
         """Does the device expression mean the same at the anchor?"""

@@ -57,7 +57,7 @@ class ReorderTo(Codemod):
 
     id: ClassVar[str] = "reorder-to"
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
-        (".to(", ".cuda(", "setattr(", "_modules[", ".weight.data["),
+        (".to(", ".cuda(", "setattr(", "_modules[", ".weight.data[", "Parameter("),
         ("torch", "nn."),
     )
     examples: ClassVar[tuple[Example, ...]] = (
