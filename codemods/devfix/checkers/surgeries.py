@@ -210,12 +210,16 @@ class _Reader:
             return None
         if self.function.name in self.analysis.classes.builders(owner):
             return None  # it runs before the move
-        methods = {one: self.analysis.histories.get(one, {}) for one in owner.methods.values()}
+        logs = {one: list(self.analysis.histories.get(one, {}).values()) for one in owner.methods.values()}
+        cells = {*event.cells}
+        for one in logs.get(init, ()):  # a part that the constructor moves is where the others belong
+            if one.what == ATTACHED and one.cells[0] == event.cells[0]:
+                cells |= {*one.child_cells[:1]}
         moves = [
             (one, method)
-            for method, log in methods.items()
-            for one in log.values()
-            if one.what == MOVED and not {*one.cells}.isdisjoint(event.cells) and _is_kept(one)
+            for method, log in logs.items()
+            for one in log
+            if one.what == MOVED and not cells.isdisjoint(one.cells) and _is_kept(one)
         ]
         return moves[0][0] if moves and all(method is init for _, method in moves) else None
 

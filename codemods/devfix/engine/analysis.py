@@ -62,6 +62,7 @@ class Analysis(Context):
         self.histories: dict[Function | None, dict[object, Event]] = {}  # what happens to modules in it
         self.outruns: list[facts.Outrun] = []
         self.drops: list[Drop] = []
+        self.given_runs: list[facts.GivenRun] = []
         self.item_nodes: dict[Place, ast.AST] = {}  # where an item of something out of sight is read
         self.steps: list[Step] = []  # of the processes of a distributed program
         self.device_uses: list[DeviceUse] = []

@@ -130,6 +130,7 @@ class Calls(ModuleRuns):
                 callee = callee.but(assumed=frozenset(used))
             return self.call_module(node, callee, arguments)
         self.note(USED, node, callee, node.func, name="called")
+        self.given_run(node, callee, callee.place, arguments)
         if callee.role == "part" and callee.ref is not None:
             return self.call_module(node, self.part_of(callee, node), arguments)
         if callee.role == "instance" and looks_like_network(class_of(callee.links[0].name)):

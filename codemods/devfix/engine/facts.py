@@ -139,6 +139,16 @@ class Outrun(NamedTuple):
     moved_in: File
 
 
+class GivenRun(NamedTuple):
+    """A module that a caller has passed, as its `parameter` says, is run on a value that is on the device `place`."""
+
+    node: ast.Call
+    function: Function
+    module: Value
+    parameter: Place
+    place: Place
+
+
 @dataclass(frozen=True, eq=False)
 class Step:
     """Something that a process of a distributed program does.

@@ -7,6 +7,7 @@ import ast
 from devfix.engine.builtin import Builtins
 from devfix.engine.events import USED
 from devfix.engine.evidence import is_count
+from devfix.engine.facts import GivenRun
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
 from devfix.engine.places import (
@@ -17,6 +18,7 @@ from devfix.engine.places import (
     VAR,
     Place,
     alternatives,
+    is_parameter,
 )
 from devfix.engine.requirements import Operand
 from devfix.engine.values import (
@@ -29,6 +31,7 @@ from devfix.engine.values import (
     USES,
     Assumption,
     Value,
+    weak,
 )
 
 
@@ -38,6 +41,7 @@ class ModuleRuns(Builtins):
         values, keywords = arguments = self.inputs(arguments)
         self.note(USED, node, module, node.func, name="called")
         place = self.where(module)
+        self.given_run(node, module, place, arguments)
         parts = self.analysis.parts
         scatters = module.role == "scatters" or module.ref in parts.scattering
         scatters = scatters and not place.on_host  # it moves its inputs
@@ -100,6 +104,18 @@ class ModuleRuns(Builtins):
         if place.on_device or place.on_host or place.kind == CHOICE:
             return Value(BATCH, place, assumed=module.assumed)
         return Value(BATCH, place)
+
+    def given_run(self, node: ast.Call, module: Value, place: Place, arguments: Arguments) -> None:
+        """Note that what a caller has passed is run on what is on a device."""
+        if self.quiet or self.function is None or self.file is not self.analysis.file:
+            return
+        if not is_parameter(place) or weak(module):
+            return
+        for value, _ in (*arguments[0], *arguments[1].values()):
+            given = self.where(value)
+            if value.kind in (TENSOR, BATCH) and given.kind == VAR:
+                self.analysis.given_runs.append(GivenRun(node, self.function, module, place, given))
+                return
 
     def _is_layer(self, module: Value) -> bool:
         """Is it a layer of torch itself?"""

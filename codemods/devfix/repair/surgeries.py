@@ -79,6 +79,10 @@ class Plan:
         """How the moved module is written where the move is to go."""
         if self.anchor is None:
             return ""
+        arrival = self.surgery.arrivals[0]
+        if all(move.cells[0] not in arrival.cells for move in self.early):  # another part was moved
+            one = len(self.surgery.arrivals) == 1 and arrival.path.replace(".", "").isidentifier()
+            return arrival.path if one else arrival.path.partition(".")[0]
         candidates = []
         for move in reversed(self.early):
             statement = move.statement
