@@ -90,7 +90,19 @@ def _is_like(move: Event, run: GivenRun, function: Function) -> bool:
         and isinstance(move.node, ast.Call)
         and isinstance(move.node.func, ast.Attribute)
         and move.node.func.attr in MOVES
+        and (move.module.kind == MODULE or _is_run(move, function))
     )
+
+
+def _is_run(move: Event, function: Function) -> bool:
+    """Is what is moved a module by what is done with it: it is moved in place, or kept by an object that calls it?"""
+    statement = move.statement
+    if isinstance(statement, ast.Expr):
+        return statement.value is move.node
+    kept = {path_of(one) for one in statement.targets} if isinstance(statement, ast.Assign) else set()
+    methods = function.owner.methods.values() if function.owner is not None else ()
+    called = {path_of(node.func) for one in methods for node in one.nodes if isinstance(node, ast.Call)}
+    return any(one.startswith("self.") for one in kept & called)
 
 
 def _beside(source: Source, run: GivenRun, like: Event) -> Finding | None:

@@ -156,8 +156,11 @@ def _is_made_of_modules(store: Store, analysis: Analysis) -> bool:
 
 def _is_registered(value: Value, analysis: Analysis) -> bool:
     registered = analysis.parts.registered
-    if value.links and value.links[0].node in registered:
-        return True
+    if value.links:
+        made = value.links[0].node
+        owners = analysis.parts.made_of.get(made, ())
+        if made in registered or any(one in analysis.part_of for one in owners):
+            return True
     return value.place.key in registered or (value.ref is not None and value.ref in registered)
 
 

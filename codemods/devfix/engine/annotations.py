@@ -113,6 +113,25 @@ def _documented(function: Function) -> dict[str, str]:
     return found
 
 
+def _is_taken_apart(function: Function, name: str) -> bool:
+    """Does a function only take elements of a parameter, one by one, as it would of a list?"""
+    parents, found = function.file.source.parents, False
+    for node in function.nodes:
+        if not isinstance(node, ast.Name) or node.id != name:
+            continue
+        up = parents[node]
+        found = True
+        if isinstance(up, ast.Subscript):
+            if up.value is not node or isinstance(up.slice, (ast.Tuple, ast.Slice)):
+                return False
+        elif isinstance(up, ast.Call):
+            if not isinstance(up.func, ast.Name) or up.func.id not in ("len", "zip", "enumerate"):
+                return False
+        elif not isinstance(up, (ast.For, ast.comprehension)) or up.iter is not node:
+            return False
+    return found
+
+
 def parameters(function: Function, uses: Uses) -> dict[str, Evidence]:
     """What each parameter of a function is, as far as the function itself tells."""
     told = _documented(function)
@@ -120,6 +139,8 @@ def parameters(function: Function, uses: Uses) -> dict[str, Evidence]:
     for one in function.parameters:
         name = one.arg
         kind = annotated(one.annotation) or told.get(name, "")
+        if kind == TENSOR and one.annotation is None and _is_taken_apart(function, name):
+            kind = BATCH  # "tensor" may mean a list of them
         if kind == TEXT and is_device_name(name):
             kind = DEVICE
         elif kind == "other" and of_library(function.file, one.annotation):

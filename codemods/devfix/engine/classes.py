@@ -220,12 +220,8 @@ class Classes:
         if depth > MAX_NESTING:
             return
         for _, value in state.attributes(cell):
-            if (
-                value.kind == MODULE
-                and value.ref is not None
-                and value.ref != cell
-                and value.role not in ("bare", "loss")
-            ):
+            may_be_part = value.kind == MODULE or value.role == "instance"
+            if may_be_part and value.ref not in (None, cell) and value.role not in ("bare", "loss"):
                 self._settle(state, value.ref, place, depth + 1)
 
     def _rebuilt(self, owner: Class, me: Value, state: State, builders: dict[str, set[str]]) -> None:

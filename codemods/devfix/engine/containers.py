@@ -83,7 +83,7 @@ class Containers(Histories):
             found = self.any_of(Value(SEQUENCE, items=parts)) if parts and value.bound is None else None
             if found is not None and found.kind == MODULE and found.ref is not None:
                 return found
-        return Value(MODULE, self.where(value), assumed=value.assumed)
+        return Value(MODULE, self.where(value), assumed=value.assumed, like=value)
 
     def _fields_of(self, value: Value) -> tuple[Value, ...]:
         """The elements of a NamedTuple, in their order."""

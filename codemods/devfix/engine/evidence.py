@@ -19,6 +19,8 @@ _DEVICE_WORD = re.compile(
     r"cuda|device|\.to\((?!\s*(?:dtype\s*=|torch\.\w+\s*[,)]))|accelerat|\b(?:xpu|mps|npu|hpu)\b",
     re.IGNORECASE,
 )
+_CHOOSES_CPU = re.compile(r"\bdevice\s*=\s*(?:torch\.device\()?[\"']cpu[\"']")
+_ACCELERATOR_WORD = re.compile(r"cuda|accelerat|\b(?:xpu|mps|npu|hpu)\b", re.IGNORECASE)
 # A condition on how many there are: more than one, or as many as something else says.
 _SEVERAL = re.compile(r"> ?[1-9]|>= ?[2-9]|== ?[1-9]|count\(\) ?[>=]=? ?[a-z]")
 _DEVICE_NAMES = frozenset({"device", "dev", "torch_device", "map_location"})
@@ -163,10 +165,13 @@ def _is_of_pytest(path: str) -> bool:
 
 
 def is_cpu_program(source: Source, path: str) -> bool:
-    """Is it a program, a notebook or a file of tests that names no device? All that it makes is on the CPU."""
-    return _names_no_device(source) and (
-        path.endswith(".ipynb") or _is_of_pytest(path) or _is_program(source)
-    )
+    """Is it a program, a notebook or a file of tests that names no device? All that it makes is on the CPU.
+
+    Tests may also choose the CPU by name, and no accelerator.
+    """
+    if _is_of_pytest(path):
+        return _names_no_device(source) or _chooses_cpu(source)
+    return _names_no_device(source) and (path.endswith(".ipynb") or _is_program(source))
 
 
 @remembered
@@ -178,6 +183,12 @@ def trains_on_cpu(source: Source) -> bool:
 @remembered
 def _names_no_device(source: Source) -> bool:
     return not _DEVICE_WORD.search(_COMMENT.sub("", source.text))
+
+
+@remembered
+def _chooses_cpu(source: Source) -> bool:
+    text = _COMMENT.sub("", source.text)
+    return _CHOOSES_CPU.search(text) is not None and not _ACCELERATOR_WORD.search(text)
 
 
 @remembered

@@ -13,7 +13,7 @@ from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import A_DEVICE, AN_OBJECT, NO_FORMS, OF_TENSOR
 from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, ON_CPU, VAR, Path, Place, of_process
 from devfix.engine.state import State
-from devfix.engine.uses import Uses, handed_or_moved
+from devfix.engine.uses import Uses, brought_back, handed_or_moved
 from devfix.engine.values import (
     BATCH,
     CLASS,
@@ -172,11 +172,12 @@ class Frame(ABC):
         return found
 
     def _borrow(self, name: str, module: Value) -> None:
-        """A module is where the body of the file has left it; not if that is the CPU and functions may move it."""
+        """A module is where the body of the file has left it, unless functions may move it away from there."""
         body = self.analysis.global_state(self.file)
         if self.function is None or body is self.state:
             return
-        if body.where(module).on_host and name in handed_or_moved(self.file.source):
+        moving = handed_or_moved if body.where(module).on_host else brought_back
+        if name in moving(self.file.source):
             return
         cells = [module.ref]
         for cell in cells:  # grows on the way

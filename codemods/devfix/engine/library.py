@@ -106,8 +106,9 @@ class Library(OutOfSight):
         if self.models.layer(dotted) == "wrapper" and values:
             return values[0][0]
         layer = self.models.layer(dotted)
-        if layer in ("module", "unseen", "loss"):
-            made = self.new_module(node, dotted, arguments, role="loss" if layer == "loss" else "")
+        if layer in ("module", "unseen", "loss", "bare"):
+            role = layer if layer in ("loss", "bare") else ""
+            made = self.new_module(node, dotted, arguments, role=role)
             placed = any(one.arg in _PLACED_BY for one in node.keywords)
             return self.given_away(made, BY_LOADER) if placed else made
         if self.models.layer(dotted) in ("items", "pairs"):

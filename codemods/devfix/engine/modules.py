@@ -80,6 +80,11 @@ class Modules(Holders):
             for key, part in (value.fields or {}).items():
                 if isinstance(key, str) and part.kind == MODULE:  # also as `modules.name`
                     self.state.set_attribute(made.ref, key, part)
+        owners = [
+            self.analysis.part_of.get(part.ref) if part.like is None else part.like.ref for part in parts
+        ]
+        if parts and None not in owners:  # they are in other modules, too
+            self.analysis.parts.made_of[node] = frozenset(owners)
         places = set()
         given = [value for value, _ in arguments[0] if value.kind not in (SEQUENCE, MAPPING)]
         if any(part.kind not in (MODULE, NONE) for part in (*parts, *given)) or any(

@@ -85,7 +85,7 @@ class OutOfSight(Modules):
                 role="host",
                 assumed=frozenset({Assumption(LIBRARY_CALL, last)}),
             )
-        if is_loss_name(name) and len(arguments[0]) > 1:
+        if is_loss_name(name) and 1 < len(arguments[0]) < 4:  # with lengths, they may all be on the CPU
             self._loss(node, name, arguments)
         if last == "deepcopy" and values:
             return self.copied(values[0][0], node)

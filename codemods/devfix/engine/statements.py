@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from devfix.engine.conditions import Test
+from devfix.engine.conditions import Test, emptied
 from devfix.engine.events import RETURNED
 from devfix.engine.evidence_of_modules import is_class_name
 from devfix.engine.files import Function
@@ -126,14 +126,21 @@ class Run(Processes):
             self.block(node.body if test.decided else node.orelse)
             self.skipped(node.orelse if test.decided else node.body)
             return
-        self._branches(test, node.body, node.orelse)
+        self._branches(test, node.body, node.orelse, emptied(node.test))
 
     def skipped(self, body: list[ast.stmt]) -> None:
         """What is not run, as far as is known."""
 
-    def _branches(self, test: Test, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
+    def _branches(
+        self,
+        test: Test,
+        body: list[ast.stmt],
+        orelse: list[ast.stmt],
+        emptied: tuple[str, bool] | None = None,
+    ) -> None:
         state = self.state
         before = state.copy()
+        held = before.names.get(emptied[0]) if emptied is not None else None
         self.assume(test.if_true, test.true_names)
         self.block(body)
         then = state.copy()
@@ -144,6 +151,11 @@ class Run(Processes):
             state.take(then)
         elif not then.dead:
             both = then, state.copy()
+            if emptied is not None:  # what is empty is of no interest where the other arm has something
+                name, holds = emptied
+                none, some = both if holds else both[::-1]
+                if none.names.get(name) is held and (value := some.names.get(name)) is not None:
+                    none.names[name] = value
             state.take(merge(*(both[::-1] if test.is_negative else both), test.condition))
 
     def _for(self, node: ast.For) -> None:

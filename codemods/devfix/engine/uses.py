@@ -294,3 +294,20 @@ def handed_or_moved(source: Source) -> frozenset[str]:
             if source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef) is not None:
                 found.add(node.id)
     return frozenset(found)
+
+
+@remembered
+def brought_back(source: Source) -> frozenset[str]:
+    """The names of what a function moves to the CPU, so that other functions may find it there."""
+    found = set[str]()
+    for node in source.calls:
+        func = node.func
+        if (
+            isinstance(func, ast.Attribute)
+            and isinstance(func.value, ast.Name)
+            and func.attr in ("to", "cpu")
+        ):
+            to_host = func.attr == "cpu" or any("cpu" in ast.unparse(one) for one in node.args)
+            if to_host and source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef) is not None:
+                found.add(func.value.id)
+    return frozenset(found)

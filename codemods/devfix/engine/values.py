@@ -89,7 +89,7 @@ class Value:
       `str(x)`, x.
     - `origins`: the calls that loaded what it is made of, of values that were loaded from files.
     - `like`: of a size or a dtype, the tensor that it was read from; of a new tensor, what told its size or dtype, or
-      what was written into it.
+      what was written into it; of a module that is any part of another one, that.
     """
 
     __slots__ = (

@@ -9,6 +9,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch, Term
 from devfix.engine.files import Function
 from devfix.engine.places import CHOICE, LITERAL, OF, VAR
+from devfix.engine.uses import NO_EVIDENCE
 from devfix.engine.values import BATCH, DISTRIBUTION, ELEMENT, LOAD, MODULE, PART, PASS, TENSOR, Link
 from devfix.findings import AppendCall, DeleteStatement, Edit, InsertStatement, ReplaceExpression, SetArgument
 from devfix.models.loader import models, tensor_attributes
@@ -95,6 +96,8 @@ def exact_at(mismatch: Mismatch, analysis: Analysis, at: ast.AST) -> str:
         # What it is itself, or what the function was called with.
         places = analysis.calls.get((id(function.node), one.arg), [])
         own = place.key == ("parameter", id(function.node), one.arg)
+        if own and analysis.known(function).get(one.arg, NO_EVIDENCE)[0] == BATCH:
+            continue  # it may be a list
         if own or (place in places and all(other.on_device for other in places)):
             value = "module" if mismatch.anchor.kind == MODULE else "tensor"
             form = "device" if own and place.kind == VAR else value

@@ -1,0 +1,285 @@
+"""Modules that callers pass, parts that arrive late, and what is silent beside them: all codemods together."""
+
+from __future__ import annotations
+
+import devfix
+import pytest
+from engine.programs import HEAD, marked
+
+PLACED = """
+        class Model(nn.Module):
+            def __init__(self, device):
+                super().__init__()
+                self.device = device
+                self.body = nn.Linear(4, 4){part}
+                {whole}
+            def set_classes(self, n):
+                self.head = nn.Linear(4, n){mark}
+                {after}
+            def forward(self, x):
+                return self.head(self.body(x.to(self.device)))
+"""
+
+
+def late(part: str = "", whole: str = "pass", after: str = "pass") -> str:
+    mark = "" if after != "pass" else "  # <"
+    return PLACED.format(part=part, whole=whole, after=after, mark=mark)
+
+
+FOUND = {
+    "a method attaches a part, and the constructor has moved the others": late(part=".to(device)"),
+    "a method attaches a part, and the constructor has moved the module": late(whole="self.to(device)"),
+    "who made and moved a module has it attach a part": """
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = nn.Linear(4, 4)
+                self.head = nn.Linear(4, 2)
+            def reset(self, n):
+                self.head = nn.Linear(4, n)
+            def forward(self, x):
+                return self.head(self.body(x))
+        class Trainer:
+            def __init__(self, device):
+                self.device = device
+                self.model = Model().to(device)
+            def fit(self, loaders):
+                for n, loader in enumerate(loaders):
+                    self.model.reset(n + 2)  # <
+                    for x, y in loader:
+                        F.cross_entropy(self.model(x.to(self.device)), y.to(self.device)).backward()
+    """,
+    "parameters beside one that is taken from a layer": """
+        class Extra(nn.Module):
+            def __init__(self, base: nn.Linear, rank=4):
+                super().__init__()
+                self.w = base.weight
+                self.down = nn.Parameter(torch.randn(base.in_features, rank))  # <
+                self.up = nn.Parameter(torch.zeros(rank, base.out_features))
+            def forward(self, x):
+                return x @ self.w.t() + (x @ self.down) @ self.up
+    """,
+    "of two modules that a function is given it moves one": """
+        def distill(student, teacher, loader, device):
+            student.to(device)  # <
+            teacher.eval()
+            for x, _ in loader:
+                x = x.to(device)
+                F.mse_loss(student(x), teacher(x)).backward()
+    """,
+    "of two modules that a constructor is given it moves one": """
+        class Game:
+            def __init__(self, g, d, device):
+                self.g = g.to(device)  # <
+                self.d = d
+                self.optimizer = torch.optim.Adam(self.d.parameters())
+                self.device = device
+            def step(self, z):
+                return self.d(self.g(z.to(self.device))).mean()
+    """,
+    "an object chooses a device for its inputs, not for the module that it is given": """
+        class Check:
+            def __init__(self, loader, net: nn.Module):
+                self.loader, self.net = loader, net  # <
+                self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            def run(self):
+                return [self.net(x.to(self.device)).argmax() for x, y in self.loader]
+    """,
+    "the same, where only its uses say that it is a module": """
+        class Trainer:
+            def __init__(self, model, loader):
+                self.model = model  # <
+                self.loader = loader
+                self.device = "cuda" if torch.cuda.is_available() else "cpu"
+            def train(self):
+                self.model.train()
+                for x, y in self.loader:
+                    F.cross_entropy(self.model(x.to(self.device)), y.to(self.device)).backward()
+    """,
+    "layers of a network that only a plain list keeps": """
+        class Features(nn.Module):
+            def __init__(self):
+                super().__init__()
+                layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(4)])
+                self.parts = [nn.Sequential(*layers[:2]), nn.Sequential(*layers[2:])]  # <
+            def forward(self, x):
+                for part in self.parts:
+                    x = part(x)
+                return x
+    """,
+}
+SILENT = {
+    "the new part is moved": late(part=".to(device)", after="self.head.to(self.device)"),
+    "the module is moved again": late(whole="self.to(device)", after="self.to(self.device)"),
+    "a method that the constructor calls before it moves the module": """
+        class Model(nn.Module):
+            def __init__(self, device):
+                super().__init__()
+                self.build()
+                self.to(device)
+            def build(self):
+                self.head = nn.Linear(2, 2)
+            def forward(self, x):
+                return self.head(x)
+    """,
+    "a model that shares a weight of its own layer": """
+        class Extra(nn.Module):
+            def __init__(self, base: nn.Linear):
+                super().__init__()
+                self.w = base.weight
+                self.b = nn.Parameter(torch.zeros(base.out_features))
+            def forward(self, x):
+                return F.linear(x, self.w, self.b)
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first = nn.Linear(3, 3)
+                self.extra = Extra(self.first)
+            def forward(self, x):
+                return self.extra(x)
+    """,
+    "a loss that a function is given beside the module": """
+        def train(model, criterion, loader, device):
+            model.to(device)
+            for x, y in loader:
+                criterion(model(x.to(device)), y.to(device)).backward()
+    """,
+    "an object is told the device": """
+        class Trainer:
+            def __init__(self, model, device):
+                self.model = model
+                self.device = device
+            def step(self, x):
+                self.model.train()
+                return self.model(x.to(self.device))
+    """,
+    "the caller of the constructor has moved the module": """
+        class Trainer:
+            def __init__(self, model: nn.Module):
+                self.model = model
+                self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            def step(self, x):
+                return self.model(x.to(self.device))
+        def main():
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            Trainer(nn.Linear(2, 2).to(device)).step(torch.ones(1, 2))
+    """,
+    "a plain list of parts of a registered network": """
+        class Features(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(4)])
+                self.parts = [nn.Sequential(*self.layers[:2]), nn.Sequential(*self.layers[2:])]
+            def forward(self, x):
+                for part in self.parts:
+                    x = part(x)
+                return x
+    """,
+    "a plain list of the layers of a network of a library": """
+        from torchvision import models
+        class Features(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.network = models.vgg19().features
+                self.parts = [nn.Sequential(one) for one in self.network]
+            def forward(self, x):
+                for part in self.parts:
+                    x = part(x)
+                return x
+    """,
+    "a network that a function takes back to the CPU": """
+        from nets import Discriminator
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        net = nn.Linear(4, 1)
+        net.to(device)
+        def reward(state):
+            return net(torch.tensor([state, 1.0, 2.0, 3.0]))
+        def loop(collect):
+            net.to(torch.device("cpu"))
+            collect(reward)
+            net.to(device)
+    """,
+    "a batch that is empty where it is not moved": """
+        from torch.utils.data import DataLoader
+        def run(model, data, device):
+            model.to(device)
+            for x, boxes in DataLoader(data):
+                if boxes.shape[1] == 0:
+                    pass
+                else:
+                    boxes = boxes.to(device)
+                out = model(x.to(device))
+                if len(boxes) > 0:
+                    print(torch.cat([out, boxes]))
+    """,
+    "lengths and labels of CTC, also of another package": """
+        from warpctc_pytorch import CTCLoss
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        model = nn.Linear(4, 2).to(device)
+        criterion = CTCLoss().to(device)
+        for x in range(3):
+            labels, sizes = torch.IntTensor(5), torch.IntTensor(1)
+            criterion(model(torch.ones(3, 1, 4).to(device)), labels, sizes, sizes).backward()
+    """,
+    "part of a network of another class, on data of CUDA": """
+        from layers import SharedMLP
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.up = SharedMLP([3, 4])
+                self.down = SharedMLP([4, 3])
+            def forward(self, points):
+                pooled = points.new_zeros(3).cuda()
+                return self.up(pooled)
+    """,
+}
+
+
+def spoken(code: str) -> set[int]:
+    """The lines with a finding of any codemod but hard-coded-cuda, counted from the first below `HEAD`."""
+    found = devfix.check(source=HEAD + code, settings=False).findings
+    return {one.line - HEAD.count("\n") for one in found if one.codemod != "hard-coded-cuda"}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_found(name: str) -> None:
+    code, wanted = marked(FOUND[name])
+    assert wanted and spoken(code) == wanted
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_silent(name: str) -> None:
+    assert spoken(marked(SILENT[name])[0]) == set()
+
+
+def test_the_device_of_what_may_be_a_list_is_not_asked_for() -> None:
+    code = '''
+def encode(targets, n):
+    """
+    Args:
+        targets (tensor): what is wanted, one for each image
+    """
+    wanted = torch.zeros(n, 4).cuda()
+    return [wanted - targets[i][:, -1] for i in range(n)]
+'''
+    found = devfix.check(source=HEAD + code, settings=False).findings
+    assert found and not any("targets.device" in str(one.fix) for one in found)
+
+
+def test_tests_that_choose_the_cpu_are_on_it() -> None:
+    code = """
+class Fake(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(1, 1)
+    def forward(self, x):
+        return torch.ones(x.shape[0], 3)
+def test_it():
+    {}
+    assert Fake()(torch.ones(2, 1)).shape == (2, 3)
+"""
+    for choice, number in (('device = "cpu"', 0), ('device = "cuda"', 1)):
+        found = devfix.check(
+            source=HEAD + code.format(choice), filename="test_it.py", settings=False
+        ).findings
+        assert len(found) == number, choice
