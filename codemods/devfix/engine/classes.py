@@ -27,6 +27,7 @@ from devfix.engine.uses import NO_EVIDENCE
 from devfix.engine.values import (
     ANYTHING,
     CLASS,
+    DATA,
     DEVICE,
     GIVEN,
     MAPPING,
@@ -183,12 +184,17 @@ class Classes:
             given = {_argument(place, init) for place in places} - {""}
             if not given or any(place.kind in _MADE for place in places):
                 continue
-            if name not in used and any(known.get(one, NO_EVIDENCE)[0] != TENSOR for one in given):
+            made = frozenset(one for one in value.assumed if one.kind == DATA)
+            if (
+                not made
+                and name not in used
+                and any(known.get(one, NO_EVIDENCE)[0] != TENSOR for one in given)
+            ):
                 continue  # it is made where an object says
             if any(one in init.handed_up or init.may_be_trained(one) for one in given):
                 continue
             links = (Link(STORE, init.file, stores[name], name),)
-            assumed = value.assumed | {Assumption(GIVEN, one) for one in given}
+            assumed = (value.assumed - made) | {Assumption(GIVEN, one) for one in given}
             if any(init.has_dimensions(one) for one in given) or self._has_dimensions(
                 init.owner, f"self.{name}"
             ):

@@ -15,6 +15,7 @@ from devfix.engine.places import (
     ON_CPU,
     VAR,
     Place,
+    is_parameter,
     literal,
 )
 from devfix.engine.values import (
@@ -198,8 +199,9 @@ class Functions(Containers):
             rank = self._rank_of_data(first)
             if first.kind in (TENSOR, BATCH):
                 return Value(TENSOR, first.place, rank=first.rank, links=first.links, assumed=first.assumed)
-            if first.kind == UNKNOWN and last != "tensor":
-                return Value(TENSOR)
+            if first.kind == UNKNOWN and last != "tensor":  # where that is, if it is a tensor
+                doubt = frozenset({Assumption(DATA, last)})
+                return Value(TENSOR, first.place if is_parameter(first.place) else NOWHERE, assumed=doubt)
             inner = [value for value, _ in self.tensors(first, node)]
             if inner and any(not self.where(one).on_host for one in inner):
                 rank = 1
