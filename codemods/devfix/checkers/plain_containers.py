@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from devfix.checkers.signs import is_kept_otherwise
 from devfix.engine.analysis import Analysis
 from devfix.engine.elements import ANYWHERE
-from devfix.engine.evidence_of_modules import is_layer_name, makes_no_module
+from devfix.engine.evidence_of_modules import holds_layers, is_layer_name, makes_no_module
 from devfix.engine.facts import Uses
 from devfix.engine.files import Class, Function
 from devfix.engine.values import MAPPING, MODULE, SEQUENCE, STORE, UNKNOWN, Link, Value, elements
 from devfix.findings import Finding, Fix, Related, Safety
-from devfix.models.loader import module_attributes
+from devfix.models.loader import models, module_attributes
 from devfix.registration.classes import RESERVED, ModuleClass, module_classes
 from devfix.registration.stores import Method, Store
 from devfix.repair.plain_containers import PlainContainer, as_module_container
@@ -28,6 +29,7 @@ _HANDLING = frozenset(
 )  # fmt: skip
 _MOVES = frozenset({"to", "cuda", "cpu"})
 _RUNS = ("__call__", "forward")
+_PLAIN = re.compile(r"(?:typing\.|Optional\[)*(?:list|tuple|sequence|iterable)\b", re.IGNORECASE)
 
 
 def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
@@ -40,6 +42,8 @@ def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
             f"the modules in `{name}` of `{found.owner.node.name}` are in a plain {kind}: `.to(device)` leaves them "
             "on the CPU, and `parameters()` and `state_dict()` miss them"
         )
+        if found.guessed:
+            message += f". The fix assumes that callers pass modules in a plain {kind}"
         title = f"register the modules of `{name}` in `nn.{new}`"
         fix = Fix(title, edits, Safety.UNSAFE) if edits else None
         related = (Related(source.span(found.use), f"`{found.method.name}` runs them here"),)
@@ -62,6 +66,8 @@ def _plain_containers(analysis: Analysis) -> Iterator[PlainContainer]:
                 if found is not None:
                     yield found
             elif value.kind == UNKNOWN and value.place.key in analysis.parts.given_uses:
+                if ("element", value.place.key) in analysis.parts.registered:
+                    continue
                 found = _given(owner, name, analysis.parts.given_uses[value.place.key], analysis)
                 if found is not None:
                     yield found
@@ -75,19 +81,37 @@ def _given(owner: ModuleClass, name: str, uses: Uses, analysis: Analysis) -> Pla
     link = Link(STORE, analysis.file, stores[0].target, f"{name}[]")
     cells = [cell for cell, kept in parts.kept_in.items() if kept == link]
     made = [analysis.made[cell] for cell in cells if cell in analysis.made]
-    if (
-        len(stores) > 1
-        or not made
-        or link in parts.kept_else
-        or any(_is_registered(one, analysis) for one in made)
-    ):
+    if len(stores) > 1 or link in parts.kept_else or any(_is_registered(one, analysis) for one in made):
         return None
-    if all(one.role in ANYWHERE for one in made):
+    guessed = not made and _are_modules(owner, stores[0], analysis)
+    if not guessed and all(one.role in ANYWHERE for one in made):
         return None
     run = _run_by(owner, uses, analysis, sure=True)
     if run is None or is_kept_otherwise(link, analysis):
         return None
-    return PlainContainer(owner, name, stores, False, False, False, True, *run)
+    return PlainContainer(owner, name, stores, False, False, False, True, *run, guessed)
+
+
+def _are_modules(owner: ModuleClass, store: Store, analysis: Analysis) -> bool:
+    """Does a name say that callers pass modules, or is another argument of the constructor registered as such?"""
+    source, kept = (
+        analysis.file.source,
+        store.part.values[0] if isinstance(store.part, ast.BoolOp) else store.part,
+    )
+    if source.calls_by_name.get(owner.node.name) or not isinstance(kept, ast.Name) or owner.init is None:
+        return False
+    arguments = (*owner.init.args.args, *owner.init.args.kwonlyargs)
+    annotation = next((one.annotation for one in arguments if one.arg == kept.id), None)
+    if annotation is not None and not _PLAIN.match(ast.unparse(annotation)):
+        return False
+    if holds_layers(kept.id):
+        return True
+    given = {one.arg for one in arguments} - {kept.id}
+    return any(
+        models().layer(analysis.file.dotted(call.func)) == "container"
+        and any(isinstance(one, ast.Name) and one.id in given for one in ast.walk(call))
+        for call in source.of_kind(ast.Call, owner.init)
+    )
 
 
 def _may_register(owner: ModuleClass, name: str, stores: tuple[Store, ...]) -> bool:

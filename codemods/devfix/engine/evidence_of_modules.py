@@ -63,6 +63,9 @@ def is_size_name(name: str) -> bool:
     return _SIZE.search(name) is not None
 
 
+_LAYERS = re.compile(
+    r"(?:^|_)(?:layers|blocks|modules|flows|heads|stages|experts|nets|networks|encoders|decoders|convs|branches)$"
+)
 _PLACING = re.compile(
     r"(?:^|_)(?:prepare|prepare_model|fit|initialize|init_inference|setup|to_device|dispatch_model|learner|engine|"
     r"load_checkpoint_and_dispatch|cpu_offload|move_to\w*)$|trainer$",
@@ -72,6 +75,11 @@ _PLACEMENT = re.compile(
     r"dist|rank|parallel|half|fp16|amp|ddp|fsdp|deepspeed|accelerat|offload|quant|load_in|vram|world|not in|None",
     re.IGNORECASE,
 )
+
+
+def holds_layers(name: str) -> bool:
+    """Is an argument called like several modules?"""
+    return _LAYERS.search(name) is not None
 
 
 def is_layer_name(name: str) -> bool:

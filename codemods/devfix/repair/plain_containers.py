@@ -28,7 +28,7 @@ class PlainContainer:
     """An attribute that keeps modules in a plain list or dict, and where a method runs one.
 
     `nested`: there are containers in it. `odd_keys`: a ModuleDict may refuse keys of it. `sure`: all elements are
-    modules for certain.
+    modules for certain. `guessed`: callers that are out of view pass them.
     """
 
     owner: ModuleClass
@@ -40,6 +40,7 @@ class PlainContainer:
     sure: bool
     use: ast.AST
     method: Method
+    guessed: bool = False
 
 
 def as_module_container(found: PlainContainer) -> tuple[Edit, ...]:
