@@ -96,6 +96,68 @@ FOUND = {
                 for x, y in self.loader:
                     F.cross_entropy(self.model(x.to(self.device)), y.to(self.device)).backward()
     """,
+    "what was loaded to the CPU, in arithmetic, as entries and as a table": """
+        def run(x, device):
+            x = x.to(device)
+            stats = torch.load("stats.pt", map_location="cpu")
+            table = torch.load("table.pt", map_location=torch.device("cpu"))
+            x = (x - stats["mean"]) @ stats["turn"]  # <
+            return table[x]  # <
+    """,
+    "a module that was loaded to the CPU": """
+        class Trainer:
+            def __init__(self, model, device):
+                self.model = model.to(device)
+                self.device = device
+            def finish(self, path, loader):
+                self.model = torch.load(path, map_location="cpu")  # <
+                self.model.eval()
+                for x, y in loader:
+                    self.model(x.to(self.device))
+    """,
+    "what a constructor is given in view, beside what it makes": """
+        class Result:
+            def __init__(self, images, boxes):
+                sizes = [torch.tensor([one.shape[1], one.shape[0]]) for one in images]  # <
+                self.parts = [b / s for b, s in zip(boxes, sizes)]
+        def predict(model, images, x):
+            place = next(model.parameters()).device
+            return Result(images, [b for b in model(x.to(place))])
+    """,
+    "what a module converts to a tensor, if it is given something": """
+        class Pick(nn.Module):
+            def __init__(self, columns=None):
+                super().__init__()
+                self.columns = None if columns is None else torch.as_tensor(columns)  # <
+            def forward(self, a):
+                if self.columns is not None:
+                    a = a.index_select(-1, self.columns)
+                return a
+    """,
+    "a list of flows that a constructor is given": """
+        class Flows(nn.Module):
+            def __init__(self, prior, flows=None):
+                super().__init__()
+                self.prior = prior
+                self.flows = flows  # <
+            def forward(self, z):
+                for flow in self.flows:
+                    z, log_det = flow(z)
+                return z
+    """,
+    "a list that a constructor is given beside one that it registers": """
+        class Levels(nn.Module):
+            def __init__(self, parts, merges):
+                super().__init__()
+                self.parts = nn.ModuleList([nn.ModuleList(one) for one in parts])
+                self.merges = merges  # <
+            def forward(self, x):
+                for i in range(len(self.parts)):
+                    for part in self.parts[i]:
+                        x = part(x)
+                    x = self.merges[i](x)
+                return x
+    """,
     "layers of a network that only a plain list keeps": """
         class Features(nn.Module):
             def __init__(self):
@@ -143,6 +205,31 @@ SILENT = {
             model.to(device)
             for x, y in loader:
                 criterion(model(x.to(device)), y.to(device)).backward()
+    """,
+    "what was loaded is moved, or is a state": """
+        def run(net, x, device):
+            net.to(device)
+            state = torch.load("net.pt", map_location="cpu")
+            net.load_state_dict(state["model"])
+            other = torch.load("other.pt", map_location="cpu")
+            other.to(device)
+            third = torch.load("third.pt", map_location="cpu")["net"].float().to(device).eval()
+            scale = torch.load("scale.pt", map_location="cpu").to(device)
+            return other(x.to(device)) + third(x.to(device)) * scale
+    """,
+    "lists that a constructor is given and registers, or that are called like functions": """
+        class Heads(nn.Module):
+            def __init__(self, body, heads, blocks: nn.ModuleList, transforms):
+                super().__init__()
+                self.body, self.heads, self.blocks, self.transforms = body, heads, blocks, transforms
+                for i, head in enumerate(heads):
+                    self.add_module(f"head{i}", head)
+            def forward(self, x):
+                for one in self.transforms:
+                    x = one(x)
+                for block in self.blocks:
+                    x = block(x)
+                return [head(x) for head in self.heads]
     """,
     "an object is told the device": """
         class Trainer:

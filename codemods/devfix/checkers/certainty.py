@@ -233,7 +233,7 @@ def _is_built(mismatch: Mismatch, analysis: Analysis) -> bool:
 def _may_be_moved(mismatch: Mismatch, analysis: Analysis) -> bool:
     """May whoever makes a module out of sight move it, or has it no weights?"""
     made = mismatch.stray.links[0]
-    if mismatch.stray.bound is not None:
+    if mismatch.stray.bound is not None or made.kind == LOAD:
         return False  # a part of it is not in view, but that moves with the whole
     last, place = made.name.rpartition(".")[2], mismatch.anchor_place
     targets = [ast.unparse(target[0]) for target in analysis.targets.get(place, ())]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.events import USED
+from devfix.engine.events import MOVES, USED
 from devfix.engine.evidence import is_handed_name, is_module_name
 from devfix.engine.evidence_of_modules import class_of, is_average
 from devfix.engine.facts import LeftOut
@@ -23,6 +23,7 @@ from devfix.engine.places import (
     Place,
     is_parameter,
 )
+from devfix.engine.requirements import is_loaded
 from devfix.engine.uses import speaks_of
 from devfix.engine.values import (
     ANYTHING,
@@ -139,6 +140,10 @@ class Calls(ModuleRuns):
             return self.call_module(node, made, arguments)
         if kind == UNKNOWN and callee.role == "scatters":
             return self.unknown(node)
+        if is_loaded(callee) and isinstance(node.func, (ast.Name, ast.Attribute)):
+            if self.unmoved(node.func):
+                loaded = callee.but(kind=MODULE).doubted(Assumption(USES, self.file.source.code(node.func)))
+                return self.call_module(node, loaded, arguments)
         if kind == UNKNOWN and callee.role == "moved" and callee.place.on_device:
             return self.call_module(node, callee.but(kind=MODULE), arguments)
         if kind == OBJECT:
@@ -158,6 +163,16 @@ class Calls(ModuleRuns):
         if made.place.kind == AT and is_parameter(callee.place):
             return made.but(place=Place(AT, (CALLED, id(node), self.depth)))
         return made
+
+    def unmoved(self, at: ast.Name | ast.Attribute) -> bool:
+        """Does nothing in the file move what is called so?"""
+        path = ast.unparse(at)
+        return not any(
+            isinstance(one.func, ast.Attribute)
+            and one.func.attr in MOVES
+            and ast.unparse(one.func.value) == path
+            for one in self.file.source.calls
+        )
 
     # --- modules -------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
 from devfix.engine.histories import Histories
 from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, OWNED, Place, alternatives
+from devfix.engine.requirements import is_loaded
 from devfix.engine.values import (
     A_NUMBER,
     A_TEXT,
@@ -123,6 +124,9 @@ class Containers(Histories):
         return self.item(node, self.eval(node.value), self.eval(node.slice))
 
     def item(self, node: ast.Subscript, base: Value, index: Value) -> Value:
+        if is_loaded(base):
+            index = self.as_tensor(index)
+            base = self.as_loaded(base, node.value, index) if index.kind == TENSOR else base
         kind, key = base.kind, index.const
         if kind == UNKNOWN and isinstance(node.slice, ast.Tuple) and isinstance(node.value, ast.Name):
             uses = self.uses()

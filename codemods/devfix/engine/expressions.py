@@ -11,6 +11,7 @@ from devfix.engine.conditions import CUDA_THERE
 from devfix.engine.forms import NO_FORMS, as_text, begun, joined, of_text
 from devfix.engine.frame import Lambda
 from devfix.engine.places import OF, VAR, Place, literal
+from devfix.engine.requirements import is_loaded
 from devfix.engine.state import either, merge
 from devfix.engine.values import (
     A_NUMBER,
@@ -81,6 +82,10 @@ class Expressions(Attributes):
             return Value(DEVICE, Place(VAR, id(node)), forms=numbered)  # "cuda:%d" % i, "cuda:" + str(i)
         if UNKNOWN in kinds:
             self.left_behind(node, [(left, at), (right, other)], _sign(op))
+            if is_loaded(left) or is_loaded(right):
+                left, right = self.as_tensor(left), self.as_tensor(right)
+                left, right = self.as_loaded(left, at, right), self.as_loaded(right, other, left)
+                kinds = (left.kind, right.kind)
         if TENSOR not in kinds and BATCH not in kinds:
             return self._plain(left, right, op)
         left, right = (

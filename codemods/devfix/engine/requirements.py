@@ -26,6 +26,7 @@ from devfix.engine.values import (
     BATCH,
     ELEMENT,
     LIBRARY_CALL,
+    LOAD,
     MODULE,
     OPTIMIZER,
     OR_NUMBER,
@@ -298,6 +299,13 @@ class Requirements(Frame):
         moved = value.role in ("moved", "given", "cast")
         return value.but(kind=TENSOR, role="") if moved or surely else value
 
+    def as_loaded(self, value: Value, at: ast.AST, other: Value) -> Value:
+        """What was loaded to the CPU is a tensor where it is combined with one of a device."""
+        if not is_loaded(value) or other.kind not in (TENSOR, BATCH) or not self.where(other).on_device:
+            return value
+        used = Assumption(USES, self.file.source.code(at)[:40])
+        return value.but(kind=TENSOR, role="", assumed=value.assumed | {used})
+
     def tensors(self, value: Value, node: ast.AST, depth: int = 0) -> list[Operand]:
         """The tensors in a value, each with the node to blame."""
         if value.kind in (TENSOR, MODULE) or (value.kind == BATCH and not value.fields):
@@ -349,3 +357,11 @@ class Requirements(Frame):
             bound=bound,
             assumed=assumed,
         )
+
+
+def is_loaded(value: Value) -> bool:
+    """Was it loaded from a file that is told the CPU, so that nothing else is known of it?"""
+    links = value.links
+    return (
+        value.kind == UNKNOWN and value.role == "host" and value.place.kind == CPU and links[0].kind == LOAD
+    )
