@@ -10,7 +10,7 @@ from devfix.engine.attributes import Attributes
 from devfix.engine.conditions import CUDA_THERE
 from devfix.engine.forms import NO_FORMS, as_text, begun, joined, of_text
 from devfix.engine.frame import Lambda
-from devfix.engine.places import OF, VAR, Place, literal
+from devfix.engine.places import APART, OF, VAR, Place, literal, relate
 from devfix.engine.state import either, merge
 from devfix.engine.values import (
     A_NUMBER,
@@ -81,7 +81,8 @@ class Expressions(Attributes):
             return Value(DEVICE, Place(VAR, id(node)), forms=numbered)  # "cuda:%d" % i, "cuda:" + str(i)
         if UNKNOWN in kinds:
             self.left_behind(node, [(left, at), (right, other)], _sign(op))
-        if TENSOR not in kinds and BATCH not in kinds:
+        apart = left.role == right.role == "moved" and relate(left.place, right.place) == APART
+        if TENSOR not in kinds and BATCH not in kinds and not apart:
             return self._plain(left, right, op)
         left, right = (
             self.as_tensor(left, surely=_has_size_of(right, left)),
