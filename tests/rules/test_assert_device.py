@@ -68,9 +68,11 @@ CHANGED = {
         EXACT + "model.to(device)\nmodel.head = nn.Linear(4, 2).to(device)\n" + PLAIN + "model(x)\n",
     ),
     "an attribute": (
-        EXACT + "def f(self):\n    self.net = nn.Linear(2, 2)\n    self.net.to(device)\n",
-        EXACT + "def f(self):\n    self.net = nn.Linear(2, 2)\n    self.net.to(device)\n"
-        "    assert next(self.net.parameters()).device == device\n",
+        EXACT
+        + "class Trainer:\n    def f(self):\n        self.net = nn.Linear(2, 2)\n        self.net.to(device)\n",
+        EXACT
+        + "class Trainer:\n    def f(self):\n        self.net = nn.Linear(2, 2)\n        self.net.to(device)\n"
+        "        assert next(self.net.parameters()).device == device\n",
     ),
     "a class of the file": (
         EXACT + "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
