@@ -117,14 +117,11 @@ class _Finder:
         """Does `.to(node)` say where, rather than of which type?"""
         if is_data_type(self.source, node) or isinstance(node, ast.Starred):
             return False
-        kind = self.flow.value(node).kind
-        if kind in (Kind.DEVICE, Kind.TENSOR):
-            return True
         if isinstance(node, ast.Constant):
             return isinstance(node.value, str) and node.value.partition(":")[0].isalpha()
-        return (
-            may_be_moved_to(path_of(node).rpartition(".")[2]) or self.origins.of(node) is not Origin.UNKNOWN
-        )
+        if may_be_moved_to(path_of(node).rpartition(".")[2]) or self.origins.of(node) is not Origin.UNKNOWN:
+            return True
+        return self.flow.value(node).kind in (Kind.DEVICE, Kind.TENSOR)
 
 
 def _is_like(name: str, last: str) -> bool:
