@@ -193,9 +193,9 @@ print(loss(model(x), torch.zeros(1, 2, device=device)).item())
 
     def _model(self, flow: Flow, move: Event, path: str, anchor: ast.stmt, *, stray: bool) -> Finding | None:
         source = flow.source
-        device = device_after(flow, move, anchor)
-        if not device:
-            return None
+        device, known = device_after(flow, move, anchor), has_parameters(flow.watched(), move.module)
+        if not device or (move.module.bound is not None and not known):
+            return None  # a class in view need not have any: `next` would raise
         imports: tuple[Edit, ...] = (EnsureImport("torch"),) if "torch." in device else ()
         if self.check_ == "all":
             tensors = f"itertools.chain({path}.parameters(), {path}.buffers())"
