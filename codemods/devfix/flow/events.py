@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from devfix.engine.events import MOVES
 from devfix.flow.values import UNKNOWN, WHERE, Kind, Place, Value, Where, either, placed, public, value_at
 from devfix.names import path_of
 
@@ -111,7 +112,6 @@ class Scope:
     """A framework calls it with model and batch already placed."""
 
 
-MOVES = frozenset({"to", "cuda", "cpu", "xpu", "npu", "hpu", "ipu"})
 _WHATS = {
     "moved": What.MOVE,
     "attached": What.ATTACH,
