@@ -7,7 +7,6 @@ import re
 
 import pytest
 from devfix import parsed as kept
-from devfix.flow.evidence import moves_inputs
 from devfix.inputs.siblings import _bound
 from devfix.project.importing import _IMPORT, statements_in
 from devfix.source import children, walk
@@ -27,22 +26,6 @@ _PIECES = st.sampled_from(
     ]
 )
 _TEXTS = st.lists(_PIECES, max_size=25).map("".join)
-
-
-def _moves(code: str) -> bool:
-    if ".to(" not in code and ".cuda(" not in code:
-        return False
-    moved = r"(?<![\w.])(?:x|y)(?:\.\w+|\[[^\]\n]*\])*\.(?:to|cuda)\("
-    looped = r"\bfor\b[^\n]*\bin\b[^\n]*(?<![\w.])(?:x|y)\b"
-    return bool(re.search(moved, code) or re.search(looped, code))
-
-
-@settings(max_examples=400)
-@given(_TEXTS)
-def test_what_a_method_moves(code: str) -> None:
-    function = ast.parse("def f(self, x, y): pass").body[0]
-    assert isinstance(function, ast.FunctionDef)
-    assert moves_inputs(code, function) == _moves(code)
 
 
 @settings(max_examples=400)

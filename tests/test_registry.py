@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import subprocess
 import sys
 from pathlib import Path
 
 from devfix.codemod import registry, wanting
-from devfix.flow import lattice
 from devfix.source import Source, children
 
 CODEMODS = tuple(kind() for kind in registry().values())
@@ -40,18 +38,6 @@ def test_wanting_is_what_each_codemod_wants() -> None:
     texts += ["", "import torch\n", 'import torch\nmodel.to("cuda")\n']
     for text in texts:
         assert wanting(CODEMODS, text) == tuple(codemod for codemod in CODEMODS if codemod.wants(text))
-
-
-def test_replace_is_that_of_dataclasses() -> None:
-    place = lattice.Place(lattice.Where.SYMBOL, "device", 7, ast.Pass(), True)
-    value = lattice.Value(lattice.Kind.TENSOR, place, 3, name="x", sure=False, arms=(1, 2))
-    for mine, theirs in (
-        (lattice.replace(value, place=lattice.UNPLACED), dataclasses.replace(value, place=lattice.UNPLACED)),
-        (lattice.replace(place, text="d", key=0), dataclasses.replace(place, text="d", key=0)),
-    ):
-        assert type(mine) is type(theirs)
-        for field in dataclasses.fields(theirs):
-            assert getattr(mine, field.name) is getattr(theirs, field.name)
 
 
 def test_no_node_is_lost() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from devfix.engine.evidence import is_handed_name
 from devfix.engine.files import Class, File
-from devfix.flow.torch_api import FACTORIES
+from devfix.models.torch_api import FACTORIES
 from devfix.placing import dotted
 from devfix.source import Source
 

@@ -42,8 +42,8 @@ from devfix.findings import (
     WrapStatement,
 )
 from devfix.flow import Flow
-from devfix.flow.events import Event, Meeting, Scope, What
-from devfix.flow.lattice import UNKNOWN, Kind, Named, Place, Value, Where
+from devfix.flow.events import Event, Meeting, Named, Scope, What
+from devfix.flow.values import UNKNOWN, Kind, Place, Value, Where
 from devfix.own.asking import Fact, Mismatch, facts, mismatches, scripts
 from devfix.own.text_codemod import NewText, TextCodemod
 from devfix.recipes.recipe import Recipe

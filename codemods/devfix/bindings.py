@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from devfix.flow.frame import path_of
+from devfix.names import path_of
 from devfix.source import Source
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from devfix.bindings import Bindings, FunctionNode, function_around
 from devfix.flow import Flow
-from devfix.flow.frame import path_of
+from devfix.names import path_of
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ast
 
+from devfix.bindings import Bindings
+from devfix.engine.analysis import Analysis
+from devfix.engine.elements import ANYWHERE
+from devfix.engine.events import ATTACHED, MOVED, Event
+from devfix.engine.files import Class
+from devfix.engine.values import MODULE, Value
 from devfix.flow import Flow
-from devfix.flow.events import Event, Scope, What
-from devfix.flow.lattice import Kind, Value, Where
+from devfix.flow.values import Kind
+from devfix.models.loader import models
 from devfix.placing import rebound, steady
-from devfix.source import Source
 
 
 def device_after(flow: Flow, move: Event, anchor: ast.stmt) -> str:
@@ -27,28 +32,24 @@ def device_after(flow: Flow, move: Event, anchor: ast.stmt) -> str:
         return ""
     if rebound(source, [argument], move.statement, anchor):
         return ""
-    text = source.code(argument) if "\n" not in source.code(argument) else ast.unparse(argument)
-    value = flow.value(argument)
-    if value.kind in (Kind.TENSOR, Kind.BATCH):
+    if flow.value(argument).kind in (Kind.TENSOR, Kind.BATCH):
         return ""  # `module.to(tensor)`
+    text = source.code(argument) if "\n" not in source.code(argument) else ast.unparse(argument)
     if isinstance(argument, ast.Attribute) and argument.attr == "device":
         if flow.value(argument.value).kind is Kind.TENSOR:
             return text
-    return text if _is_exact(argument, value) else f"torch.empty(0, device={text}).device"
+    return text if _is_exact(flow, argument) else f"torch.empty(0, device={text}).device"
 
 
-def _is_exact(argument: ast.expr, value: Value) -> bool:
-    """Is a value surely a torch.device that a tensor's device can be equal to?"""
-    if value.kind is not Kind.DEVICE or value.form != "object":
+def _is_exact(flow: Flow, argument: ast.expr) -> bool:
+    """Is a name surely bound to a torch.device that a tensor's device can be equal to?"""
+    bound = flow.once(Bindings).of(argument.id, argument) if isinstance(argument, ast.Name) else []
+    if len(bound) != 1 or bound[0].parameter:  # callers out of sight may give another one
         return False
-    if value.parameter >= 0 or isinstance(argument, ast.Attribute):
-        return False  # callers out of sight may give, or set, another one
-    made = value.node
-    if not isinstance(made, ast.Call) or made.keywords or not made.args:
+    made = bound[0].value
+    if not isinstance(made, ast.Call) or flow.source.qualified(made.func) != "torch.device" or made.keywords:
         return False
-    if len(made.args) == 2:
-        return True
-    return _names_one(made.args[0])
+    return len(made.args) == 2 or (len(made.args) == 1 and _names_one(made.args[0]))
 
 
 def _names_one(node: ast.expr) -> bool:
@@ -60,52 +61,19 @@ def _names_one(node: ast.expr) -> bool:
     return False
 
 
-def has_parameters(flow: Flow, module: Value) -> bool:
+def has_parameters(analysis: Analysis, module: Value) -> bool:
     """Does a module surely have parameters?"""
-    if module.bare or not module.sure or not isinstance(module.node, ast.Call):
+    made = analysis.made.get(module.ref, module)
+    if module.kind != MODULE or module.assumed or made.assumed or not made.links or made.role in ANYWHERE:
         return False
-    if module.name == "torch.nn.Sequential":
-        return any(has_parameters(flow, flow.value(argument)) for argument in module.node.args)
-    if own_parts_stay(flow, module.name, frozenset()):
-        return True
-    return module.name.startswith("torch.nn.") and not module.name.endswith(("List", "Dict", "Loss"))
-
-
-def made_on_device(source: Source, scope: Scope, event: Event) -> Event | None:
-    """The move of a module that this function makes and moves in one go, if no event tells."""
-    move = _earlier_move(source, event)
-    home = source.enclosing(move.node, ast.FunctionDef, ast.AsyncFunctionDef) if move is not None else None
-    return move if move is not None and (home or source.tree) is scope.node else None
-
-
-def _earlier_move(source: Source, event: Event) -> Event | None:
-    value, place = event.value, event.value.place
-    if event.what is What.MOVE or value.kind is not Kind.MODULE or not place.on_device or value.arms:
-        return None
-    made = place.node
-    if not isinstance(made, ast.Call):
-        return None
-    statement = source.statement(made)
-    return Event(What.MOVE, made, statement, event.scope, value, place=place, order=event.order - 1)
-
-
-def _classes(flow: Flow) -> set[str]:
-    return {scope.owner.name for scope in flow.scopes if scope.owner is not None}
-
-
-def own_parts_stay(flow: Flow, name: str, seen: frozenset[str]) -> bool:
-    """Does a class of this file make parts of its own, beside those it is given?"""
-    for scope in flow.scopes:
-        if scope.owner is None or scope.owner.name != name or scope.name != "__init__" or name in seen:
-            continue
-        if any(event.what is What.MOVE for event in scope.events):
-            return False
-        for event in scope.events:
-            if event.what is What.ATTACH and event.child is not None and event.place is not None:
-                if event.place.where is Where.DEFAULT and not event.child.bare:
-                    return True
-                if event.child.name in _classes(flow) and own_parts_stay(
-                    flow, event.child.name, seen | {name}
-                ):
-                    return True
-    return False
+    owner = made.bound.ref if made.bound is not None else None
+    if isinstance(owner, Class):
+        init = owner.method("__init__")
+        log = analysis.histories.get(init, {}).values() if init is not None else ()
+        stays = any(event.what == ATTACHED and event.stays for event in log)
+        return stays and all(event.what != MOVED for event in log)
+    every = [analysis.made.get(part) for part, whole in analysis.part_of.items() if whole == made.ref]
+    kind = models().layer(made.links[0].name)
+    if kind == "container":
+        return any(has_parameters(analysis, one) for one in every if one is not None)
+    return not kind and made.links[0].name.startswith("torch.nn.")

@@ -1,4 +1,4 @@
-"""Where the names of one scope are bound and read; for codemods that must put a statement somewhere."""
+"""Names and dotted paths, and where the names of one scope are bound and read."""
 
 from __future__ import annotations
 
@@ -10,6 +10,34 @@ from devfix.source import Source, children, remembered, walk
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+def path_of(node: ast.AST) -> str:
+    """`model`, `self.model.head`, `batch["x"]`, `layers[0]`; empty for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        value = node.value
+        if isinstance(value, ast.Name):  # by far the most common
+            return f"{value.id}.{node.attr}"
+    elif not isinstance(node, ast.Subscript):
+        return ""
+    tail: list[str] = []
+    while True:
+        if isinstance(node, ast.Attribute):
+            tail.append("." + node.attr)
+            node = node.value
+        elif isinstance(node, ast.Subscript):
+            index = node.slice
+            if not isinstance(index, ast.Constant) or not isinstance(index.value, (str, int)):
+                return ""
+            tail.append(f"[{index.value!r}]")
+            node = node.value
+        elif isinstance(node, ast.Name):
+            tail.append(node.id)
+            return "".join(reversed(tail))
+        else:
+            return ""
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ async def test_hover_says_where_a_value_lives(client: LanguageClient, tmp_path: 
         return "" if hover is None else str(hover.contents.value)
 
     inner, outer = (await said("x)", "print(")).split("\n\n")
-    assert inner == "`x`: a tensor on the CPU: nothing moved it (line 11)"
+    assert inner == "`x`: a batch on the CPU: nothing moved it (line 12)"
     assert outer.startswith("`model(x)`: ")
     assert (await said("model(x)", "print(")).startswith("`model`: a module on device (line 9)")
     assert await said("import", "import torch") == ""

@@ -68,9 +68,11 @@ CHANGED = {
         EXACT + "model.to(device)\nmodel.head = nn.Linear(4, 2).to(device)\n" + PLAIN + "model(x)\n",
     ),
     "an attribute": (
-        EXACT + "def f(self):\n    self.net = nn.Linear(2, 2)\n    self.net.to(device)\n",
-        EXACT + "def f(self):\n    self.net = nn.Linear(2, 2)\n    self.net.to(device)\n"
-        "    assert next(self.net.parameters()).device == device\n",
+        EXACT
+        + "class Trainer:\n    def f(self):\n        self.net = nn.Linear(2, 2)\n        self.net.to(device)\n",
+        EXACT
+        + "class Trainer:\n    def f(self):\n        self.net = nn.Linear(2, 2)\n        self.net.to(device)\n"
+        "        assert next(self.net.parameters()).device == device\n",
     ),
     "a class of the file": (
         EXACT + "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
@@ -111,6 +113,14 @@ SILENT = {
     "raised about": EXACT + "model.to(device)\nif model.device != device:\n    raise ValueError\nmodel(x)\n",
     "on the CPU": "model.to('cpu')\nmodel(x)\n",
     "no parameters": EXACT + "loss = nn.MSELoss().to(device)\n",
+    "a class without parameters": (
+        EXACT + "class Pool(nn.Module):\n    def forward(self, x):\n        return x.mean(1)\n"
+        "pool = Pool().to(device)\n"
+    ),
+    "a class that gets its parameters from callers": (
+        EXACT + "class Wrap(nn.Module):\n    def __init__(self, part):\n        super().__init__()\n"
+        "        self.part = part\nnet = Wrap(load()).to(device)\n"
+    ),
     "the name is bound anew by the move": EXACT + "models = [model.to(device)]\n",
     "a tensor": EXACT + "x = torch.ones(2).to(device)\n",
     "returned": EXACT + "def f():\n    return nn.Linear(4, 2).to(device)\n",

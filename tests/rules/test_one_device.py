@@ -57,6 +57,12 @@ CHANGED = {
         'def run(x):\n    net = nn.Linear(2, 2).to("cuda:1")\n    x = x.cuda()\n    return net(x)\n',
         'def run(x):\n    net = nn.Linear(2, 2).to("cuda:1")\n    x = x.cuda()\n    return net(x.to("cuda:1"))\n',
     ),
+    "in a function that is given both": (
+        "def mixed(a, b):\n    return torch.cat([a, b])\n\n\n"
+        'x = torch.ones(2, device="cuda:0")\ny = mixed(x, torch.ones(2, device="cuda:1"))\n',
+        'def mixed(a, b):\n    return torch.cat([a, b.to("cuda:0")])\n\n\n'
+        'x = torch.ones(2, device="cuda:0")\ny = mixed(x, torch.ones(2, device="cuda:1"))\n',
+    ),
     "visible devices": (
         'x = torch.ones(2).cuda()\nos.environ["CUDA_VISIBLE_DEVICES"] = "1"\n',
         'os.environ["CUDA_VISIBLE_DEVICES"] = "1"\nx = torch.ones(2).cuda()\n',
@@ -115,6 +121,10 @@ SILENT = {
     ),
     "no number, and the first GPU": (
         'def run(x):\n    net = nn.Linear(2, 2).to("cuda:0")\n    return net(x.cuda())\n'
+    ),
+    "on two GPUs in two arms": (
+        'def run(x, c):\n    if c:\n        x = x.to("cuda:0")\n    y = torch.ones(2, device="cuda:1")\n'
+        "    return x + y\n"
     ),
     "one GPU after the other": (
         'def run(a):\n    x = a.to("cuda:0") * 2\n    y = x.to("cuda:1")\n    return y + y\n'

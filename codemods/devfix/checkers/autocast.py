@@ -18,7 +18,7 @@ from devfix.engine.forms import OBJECT
 from devfix.engine.places import LITERAL, OF, VAR, Place
 from devfix.engine.values import CALLER, MODULE, Value
 from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety, SetArgument
-from devfix.flow import frameworks
+from devfix.models import frameworks
 from devfix.placing import bound_before, dotted
 from devfix.repair.expressible import devices_at, expressible
 from devfix.source import Source

@@ -13,7 +13,7 @@ from devfix.engine.facts import Mismatch
 from devfix.engine.places import VAR
 from devfix.engine.values import MODULE
 from devfix.findings import Edit, Finding, InsertStatement, MoveStatement, Related, Safety
-from devfix.flow.frame import path_of
+from devfix.names import path_of
 from devfix.placing import (
     about_devices,
     around,

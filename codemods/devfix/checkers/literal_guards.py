@@ -12,8 +12,8 @@ from devfix.engine import Analysis
 from devfix.engine.named import Named
 from devfix.engine.places import LITERAL
 from devfix.engine.values import ANYTHING, MODULE, TENSOR, UNKNOWN, Value
-from devfix.flow.frame import path_of
 from devfix.models.loader import tensor_attributes
+from devfix.names import path_of
 from devfix.placing import about_devices, around, dotted
 from devfix.source import Source, remembered
 

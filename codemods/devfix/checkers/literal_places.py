@@ -16,8 +16,8 @@ from devfix.engine.files import Class, Function
 from devfix.engine.named import Named, names_cuda
 from devfix.engine.places import AT, LITERAL, OF, UNKNOWN, VAR, Place, of_process
 from devfix.engine.values import BATCH, CALLER, LOCAL, MODULE, TENSOR
-from devfix.flow import frameworks
-from devfix.flow.frame import path_of
+from devfix.models import frameworks
+from devfix.names import path_of
 from devfix.placing import around, bound_before, is_local, stores
 from devfix.repair.candidates import exact_at
 from devfix.repair.expressible import devices_at, expressible

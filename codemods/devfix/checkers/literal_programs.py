@@ -17,7 +17,7 @@ from devfix.engine.named import Named
 from devfix.engine.values import MODULE
 from devfix.findings import Edit, Elsewhere, Safety, Span
 from devfix.flow import Flow
-from devfix.flow.frameworks import HOST_BASES
+from devfix.models.frameworks import HOST_BASES
 from devfix.placing import around
 from devfix.project.marks import CHOOSES, OTHER, marks_in
 from devfix.source import Source

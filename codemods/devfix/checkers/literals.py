@@ -24,8 +24,8 @@ from devfix.engine.named import Named
 from devfix.engine.values import BATCH, MODULE, TENSOR
 from devfix.findings import DeleteStatement, Edit, Elsewhere, InsertStatement, ReplaceExpression, Safety, Span
 from devfix.flow import Flow
-from devfix.flow.frame import path_of
-from devfix.flow.torch_api import DEFAULT_DEVICE_CALLS
+from devfix.models.torch_api import DEFAULT_DEVICE_CALLS
+from devfix.names import path_of
 from devfix.placing import stores
 from devfix.repair.literals import as_buffer, at_its_place, declared, imported, moved, named_constants
 

@@ -14,7 +14,7 @@ from devfix.engine.facts import Load
 from devfix.engine.files import File, Function
 from devfix.engine.loading import ARGUMENT
 from devfix.engine.values import MODULE, OBJECT, OPTIMIZER, UNKNOWN
-from devfix.flow import torch_api
+from devfix.models import torch_api
 from devfix.placing import dotted
 from devfix.repair.expressible import may_be_none
 from devfix.source import Source

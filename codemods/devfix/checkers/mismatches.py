@@ -18,7 +18,7 @@ from devfix.checkers.wording import assumptions, message_of
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class, File
-from devfix.engine.places import FIXED, LITERAL, OF, VAR
+from devfix.engine.places import APART, FIXED, LITERAL, OF, VAR
 from devfix.engine.values import (
     DISTRIBUTION,
     LOAD,
@@ -117,6 +117,8 @@ def _lines(nodes: list[ast.AST], analysis: Analysis) -> set[int]:
 
 def codemod_of(mismatch: Mismatch, analysis: Analysis) -> str:
     """The codemod that a mismatch belongs to."""
+    if mismatch.relation == APART:
+        return "one-device"
     stored = _stored_in_module(mismatch, analysis)
     if mismatch.relation == FIXED or mismatch.stray_place.kind == LITERAL:
         return "hard-coded-cuda"

@@ -9,8 +9,8 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.evidence_of_modules import is_average
 from devfix.engine.facts import Outrun
 from devfix.findings import Edit, Finding, Fix, MoveStatement, Related, Safety
-from devfix.flow.frame import path_of
 from devfix.models.loader import models
+from devfix.names import path_of
 from devfix.placing import bound_before, follows, only, siblings
 from devfix.repair.needed import used_after
 from devfix.repair.ways import changed, looked_at

@@ -11,8 +11,8 @@ from devfix.engine.classes import OTHER_FRAMEWORKS
 from devfix.engine.evidence import about_devices
 from devfix.engine.files import Class, Function
 from devfix.engine.values import Link
-from devfix.flow.torch_api import turns_gradients_off
 from devfix.models.loader import module_attributes
+from devfix.models.torch_api import turns_gradients_off
 from devfix.placing import dotted, expects_error
 from devfix.source import Source, remembered
 

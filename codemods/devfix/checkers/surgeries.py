@@ -24,7 +24,7 @@ from devfix.engine.files import Function
 from devfix.engine.places import CHOICE, OF
 from devfix.engine.values import RETURN
 from devfix.findings import Edit, Finding, Fix, Related, Safety, Span, brief
-from devfix.flow.frame import path_of
+from devfix.names import path_of
 from devfix.placing import follows, guards_of, settled
 from devfix.repair.surgeries import Plan
 from devfix.source import Source

@@ -12,8 +12,8 @@ from devfix.engine.events import ATTACHED, MOVED
 from devfix.engine.evidence_of_modules import is_size_name
 from devfix.engine.places import LITERAL, VAR
 from devfix.findings import AppendCall, Edit, Finding, InsertStatement, Safety, SetArgument, Span
-from devfix.flow import torch_api
-from devfix.flow.frame import path_of
+from devfix.models import torch_api
+from devfix.names import path_of
 from devfix.placing import around, covers, dotted
 from devfix.source import Source, walk
 

@@ -20,6 +20,7 @@ _PLACES = {
     "owned": "where a framework puts it",
     "choice": "in one place or another, by a condition",
 }
+_PLAIN = frozenset({"library", "text", "number", "unknown"})
 _ARTICLES = {"array": "an", "object": "an", "optimizer": "an", "owner": "an"}
 _LINKS = {
     "make": "made",
@@ -48,14 +49,14 @@ def traced(path: str, line: int) -> Iterator[str]:
     told: dict[tuple[str, ...], None] = {}
     for (_, column, _, _), values in sorted(facts.seen.items(), key=lambda one: (one[0][1], -one[0][3])):
         for node, value, place in values:
-            if value.kind == "library":
+            if value.kind in _PLAIN:
                 continue
             code = " ".join(source.code(node).split())
             what = f"{_ARTICLES.get(value.kind, 'a')} {value.kind}{_place(value.kind, place)}"
             head = f"{line}:{column + 1} `{code[:60]}` is {what}"
             lines = (head, *_history(value.links, facts), *_assumed(value.assumed))
             told[lines] = None
-    if not facts.seen:
+    if not told:
         yield f"no value on line {line} is known to be a tensor, a module, a device or a container of them"
     concerned = [one for one in facts.mismatches if line in _lines(one, facts)]
     about = {line}.union(*(_lines(one, facts) for one in concerned))
@@ -65,7 +66,7 @@ def traced(path: str, line: int) -> Iterator[str]:
         yield from lines
     for finding in found:
         yield f"line {finding.line}, {finding.codemod}: {finding.message}"
-    if not concerned and not found and facts.seen:
+    if not concerned and not found and told:
         yield "no operation on this line combines values of two devices, as far as is known"
 
 

@@ -10,8 +10,8 @@ from devfix.bindings import Bindings, function_around
 from devfix.callees import leading_text
 from devfix.findings import Safety, SetArgument
 from devfix.flow import Flow
-from devfix.flow.frame import path_of
 from devfix.models.loader import models
+from devfix.names import path_of
 from devfix.remarks import Remark
 from devfix.repair.expressible import device_for
 from devfix.source import Source

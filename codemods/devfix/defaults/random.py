@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from devfix.bindings import Bindings, function_around
 from devfix.findings import AppendCall, Edit, Safety, SetArgument
-from devfix.flow import Flow, torch_api
+from devfix.flow import Flow
+from devfix.models import torch_api
 from devfix.remarks import Remark
 from devfix.source import Source
 
@@ -208,8 +209,9 @@ def _made(source: Source, node: ast.expr) -> ast.Call | None:
         if isinstance(node, ast.Call):
             name = source.qualified(node.func)
             if name:
-                plain = name in torch_api.FACTORIES and name not in torch_api.FROM_HOST
-                plain = plain and all(keyword.arg not in ("device", None) for keyword in node.keywords)
+                plain = name in torch_api.FACTORIES and all(
+                    keyword.arg not in ("device", None) for keyword in node.keywords
+                )
                 return node if plain and name != "torch.as_tensor" else None
             if not isinstance(node.func, ast.Attribute) or node.func.attr in _HOST:
                 return None

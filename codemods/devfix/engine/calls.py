@@ -6,7 +6,7 @@ import ast
 
 from devfix.engine.events import MOVES, USED
 from devfix.engine.evidence import is_handed_name, is_module_name
-from devfix.engine.evidence_of_modules import class_of, is_average
+from devfix.engine.evidence_of_modules import class_of, is_average, is_network_name
 from devfix.engine.facts import LeftOut
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial
@@ -45,7 +45,6 @@ from devfix.engine.values import (
     Assumption,
     Value,
 )
-from devfix.flow.evidence import looks_like_network
 
 MAX_DEPTH = 6
 
@@ -134,7 +133,7 @@ class Calls(ModuleRuns):
         self.given_run(node, callee, callee.place, arguments)
         if callee.role == "part" and callee.ref is not None:
             return self.call_module(node, self.part_of(callee, node), arguments)
-        if callee.role == "instance" and looks_like_network(class_of(callee.links[0].name)):
+        if callee.role == "instance" and is_network_name(class_of(callee.links[0].name)):
             assumed = callee.assumed | {Assumption(NAME, callee.links[0].name)}
             made = callee.but(kind=MODULE, role="", place=Place(IN, callee.ref), assumed=assumed)
             return self.call_module(node, made, arguments)

@@ -44,7 +44,7 @@ from devfix.engine.values import (
     Value,
     join,
 )
-from devfix.flow import frameworks, torch_api
+from devfix.models import frameworks, torch_api
 from devfix.models.loader import public
 
 if TYPE_CHECKING:

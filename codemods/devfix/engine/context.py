@@ -39,7 +39,7 @@ from devfix.engine.values import (
     Value,
     join,
 )
-from devfix.flow import frameworks, torch_api
+from devfix.models import frameworks, torch_api
 from devfix.models.loader import tensor_attributes
 
 if TYPE_CHECKING:

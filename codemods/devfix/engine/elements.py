@@ -23,7 +23,7 @@ from devfix.engine.values import (
     element,
     elements,
 )
-from devfix.flow import torch_api
+from devfix.models import torch_api
 
 MAX_NESTING = 4  # of containers in containers, of modules in modules
 ANYWHERE = frozenset({"bare", "loss", "stateless"})  # roles of modules that have no parameters

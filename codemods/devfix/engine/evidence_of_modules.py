@@ -32,6 +32,10 @@ _OPTIONS = re.compile(
     re.IGNORECASE,
 )
 _HELD = r"{0}(?:\.|\[.)\w*(?:device|cuda|gpu|rank|dist)|--\w*-?(?:device|cuda|gpu)|[\"']device[\"']"
+_NETWORK = re.compile(
+    r"^[A-Z]\w*(?:Net|Network|Discriminator|Backbone|Critic|Actor|Autoencoder|AutoEncoder|VAE|GPT|BERT|ViT|LSTM|GRU|"
+    r"RNN|CNN|MLP|GAN|GCN|GAT|VGG|LPIPS)(?:\d\w{0,3})?$|^(?:VGG|Vgg|ResNet|UNet|GPT|Bert|LPIPS)\w*$"
+)
 _NO_LAYER = re.compile(
     r"act|func|fn|transform|augment|token|metric|accuracy|measure|score|sampl|loss|optim|sched|param|path|config|size|"
     r"dim|shape|format|split|hook|tensor|array|join|drop_?|relu|pool|identity|upsampl|interpol|pad|partial|compose",
@@ -85,6 +89,11 @@ def holds_layers(name: str) -> bool:
 def is_layer_name(name: str) -> bool:
     """Is a class out of sight called like a layer?"""
     return _LAYER.match(name) is not None
+
+
+def is_network_name(name: str) -> bool:
+    """Is a class out of sight called like a whole network: `Vgg16`, `UNet`?"""
+    return _NETWORK.search(name) is not None
 
 
 def is_set_up(path: str, source: Source) -> bool:

@@ -10,7 +10,7 @@ from devfix.engine.attributes import Attributes
 from devfix.engine.conditions import CUDA_THERE
 from devfix.engine.forms import NO_FORMS, as_text, begun, joined, of_text
 from devfix.engine.frame import Lambda
-from devfix.engine.places import OF, VAR, Place, literal
+from devfix.engine.places import APART, OF, VAR, Place, literal, relate
 from devfix.engine.requirements import is_loaded
 from devfix.engine.state import either, merge
 from devfix.engine.values import (
@@ -86,7 +86,8 @@ class Expressions(Attributes):
                 left, right = self.as_tensor(left), self.as_tensor(right)
                 left, right = self.as_loaded(left, at, right), self.as_loaded(right, other, left)
                 kinds = (left.kind, right.kind)
-        if TENSOR not in kinds and BATCH not in kinds:
+        apart = left.role == right.role == "moved" and relate(left.place, right.place) == APART
+        if TENSOR not in kinds and BATCH not in kinds and not apart:
             return self._plain(left, right, op)
         left, right = (
             self.as_tensor(left, surely=_has_size_of(right, left)),

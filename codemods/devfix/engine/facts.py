@@ -32,10 +32,11 @@ Scope = tuple[Function | None, tuple[Term, ...]]
 class Mismatch:
     """An operation on values that are in two places.
 
-    `relation` is `places.DIFFERENT` (the stray is on the CPU) or `places.FIXED` (the stray is on an accelerator
-    by name). `scopes` are the functions that were running, the innermost first, each with the expressions that
-    were visible in it; `path` are the conditions that held, `running` the statements that were being run, the
-    innermost first. `guarded`: one of the places is that of some paths only. `strict`: tensors without dimensions
+    `relation` is `places.DIFFERENT` (the stray is on the CPU, or both are on accelerators of two types), `FIXED` (the
+    stray is on an accelerator by name) or `APART` (both are, by number). `scopes` are the functions that were running,
+    the innermost first, each with the expressions that were visible in it; `path` are the conditions that held,
+    `running` the statements that were being run, the innermost first. `guarded`: one of the places is that of some
+    paths only. `strict`: tensors without dimensions
     have to be there, too.
     """
 

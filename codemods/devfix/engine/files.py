@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from devfix import placing
-from devfix.flow import torch_api
+from devfix.models import torch_api
 from devfix.models.loader import models
 from devfix.source import Source, walk
 

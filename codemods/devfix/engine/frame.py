@@ -30,7 +30,7 @@ from devfix.engine.values import (
     Link,
     Value,
 )
-from devfix.flow import frameworks
+from devfix.models import frameworks
 
 if TYPE_CHECKING:
     from devfix.engine.analysis import Analysis

@@ -26,7 +26,7 @@ from devfix.engine.values import (
     Value,
     elements,
 )
-from devfix.flow.frame import path_of
+from devfix.names import path_of
 from devfix.source import Source, remembered
 
 MAX_CELLS = 24

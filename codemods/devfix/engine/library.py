@@ -39,7 +39,7 @@ from devfix.engine.values import (
     Assumption,
     Value,
 )
-from devfix.flow import frameworks, torch_api
+from devfix.models import frameworks, torch_api
 from devfix.models.loader import public
 
 _PASS_THROUGH = frozenset({"tqdm", "trange", "track", "prange", "deepcopy", "copy"})

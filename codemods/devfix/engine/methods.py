@@ -43,7 +43,7 @@ from devfix.engine.values import (
     Value,
     element,
 )
-from devfix.flow import frameworks
+from devfix.models import frameworks
 from devfix.models.loader import module_attributes, tensor_attributes
 
 _MOVES = frozenset({"to", "cuda", "cpu", "type_as", "to_empty"})

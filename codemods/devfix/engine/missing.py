@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from devfix.engine.files import Class, File, Function
 from devfix.engine.places import OWNED
 from devfix.engine.values import MODULE, Value
-from devfix.flow import torch_api
+from devfix.models import torch_api
 from devfix.models.loader import module_attributes
 from devfix.source import Source, remembered, walk
 

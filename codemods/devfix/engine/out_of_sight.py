@@ -51,7 +51,7 @@ from devfix.engine.values import (
     Assumption,
     Value,
 )
-from devfix.flow import frameworks, torch_api
+from devfix.models import frameworks, torch_api
 
 # Roles of unknown values that are tensors, if they have a place at all.
 _LIKELY = frozenset({"given", "moved"})

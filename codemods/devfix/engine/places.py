@@ -22,6 +22,7 @@ CHOICE = "choice"
 SAME = "same"
 DIFFERENT = "different"  # one is on the CPU, the other may be on an accelerator
 FIXED = "fixed"  # one is on an accelerator by name, the other wherever the caller says
+APART = "apart"  # both are on accelerators of one type, which have two numbers; without one, it is the current one
 OPEN = "open"  # nothing is known
 
 _HOST = frozenset({DEFAULT, CPU})
@@ -69,7 +70,7 @@ ON_CUDA = "is_cuda"  # the last part of a condition, whose first is the place of
 
 
 def relate(a: Place, b: Place) -> str:
-    """How two places without choices relate: SAME, DIFFERENT, FIXED or OPEN."""
+    """How two places without choices relate: SAME, DIFFERENT, FIXED, APART or OPEN."""
     if a == b:
         return OPEN if a.kind == UNKNOWN else SAME
     if a.kind in _HOST:
@@ -77,17 +78,14 @@ def relate(a: Place, b: Place) -> str:
     if b.kind in _HOST:
         return DIFFERENT if a.on_device else OPEN
     if a.kind == LITERAL and b.kind == LITERAL:
-        return DIFFERENT if _apart(str(a.key), str(b.key)) else OPEN
+        kind, _, number = str(a.key).partition(":")
+        kind2, _, number2 = str(b.key).partition(":")
+        if kind != kind2:
+            return DIFFERENT
+        return APART if (number or "0") != (number2 or "0") else OPEN
     if (a.kind == LITERAL and b.kind in _DEVICE) or (b.kind == LITERAL and a.kind in _DEVICE):
         return FIXED
     return OPEN
-
-
-def _apart(one: str, other: str) -> bool:
-    """Two accelerators by name that cannot be the same: other types, or other numbers."""
-    kind, _, number = one.partition(":")
-    kind2, _, number2 = other.partition(":")
-    return kind != kind2 or (number != "" and number2 != "" and number != number2)
 
 
 def choose(condition: object, then: Place, other: Place) -> Place:

@@ -8,6 +8,7 @@ from devfix.engine.evidence import about_devices, asks_how_many, compares_device
 from devfix.engine.facts import HostRead, Mismatch
 from devfix.engine.frame import Frame
 from devfix.engine.places import (
+    APART,
     CPU,
     DEFAULT,
     DIFFERENT,
@@ -139,7 +140,7 @@ class Requirements(Frame):
             for b, both in alternatives(other[2], first):
                 pairs += 1
                 relation = relate(a, b)
-                if relation in (DIFFERENT, FIXED) and not _excused(a, b, both - path, both):
+                if relation in (DIFFERENT, FIXED, APART) and not _excused(a, b, both - path, both):
                     if found is None:
                         found = relation, a, b, both
         if found is None:
@@ -149,7 +150,7 @@ class Requirements(Frame):
             return  # moved under a condition, which mostly asks where the other one is
         relation, a, b, both = found
         swap = b.on_host if relation == DIFFERENT else b.kind == LITERAL
-        if relation == DIFFERENT and a.kind == LITERAL and b.kind == LITERAL:
+        if a.kind == LITERAL and b.kind == LITERAL:
             swap = True
         (anchor, anchor_node, _), (stray, stray_node, _) = (one, other) if swap else (other, one)
         anchor_place, stray_place = (a, b) if swap else (b, a)

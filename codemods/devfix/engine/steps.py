@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from devfix.engine.facts import Step
 from devfix.engine.files import Class
-from devfix.flow import frameworks
+from devfix.models import frameworks
 from devfix.models.loader import models
 
 if TYPE_CHECKING:

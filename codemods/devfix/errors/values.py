@@ -1,4 +1,4 @@
-"""What device flow knows of the values on one line, in words."""
+"""What the engine knows of the values on one line, in words."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from devfix.documents import Document
 from devfix.flow import Flow, analyse
-from devfix.flow.events import What
-from devfix.flow.lattice import UNKNOWN, Kind, Place, Value, Where
+from devfix.flow.values import Kind, Place, Where
 from devfix.source import Source
 
 _KINDS = {
@@ -42,7 +41,7 @@ def known_at(document: Document, line: int) -> tuple[Known, ...]:
     flow = analyse(source)
     found: dict[str, Known] = {}
     for node in _expressions(source, line):
-        known = describe(flow, node, line)
+        known = describe(flow, node)
         if known is not None:
             found.setdefault(known.expression, known)
     return tuple(found.values())
@@ -66,34 +65,20 @@ def under(document: Document, line: int, column: int) -> tuple[Known, ...]:
                 around.append((span.end - span.start, node))
     found: dict[str, Known] = {}
     for _, node in sorted(around, key=lambda pair: pair[0]):
-        known = describe(flow, node, line)
+        known = describe(flow, node)
         if known is not None:
             found.setdefault(known.expression, known)
     return tuple(found.values())[:2]
 
 
-def describe(flow: Flow, node: ast.expr, line: int) -> Known | None:
+def describe(flow: Flow, node: ast.expr) -> Known | None:
     """One expression, as far as it is known; None for what has no place of its own."""
     value = flow.value(node)
-    if value.kind is Kind.UNKNOWN:
-        value = _called(flow, node)
-    what = _KINDS.get(value.kind)
-    if what is None:
-        return None
-    place, origin = _now(flow, value, line)
-    where = words(place)
-    if not where:
+    what, where = _KINDS.get(value.kind), words(value.place)
+    if what is None or not where:
         return None
     code = " ".join(flow.source.code(node).split())
-    return Known(code, f"{what} {where}", origin)
-
-
-def _called(flow: Flow, node: ast.expr) -> Value:
-    """What is called by this name or attribute: flow keeps it with the event of the call."""
-    for event in flow.events(What.USE, What.MEET, What.MOVE):
-        if isinstance(event.node, ast.Call) and event.node.func is node:
-            return event.value
-    return UNKNOWN
+    return Known(code, f"{what} {where}", getattr(value.place.node, "lineno", 0))
 
 
 def words(place: Place) -> str:
@@ -110,17 +95,6 @@ def words(place: Place) -> str:
     if place.where is Where.OF:
         return f"where {place.text.removesuffix('.device')} is{guarded}"
     return f"on {place.text}{guarded}"
-
-
-def _now(flow: Flow, value: Value, line: int) -> tuple[Place, int]:
-    """The place of a value at a line, and the line that put it there."""
-    place, origin = value.place, getattr(value.place.node or value.node, "lineno", 0)
-    if value.identity:
-        for event in flow.events(What.MOVE):
-            at = event.statement.lineno
-            if event.value.identity == value.identity and at <= line and event.place is not None:
-                place, origin = event.place, at
-    return place, origin
 
 
 def _expressions(source: Source, line: int) -> list[ast.expr]:

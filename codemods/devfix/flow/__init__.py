@@ -1,7 +1,4 @@
-"""Device flow: where every module, tensor, batch and device of a program lives.
-
-`analyse` interprets one file; codemods ask the resulting `Flow`.
-"""
+"""What codemods ask about one file: `Flow`. The engine finds it out when it is first asked for."""
 
 from __future__ import annotations
 
@@ -10,14 +7,15 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from devfix.flow.events import Event, Scope, What
-from devfix.flow.lattice import UNKNOWN, Value
+from devfix.flow.events import Event, Scope, What, scopes_of
 from devfix.flow.outside import Outside
-from devfix.flow.program import Program
+from devfix.flow.values import Value, value_at
 from devfix.source import Source
 
 if TYPE_CHECKING:
     from devfix.engine import Analysis
+    from devfix.engine.callers import Callers
+    from devfix.engine.files import Resolver
     from devfix.engine.trace import Watched
 
 Made = TypeVar("Made")
@@ -33,19 +31,13 @@ class Flow:
         self._once: dict[object, object] = {}
 
     @cached_property
-    def _program(self) -> Program:
-        program = Program(self.source)
-        program.run()
-        return program
-
-    @property
     def scopes(self) -> tuple[Scope, ...]:
-        """The body and the functions of the file, as the old interpreter ran them."""
-        return tuple(self._program.scopes)
+        """The body and the functions of the file, with what happens in each."""
+        return tuple(scopes_of(self.watched()))
 
     def value(self, node: ast.expr) -> Value:
         """What an expression is at its place; UNKNOWN where nothing is known."""
-        return self._program.values.get(node, UNKNOWN)
+        return value_at(self.watched(), node)
 
     def once(self, make: Callable[[Source], Made]) -> Made:
         """What `make` makes of the source; several codemods want the same."""
@@ -57,13 +49,8 @@ class Flow:
         """What the engine finds out about the file; computed when it is first asked for."""
         from devfix.engine import analyse as interpret
 
-        def made(source: Source) -> Analysis:
-            project = self.project
-            known = not project.default_is_other()
-            return interpret(self.path, source, project.resolver(), known, project.calls)
-
         if "facts" not in self._once:
-            self._once["facts"] = made(self.source)
+            self._once["facts"] = interpret(self.path, self.source, *self._others())
         return cast("Analysis", self._once["facts"])
 
     def watched(self) -> Watched:
@@ -71,11 +58,12 @@ class Flow:
         from devfix.engine.trace import watch
 
         if "watched" not in self._once:
-            project = self.project
-            known = not project.default_is_other()
-            made = watch(self.path, self.source, 0, project.resolver(), known, project.calls)
-            self._once["watched"] = made
+            self._once["watched"] = watch(self.path, self.source, 0, *self._others())
         return cast("Watched", self._once["watched"])
+
+    def _others(self) -> tuple[Resolver | None, bool, Callers]:
+        """What the engine asks about the other files."""
+        return self.project.resolver(), not self.project.default_is_other(), self.project.calls
 
     @property
     def is_cut(self) -> bool:
@@ -84,13 +72,11 @@ class Flow:
 
     def release(self) -> None:
         """Forget everything: it refers to itself in circles, which only a garbage collection would free."""
-        facts = self._once.get("facts")
-        if facts is not None:
-            cast("Analysis", facts).release()
+        for kind in ("facts", "watched"):
+            if (made := self._once.get(kind)) is not None:
+                cast("Analysis", made).release()
         self._once.clear()
-        program = self.__dict__.pop("_program", None)
-        if program is not None:
-            program.release()
+        self.__dict__.pop("scopes", None)
 
     def events(self, *whats: What) -> Iterator[Event]:
         """What happens, scope by scope, in the order of execution; all kinds if none is named."""
@@ -101,8 +87,8 @@ class Flow:
 
 
 def analyse(source: Source, outside: Outside | None = None) -> Flow:
-    """Interpret a file, with what `outside` knows of the other files of its project.
+    """What can be asked about a file, with what `outside` knows of the other files of its project.
 
-    Raises RecursionError on nesting that Python itself can hardly run.
+    To ask raises RecursionError on nesting that Python itself can hardly run.
     """
     return Flow(source, outside)

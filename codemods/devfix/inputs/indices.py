@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from devfix.findings import AppendCall, Edit, ReplaceExpression
 from devfix.flow import Flow
-from devfix.flow.frame import path_of
 from devfix.inputs.hints import Function, Hint, device_text, function_of, moved_to
+from devfix.names import path_of
 from devfix.placing import dotted, stores
 from devfix.source import Source, walk
 
@@ -50,7 +50,7 @@ def _moved(flow: Flow, picked: ast.Subscript, index: ast.Name, device: str, call
     made = _bindings(source, scope, index)
     there = [value for value in made if device_text(moved_to(value)) == device]
     owner = path_of(picked.value)
-    if not there or flow.value(picked.value).place.on_device or _placed(source, scope, picked.value):
+    if not there or _placed(source, scope, picked.value):
         return
     if len(made) > 1:
         # Made in two arms: the other one asks where the tensor is.

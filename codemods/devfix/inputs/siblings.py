@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from devfix.findings import Edit, InsertStatement
-from devfix.flow import Flow, frameworks
-from devfix.flow.frame import path_of
+from devfix.flow import Flow
+from devfix.models import frameworks
+from devfix.names import path_of
 from devfix.placing import around, dotted, guards_of, stores
 from devfix.source import Source, walk
 

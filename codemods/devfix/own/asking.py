@@ -8,22 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from devfix.flow import Flow, analyse
-from devfix.flow.lattice import Where
+from devfix.flow.values import WHERE, Where
 
 if TYPE_CHECKING:
     from devfix.engine.places import Place
     from devfix.engine.values import Value
     from devfix.recipes.recipe import Recipe
 
-_WHERE = {
-    "default": Where.DEFAULT,
-    "cpu": Where.CPU,
-    "literal": Where.ACCELERATOR,
-    "var": Where.SYMBOL,
-    **dict.fromkeys(("of", "at", "in"), Where.OF),
-    "owned": Where.OWNED,
-}
-_CODE = frozenset({"library", "function", "class"})
+_PLAIN = frozenset({"library", "function", "class", "text", "number", "unknown"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +54,8 @@ class Mismatch:
 
 def facts(flow: Flow, node: ast.expr) -> tuple[Fact, ...]:
     """What an expression of the file can be, once for each possibility; empty if it is not a value of torch."""
-    watched = flow.watched()
-    at = (node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
-    seen = watched.seen.get(at, ())
-    return tuple(_fact(value, place, flow) for _, value, place in seen if value.kind not in _CODE)
+    seen = flow.watched().values(node)
+    return tuple(_fact(value, place, flow) for _, value, place in seen if value.kind not in _PLAIN)
 
 
 def mismatches(flow: Flow) -> Iterator[Mismatch]:
@@ -101,4 +91,4 @@ def _fact(value: Value, place: Place, flow: Flow) -> Fact:
     made = next((link.node for link in value.links if link.file is file), None)
     device = str(place.key) if place.kind == "literal" else ""
     assumed = tuple(sorted({one.kind for one in value.assumed}))
-    return Fact(value.kind, _WHERE.get(place.kind, Where.UNKNOWN), device, made, assumed)
+    return Fact(value.kind, WHERE.get(place.kind, Where.UNKNOWN), device, made, assumed)

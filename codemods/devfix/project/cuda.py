@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from devfix.flow import torch_api
+from devfix.models import torch_api
 from devfix.project.marks import MATCHES, headers
 
 _COMMENT = re.compile(rb"#[^\n]*")

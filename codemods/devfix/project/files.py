@@ -22,7 +22,7 @@ from devfix.source import Source
 
 SIZE = 1_000_000  # bytes; larger files are data, mostly
 SOURCES = 48  # parsed files that are kept
-# Never looked for in a project: flow knows them by tables of its own.
+# Never looked for in a project: the models describe them.
 _LIBRARIES = frozenset({"torch", "torchvision", "torchaudio", "numpy", "__future__"})
 _INIT = "__init__.py"
 _STAR = "\n*\n"

@@ -10,8 +10,6 @@ from functools import lru_cache
 
 from devfix.bindings import function_around
 from devfix.findings import DeleteStatement, Edit, InsertStatement, Related
-from devfix.flow import Flow
-from devfix.flow.lattice import Kind
 from devfix.placing import around, bound_before, follows, steady
 from devfix.remarks import Remark
 from devfix.source import Source
@@ -28,14 +26,13 @@ _STARTS = frozenset(
 )  # fmt: skip
 
 
-def set_late(flow: Flow) -> Iterator[Remark]:
+def set_late(source: Source) -> Iterator[Remark]:
     """The environment is changed after CUDA has started."""
-    source = flow.source
     starting: list[ast.Call] | None = None
     for statement in source.walk():
         if not isinstance(statement, (ast.Assign, ast.Expr)) or not _sets(source, statement):
             continue
-        starting = _starting(flow) if starting is None else starting
+        starting = _starting(source) if starting is None else starting
         start = next(_started_before(source, statement, starting), None)
         if start is None or _for_others(source, statement):
             continue
@@ -106,20 +103,20 @@ def _started_before(source: Source, statement: ast.stmt, starting: list[ast.Call
                 yield call
 
 
-def _starting(flow: Flow) -> list[ast.Call]:
+def _starting(source: Source) -> list[ast.Call]:
     """The calls of a file that start CUDA, in order of the text."""
-    found = [call for call in flow.source.calls if _starts(flow, call)]
+    found = [call for call in source.calls if _starts(source, call)]
     return sorted(found, key=lambda call: (call.lineno, call.col_offset))
 
 
-def _starts(flow: Flow, call: ast.Call) -> bool:
-    if flow.source.qualified(call.func) in _STARTS:
-        return True
+def _starts(source: Source, call: ast.Call) -> bool:
     func = call.func
-    if isinstance(func, ast.Attribute) and func.attr in ("cuda", "to"):
-        plain = func.attr == "cuda" or "'cuda" in "".join(ast.unparse(one) for one in call.args[:1])
-        return plain and flow.value(call).kind in (Kind.TENSOR, Kind.MODULE)
-    return False
+    if source.qualified(func) in _STARTS:
+        return True
+    if not isinstance(func, ast.Attribute) or source.qualified(func):
+        return False
+    to_cuda = func.attr == "to" and "'cuda" in "".join(ast.unparse(one) for one in call.args[:1])
+    return to_cuda or func.attr == "cuda"
 
 
 def _earlier(source: Source, statement: ast.stmt, start: ast.stmt) -> tuple[Edit, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from devfix.documents.yaml import Node
-from devfix.flow import torch_api
+from devfix.models import torch_api
 from devfix.recipes.library import Class, Library
 from devfix.recipes.making import Maker
 from devfix.recipes.plain import only_kept

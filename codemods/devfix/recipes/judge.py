@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from devfix.documents.yaml import Node
-from devfix.flow import torch_api
+from devfix.models import torch_api
 from devfix.recipes.constants import UNKNOWN
 from devfix.recipes.files import Files
 from devfix.recipes.holding import held_by, registered

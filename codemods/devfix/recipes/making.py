@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from devfix.flow import torch_api
+from devfix.models import torch_api
 from devfix.recipes.constants import OBJECT, UNKNOWN, evaluate, truth
 from devfix.recipes.library import Class, Library
 from devfix.source import children

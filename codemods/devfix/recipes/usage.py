@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from devfix.flow.torch_api import turns_gradients_off
+from devfix.models.torch_api import turns_gradients_off
 from devfix.recipes.constants import UNKNOWN, truth
 from devfix.recipes.holding import NEUTRAL
 from devfix.recipes.moving import EVERYTHING

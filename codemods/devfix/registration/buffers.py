@@ -23,7 +23,8 @@ from devfix.engine.values import (
     TENSOR,
     Value,
 )
-from devfix.flow import Flow, torch_api
+from devfix.flow import Flow
+from devfix.models import torch_api
 from devfix.registration.classes import RESERVED, ModuleClass, module_classes
 from devfix.registration.signatures import is_false, only_dtype, whole_dtype
 from devfix.registration.stores import Method, Store

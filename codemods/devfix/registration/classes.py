@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
-from devfix.flow import frameworks, torch_api
+from devfix.models import frameworks, torch_api
 from devfix.registration.stores import Method, Store, position, self_name, stores_of
 from devfix.source import Source
 

@@ -6,7 +6,7 @@ import ast
 
 from devfix.engine.events import Event
 from devfix.findings import DeleteStatement, Edit, InsertStatement
-from devfix.flow.frame import path_of
+from devfix.names import path_of
 from devfix.placing import guards_of, steady
 from devfix.repair.ways import above, changed, looked_at, may_stand
 from devfix.source import Source

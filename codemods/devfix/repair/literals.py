@@ -12,7 +12,7 @@ from devfix.engine import Analysis
 from devfix.engine.files import File
 from devfix.engine.named import Named, names_cuda
 from devfix.findings import DeleteStatement, Edit, Elsewhere, EnsureImport, InsertStatement, ReplaceExpression
-from devfix.flow.frame import path_of
+from devfix.names import path_of
 from devfix.repair.legacy import DTYPES, is_data, is_size
 from devfix.source import Source
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.flow.frame import path_of
+from devfix.names import path_of
 from devfix.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)

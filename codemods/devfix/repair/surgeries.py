@@ -15,7 +15,7 @@ from devfix.findings import (
     Safety,
     Span,
 )
-from devfix.flow.frame import path_of
+from devfix.names import path_of
 from devfix.placing import (
     always,
     around,

@@ -12,8 +12,8 @@ import re
 from collections.abc import Collection, Iterator
 
 from devfix.engine.events import MOVES
-from devfix.flow import torch_api
-from devfix.flow.frame import path_of
+from devfix.models import torch_api
+from devfix.names import path_of
 from devfix.placing import around, bound_before, dotted, siblings
 from devfix.source import Source, walk
 

@@ -9,13 +9,17 @@ from typing import ClassVar, Literal
 
 from devfix.checkers.surgeries import surgeries
 from devfix.codemod import Codemod, Example
-from devfix.comparing import device_after, has_parameters, made_on_device
+from devfix.comparing import device_after, has_parameters
+from devfix.engine.elements import ANYWHERE
+from devfix.engine.events import ATTACHED, MOVED, MOVES, USED, Event
+from devfix.engine.evidence_of_modules import is_set_up
+from devfix.engine.files import Function
+from devfix.engine.places import CHOICE
+from devfix.engine.values import MODULE
 from devfix.findings import Edit, EnsureImport, Finding, InsertStatement, Safety
 from devfix.flow import Flow
-from devfix.flow.events import Event, Scope, What
-from devfix.flow.frame import path_of
-from devfix.flow.lattice import Kind, Where
-from devfix.flow.methods import MOVES
+from devfix.flow.values import Kind
+from devfix.names import path_of
 from devfix.placing import dotted, follows, siblings
 from devfix.source import Source, walk
 
@@ -165,18 +169,19 @@ print(loss(model(x), torch.zeros(1, 2, device=device)).item())
     )
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        strays = {move.node for surgery in surgeries(flow.facts()) for move in surgery.moves}
-        for scope in flow.scopes:
-            if scope.owned:
+        source, analysis = flow.source, flow.watched()
+        strays = {move.node for surgery in surgeries(analysis) for move in surgery.moves}
+        for function, log in analysis.histories.items():
+            owner, events = (function.owner if function is not None else None), list(log.values())
+            if owner is not None and analysis.class_kind(owner) == "owned":
                 continue
-            moves = list(_last_moves(flow.source, scope))
+            moves = list(_last_moves(source, events))
             if not moves and not self.inputs:
                 continue
-            asserted = _asserted(flow.source, scope)
+            asserted = _asserted(source, function)
             anchors: set[tuple[str, ast.stmt]] = set()
             for move in moves:
-                path = _path(move)
-                anchor = _anchor(flow.source, scope, move)
+                path, anchor = _path(move), _anchor(source, events, move)
                 if not path or path in asserted or (path, anchor) in anchors:
                     continue
                 anchors.add((path, anchor))
@@ -184,13 +189,13 @@ print(loss(model(x), torch.zeros(1, 2, device=device)).item())
                 if finding is not None:
                     yield finding
             if self.inputs:
-                yield from self._inputs(flow, scope, asserted)
+                yield from self._inputs(flow, events, asserted)
 
     def _model(self, flow: Flow, move: Event, path: str, anchor: ast.stmt, *, stray: bool) -> Finding | None:
         source = flow.source
-        device = device_after(flow, move, anchor)
-        if not device:
-            return None
+        device, known = device_after(flow, move, anchor), has_parameters(flow.watched(), move.module)
+        if not device or (move.module.bound is not None and not known):
+            return None  # a class in view need not have any: `next` would raise
         imports: tuple[Edit, ...] = (EnsureImport("torch"),) if "torch." in device else ()
         if self.check_ == "all":
             tensors = f"itertools.chain({path}.parameters(), {path}.buffers())"
@@ -200,7 +205,9 @@ print(loss(model(x), torch.zeros(1, 2, device=device)).item())
             imports += (EnsureImport("itertools"),)
         else:
             text = f"assert next({path}.parameters()).device == {device}"
-        sure = not stray and has_parameters(flow, move.value) and not _is_given(move.scope, path)
+        sure = (
+            has_parameters(flow.watched(), move.module) and not stray and not _is_given(move.function, path)
+        )
         return self.finding(
             source.span(move.node),
             f"`{path}` is moved here; nothing checks that it is there afterwards",
@@ -209,17 +216,22 @@ print(loss(model(x), torch.zeros(1, 2, device=device)).item())
             safety=Safety.SAFE if sure else Safety.UNSAFE,
         )
 
-    def _inputs(self, flow: Flow, scope: Scope, asserted: set[str]) -> Iterator[Finding]:
+    def _inputs(self, flow: Flow, events: list[Event], asserted: set[str]) -> Iterator[Finding]:
         """Tensors that reach a module which was moved, known to be on the device."""
         source = flow.source
         done: set[tuple[str, ast.AST]] = set()
-        for event in scope.events:
-            if event.what is not What.USE or event.via or not isinstance(event.node, ast.Call):
+        for event in events:
+            if (
+                event.what != USED
+                or event.via
+                or event.name != "called"
+                or not isinstance(event.node, ast.Call)
+            ):
                 continue
-            value, place, path = event.value, event.place, event.path
-            if value.kind is not Kind.MODULE or value.bare or place is None or not place.on_device:
+            module, path = event.module, event.path
+            if module.kind != MODULE or module.role in ANYWHERE or not event.place.on_device:
                 continue
-            if event.detail != "called" or not path or not isinstance(event.statement, _SIMPLE):
+            if not path or not isinstance(event.statement, _SIMPLE):
                 continue
             for argument in event.node.args:
                 given = flow.value(argument)
@@ -236,17 +248,17 @@ print(loss(model(x), torch.zeros(1, 2, device=device)).item())
                     f"nothing checks that `{name}` is on the device of `{path}`",
                     title=f"assert where `{name}` is",
                     edits=(InsertStatement(source.span(event.statement), text, before=True),),
-                    safety=Safety.SAFE if has_parameters(flow, value) else Safety.UNSAFE,
+                    safety=Safety.SAFE if has_parameters(flow.watched(), module) else Safety.UNSAFE,
                 )
 
 
 _WIDTH = 96
 
 
-def _asserted(source: Source, scope: Scope) -> set[str]:
+def _asserted(source: Source, function: Function | None) -> set[str]:
     """Dotted names whose device a function asserts already, or raises about."""
     found: set[str] = set()
-    for node in source.walk(scope.node):
+    for node in source.walk(function.node if function is not None else None):
         if isinstance(node, (ast.Assert, ast.If)):
             if isinstance(node, ast.If) and not any(isinstance(one, ast.Raise) for one in node.body):
                 continue
@@ -259,41 +271,35 @@ def _asserted(source: Source, scope: Scope) -> set[str]:
     return found
 
 
-def _last_moves(source: Source, scope: Scope) -> Iterator[Event]:
+def _last_moves(source: Source, events: list[Event]) -> Iterator[Event]:
     """Moves of modules to a device after which no other move of the same module comes."""
-    moves = [e for e in scope.events if e.what is What.MOVE and e.value.kind is Kind.MODULE]
-    known = {move.value.identity for move in moves}
-    parts = {e.child.identity for e in scope.events if e.what is What.ATTACH and e.child is not None}
-    for event in scope.events:
-        if event.value.identity and event.value.identity not in known:
-            known.add(event.value.identity)
-            made = made_on_device(source, scope, event)
-            if (
-                made is not None
-                and isinstance(made.node, ast.Call)
-                and isinstance(made.node.func, ast.Attribute)
-            ):
-                moves += [made] if made.node.func.attr in MOVES else []
+    moves = [one for one in events if one.what == MOVED and _is_module(source, one)]
+    parts = {one.child_cells[0] for one in events if one.what == ATTACHED and one.child_cells}
     for move in moves:
         later = any(
             other.order > move.order
-            and other.value.identity == move.value.identity
+            and other.cells[0] == move.cells[0]
             and follows(source, move.node, other.node)
             for other in moves
         )
-        place = move.place
-        if later or place is None or move.via or move.value.bare or move.value.identity in parts:
+        if later or move.via or move.cells[0] in parts:
             continue
         if isinstance(move.node, ast.Call) and isinstance(move.node.func, ast.Attribute):
-            if place.on_device or place.where is Where.OF:
+            if move.place.on_device or move.place.kind == CHOICE:
                 yield move
 
 
-def _is_given(scope: Scope, path: str) -> bool:
+def _is_module(source: Source, move: Event) -> bool:
+    """Is what is moved a module with parameters, as far as is known? Of a tensor, a copy would be lost."""
+    if move.module.kind == MODULE:
+        return move.module.role not in ANYWHERE
+    return isinstance(move.statement, ast.Expr) or is_set_up(_path(move), source)
+
+
+def _is_given(function: Function | None, path: str) -> bool:
     """Is it a parameter of the function, which other callers may give something else for?"""
-    arguments = () if isinstance(scope.node, ast.Module) else walk(scope.node.args)
     root = path.partition(".")[0]
-    return any(isinstance(one, ast.arg) and one.arg == root != "self" for one in arguments)
+    return function is not None and any(one.arg == root != "self" for one in function.parameters)
 
 
 def _path(move: Event) -> str:
@@ -301,7 +307,8 @@ def _path(move: Event) -> str:
     statement = move.statement
     if isinstance(statement, ast.Assign):
         return path_of(statement.targets[0]) if len(statement.targets) == 1 and _is_result(move) else ""
-    return move.path if isinstance(statement, ast.Expr) else ""
+    base = move.node.func if isinstance(move.node, ast.Call) else None
+    return path_of(base.value) if isinstance(base, ast.Attribute) and isinstance(statement, ast.Expr) else ""
 
 
 def _is_result(move: Event) -> bool:
@@ -326,14 +333,13 @@ def _is_result(move: Event) -> bool:
     return False
 
 
-def _anchor(source: Source, scope: Scope, move: Event) -> ast.stmt:
+def _anchor(source: Source, events: list[Event], move: Event) -> ast.stmt:
     """The statement after which the assertion goes: the move, or the last change before the first use."""
     anchor = move.statement
-    for event in scope.events[move.order + 1 :]:
-        same = event.value.identity == move.value.identity or move.value.identity in event.value.arms
-        if not same or event.what is What.READ or not follows(source, move.node, event.node):
+    for event in events[move.order + 1 :]:
+        if move.cells[0] not in event.cells or not follows(source, move.node, event.node):
             continue
-        if event.what is not What.ATTACH:
+        if event.what != ATTACHED:
             break
         pair = siblings(source, move.statement, event.node)
         if pair is None or pair[0] is pair[1] or pair[0] is not move.statement:

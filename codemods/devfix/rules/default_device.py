@@ -10,7 +10,8 @@ from devfix.codemod import Codemod, Example
 from devfix.defaults import library, random
 from devfix.defaults.examples import EXAMPLES
 from devfix.findings import Finding
-from devfix.flow import Flow, torch_api
+from devfix.flow import Flow
+from devfix.models import torch_api
 from devfix.models.loader import models
 from devfix.remarks import Remark
 

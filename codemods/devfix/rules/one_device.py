@@ -138,8 +138,8 @@ print(len(y))
 
     def _remarks(self, flow: Flow) -> Iterator[Remark]:
         text = flow.source.text
-        yield from indexes.meetings(flow)
+        yield from indexes.meetings(flow.facts())
         if visible.VISIBLE in text:
-            yield from visible.set_late(flow)
+            yield from visible.set_late(flow.source)
         if any(word in text for word in _OF_PROCESSES):
             yield from processes.remarks(flow.facts())

@@ -9,7 +9,7 @@ from typing import ClassVar
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding
 from devfix.flow import Flow
-from devfix.flow.torch_api import FACTORIES, LEGACY
+from devfix.models.torch_api import FACTORIES, LEGACY
 
 _NAMES = {*FACTORIES, *LEGACY, "torch.from_numpy", "torch.frombuffer"}
 _MADE = tuple(sorted({f"{name.rpartition('.')[2]}(" for name in _NAMES}))

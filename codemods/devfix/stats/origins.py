@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from devfix.bindings import Bindings
 from devfix.callees import Callees, leading_text
 from devfix.flow import Flow
-from devfix.flow.frame import path_of
-from devfix.flow.lattice import Kind, Where
+from devfix.flow.values import Kind, Where
+from devfix.names import path_of
 from devfix.source import Source
 from devfix.stats.kinds import Origin
 

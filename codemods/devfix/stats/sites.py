@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from devfix.callees import argument_of
 from devfix.checkers.literal_guards import Told, guard_of
-from devfix.flow import Flow, torch_api
-from devfix.flow.evidence import looks_like_device
-from devfix.flow.frame import path_of
-from devfix.flow.lattice import Kind
+from devfix.engine.evidence import may_be_moved_to
+from devfix.flow import Flow
+from devfix.flow.values import Kind
+from devfix.models import torch_api
+from devfix.names import path_of
 from devfix.stats.kinds import How, Origin, Site
 from devfix.stats.origins import Origins, is_data_type
 
@@ -116,12 +117,11 @@ class _Finder:
         """Does `.to(node)` say where, rather than of which type?"""
         if is_data_type(self.source, node) or isinstance(node, ast.Starred):
             return False
-        kind = self.flow.value(node).kind
-        if kind in (Kind.DEVICE, Kind.TENSOR):
-            return True
         if isinstance(node, ast.Constant):
             return isinstance(node.value, str) and node.value.partition(":")[0].isalpha()
-        return looks_like_device(path_of(node)) or self.origins.of(node) is not Origin.UNKNOWN
+        if may_be_moved_to(path_of(node).rpartition(".")[2]) or self.origins.of(node) is not Origin.UNKNOWN:
+            return True
+        return self.flow.value(node).kind in (Kind.DEVICE, Kind.TENSOR)
 
 
 def _is_like(name: str, last: str) -> bool:

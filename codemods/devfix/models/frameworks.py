@@ -1,7 +1,6 @@
 """Who owns placement: frameworks that move models or batches themselves.
 
-What a framework owns is left alone; what it is not given still needs a move. This is the only
-place that knows frameworks by name; `owners.py` applies it.
+What a framework owns is left alone; what it is not given still needs a move.
 """
 
 from __future__ import annotations
@@ -156,19 +155,6 @@ STEPS = frozenset({"training_step", "validation_step", "test_step", "predict_ste
 # Code that runs in loader workers or prepares data: it stays on the CPU on purpose.
 HOST_BASES = ("Dataset", "IterableDataset", "Sampler", "BatchSampler", "DataPipe", "Collator", "Transform")
 HOST_FUNCTIONS = ("collate", "worker_init", "_transform", "preprocess", "pre_process", "prepare_data")
-# Keyword arguments that hand placement of a model to a library.
-OWNING_ARGUMENTS = frozenset({"device_map", "load_in_8bit", "load_in_4bit", "quantization_config"})
-
-
-# Their loaders put batches on a device.
-_OWN_LOADERS = ("ffcv", "nvidia.dali")
-
-
-def places_loaders(imported: str) -> bool:
-    """Does importing this tell that loaders are prepared, if not in this file then in another?"""
-    return imported.startswith(_OWN_LOADERS) or any(
-        owner.places and imported in (name, name.rpartition(".")[0]) for name, owner in OWNERS.items()
-    )
 
 
 def owns_models(name: str) -> bool:
