@@ -231,6 +231,28 @@ SILENT = {
                     x = block(x)
                 return [head(x) for head in self.heads]
     """,
+    "objects that are called, beside modules that are registered": """
+        class Heads(nn.Module):
+            def __init__(self, boxes, matchers):
+                super().__init__()
+                self.boxes = nn.ModuleList(boxes)
+                self.matchers = matchers
+            def forward(self, x, stage):
+                found = self.matchers[stage](x.sum(0))
+                return self.boxes[stage](x), found
+    """,
+    "a mask that the constructor of a class hands to that of its base": """
+        class Coupling(nn.Module):
+            def __init__(self, mask, n):
+                mask = torch.as_tensor(mask)
+                super().__init__()
+                self.register_buffer("identity", torch.arange(n).masked_select(mask <= 0))
+        class Affine(Coupling):
+            def __init__(self, mask, n):
+                super().__init__(mask, n)
+            def forward(self, x):
+                return x[:, self.identity]
+    """,
     "an object is told the device": """
         class Trainer:
             def __init__(self, model, device):

@@ -223,7 +223,8 @@ def _is_built(mismatch: Mismatch, analysis: Analysis) -> bool:
     if function is None or function.name != "__init__" or function.owner is None:
         return False
     key = mismatch.anchor_place.key
-    if isinstance(key, tuple) and key[0] == "parameter" and key[1] != id(function.node):
+    callers = (one for one, _ in mismatch.scopes if one is not None and one.name != "__init__")
+    if isinstance(key, tuple) and key[0] == "parameter" and key[1] in {id(one.node) for one in callers}:
         return False  # who calls it in view says where that is
     name = key[2] if isinstance(key, tuple) and len(key) > 2 else ""
     plain = analysis.class_kind(function.owner) == "object" and not mismatch.assumed

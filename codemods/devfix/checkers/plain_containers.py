@@ -18,6 +18,7 @@ from devfix.models.loader import models, module_attributes
 from devfix.registration.classes import RESERVED, ModuleClass, module_classes
 from devfix.registration.stores import Method, Store
 from devfix.repair.plain_containers import PlainContainer, as_module_container
+from devfix.source import Source
 
 CODEMOD = "register-modules"
 # Done to each element by somebody who knows that the module does not do it.
@@ -83,17 +84,17 @@ def _given(owner: ModuleClass, name: str, uses: Uses, analysis: Analysis) -> Pla
     made = [analysis.made[cell] for cell in cells if cell in analysis.made]
     if len(stores) > 1 or link in parts.kept_else or any(_is_registered(one, analysis) for one in made):
         return None
-    guessed = not made and _are_modules(owner, stores[0], analysis)
-    if not guessed and all(one.role in ANYWHERE for one in made):
-        return None
     run = _run_by(owner, uses, analysis, sure=True)
     if run is None or is_kept_otherwise(link, analysis):
+        return None
+    guessed = not made and _are_modules(owner, stores[0], run[0], analysis)
+    if not guessed and all(one.role in ANYWHERE for one in made):
         return None
     return PlainContainer(owner, name, stores, False, False, False, True, *run, guessed)
 
 
-def _are_modules(owner: ModuleClass, store: Store, analysis: Analysis) -> bool:
-    """Does a name say that callers pass modules, or is another argument of the constructor registered as such?"""
+def _are_modules(owner: ModuleClass, store: Store, run: ast.AST, analysis: Analysis) -> bool:
+    """Does a name say that callers pass modules; or is another argument registered as such, and do these run alike?"""
     source, kept = (
         analysis.file.source,
         store.part.values[0] if isinstance(store.part, ast.BoolOp) else store.part,
@@ -107,11 +108,19 @@ def _are_modules(owner: ModuleClass, store: Store, analysis: Analysis) -> bool:
     if holds_layers(kept.id):
         return True
     given = {one.arg for one in arguments} - {kept.id}
-    return any(
+    return _feeds_itself(source, run) and any(
         models().layer(analysis.file.dotted(call.func)) == "container"
         and any(isinstance(one, ast.Name) and one.id in given for one in ast.walk(call))
         for call in source.of_kind(ast.Call, owner.init)
     )
+
+
+def _feeds_itself(source: Source, run: ast.AST) -> bool:
+    """`x = layer(x)`: layers are run in turn, while other functions of tensors make something else of them."""
+    statement = source.statement(run)
+    given = {one.id for one in ast.walk(run) if isinstance(one, ast.Name) and one.id != "self"}
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return any(isinstance(part, ast.Name) and part.id in given for one in targets for part in ast.walk(one))
 
 
 def _may_register(owner: ModuleClass, name: str, stores: tuple[Store, ...]) -> bool:
