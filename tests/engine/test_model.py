@@ -251,3 +251,15 @@ def test_methods_of_sklearn_give_rows() -> None:
     for name in models().readers.rows:
         assert name in models().readers.learns
         assert not hasattr(made, name) or getattr(made, name)(data).ndim > 0
+
+
+def test_types_of_the_cpu_have_these_dtypes() -> None:
+    names = {f"torch.{one}" for one in dir(torch) if one.endswith("Tensor") and one != "Tensor"}
+    of_dtype = {one for one in names if hasattr(getattr(torch, one.rpartition(".")[2]), "dtype")}
+    assert set(models().dtypes) == of_dtype
+    for name, dtype in models().dtypes.items():
+        kind = getattr(torch, name.rpartition(".")[2])
+        made = kind(1)
+        assert (
+            str(made.dtype) == dtype and isinstance(made, kind) and not isinstance(made.to("meta"), kind)
+        ), name

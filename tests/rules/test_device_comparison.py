@@ -224,3 +224,53 @@ def test_prior(device):
     prior.to(device)
 """
     assert findings(DeviceComparison(), text) == []
+
+
+TYPES = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x, y):
+        if CHECK:
+            x = x + y
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("check", "expected"),
+    [
+        ("isinstance(x, torch.LongTensor)", "(isinstance(x, torch.Tensor) and x.dtype == torch.int64)"),
+        (
+            "not isinstance(x, (torch.FloatTensor, torch.HalfTensor))",
+            "not (isinstance(x, torch.Tensor) and x.dtype in (torch.float32, torch.float16))",
+        ),
+        ("x.type() == 'torch.FloatTensor'", "x.dtype == torch.float32"),
+        ("x.type() != 'torch.LongTensor'", "x.dtype != torch.int64"),
+        ("isinstance(x, torch.Tensor)", ""),
+        ("isinstance(x, (torch.FloatTensor, list))", ""),
+        ("isinstance(x, torch.FloatTensor) or isinstance(x, torch.cuda.FloatTensor)", ""),
+        ("x.type() == 'torch.cuda.FloatTensor'", ""),
+        ("x.type() == y.type()", ""),
+    ],
+)
+def test_types_that_only_tensors_on_the_cpu_have(check: str, expected: str) -> None:
+    text = TYPES.replace("CHECK", check)
+    got = findings(RULE, text)
+    assert len(got) == bool(expected)
+    assert fixed(RULE, text) == TYPES.replace("CHECK", expected or check)
+    assert fixed(RULE, text, Safety.SAFE) == text
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class Data(torch.utils.data.Dataset):\n    def __getitem__(self, i):\n"
+        "        assert isinstance(self.rows[i], torch.LongTensor)\n    def __len__(self):\n        return 3\n",
+        "def read(rows):\n    assert isinstance(rows, torch.LongTensor)\n",
+    ],
+)
+def test_data_of_the_cpu_may_be_asked_for_its_type(code: str) -> None:
+    assert findings(RULE, f"import torch\n{code}") == []

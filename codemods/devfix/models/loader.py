@@ -117,6 +117,7 @@ class Models(NamedTuple):
     devices: frozenset[str]
     like_torch: tuple[str, ...]
     tensors: dict[str, frozenset[str]]  # function -> keywords that take a tensor, or None
+    dtypes: dict[str, str]  # type of the tensors of the CPU that have a dtype -> that
     takers: dict[str, tuple[str, str]]  # what takes a device: the keyword, and what it does without
     converters: dict[str, str]
     modules: tuple[tuple[str, re.Pattern[str], str], ...]  # prefix, pattern of the last name, one of _CLASSES
@@ -174,6 +175,7 @@ def models() -> Models:
     converters: dict[str, str] = {}
     takers: dict[str, tuple[str, str]] = {}
     tensors: dict[str, frozenset[str]] = {}
+    dtypes: dict[str, str] = {}
     modules: list[tuple[str, re.Pattern[str], str]] = []
     spaces: dict[str, list[str]] = {"tensor": [], "other": [], "array": []}
     for line in (data("models/torch.model") + "\n" + data("models/libraries.model")).splitlines():
@@ -188,6 +190,10 @@ def models() -> Models:
             continue
         if words[0] == "tensors":
             tensors[words[1]] = frozenset(words[2:])
+            continue
+        if words[0] == "dtypes":
+            pairs = (one.partition("=") for one in words[2:])
+            dtypes.update((words[1] + name, words[1] + dtype) for name, _, dtype in pairs)
             continue
         if words[0] == "takes":
             takers.update(dict.fromkeys(words[3:], (words[2], words[1])))
@@ -261,7 +267,7 @@ def models() -> Models:
     return Models(
         rows, tensor, other, array, readers, shaped, filled, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
         tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(plain["like_torch"]), tensors,
-        takers, converters, tuple(modules), {},
+        dtypes, takers, converters, tuple(modules), {},
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from devfix.checkers import tensor_types
 from devfix.checkers.comparisons import found
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding, Safety
@@ -83,9 +84,10 @@ class DeviceComparison(Codemod):
       `str(x.device) == "cuda"`);
     - a device type with an index (`device.type == "cuda:0"`);
     - `"cuda" in device` and `device.startswith("cuda")` on a torch.device, and `is` between devices;
-    - names that torch does not know (`"gpu"`, -1).
+    - names that torch does not know (`"gpu"`, -1);
+    - `isinstance(x, torch.LongTensor)` and `x.type() == "torch.LongTensor"`, which hold only on the CPU.
 
-    They become comparisons of types, `x.device.type == "cpu"`, or of devices where an index is named.
+    They become comparisons of types, `x.device.type == "cpu"`, of devices where an index is named, or of dtypes.
 
     devfix follows the forms that a device may have through annotations (each arm of a union),
     docstrings, helpers, attributes, elements and calls. One form that fails is enough for a finding: a
@@ -111,9 +113,9 @@ class DeviceComparison(Codemod):
 
     id: ClassVar[str] = "device-comparison"
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
-        ("device", '"cpu', "'cpu", '"cuda', "'cuda"),
+        ("device", '"cpu', "'cpu", '"cuda', "'cuda", "Tensor)", 'Tensor"', "Tensor'"),
         ("torch",),
-        ("==", "!=", " in ", " is ", "startswith", "[", ".get(", "match "),
+        ("isinstance(", "==", "!=", " in ", " is ", "startswith", "[", ".get(", "match "),
     )
     examples: ClassVar[tuple[Example, ...]] = (
         Example(
@@ -140,3 +142,4 @@ class DeviceComparison(Codemod):
     def check(self, flow: Flow) -> Iterator[Finding]:
         for finding, _ in found(flow.facts(), {self.id}):
             yield finding
+        yield from tensor_types.findings(flow.facts())

@@ -1,0 +1,97 @@
+"""Checks for a type of tensors that only those of the CPU have."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devfix.checkers.signs import lives_on_devices
+from devfix.engine.analysis import Analysis
+from devfix.engine.evidence import is_cpu_program
+from devfix.engine.files import Function
+from devfix.findings import Finding, Fix, ReplaceExpression, Safety
+from devfix.models.loader import models
+from devfix.names import path_of
+from devfix.source import Source
+
+CODEMOD = "device-comparison"
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_CUDA = ".cuda."  # the types of CUDA are asked for as well
+
+
+def findings(analysis: Analysis) -> Iterator[Finding]:
+    """`isinstance(x, torch.LongTensor)`, `x.type() == "torch.LongTensor"`: not so for a tensor of an accelerator."""
+    source, file = analysis.file.source, analysis.file
+    if is_cpu_program(source, file.path):
+        return
+    for node, value, names, text in (*_instances(analysis), *_types(analysis)):
+        function = file.of_node.get(source.enclosing(node, *_FUNCTIONS) or source.tree)
+        placed = isinstance(function, Function) and lives_on_devices(function, analysis)
+        if not placed or _CUDA in source.code(_condition(source, node)):
+            continue
+        types = " or ".join(f"`{one}`" for one in names)
+        message = (
+            f"only a tensor on the CPU is a {types}, so this is never true of one on an accelerator. "
+            "The fix assumes that the dtype is meant"
+        )
+        edits = (ReplaceExpression(source.span(node), text),)
+        fix = Fix("ask for the dtype", edits, Safety.UNSAFE) if path_of(value) else None
+        yield Finding(CODEMOD, source.span(node), message, fix)
+
+
+Check = tuple[
+    ast.expr, ast.expr, list[str], str
+]  # the check, the value, the types, and what is right instead
+
+
+def _instances(analysis: Analysis) -> Iterator[Check]:
+    source, file = analysis.file.source, analysis.file
+    for call in source.calls_by_name.get("isinstance", ()):
+        if not isinstance(call.func, ast.Name) or len(call.args) != 2:
+            continue
+        value, asked = call.args
+        types = asked.elts if isinstance(asked, ast.Tuple) else [asked]
+        names = [file.dotted(one) for one in types]
+        if all(
+            one in models().dtypes and isinstance(at, ast.Attribute)
+            for one, at in zip(names, types, strict=True)
+        ):
+            base, path = source.code(types[0]).rpartition(".")[0], source.code(value)
+            text = f"(isinstance({path}, {base}.Tensor) and {_has(path, base, names)})"
+            yield call, value, [source.code(one) for one in types], text
+
+
+def _types(analysis: Analysis) -> Iterator[Check]:
+    source = analysis.file.source
+    for node in source.of_kind(ast.Compare):
+        call, other = node.left, node.comparators[0]
+        name = other.value if isinstance(other, ast.Constant) else None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.args:
+            continue
+        if (
+            call.func.attr == "type"
+            and isinstance(name, str)
+            and isinstance(node.ops[0], (ast.Eq, ast.NotEq))
+        ):
+            base = name.rpartition(".")[0]
+            if name in models().dtypes and base in source.imports and len(node.ops) == 1:
+                text = _has(source.code(call.func.value), base, [name])
+                yield (
+                    node,
+                    call.func.value,
+                    [name],
+                    text.replace("==", "!=") if isinstance(node.ops[0], ast.NotEq) else text,
+                )
+
+
+def _has(path: str, base: str, names: list[str]) -> str:
+    """Has a tensor the dtype of one of these types?"""
+    dtypes = [f"{base}.{models().dtypes[one].rpartition('.')[2]}" for one in names]
+    return f"{path}.dtype == {dtypes[0]}" if len(dtypes) == 1 else f"{path}.dtype in ({', '.join(dtypes)})"
+
+
+def _condition(source: Source, node: ast.AST) -> ast.AST:
+    """The whole condition that a check is part of."""
+    while isinstance(up := source.parents.get(node), (ast.BoolOp, ast.UnaryOp)):
+        node = up
+    return node
