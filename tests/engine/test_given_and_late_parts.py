@@ -158,6 +158,63 @@ FOUND = {
                     x = self.merges[i](x)
                 return x
     """,
+    "gradients of what is called named parameters, in a plot": """
+        import matplotlib.pyplot as plt
+        class Log:
+            def flow(self, named_parameters, device=None):
+                averages = []
+                for name, p in named_parameters:
+                    if p.requires_grad and "bias" not in name:
+                        averages.append(p.grad.abs().mean())
+                plt.plot(averages)  # <
+    """,
+    "what torch puts together, for a function that reads arrays": """
+        from sklearn.metrics import f1_score
+        def evaluate(model, loader, device):
+            model.to(device)
+            wanted, told = [], []
+            for x, y in loader:
+                told.append(model(x.to(device)).argmax(1))
+                wanted.append(y)
+            return f1_score(torch.cat(wanted), torch.cat(told))  # <
+    """,
+    "the weight of a part of a module out of sight": """
+        import numpy as np
+        def spread(model, device):
+            model.to(device)
+            return np.histogram(model.layers.head.weight.data.numpy(), bins=10)  # <
+    """,
+    "costs that forward hands to a function that reads arrays": """
+        from scipy.optimize import linear_sum_assignment
+        class Matcher(nn.Module):
+            def forward(self, outputs, targets):
+                p = outputs["logits"].flatten(0, 1).softmax(-1)
+                cost = -p[:, targets["labels"]]
+                return linear_sum_assignment(cost.detach())  # <
+    """,
+    "a device that is given or chosen": """
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+        class Bot:
+            def __init__(self, name, device=None):
+                self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+                self.tokenizer = AutoTokenizer.from_pretrained(name)
+                self.model = AutoModelForCausalLM.from_pretrained(name).to(self.device)
+            def ask(self, text):
+                tokens = self.tokenizer.encode(text, return_tensors="pt")
+                return self.model.generate(tokens, max_new_tokens=20)  # <
+    """,
+    "an optimizer of named parameters, taken one by one": """
+        def main(args):
+            net = nn.Linear(2, 2)
+            groups = []
+            for name, value in dict(net.named_parameters()).items():
+                if value.requires_grad:
+                    groups += [{"params": [value], "lr": 0.1}]
+            optimizer = torch.optim.SGD(groups, momentum=0.9)
+            optimizer.load_state_dict(torch.load(args.path, map_location="cpu"))  # <
+            net.to(args.device)
+            optimizer.step()
+    """,
     "layers of a network that only a plain list keeps": """
         class Features(nn.Module):
             def __init__(self):

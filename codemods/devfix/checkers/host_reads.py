@@ -16,12 +16,28 @@ from devfix.checkers.signs import (
 )
 from devfix.checkers.wording import where
 from devfix.engine.analysis import Analysis
-from devfix.engine.evidence import is_module_name, may_bring_to_host, names_what_computes
+from devfix.engine.evidence import (
+    are_named_parameters,
+    is_module_name,
+    may_bring_to_host,
+    names_what_computes,
+)
 from devfix.engine.facts import HostRead
 from devfix.engine.files import Function
 from devfix.engine.places import BY_OWNER, OF, OWNED, VAR
 from devfix.engine.uses import NO_EVIDENCE
-from devfix.engine.values import LIBRARY_CALL, MODULE, MOVE, NAME, OR_NUMBER, PASS, TENSOR, UNKNOWN, USES
+from devfix.engine.values import (
+    CALLER,
+    LIBRARY_CALL,
+    MODULE,
+    MOVE,
+    NAME,
+    OR_NUMBER,
+    PASS,
+    TENSOR,
+    UNKNOWN,
+    USES,
+)
 from devfix.findings import AppendCall, Edit, Finding, Fix, Related, Safety, WrapExpression
 from devfix.source import Source
 
@@ -136,6 +152,10 @@ def _is_name(node: ast.AST, name: str) -> bool:
 
 def _is_told_apart(read: HostRead, function: Function, analysis: Analysis) -> bool:
     """Is it certainly a tensor, and may it be on a device, by what the function does with its others?"""
+    doubts = {one.kind for one in read.value.assumed} - {CALLER}
+    if function.name == "forward" and function.owner is not None and not doubts and not _is_as_passed(read):
+        if read.value.kind == TENSOR and analysis.class_kind(function.owner) in ("module", "owned"):
+            return True
     if not _is_of_torch(read):
         return False
     names = {one.arg for one in function.parameters}
@@ -265,4 +285,6 @@ def _is_of_module(read: HostRead, analysis: Analysis) -> bool:
         key = key[1]
     if function is None or not isinstance(key, tuple) or key[:2] != ("parameter", id(function.node)):
         return False
+    if are_named_parameters(str(key[2])):
+        return True
     return analysis.known(function).get(key[2], NO_EVIDENCE)[0] == MODULE

@@ -121,8 +121,12 @@ class Attributes(Calls):
             return Value(SEQUENCE, rest=Value(NUMBER, like=base))
         if base.role == "given":
             return A_NUMBER if name in _NUMBERS else base
+        whole = base.like if kind == UNKNOWN else None
+        if whole is not None and whole.kind == MODULE and name in ("weight", "bias"):
+            return Value(TENSOR, self.where(whole), rank=1, role="parameter", assumed=whole.assumed)
         if kind == UNKNOWN and base.place.is_named:
-            return self._of_unknown_object(node, base)
+            made = self._of_unknown_object(node, base)
+            return made.but(like=whole) if whole is not None and made.kind == UNKNOWN else made
         if kind == SEQUENCE and base.fields is not None:
             return base.fields.get(name, ANYTHING)
         if kind == LOADER:
@@ -196,7 +200,8 @@ class Attributes(Calls):
             place = Place(VAR, ("attribute", base.ref, name))
             return self.analysis.named_device(place, name).but(forms=declared)
         if base.ref is None:
-            return self._of_unknown_object(node, base) if base.place.is_named else ANYTHING
+            part = self._of_unknown_object(node, base) if base.place.is_named else ANYTHING
+            return part.but(like=base) if base.kind == MODULE and part.kind == UNKNOWN else part
         # Of an object that the program makes, callers have put nothing anywhere.
         made = base.ref in self.analysis.made
         role = "part" if made and base.ref is not None and base.kind == MODULE and owner is None else ""

@@ -18,6 +18,7 @@ from devfix.engine.statements import Run
 from devfix.engine.uses import Evidence, Uses
 from devfix.engine.values import (
     A_NUMBER,
+    A_TEXT,
     ANYTHING,
     ARRAY,
     BATCH,
@@ -34,6 +35,7 @@ from devfix.engine.values import (
     TENSOR,
     TEXT,
     UNKNOWN,
+    USES,
     Assumption,
     Assumptions,
     Value,
@@ -229,6 +231,9 @@ class Context:
             return made
         if evidence.is_local_rank(name):
             return Value(UNKNOWN, place, role=LOCAL, forms=forms, assumed=frozenset({Assumption(NAME, name)}))
+        if evidence.are_named_parameters(name):
+            held = Value(TENSOR, place, role="parameter", assumed=frozenset({Assumption(USES, name)}))
+            return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, held)))
         return Value(UNKNOWN, place, forms=forms, bound=self._declared_class(function, name))
 
     def note_call(self, frame: Frame, node: ast.Call, function: Function, bound: Bound) -> None:

@@ -150,6 +150,11 @@ def runs_what_it_is_given(name: str) -> bool:
     return "checkpoint" in name
 
 
+def are_named_parameters(name: str) -> bool:
+    """Is an argument called as the method that gives the parameters of a network with their names?"""
+    return name == "named_parameters"
+
+
 def is_module_name(name: str) -> bool:
     return name in _MODULE_NAMES or name.endswith(("_model", "_net"))
 

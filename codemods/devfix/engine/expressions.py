@@ -160,9 +160,28 @@ class Expressions(Attributes):
             value = self.eval(one)
             if isinstance(node.op, ast.Or) and value.kind == NONE:
                 continue
-            found = value if found is None else either(self.state, found, value)
+            device = self._device_of(node, found, value) if found is not None else None
+            found = device or (value if found is None else either(self.state, found, value))
         self.state.path = kept
         return found or ANYTHING
+
+    def _device_of(self, node: ast.AST, one: Value, other: Value) -> Value | None:
+        """`device or "cuda"`, and arms of a choice: a device that is decided here; None where one names no device."""
+        places = [
+            literal(value.const) if isinstance(value.const, str) else value.place
+            for value in (one, other)
+            if isinstance(value.const, str) or value.kind == DEVICE
+        ]
+        if (
+            len(places) != 2
+            or None in places
+            or (isinstance(one.const, str) and isinstance(node, ast.BoolOp))
+        ):
+            return None
+        if places[0] == places[1] and one.kind == other.kind == DEVICE:
+            return one
+        assumed = one.assumed | other.assumed
+        return Value(DEVICE, Place(VAR, id(node)), forms=joined(one.forms, other.forms), assumed=assumed)
 
     def _compare(self, node: ast.Compare) -> Value:
         left = self.eval(node.left)
@@ -200,20 +219,11 @@ class Expressions(Attributes):
         return chosen if chosen is not None else either(self.state, one, other, test.condition)
 
     def _choice(self, node: ast.IfExp, one: Value, other: Value) -> Value | None:
-        """`"cuda" if ... else "cpu"`: a device that is decided here."""
-        places = []
-        for value in (one, other):
-            if isinstance(value.const, str):
-                places.append(literal(value.const))
-            elif value.kind == DEVICE:
-                places.append(value.place)
-        if len(places) != 2 or None in places:
-            return None
-        if self._asks_where(node.test):  # where it is: on the CPU, or there
+        """`"cuda" if ... else "cpu"`: a device that is decided here, or where something is."""
+        found = self._device_of(node, one, other)
+        if found is not None and self._asks_where(node.test):  # on the CPU, or there
             return next((value for value in (one, other) if value.place.is_named), None)
-        if places[0] == places[1] and one.kind == other.kind == DEVICE:
-            return one
-        return Value(DEVICE, Place(VAR, id(node)), forms=joined(one.forms, other.forms))
+        return found
 
     def _asks_where(self, test: ast.expr) -> bool:
         """`x.get_device() >= 0`, `x.is_cuda`."""

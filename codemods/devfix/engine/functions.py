@@ -28,6 +28,7 @@ from devfix.engine.values import (
     DISTRIBUTION,
     DTYPE,
     INDEX,
+    LIBRARY_CALL,
     LOAD,
     MAKE,
     MODULE,
@@ -161,6 +162,9 @@ class Functions(Containers):
             made = made.but(rank=row.rank if is_reduced(keywords) else None)
         elif last in ("unsqueeze", "repeat_interleave"):
             made = made.but(rank=1)
+        unseen = Assumption(LIBRARY_CALL)
+        if unseen in made.assumed and operands:  # it takes nothing but tensors, wherever these come from
+            made = made.but(assumed=made.assumed - {unseen} | {Assumption(LIBRARY_CALL, last)})
         return Value(SEQUENCE, rest=made) if row.many else made
 
     def _made(self, node: ast.Call, row: Row, dotted: str, first: Value, arguments: Arguments) -> Value:
@@ -261,6 +265,9 @@ class Functions(Containers):
             ):
                 made = Value(TENSOR)
         made = made.but(rank=1)
+        unseen = Assumption(LIBRARY_CALL)
+        if unseen in made.assumed and operands:  # it takes nothing but tensors, wherever these come from
+            made = made.but(assumed=made.assumed - {unseen} | {Assumption(LIBRARY_CALL, last)})
         return Value(SEQUENCE, rest=made) if row.many else made
 
 
