@@ -66,7 +66,7 @@ def line(row: Row) -> str:
         if row.decision:
             what += f" ({row.decision})"
         elif row.outdated:
-            what += f" ({row.outdated} before, but the change is another one now: review it again)"
+            what += f" ({row.outdated} before, but the change or lines next to it differ now: review it again)"
         what += f" (request {row.asked})" if row.asked else ""
     return printable(f"{row.state:13}  {row.name}{f': {what}' if what else ''}")
 
