@@ -32,7 +32,10 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
         if not device:
             continue
         span, name = source.span(one.node), one.parameter
-        message = f"{quoted(source, one.node.func)} is called without `{name}={device}`, {why}"
+        message = (
+            f"{quoted(source, one.node.func)} is called without `{name}={device}`, {why}. "
+            f"The fix assumes that its result belongs on `{device}`"
+        )
         fix = Fix(f"pass `{name}={device}`", (SetArgument(span, name, device),), Safety.UNSAFE)
         related: tuple[Related, ...] = ()
         if one.callee.file is analysis.file:

@@ -39,6 +39,7 @@ def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
         message = (
             f"the modules in `{name}` of `{found.owner.node.name}` are in a plain {kind}: `.to(device)` leaves them "
             "on the CPU, and `parameters()` and `state_dict()` miss them"
+            + (". The fix assumes that they are to be trained and saved with it" if edits else "")
         )
         title = f"register the modules of `{name}` in `nn.{new}`"
         fix = Fix(title, edits, Safety.UNSAFE) if edits else None

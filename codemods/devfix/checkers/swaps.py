@@ -195,7 +195,7 @@ def _replaced(source: Source, function: Function, places: Places) -> Iterator[Fi
         yield told(
             source.span(made),
             f"a new layer replaces `{old}`, but is not moved to its device: in a model that was moved before, "
-            "it stays on the CPU",
+            f"it stays on the CPU. The fix assumes that it is run where `{old}` was",
             f"move it to where `{old}` is",
             edits,
             Safety.UNSAFE,
@@ -253,7 +253,7 @@ def _wrapper(analysis: Analysis, owner: ast.ClassDef) -> Iterator[Finding]:
     yield told(
         source.span(factories[0]),
         f"`{owner.name}` makes parameters on the CPU and combines them with `{parameter}`, "
-        "which may have been moved before",
+        f"which may have been moved before. The fix assumes that they are used where `{parameter}` is",
         f"make them where `{parameter}` is",
         tuple(edits),
         Safety.UNSAFE,
