@@ -104,6 +104,9 @@ def test_waves_of_a_campaign(
     server.pulls[0].checks = "passed"
     assert sent() == 4
     server.pulls[1].state = "closed"
-    assert sent(2) == 4 and "stopped: 1 of 4 pull requests have failed checks or are closed" in capsys.readouterr().err
+    assert (
+        sent(2) == 4
+        and "stopped: 1 of 4 pull requests have failed checks or are closed" in capsys.readouterr().err
+    )
     assert push(migrate, *waves, "--stop-at", "30") == 0 and server.created == 8
     assert "org/a" in {pull.path for pull in server.pulls}
