@@ -414,9 +414,9 @@ def test_the_life_of_a_request(server: Standin, migrate: Migrate, capsys: pytest
     pull.review, pull.checks, pull.conflicts = "approved", "failed", True
     assert migrate("status", "--refresh-requests") == 0
     said = capsys.readouterr().out
-    assert "requests: 1 approved, 1 with failed checks" in said
+    assert "pull requests: 1 approved, 1 with failed checks" in said
     assert migrate("status", "--all") == 0
-    assert "(request approved, checks failed, conflicts)" in capsys.readouterr().out
+    assert "(pull request approved, checks failed, conflicts)" in capsys.readouterr().out
     assert migrate("report", "--html", "page.html", "--markdown", "issue.md", "--csv", "all.csv") == 0
     assert "(approved, checks failed, conflicts)" in Path("issue.md").read_text()
     assert '"approved","failed",1' in Path("all.csv").read_text()

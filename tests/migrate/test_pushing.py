@@ -385,7 +385,10 @@ def test_a_decision_is_about_a_patch(
     assert migrate("run", "--refresh") == 0 and row().decision == ""
     capsys.readouterr()
     assert migrate("status") == 0
-    assert "(accepted before, but the change is another one now: review it again)" in capsys.readouterr().out
+    assert (
+        "(accepted before, but the change or lines next to it differ now: review it again)"
+        in capsys.readouterr().out
+    )
     assert migrate("review", "r.git", "--accept") == 0 and (row().decision, row().outdated) == (
         "accepted",
         "",

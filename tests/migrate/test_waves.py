@@ -28,19 +28,24 @@ def out(count: int, **values: Any) -> list[Row]:
             [],
             100,
             5,
-            "wave 1 of 3: up to 5 of 100, 0 are out; it stops where more than 10 % have failed checks",
+            "wave 1 of 3: 5 of 100 repositories, 0 already pushed; the waves stop if more than 10 % have failed",
         ),
         (out(3), 97, 2, "wave 1 of 3"),
-        (out(5), 95, 20, "wave 2 of 3: up to 25 of 100"),
+        (out(5), 95, 20, "wave 2 of 3: 25 of 100"),
         (out(5, checks="passed"), 95, 20, "wave 2 of 3"),
-        ([*out(4), *out(1, checks="pending")], 95, 0, "Not yet: 1 have checks that still run"),
-        ([*out(4), *out(1, checks="failed")], 95, 0, "stopped: 1 of 5 have failed checks or are closed"),
+        ([*out(4), *out(1, checks="pending")], 95, 0, "Not yet: the checks of 1 still run"),
+        (
+            [*out(4), *out(1, checks="failed")],
+            95,
+            0,
+            "stopped: 1 of 5 pull requests have failed checks or are closed",
+        ),
         ([*out(4), *out(1, request="closed")], 95, 0, "stopped: 1 of 5"),
         ([*out(4), *out(1, request="merged", checks="failed")], 95, 20, "wave 2 of 3"),
         ([*out(22), *out(3, request="closed")], 75, 0, "stopped: 3 of 25"),
-        ([*out(23), *out(2, request="closed")], 75, 75, "wave 3 of 3: up to 100 of 100"),
-        (out(100), 0, 0, "the last wave is out"),
-        (out(1), 1, 1, "wave 1 of 3: up to 2 of 2"),
+        ([*out(23), *out(2, request="closed")], 75, 75, "wave 3 of 3: 100 of 100"),
+        (out(100), 0, 0, "all waves are pushed"),
+        (out(1), 1, 1, "wave 1 of 3: 2 of 2"),
     ],
 )
 def test_the_next_wave(rows: list[Row], waiting: int, count: int, said: str) -> None:
@@ -50,14 +55,14 @@ def test_the_next_wave(rows: list[Row], waiting: int, count: int, said: str) -> 
 
 def test_a_rest_between_waves_and_none_within_one() -> None:
     waves = Waves(parse("5,100%"), rest=600)
-    assert "its rest ends in 5 minutes" in next_wave(waves, out(5), 5, last=100, now=400).said
+    assert "5 minutes of rest are left" in next_wave(waves, out(5), 5, last=100, now=400).said
     assert next_wave(waves, out(5), 5, last=100, now=700).count == 5
     assert next_wave(waves, out(4), 6, last=100, now=101).count == 1
 
 
 @pytest.mark.parametrize("text", ["", "5,", "x", "120%", "0", "5;6", "-1"])
 def test_waves_that_are_none(text: str) -> None:
-    with pytest.raises(MigrateError, match="waves are numbers or percents"):
+    with pytest.raises(MigrateError, match="--waves takes numbers or percentages"):
         parse(text)
 
 
@@ -95,10 +100,13 @@ def test_waves_of_a_campaign(
     assert sent(2) == 1 and sent() == 2
     assert [pull.path for pull in server.pulls] == ["org/b", "org/c"]
     server.pulls[0].checks = "pending"
-    assert sent() == 2 and "1 have checks that still run" in capsys.readouterr().err
+    assert sent() == 2 and "the checks of 1 still run" in capsys.readouterr().err
     server.pulls[0].checks = "passed"
     assert sent() == 4
     server.pulls[1].state = "closed"
-    assert sent(2) == 4 and "stopped: 1 of 4 have failed checks or are closed" in capsys.readouterr().err
+    assert (
+        sent(2) == 4
+        and "stopped: 1 of 4 pull requests have failed checks or are closed" in capsys.readouterr().err
+    )
     assert push(migrate, *waves, "--stop-at", "30") == 0 and server.created == 8
     assert "org/a" in {pull.path for pull in server.pulls}

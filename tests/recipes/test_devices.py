@@ -42,7 +42,7 @@ def test_what_the_brain_runs_on(value: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ['run_opts: {"device":"cuda:0"}', "device: cuda", "device_map: cuda"])
 def test_what_a_constructor_is_told(line: str, tmp_path: Path) -> None:
     (message,) = said(tmp_path, with_entry(PRETRAINED.replace("{line}", line)))
-    assert message.startswith(line) and "even if `--device` is another one" in message
+    assert message.startswith(line) and "even if `--device` names another device" in message
 
 
 def test_an_entry_that_a_constructor_or_the_script_takes(tmp_path: Path) -> None:

@@ -71,5 +71,5 @@ def test_moved_in_the_script_where_it_is_only_run(tmp_path: Path) -> None:
 
 def test_moved_if_a_device_is_given(tmp_path: Path) -> None:
     done = checked(tmp_path, recipe(NETS), script(USE, after='hparams["nets"]["lin"].to(run_opts["device"])'))
-    assert "None where none is given" in done.messages[0]
+    assert "None unless one is given" in done.messages[0]
     assert 'hparams["nets"]["lin"].to(brain.device)' in done.after("train.py")

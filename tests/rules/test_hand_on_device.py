@@ -128,7 +128,7 @@ def test_leaves_alone(name: str) -> None:
 
 def test_says_where_the_other_device_comes_from() -> None:
     [found] = findings(RULE, HEAD + CHANGED["a parameter"][0])
-    assert "goes to the CPU" in found.message
+    assert "uses the CPU" in found.message
     assert [one.message for one in found.related] == ["the device that it takes"]
 
 

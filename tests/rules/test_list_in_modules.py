@@ -20,7 +20,7 @@ def test_a_layer_that_is_used_and_not_listed(tmp_path: Path) -> None:
     done = checked(tmp_path, recipe())
     (finding,) = done.findings
     assert finding.message == (
-        "`lin` is not under `modules:`, so it stays on the CPU; train.py, line 10, runs it there. "
+        "`lin` is not under `modules:`, so it stays on the CPU; train.py, line 10, runs it on inputs on the Brain's device. "
         "The fix assumes that `lin` is to be trained with the rest"
     )
     assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
@@ -241,7 +241,7 @@ def test_a_network_that_is_only_run_is_moved_in_the_script(tmp_path: Path) -> No
 def test_a_device_that_may_be_none(tmp_path: Path) -> None:
     text = script(after='hparams["lin"].to(run_opts["device"])')
     done = checked(tmp_path, recipe(), text, Safety.SAFE)
-    assert "None where none is given" in done.messages[0]
+    assert "None unless one is given" in done.messages[0]
     assert done.after("train.py") == script(after='hparams["lin"].to(brain.device)')
     assert [result.applied for result in done.report.changed] == [1], "the fix counts where it is made"
     assert done.after("train.yaml") == recipe()

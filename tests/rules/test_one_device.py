@@ -20,18 +20,18 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 FOUND = {
     "set_device below the move": (
         "def run(rank):\n    net = nn.Linear(2, 2).cuda()\n    torch.cuda.set_device(rank)\n    return net\n",
-        "`nn.Linear(2, 2).cuda()` stands above `torch.cuda.set_device(rank)`, "
-        "so it is on the first GPU in every process",
+        "`nn.Linear(2, 2).cuda()` runs before `torch.cuda.set_device(rank)`, "
+        "so every process puts it on the first GPU",
     ),
     "objects are gathered over one GPU": (
         'def run(rank, x):\n    dist.init_process_group("nccl", rank=rank)\n    found = [None] * 2\n'
         "    dist.all_gather_object(found, x)\n",
-        "`dist.all_gather_object` uses the current GPU, and nothing sets that of a process: "
+        "`dist.all_gather_object` uses the current GPU, and nothing sets it for each process: "
         "call `torch.cuda.set_device` first",
     ),
     "a global rank in a string": (
         'def device(local_rank):\n    return f"cuda:{dist.get_rank()}"\n',
-        "`dist.get_rank()` counts the processes of all machines, and is used as the number of a GPU of this one",
+        "`dist.get_rank()` counts the processes of all machines, but is used as the index of a GPU on this one",
     ),
 }
 

@@ -258,9 +258,9 @@ def _judged(one: Autocast, node: ast.Call, near: Near, analysis: Analysis) -> Fi
     off = _is_off(one, source)
     if (off or by_machine) and any(condition == CUDA_THERE and holds for condition, holds in one.path):
         return None
-    effect = "is not switched off" if off else "does nothing"
+    effect = "autocast stays on" if off else "it does nothing"
     data = "its data is moved to" if near.moved else "the data is on"
-    message = f"this autocast is for CUDA only, but {data} {where}: on any other device it {effect}"
+    message = f"this autocast is for CUDA only, but {data} {where}: on any other device, {effect}"
     if one.decorated is not None:
         message += "; a `with` statement in the function can follow the data, a decorator cannot"
         return Finding(CODEMOD, source.span(node), message)

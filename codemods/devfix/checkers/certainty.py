@@ -82,10 +82,10 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     if mismatch.anchor_place.kind == OWNED and mismatch.stray.links[0].kind == LOAD:
         return "the framework that places the module may place its batches, too"
     if PATH_TAKEN in kinds:
-        return "it is not known whether both paths are taken in one run"
+        return "it is not known whether one run reaches both lines"
     followed = _is_followed(mismatch, analysis) or _is_output(mismatch, analysis)
     if of_caller and DATA in kinds and not followed:
-        return "what it is made of may be a tensor where the caller says"
+        return "it may be made of a tensor that is where the caller put it"
     if of_caller and NAME in kinds and not followed:
         return "only a name says what the other value is"
     if RANK in kinds and GIVEN not in kinds:
@@ -107,9 +107,9 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
             or (of_caller and mismatch.anchor.kind == MODULE and LIBRARY_CALL in of_anchor and not moved)
         )
     ):
-        return "a class that is not in view may move it"
+        return "a class that devfix cannot see may move it"
     if mismatch.anchor_place.kind == VAR and _is_of_unknown(mismatch, analysis):
-        return "the device of the other value is that of something unknown"
+        return "the other value is on the device of something unknown"
     if mismatch.relation == FIXED:
         return _why_not_literal(mismatch, LIBRARY_CALL in kinds, analysis)
     source = analysis.file.source
@@ -120,13 +120,13 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     ):
         return "the error is expected, or handled"
     if mismatch.function is not None and tells_the_cpu(mismatch.function.file.source, mismatch.function.node):
-        return "a configuration is told the CPU"
+        return "a configuration names the CPU"
     if of_caller and mismatch.anchor.kind != MODULE and mismatch.file is analysis.file:
         asked = mismatch.function is not None and is_asked(mismatch, mismatch.function)
         if is_moved_below(source, mismatch.node, mismatch.anchor_node, by_name=not asked):
             return "the other value, or the result, is moved or read on the CPU below: it was on the CPU"
     if not _is_made_up(mismatch) and not _on_accelerators(mismatch, analysis):
-        return "nothing but a parameter says that the other value may be on an accelerator"
+        return "only a parameter suggests that the other value may be on an accelerator"
     return ""
 
 
@@ -271,9 +271,9 @@ def _why_not_literal(mismatch: Mismatch, out_of_sight: bool, analysis: Analysis)
         if isinstance(default, ast.Constant) and default.value is None:
             return "the other value may be None"
     if mismatch.stray.links[0].kind != MOVE:
-        return "the code that put it on the accelerator is not in view"
+        return "devfix cannot see the code that put it on the accelerator"
     if out_of_sight:
-        return "a class that is not in view may move it"
+        return "a class that devfix cannot see may move it"
     if any(about_devices(condition) for condition, _ in mismatch.path):
         return "a condition around it asks for the accelerator"
     return ""

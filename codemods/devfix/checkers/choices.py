@@ -70,7 +70,7 @@ def _parameters(file: File, function: Function) -> Iterator[_Told]:
         if _reads(file.source, [*function.node.body[:i], statement.value], name):
             continue
         default = function.defaults.get(name)
-        message = f"`{name}` is overwritten before it is read: what a caller asks for has no effect"
+        message = f"`{name}` is overwritten before it is read, so what a caller asks for has no effect"
         yield LOST, statement, message, _kept_if_given(file.source, statement, name, default)
 
 

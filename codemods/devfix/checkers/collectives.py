@@ -48,8 +48,8 @@ def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
         (operation,) = step.texts
         backend = next(one for join in known for one in sorted(join.texts) if for_accelerators(one))
         message = (
-            f"{quoted(source, at)} is on the CPU, but `{operation.rpartition('.')[2]}` is given it, and the backend "
-            f"`{backend}` takes tensors of accelerators only"
+            f"{quoted(source, at)} is on the CPU, but is given to `{operation.rpartition('.')[2]}`, and the backend "
+            f"`{backend}` takes only tensors on accelerators"
             + (". The fix assumes that this is the backend" if edits else "")
         )
         shown = () if at is step.at else (Related(source.span(step.at), "it is given to the others here"),)
@@ -74,8 +74,8 @@ def _of_an_unknown_backend(analysis: Analysis, steps: Steps) -> Iterator[tuple[F
         seen.add(made)
         (operation,) = step.texts
         message = (
-            f"{quoted(source, made)} is on the CPU, but `{operation.rpartition('.')[2]}` is given it, for which "
-            "backends such as NCCL take tensors of accelerators only. The fix assumes such a backend"
+            f"{quoted(source, made)} is on the CPU, but is given to `{operation.rpartition('.')[2]}`, for which "
+            "backends such as NCCL take only tensors on accelerators. The fix assumes such a backend"
         )
         fix = Fix(f"make it on `{device}`", edits, Safety.UNSAFE)
         yield Finding(CODEMOD, source.span(made), message, fix), [made, step.at]

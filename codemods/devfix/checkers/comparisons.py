@@ -46,7 +46,7 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
             edits = (ReplaceExpression(source.span(at), text), *Writing(analysis).imports(text))
         message, safety = why(one, analysis), _safety(one, analysis)
         if edits and safety is Safety.UNSAFE:
-            message += ". The fix makes code run that did not, or the other way round"
+            message += ". With the fix, code may run that did not run before, or the reverse"
         fix = Fix(f"write `{text}`", edits, safety) if edits else None
         span = source.span(one.use.node)
         yield Finding(CODEMOD, span, message, fix), {source.position(span.start)[0]}
@@ -234,11 +234,11 @@ def why(one: Judged, analysis: Analysis) -> str:
         called = use.name.rpartition(".")[2]
         return f'`{called}` expects a device type such as "cuda"; {shown} {what}'
     if use.sink in ("among", "lookup"):
-        return f"{shown} {what}, which is none of the strings that are listed here"
+        return f"{shown} {what}, which is none of the strings listed here"
     other = one.against
     assert other is not None
     if use.sink == "same" and one.form.kind == other.kind:
-        return f"{shown} may be a new object at every read: devices are compared by value"
+        return f"{shown} may be a new object each time: compare devices by value"
     if other.type in WRONG_TYPES:
         return f'{shown} is never "{other.type}": torch has no device of that name'
     if other.kind != one.form.kind:
@@ -246,7 +246,7 @@ def why(one: Judged, analysis: Analysis) -> str:
     numbered, plain = (one.form, other) if one.form.numbered is not False else (other, one.form)
     kind = numbered.type or plain.type
     may = "has" if numbered.numbered else "may have"
-    return f'one side {may} an index, as in "{kind}:1", and the other has none'
+    return f'one side {may} an index, such as "{kind}:1", and the other has none: then they are never equal'
 
 
 def _what(form: Form, *, sure: bool) -> str:
@@ -254,5 +254,5 @@ def _what(form: Form, *, sure: bool) -> str:
     if form.kind == OBJECT:
         return f"{verb} a torch.device"
     if form.numbered:
-        return f'{verb} a string with an index, as "{form.type or "cuda"}:1"'
+        return f'{verb} a string with an index, such as "{form.type or "cuda"}:1"'
     return f"{verb} a string"

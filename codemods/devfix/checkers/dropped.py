@@ -50,6 +50,7 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
         told = quoted(source, moved)
         where = "on the CPU" if value.place.on_host else "where it is"
         message = f"the moved tensor is dropped: {told} stays {where}, since `Tensor.to` returns a copy"
+        message += "" if safe or not writable else ". The fix assumes that the copy is wanted from here on"
         yield Finding("move-inputs", span, message, fix if writable else None)
 
 

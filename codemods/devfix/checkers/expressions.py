@@ -122,7 +122,7 @@ def _generator(one: Missing, analysis: Analysis) -> Told:
     assert isinstance(node, ast.Call)
     told = {given.arg: source.code(given.value) for given in node.keywords}
     message = (
-        f"`{told['generator']}` is a generator of the CPU: "
+        f"`{told['generator']}` is a CPU generator: "
         f"`{one.name}` with `device={told['device']}` raises RuntimeError on an accelerator"
     )
     plain = not {"requires_grad", "out", "pin_memory", None} & told.keys()
@@ -151,8 +151,8 @@ def _argument(keyword: ast.keyword, source: Source) -> str:
 def _index(one: Missing, analysis: Analysis) -> Told:
     source = analysis.file.source
     message = (
-        f"the type of a device has no index: what is moved here goes to the current device, "
-        f"which may be another one than `{one.name}`"
+        f"the type of a device has no index: what is moved here goes to the current GPU, "
+        f"which may not be `{one.name}`"
     )
     return message, (ReplaceExpression(source.span(one.node), one.name),), Safety.UNSAFE
 

@@ -72,21 +72,21 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
             one.subject for one in read.assumed if one.kind == LIBRARY_CALL and one.subject.endswith("()")
         ]
         if any(may_bring_to_host(one.removesuffix("()"), source) for one in called):
-            return "a function that is not in view may have brought it to the CPU"
+            return "a function that devfix cannot see may have brought it to the CPU"
         doubts -= {LIBRARY_CALL, USES} | ({NAME} if named <= _called(read) else set())
     elif read.operation == "numpy":
         doubts -= {USES}
     if doubts or is_other_framework(source):
-        return "it is not known whether this is a tensor of a device"
+        return "it is not known whether this is a tensor"
     run = read.value.kind != TENSOR and isinstance(read.value_node, ast.Call)
     if run and not is_without_gradients(source, read.value_node):
-        return "what a layer gives needs its gradient, so that this raises on the CPU as well"
+        return "the result of a layer requires grad, so this raises on the CPU as well"
     if read.place.kind == VAR and isinstance(read.place.key, tuple) and read.place.key[0] == TENSOR:
-        return "the device is that of a tensor of which nothing is known"
+        return "it is on the device of a tensor about which nothing is known"
     if is_caught(source, read.node):
         return "the error is expected, or handled"
     if read.is_array_function and any(link.kind == PASS for link in read.value.links):
-        return "callers mostly pass arrays to functions of numpy, not tensors"
+        return "callers mostly pass arrays to numpy functions, not tensors"
     text = _target(read, analysis)
     unknown = read.place.kind == VAR and isinstance(
         read.place.key, tuple
@@ -96,14 +96,14 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
     if read.operation != "numpy" and (
         read.place == BY_OWNER or (read.place.kind == OWNED and read.is_array_function)
     ):
-        return "what a framework gives need not be a tensor"
+        return "what a framework gives may not be a tensor"
     if of_device:
         return ""
     function = read.function
     if function is None or analysis.refuted(read.place):
         return "all calls in the file pass what is on the CPU"
     if read.is_array_function and not _is_told_apart(read, function, analysis):
-        return "only a parameter says that it is on a device, and functions of numpy are mostly given arrays"
+        return "only a parameter suggests that it is on a device, and numpy functions mostly get arrays"
     return _why_kept(read, function, analysis) if read.is_lengths else _why_on_host(read, function, analysis)
 
 
@@ -124,7 +124,7 @@ def _why_on_host(read: HostRead, function: Function, analysis: Analysis) -> str:
         return "some calls in the file pass what is on the CPU"
     if lives_on_devices(function, analysis) or "torch.nn." in analysis.file.source.text:
         return ""
-    return "nothing but a parameter says that the value may be on an accelerator"
+    return "only a parameter suggests that the value may be on an accelerator"
 
 
 def _is_of_torch(read: HostRead) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from devfix.checkers.certainty import is_proven, why_silent
 from devfix.checkers.mismatches import codemod_of
 from devfix.checkers.signs import quoted
-from devfix.checkers.wording import assumptions, message_of, where
+from devfix.checkers.wording import assumptions, message_of, placed, shown, target_of
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class
@@ -141,9 +141,12 @@ def _finding(mover: Mover, inputs: list[Input], analysis: Analysis) -> Finding:
     there = made.file is analysis.file and span == source.span(made.node) and first.binding is None
     texts = list(dict.fromkeys(quoted(source, made.node if there else one.node) for one in inputs))
     subject = " and ".join(texts[:3])
+    named = " and ".join(
+        [shown(source, made.node if there else first.node)] if len(texts) == 1 else texts[:3]
+    )
     be = "is" if len(texts) == 1 else "are"
     origin = "" if there else _origin(first, analysis)
-    message = f"{subject}{origin} {be} on the CPU, but {be} used with {_anchor(first, analysis)}"
+    message = f"{named}{origin} {be} on the CPU, but {be} used with {_anchor(first, analysis)}"
     if first.mismatch.operation == "the result":
         message = message_of(CODEMOD, made.node if there else first.node, "", first.mismatch, analysis)
     if edits and not proven:
@@ -194,29 +197,18 @@ def _anchor(one: Input, analysis: Analysis) -> str:
         name = code
     else:
         name = "a tensor"
-    at, here = _target(mismatch, analysis), analysis.file.source
-    place = f"is {where(mismatch.anchor_place)}"
-    if at is not None:
-        place = f"line {here.position(here.span(at).start)[0]} puts on `{here.code(at)}`"
+    here = analysis.file.source
     through = f" in {mismatch.file.path.rpartition('/')[2]}" if mismatch.file is not analysis.file else ""
     call = here.parents.get(one.node)
     call = here.parents.get(call) if isinstance(call, ast.keyword) else call
     if not through and one.is_passed and isinstance(call, ast.Call):
         through = f" through {quoted(here, call.func)}"
-    return f"{name}{through}, which {place}"
-
-
-def _target(mismatch: Mismatch, analysis: Analysis) -> ast.expr | None:
-    """The device expression by which the other value was moved, if it was in this file."""
-    for at, _, _, _ in analysis.targets.get(mismatch.anchor_place, ()):
-        if at in analysis.file.source.parents:
-            return at
-    return None
+    return f"{name}{through}, which {placed(mismatch, analysis)}"
 
 
 def _placed(mismatch: Mismatch, analysis: Analysis) -> tuple[Related, ...]:
     """Where the other value gets its device: in this file, or in that of a caller."""
-    at, span = _target(mismatch, analysis), analysis.file.source.span
+    at, span = target_of(mismatch, analysis), analysis.file.source.span
     if at is not None:
         call = analysis.file.source.parents.get(at)
         func = call.func if isinstance(call, ast.Call) else None

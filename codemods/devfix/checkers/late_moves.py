@@ -186,8 +186,8 @@ def _reloaded(analysis: Analysis) -> Iterator[Finding]:
         known = steady(source, expression) and bound_before(source, expression, statement)
         yield told(
             source.span(node),
-            f"`{path}` takes over what is loaded on line {line}, on the CPU, although it is moved to "
-            f"`{device}` on line {line_of(source, move.node)}",
+            f"`{path}` was moved to `{device}` on line {line_of(source, move.node)}, but takes over weights from the "
+            f"CPU on line {line}",
             f"move `{path}` again",
             (InsertStatement(source.span(statement), f"{path}.to({device})"),) if known else (),
             Safety.UNSAFE,

@@ -32,8 +32,11 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
         if not device:
             continue
         span, name = source.span(one.node), one.parameter
-        message = f"{quoted(source, one.node.func)} is called without `{name}={device}`, {why}"
-        fix = Fix(f"hand on `{name}={device}`", (SetArgument(span, name, device),), Safety.UNSAFE)
+        message = (
+            f"{quoted(source, one.node.func)} is called without `{name}={device}`, {why}. "
+            f"The fix assumes that its result belongs on `{device}`"
+        )
+        fix = Fix(f"pass `{name}={device}`", (SetArgument(span, name, device),), Safety.UNSAFE)
         related: tuple[Related, ...] = ()
         if one.callee.file is analysis.file:
             at = next(argument for argument in one.callee.parameters if argument.arg == name)
@@ -102,7 +105,7 @@ def _wanted(one: LeftOut, analysis: Analysis) -> tuple[str, str]:
     elif literal(default) is None or _is_the_same(term, default, one):
         return "", ""
     where = "the CPU" if default in ("cpu", "None") else f'"{default}"'
-    return term.text, f"so that it goes to {where}"
+    return term.text, f"so it uses {where}"
 
 
 def _is_the_same(term: Term, default: str, one: LeftOut) -> bool:

@@ -36,7 +36,7 @@ _SOMETHING = re.compile(r"\.cuda\(|cuda\.current_device\(|cuda\.\w*Tensor\b|[\"'
 _LEGACY = re.compile(r"\btorch\.cuda\.\w*Tensor\b(?!\s+if\b)")
 _INSISTS = re.compile(r"isinstance\([^)\n]{0,300}\bcuda\.\w{0,99}Tensor\)")
 _CURRENT = "torch.cuda.current_device"
-_CALLED = "goes to the current GPU wherever its caller's tensors are, and raises without CUDA; no device is in scope"
+_CALLED = "goes to the current GPU wherever its caller's tensors are, and raises without CUDA; no other device is known"
 
 
 def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = "") -> Iterator[Verdict]:
@@ -50,7 +50,7 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
         return
     analysis = flow.facts()
     for node, known in chosen(analysis):
-        why = f"goes to CUDA where there is CUDA, but {known.what} on the device where it was put"
+        why = f"goes to CUDA wherever there is CUDA, but {known.what} on the device where it was put"
         span = source.span(node)
         edit = ReplaceExpression(span, known.text)
         yield Verdict(span, source.code(node), known.text, why, (edit,), Safety.UNSAFE)
@@ -81,7 +81,7 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
             yield _of_all(flow, nodes, name, edits, module, elsewhere)
     elif rest:
         for place in (*(one.node for one in left), *named_constants(analysis.file)):
-            why = "is hard-coded, and no device is in scope"
+            why = "is hard-coded, and no other device is known"
             yield Verdict(source.span(place), source.code(place), "", why, (), Safety.MANUAL)
     else:
         asked = [node for node in source.of_kind(ast.Call) if source.qualified(node.func) == _CURRENT]
@@ -234,7 +234,7 @@ class _Judge:
         if not sites:
             return
         other = guard.path if guard.path == "self.device" else guard.path.removesuffix(".device")
-        why = f"goes to the current GPU, but it is used with `{other}`, which may be on another one"
+        why = f"goes to the current GPU, but is used with `{other}`, which may be on another GPU"
         known, above = in_scope(sites[0], self.analysis), moved_above(self.analysis, guard)
         if above or (known is not None and known.sure and known.text == guard.device):
             return  # `device = "cuda" if is_available() else "cpu"`: that is the current GPU
@@ -380,17 +380,17 @@ class _Judge:
         if not reads or not any(source.span(one).start < start for one in inits):
             return None
         name, edits = as_buffer(site, analysis)
-        why = "is fixed to CUDA, while the module that it belongs to may be moved"
+        why = "stays on CUDA even if the module that it belongs to is moved elsewhere"
         title = f"make `{path}` a buffer of the module"
         if not name:
-            why = "is no parameter any more, since its copy on CUDA is a plain tensor, and stays there"
+            why = "is no longer a parameter: its copy on CUDA is a plain tensor, which `.to(device)` leaves there"
             title = "leave the move to the module"
         return Verdict(
             source.span(statement), source.code(call), "", why, edits, Safety.UNSAFE, reads[0], title
         )
 
     def _meets(self, met: Known) -> str:
-        return f"goes to CUDA, but is combined with `{met.what}`, which may be on another device"
+        return f"goes to CUDA, but is used with `{met.what}`, which may be on another device"
 
     def _verdict(self, site: Named, known: Known, why: str) -> Verdict:
         edits, exact = at_its_place(self.source, site, known.text)

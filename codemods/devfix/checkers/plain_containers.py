@@ -42,6 +42,7 @@ def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
         message = (
             f"the modules in `{name}` of `{found.owner.node.name}` are in a plain {kind}: `.to(device)` leaves them "
             "on the CPU, and `parameters()` and `state_dict()` miss them"
+            + (". The fix assumes that they are to be trained and saved with it" if edits else "")
         )
         if found.guessed:
             message += f". The fix assumes that callers pass modules in a plain {kind}"

@@ -71,8 +71,8 @@ class Program:
                 text = source.code(at) if at is not None else min(numbers[0].local, key=len)
             yield Remark(
                 source.span(join.node),
-                f"the group uses the current GPU, which nothing sets to that of process `{text}`: "
-                "all processes use the first",
+                f"the process group uses the current GPU, and nothing sets it for process `{text}`: "
+                "all processes use the first GPU",
                 f"call `torch.cuda.set_device({text})`",
                 edits,
             )
@@ -141,7 +141,7 @@ class Program:
             assert isinstance(one.node, ast.Call)
             yield Remark(
                 source.span(one.node),
-                f"`{source.code(one.node.func)}` uses the current GPU, and nothing sets that of a process: "
+                f"`{source.code(one.node.func)}` uses the current GPU, and nothing sets it for each process: "
                 "call `torch.cuda.set_device` first",
                 f"call `torch.cuda.set_device({rank})`" if rank else "",
                 edits,
@@ -229,8 +229,8 @@ class Program:
                 if source.span(bare.node).end <= source.span(call).start:
                     yield Remark(
                         source.span(call),
-                        f"`{source.code(bare.node)}` stands above `{source.code(call)}`, "
-                        "so it is on the first GPU in every process",
+                        f"`{source.code(bare.node)}` runs before `{source.code(call)}`, "
+                        "so every process puts it on the first GPU",
                         "set the device first",
                         self._first(call, statement),
                         related=(Related(source.span(bare.node), "moved here already"),),
@@ -270,8 +270,8 @@ class Program:
             code = source.code(origin if here else at)
             yield Remark(
                 source.span(shown),
-                f"`{code}` counts the processes of all machines, and is used as the number of a GPU of this one",
-                "use the number of the process on its machine",
+                f"`{code}` counts the processes of all machines, but is used as the index of a GPU on this one",
+                "use the local rank",
                 edits,
                 Safety.UNSAFE,
                 (Related(source.span(at), "used as a number here"),) if shown is not at else (),

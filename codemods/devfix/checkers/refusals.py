@@ -146,7 +146,7 @@ def _rebuilt(analysis: Analysis) -> Iterator[tuple[ast.AST, Finding]]:
                 (one for one in source.of_kind(ast.Call, statement.value) if _is_made(analysis, one)), None
             )
             if made is not None:
-                message = f"{quoted(source, made)} is on the CPU, and `{path}` must be on `{device}`"
+                message = f"{quoted(source, made)} is on the CPU; what is assigned to `{path}` must be on `{device}`"
                 edit = AppendCall(source.span(statement.value), f".to({device})")
                 yield made, _finding(source, made, message, f"move it to `{device}`", edit)
 
@@ -169,7 +169,7 @@ def _probes(analysis: Analysis) -> Iterator[tuple[ast.AST, Finding]]:
                     SetArgument(source.span(one), "device", device),
                     InsertStatement(source.span(source.statement(call)), f"self.to({device})", before=True),
                 )
-                message = f"{quoted(source, one)} is on the CPU, and `{given[0]}` may be elsewhere"
+                message = f"{quoted(source, one)} is on the CPU, but `{given[0]}`, which is run on it, may be elsewhere"
                 fix = Fix(f"make it on `{device}`", edits, Safety.UNSAFE)
                 yield one, Finding(CODEMOD, source.span(one), message, fix)
 

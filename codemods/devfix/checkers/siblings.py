@@ -89,7 +89,7 @@ def _together(
 
 def _left_out(source: Source, loop: ast.For, call: ast.Call, move: ast.Assign, name: str) -> Finding:
     line = source.position(source.span(move).start)[0]
-    message = f"`{name}` is not moved as the rest of the batch is; the loop of line {line} does it"
+    message = f"`{name}` is not moved, unlike the rest of the batch, which the loop on line {line} moves"
     text = source.code(move)
     fix = None
     if "\n" not in text and "#" not in text and source.statement(call) in loop.body:
@@ -315,7 +315,7 @@ def _unlike(
         edit = InsertStatement(source.span(statement), f"{path}{move}")
     elif may_hold_no_weights(dotted(call.func)):
         return None
-    message = f"`{path}` is not moved here, as {quoted(source, other)} and others around it are"
+    message = f"`{path}` is not moved, unlike {quoted(source, other)} and others next to it"
     fix = Fix(f"append `{move}`" if made else f"move `{path}` as well", (edit,), Safety.UNSAFE)
     related = (Related(source.span(other), "compare this"),)
     return Finding(MODULES, span if made else source.span(statement), message, fix, related)
@@ -343,7 +343,7 @@ def _methods(source: Source, owner: Class) -> Iterator[Finding]:
                 continue
             line = source.position(source.span(movers[0][1]).start)[0]
             text = f"{attribute}.to({device})"
-            message = f"`{attribute}` is run on what is moved to `{device}`, but is moved on line {line} only"
+            message = f"`{attribute}` is run on what is moved to `{device}`, but is itself moved only on line {line}"
             edit = InsertStatement(source.span(source.statement(at)), text, before=isinstance(at, ast.Call))
             related = (Related(source.span(movers[0][1]), "another method moves it"),)
             fix = Fix(f"move `{attribute}` here, too", (edit,), Safety.UNSAFE)

@@ -131,8 +131,8 @@ def _shared(source: Source, function: Function, places: Places) -> Iterator[Find
         line = source.position(source.span(place).start)[0]
         yield told(
             Span(source.span(share).start, source.span(anchor).end),
-            f"`{name}` takes the place of `{old}` on line {line} and shares its weight; its other parameters "
-            f"stay on the CPU wherever `{old}` is",
+            f"`{name}` replaces `{old}` on line {line} and shares its weight, but its other parameters "
+            f"stay on the CPU, wherever `{old}` is",
             f"move `{name}` to where `{old}` is",
             (InsertStatement(source.span(anchor), f"{name}.to({old}.weight.device)"),),
             Safety.UNSAFE,
@@ -194,8 +194,8 @@ def _replaced(source: Source, function: Function, places: Places) -> Iterator[Fi
             edits = (AppendCall(source.span(made), move),)
         yield told(
             source.span(made),
-            f"a new layer takes the place of `{old}`, but not its device: in a model that was moved it stays "
-            "on the CPU",
+            f"a new layer replaces `{old}`, but is not moved to its device: in a model that was moved before, "
+            f"it stays on the CPU. The fix assumes that it is run where `{old}` was",
             f"move it to where `{old}` is",
             edits,
             Safety.UNSAFE,
@@ -257,7 +257,7 @@ def _wrapper(analysis: Analysis, owner: ast.ClassDef) -> Iterator[Finding]:
     yield told(
         source.span(factories[0]),
         f"`{owner.name}` makes parameters on the CPU and combines them with `{parameter}`, "
-        "which may have been moved before",
+        f"which may have been moved before. The fix assumes that they are used where `{parameter}` is",
         f"make them where `{parameter}` is",
         tuple(edits),
         Safety.UNSAFE,

@@ -26,20 +26,21 @@ from devfix.engine.values import (
     USES,
     Assumption,
 )
+from devfix.source import Source
 
 _ASSUMED = {
     NAME: "`{}` is what its name suggests",
-    LIKE: "`{}` is where other calls of it move what they give it",
+    LIKE: "`{}` is on the device to which its other calls move their arguments",
     LABELS: "`{}` is a tensor, as its name suggests",
     LOSS: "`{}` compares tensors, as its name suggests",
     USES: "`{}` is what its uses suggest",
     LIBRARY_CALL: "{} takes and returns tensors",
-    PATH_TAKEN: "one run takes both paths",
+    PATH_TAKEN: "one run reaches both lines",
     RANK: "it has at least one dimension",
     RESULT: "the caller expects both on one device",
     GIVEN: "`{}` is on the CPU when the module is made",
     DATA: "`{}` is not a tensor on an accelerator",
-    SIBLINGS: "`{}` comes from the CPU, as what is moved beside it",
+    SIBLINGS: "`{}` arrives on the CPU, like the value that is moved next to it",
     CALLER: "`{}` is on the module's device",
 }
 # How an operation without a name of its own uses the value that strays, and the other one.
@@ -50,22 +51,29 @@ _USES = {
     "the comparison": "a comparison{} combines it with {}",
     "the forward pass": "the forward pass{} runs it on {}",
 }
+_SILENT = ("the container", "the assignment")  # nothing fails there yet
 _LONGEST = 40  # characters of code that a sentence takes in its stride
 
 
 def message_of(codemod: str, at: ast.AST, stored: str, mismatch: Mismatch, analysis: Analysis) -> str:
     """What is wrong: the value at `at`, or what a module has `stored`, and the operation that needs it elsewhere."""
-    told = quoted(analysis.file.source, at)
+    told = shown(analysis.file.source, at)
     is_module = codemod == "module-never-moved"
     if codemod == "hard-coded-cuda":
         what = f"the device of {told} is hard-coded"
     elif stored:
         what = f"`{stored}` stays on the CPU when the module is moved"
     elif is_module:
-        what = f"{'this module' if told.startswith('this') else f'the module {told}'} is on the CPU"
+        what = f"the module {told} is on the CPU"
     else:
         what = f"{told} is on the CPU"
     return f"{what}; {_used(mismatch, analysis, told, is_module=is_module)}"
+
+
+def shown(source: Source, node: ast.AST) -> str:
+    """The code of a node, or its beginning."""
+    told, code = quoted(source, node), " ".join(source.code(node).split())
+    return told if "`" in told + code else f"`{code[:57]}...`"
 
 
 def _used(mismatch: Mismatch, analysis: Analysis, told: str, *, is_module: bool) -> str:
@@ -74,24 +82,30 @@ def _used(mismatch: Mismatch, analysis: Analysis, told: str, *, is_module: bool)
     line = source.position(source.span(mismatch.node).start)[0]
     at = f" on line {line}" if here else f" in {mismatch.file.path.rpartition('/')[2]}"
     if mismatch.anchor.kind == MODULE and not is_module and not mismatch.operation.startswith("the "):
-        return f"it is given to `{mismatch.operation}`{at}, which is {where(mismatch.anchor_place)}"
+        module = f"`{mismatch.operation}`{at}, which {placed(mismatch, analysis)}"
+        return f"{module}, takes it and raises on an accelerator"
     name = _other(mismatch, told if here else "")
-    place = where(mismatch.anchor_place, name)
+    place = placed(mismatch, analysis, name)
     if mismatch.operation == "the result" and mismatch.anchor.kind == DEVICE:
         device = name or "another device"
-        return f"it gets weights that were loaded for {device}, which are copied to where it is"
+        return f"the weights that it gets were loaded for {device}, but are copied to where it is"
     if mismatch.operation == "the result":
         other = "the input" if mismatch.anchor.role == "taken" else "another result"
-        return f"it is returned{at}, while {name or other} is {place}"
+        return f"it is returned{at} beside {name or other}, which {place}"
     if mismatch.anchor.kind == DEVICE:
-        return f"`{mismatch.operation}`{at} is given it together with {name or 'another device'}"
+        return f"`{mismatch.operation}`{at} gets it together with {name or 'another device'}"
     value = "a module" if mismatch.anchor.kind == MODULE else "a tensor"
-    other = f"{name}, which is {place}" if name else f"{value} {place}"
+    other = f"{name}, which {place}" if name else f"{value} that {place}".replace(" that is on ", " on ")
+    raises = (
+        ""
+        if mismatch.relation == FIXED or mismatch.operation in _SILENT
+        else ", and raises on an accelerator"
+    )
     if mismatch.operation == "the index" and mismatch.relation == FIXED:
         return f"it indexes{at} {other}"
     if mismatch.operation in _USES:
-        return _USES[mismatch.operation].format(at, other)
-    return f"`{mismatch.operation}`{at} {'runs it on' if is_module else 'combines it with'} {other}"
+        return _USES[mismatch.operation].format(at, other) + raises
+    return f"`{mismatch.operation}`{at} {'runs it on' if is_module else 'combines it with'} {other}{raises}"
 
 
 def _other(mismatch: Mismatch, told: str) -> str:
@@ -103,6 +117,22 @@ def _other(mismatch: Mismatch, told: str) -> str:
         return ""
     code = quoted(mismatch.file.source, node, _LONGEST)
     return code if code != told and code.startswith("`") else ""
+
+
+def placed(mismatch: Mismatch, analysis: Analysis, told: str = "") -> str:
+    """Where the other value is, as it follows on "which": with the line that puts it there, if that is in this file."""
+    at, source = target_of(mismatch, analysis), analysis.file.source
+    if at is None or mismatch.anchor_place.kind in (OF, IN, OWNED):
+        return f"is {where(mismatch.anchor_place, told)}"
+    return f"line {source.position(source.span(at).start)[0]} puts on {quoted(source, at)}"
+
+
+def target_of(mismatch: Mismatch, analysis: Analysis) -> ast.expr | None:
+    """The device expression by which the other value was moved, if it was in this file."""
+    for at, _, _, _ in analysis.targets.get(mismatch.anchor_place, ()):
+        if at in analysis.file.source.parents:
+            return at
+    return None
 
 
 def where(place: Place, told: str = "") -> str:
@@ -125,12 +155,12 @@ def assumptions(mismatch: Mismatch) -> str:
         _ASSUMED[one.kind].format(_subject(one)) for one in mismatch.assumed if one.kind in _ASSUMED
     )
     if not words and mismatch.relation != FIXED and mismatch.stray_place.kind != LITERAL:
-        return ". On the CPU nothing fails, and the fix changes no result"
+        return ". On the CPU, the fix changes no result"
     words = words or ["both values belong on the same device"]
-    return f". The fix assumes that {', and '.join(words)}"
+    return f". The fix assumes that {', and that '.join(words)}"
 
 
 def _subject(one: Assumption) -> str:
     if one.kind == LIBRARY_CALL:
-        return f"`{one.subject}`" if one.subject else "a module that is not in view"
+        return f"`{one.subject}`" if one.subject else "a module that devfix cannot see"
     return one.subject

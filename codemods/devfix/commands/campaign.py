@@ -50,7 +50,7 @@ def code(store: Store) -> int:
     "--watch",
     type=click.FloatRange(1),
     metavar="S",
-    help="The same every S seconds, as long as some are open.",
+    help="Repeat this every S seconds, as long as pull requests are open.",
 )
 def status(campaign: str, everything: bool, refresh: bool, watch: float | None) -> int:
     """Show the progress of the campaign, also while it runs."""

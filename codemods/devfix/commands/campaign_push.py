@@ -267,7 +267,7 @@ def _recorded(store: Store, row: Row, came: Pushed | MigrateError) -> bool:
     if request is not None:
         values |= {"pull_request": request.url, "request": request.state, "checks": "", "conflicts": 0}
         if request.state == "closed":
-            why = "its request was closed, so it is left alone; `devfix migrate reopen` changes that"
+            why = "its pull request was closed, so it is left alone; `devfix migrate reopen` changes that"
             store.change(row.id, "push", why, pull_request=request.url, request="closed", reason=why)
             complain(f"{row.name}: {why}")
             return True

@@ -73,7 +73,9 @@ def _each(
         for row in rows:
             try:
                 if not (row.pull_request and fits(row)):
-                    raise MigrateError(f"its request is {row.request or 'not made yet'}")
+                    raise MigrateError(
+                        f"its pull request is {row.request}" if row.request else "it has no pull request"
+                    )
                 click.echo(printable(f"{row.name}: {work(store, forges, row)}"))
             except MigrateError as error:
                 complain(f"{row.name}: {error}")

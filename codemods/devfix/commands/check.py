@@ -24,7 +24,7 @@ _FINDINGS = "Which findings"
         "devfix check": "check the files in this folder",
         "devfix check --diff-only origin/main": "check only the lines that a branch has changed",
         "devfix check --format sarif src/ >devfix.sarif": "write a report for code scanning",
-        "devfix check --write-baseline devfix.json": "record the findings of today",
+        "devfix check --write-baseline devfix.json": "record the current findings",
         "devfix check --baseline devfix.json": "show only new findings",
     },
     codes={0: "no findings", 1: "findings", 2: CANNOT},

@@ -27,7 +27,7 @@ _LINKS = {
     "load": "loaded",
     "move": "moved",
     "store": "stored as an attribute",
-    "element": "taken from, or put into, a container",
+    "element": "put into or taken out of a container",
     "pass": "passed as an argument",
     "return": "returned",
     "drop": "copied to a device, and the copy is dropped",

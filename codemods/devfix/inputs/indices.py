@@ -71,8 +71,8 @@ def _moved(flow: Flow, picked: ast.Subscript, index: ast.Name, device: str, call
     base = source.code(picked.value)
     yield Hint(
         node,
-        f"`{index.id}` is moved to {_code(source, written)} before it indexes `{base}`, which is not there: "
-        "what it picks is moved later",
+        f"`{index.id}` is moved to {_code(source, written)}, but indexes `{base}`, which is not there and raises; "
+        "only what it picks is moved",
         f"keep `{index.id}` where `{base}` is",
         edits,
         call,

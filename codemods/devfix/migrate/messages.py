@@ -97,7 +97,7 @@ def _default(report: Report) -> str:
     what = (
         "each change gives the same result on the CPU, and on an accelerator can only turn an error into a run"
         if safe
-        else "some changes rest on an assumption that is named above"
+        else "the changes marked unsafe rest on assumptions that devfix cannot prove"
     )
     more = any(
         finding.fix is not None and finding.fix.safety >= report.level_of(finding.codemod)

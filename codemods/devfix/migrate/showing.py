@@ -29,7 +29,7 @@ def status(store: Store, *, everything: bool = False) -> Iterator[str]:
     if asked:
         red = sum(1 for row in store.rows() if row.request in OPEN and row.checks == "failed")
         words = [f"{count} {state}" for state, count in sorted(asked.items())]
-        yield f"  requests: {', '.join([*words, *([f'{red} with failed checks'] if red else [])])}"
+        yield f"  pull requests: {', '.join([*words, *([f'{red} with failed checks'] if red else [])])}"
     findings = store.findings()
     if findings:
         width = max(len(one.codemod) for one in findings)
@@ -66,8 +66,10 @@ def line(row: Row) -> str:
         if row.decision:
             what += f" ({row.decision})"
         elif row.outdated:
-            what += f" ({row.outdated} before, but the change is another one now: review it again)"
-        what += f" (request {row.asked})" if row.asked else ""
+            what += (
+                f" ({row.outdated} before, but the change or lines next to it differ now: review it again)"
+            )
+        what += f" (pull request {row.asked})" if row.asked else ""
     return printable(f"{row.state:13}  {row.name}{f': {what}' if what else ''}")
 
 

@@ -41,7 +41,7 @@ def parse(text: str) -> tuple[tuple[float, bool], ...]:
         found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)(%?)\s*", word)
         if found is None or not float(found[1]) or (found[2] and float(found[1]) > 100):
             raise MigrateError(
-                f"waves are numbers or percents with commas between them, as 5,25%,100%, not {text!r}"
+                f"--waves takes numbers or percentages separated by commas, such as 5,25%,100%, not {text!r}"
             )
         steps.append((float(found[1]), bool(found[2])))
     return tuple(steps)
@@ -51,24 +51,28 @@ def next_wave(waves: Waves, out: Sequence[Row], waiting: int, last: float, now: 
     """What may be sent, where `out` has been, the last of it at `last`, and `waiting` may follow."""
     total = len(out) + waiting
     bad = sum(1 for row in out if row.request == "closed" or (row.request in OPEN and row.checks == "failed"))
-    rule = f"it stops where more than {waves.stop:g} % have failed checks or are closed"
+    rule = f"the waves stop if more than {waves.stop:g} % have failed checks or are closed"
     if 100 * bad > waves.stop * len(out):
-        return Next(0, f"stopped: {bad} of {len(out)} have failed checks or are closed; {rule}", True)
+        return Next(
+            0, f"stopped: {bad} of {len(out)} pull requests have failed checks or are closed; {rule}", True
+        )
     ends = [
         min(total, math.ceil(total * amount / 100) if share else int(amount)) for amount, share in waves.steps
     ]
     at = next((number for number, end in enumerate(ends) if end > len(out)), None)
     if at is None:
-        return Next(0, f"the last wave is out: {len(out)} of {total}")
-    words = f"wave {at + 1} of {len(ends)}: up to {ends[at]} of {total}, {len(out)} are out; {rule}"
+        return Next(0, f"all waves are pushed: {len(out)} of {total} repositories")
+    words = (
+        f"wave {at + 1} of {len(ends)}: {ends[at]} of {total} repositories, {len(out)} already pushed; {rule}"
+    )
     if len(out) in ends:  # the one before is whole
         pending = sum(1 for row in out if row.request in OPEN and row.checks == "pending")
         left = last + waves.rest - now
         if pending or left > 0:
             why = (
-                f"{pending} have checks that still run"
+                f"the checks of {pending} still run"
                 if pending
-                else f"its rest ends in {left / 60:.0f} minutes"
+                else f"{left / 60:.0f} minutes of rest are left"
             )
             return Next(0, f"{words}. Not yet: {why}")
     return Next(ends[at] - len(out), words)
@@ -78,7 +82,7 @@ def parse_hours(text: str) -> tuple[int, int]:
     """`9-17`: from nine until five; raises MigrateError."""
     found = re.fullmatch(r"(\d{1,2})-(\d{1,2})", text)
     if found is None or int(found[1]) > 23 or int(found[2]) > 24 or found[1] == found[2]:
-        raise MigrateError(f"hours are of the form 9-17, not {text!r}")
+        raise MigrateError(f"--hours takes two hours, such as 9-17, not {text!r}")
     return int(found[1]), int(found[2])
 
 

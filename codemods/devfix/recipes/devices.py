@@ -43,7 +43,7 @@ def named_devices(recipe: Recipe) -> Iterator[NamedDevice]:
         elif node.kind != "scalar":
             for key, value in _arguments(node):
                 if value in literals:
-                    yield NamedDevice(key, value, "goes to CUDA even if `--device` is another one")
+                    yield NamedDevice(key, value, "goes to CUDA even if `--device` names another device")
 
 
 def names_cuda(node: Node) -> bool:
@@ -53,15 +53,15 @@ def names_cuda(node: Node) -> bool:
 def _used(recipe: Recipe, name: str, scripts: list[Script]) -> str:
     """What an entry at the top does; an empty string for one that nobody is seen to use."""
     if name == "device" and any(_takes_hparams(script) for script in scripts):
-        return "is what the Brain runs on unless `--device` is given, also on a machine without CUDA"
+        return "is what the Brain runs on unless `--device` is given, even on a machine without CUDA"
     if not _DEVICE.fullmatch(name):
         return ""
     for node in recipe.root.walk():
         for key, value in node.pairs if node.tag.startswith(_MADE) else ():
             if _DEVICE.fullmatch(key.value) and value.tag == "!ref" and value.value == f"<{name}>":
-                return "goes to CUDA even if `--device` is another one"
+                return "goes to CUDA even if `--device` names another device"
     if any(script.key_of(node) == name for script in scripts for node in script.module.source.walk()):
-        return "goes to CUDA even if `--device` is another one"
+        return "goes to CUDA even if `--device` names another device"
     return ""
 
 

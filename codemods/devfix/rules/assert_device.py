@@ -210,7 +210,7 @@ print(loss(model(x), torch.zeros(1, 2, device=device)).item())
         )
         return self.finding(
             source.span(move.node),
-            f"`{path}` is moved here; nothing checks that it is there afterwards",
+            f"`{path}` is moved here, but nothing checks afterwards that it is on that device",
             title=f"assert where `{path}` is",
             edits=(InsertStatement(source.span(anchor), text), *imports),
             safety=Safety.SAFE if sure else Safety.UNSAFE,

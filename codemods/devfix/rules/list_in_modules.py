@@ -78,15 +78,15 @@ def _message(case: Case, unless: str) -> str:
         text = f"{where} takes `{case.name}` from `modules:`, which does not list it"
     elif case.move is not None:
         text = (
-            f"`{case.entry}` is moved to the device of the command line only, which is None where none is given: then "
-            f"it stays on the CPU, where {where} runs it"
+            f"`{case.entry}` is moved only to the device of the command line, which is None unless one is given: then "
+            f"it stays on the CPU, but {where} runs it on inputs on the Brain's device"
         )
     elif case.use is None:
         text = f"{unmoved} `{case.holder}`, a part of a listed module, runs it and does not move it"
     elif case.holder:
         text = f"{unmoved} `{case.holder}`, which {where} runs, does not move it"
     else:
-        text = f"{unmoved} {where} runs it there"
+        text = f"{unmoved} {where} runs it on inputs on the Brain's device"
     if case.like:
         text += f"; `{case.like}` of the same class is listed"
     return f"{text}. The fix assumes that {unless}" if unless else text

@@ -225,8 +225,8 @@ class MapLocation(Codemod):
                 fails = doubts.matters(load, source) and not doubts.of_replicas(load, uses.receivers, source)
                 fails = fails or load.is_wrapped
                 # what is a part of one process may be bound to its device
-                sure = sure and fails and load.is_known and not doubts.of_one_process(load, source)
-                found.append(_Found(load, uses, value, sure, fails))
+                copied = sure and load.is_known and not doubts.of_one_process(load, source)
+                found.append(_Found(load, uses, value, copied and fails, fails, copied))
         stay = [one.load for one in found if not one.sure and one.fails and not one.load.is_wrapped]
         for one in found:
             if one.sure and not doubts.cures(flow, one.load, stay):
@@ -242,7 +242,7 @@ class MapLocation(Codemod):
             yield self.finding(
                 source.span(keyword.value),
                 f"the function passes its `{ARGUMENT}` to other loads, but this one always gets {code}",
-                title=f"hand on `{ARGUMENT}={ARGUMENT}`",
+                title=f"pass `{ARGUMENT}={ARGUMENT}`",
                 edits=(SetArgument(source.span(call), ARGUMENT, ARGUMENT),),
                 safety=Safety.UNSAFE,
             )
@@ -271,6 +271,12 @@ class MapLocation(Codemod):
             message = (
                 f"`{load.name}` without `{ARGUMENT}` loads tensors to the device they were saved from, {why}"
             )
+            if not found.sure:
+                message += (
+                    ". The fix changes nothing if that was the CPU"
+                    if found.copied
+                    else ". The fix assumes that they are moved, if they are needed elsewhere"
+                )
         return self.finding(
             span,
             message,
@@ -282,13 +288,15 @@ class MapLocation(Codemod):
 
 @dataclass(frozen=True)
 class _Found:
-    """A load that wants a place; `sure`: it is that one; `fails`: it may fail without, as far as its file shows."""
+    """A load that wants a place; `sure`: it is that one; `fails`: it may fail without, as far as its file shows;
+    `copied`: what is loaded is only copied to where it belongs."""
 
     load: Load
     uses: Uses
     value: str
     sure: bool
     fails: bool
+    copied: bool
 
 
 def _is_without_choice(flow: Flow, load: Load) -> bool:

@@ -288,7 +288,7 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
         return self.finding(
             source.span(found.node),
             f"`{found.name}` is not moved before it is used, while `{found.mover}` moves its "
-            f"`{found.name}` to `{found.device}` first",
+            f"`{found.name}` to `{found.device}` first. The fix assumes that both get it from the CPU",
             title=f"move `{found.name}` to `{found.device}`",
             edits=found.edits,
             safety=Safety.UNSAFE,

@@ -231,7 +231,8 @@ print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
                 f"{names} of `{candidate.owner.node.name}` {'is' if one else 'are'} not "
                 f"{'a buffer' if one else 'buffers'}: `.to(device)` leaves {them} on the CPU, "
                 f"and `{meet.method.name}` {use} {them} {where}"
-                f"{f' ({done.why_not})' if done.why_not else ''}",
+                f"{f' ({done.why_not})' if done.why_not else ''}"
+                f"{f'. The fix assumes that {them} should move with the module' if done.edits and not sure else ''}",
                 title=f"register {names} as {'a buffer' if one else 'buffers'}",
                 edits=done.edits,
                 safety=Safety.SAFE if sure else Safety.UNSAFE,

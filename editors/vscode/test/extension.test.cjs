@@ -5,6 +5,7 @@
  */
 
 const assert = require("node:assert");
+const { spawnSync } = require("node:child_process");
 const { mkdtempSync, readFileSync, rmSync, writeFileSync } = require("node:fs");
 const Module = require("node:module");
 const { tmpdir } = require("node:os");
@@ -47,6 +48,12 @@ const cursor = (line) => ({ document, selection: { active: new vscode.Position(l
 before(async () => {
   writeFileSync(path, BUG);
   settings.command = JSON.parse(process.env.DEVFIX ?? '["devfix"]');
+  const [program, ...rest] = settings.command;
+  const tried = spawnSync(program, [...rest, "lsp"], { input: "", encoding: "utf8" });
+  if (tried.status !== 0) {
+    const why = tried.error ? tried.error.message : tried.stderr;
+    throw new Error(`the tests need devfix with its extras lsp and html, on the PATH or named by DEVFIX: ${why}`);
+  }
   workspace.textDocuments.push(document);
   workspace.workspaceFolders.push({ uri: vscode.Uri.file(folder), name: "project" });
   await extension.activate({ subscriptions: [] });
