@@ -143,7 +143,7 @@ def test_shell(page: str, tmp_path: Path) -> None:
     folder(PAGES[page][0], work)
     environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
                    "HOME": str(tmp_path), "NO_COLOR": "1"}  # fmt: skip
-    environment.pop("PYTHONPATH", None)
+    environment["PYTHONPATH"] = str(ROOT / "codemods")  # of this checkout, wherever devfix is installed from
     printed = ""
     for block in PAGES[page]:
         if block.mark("not run"):
