@@ -310,6 +310,14 @@ SILENT = {
             def forward(self, x):
                 return x[:, self.identity]
     """,
+    "numbers that a constructor converts to a tensor, and a method reads": """
+        class Evaluator(nn.Module):
+            def __init__(self, scores):
+                super().__init__()
+                self.scores = torch.as_tensor(scores)
+            def __call__(self, model, device):
+                return model(self.scores.to(device)).mean().item(), self.scores.numpy()
+    """,
     "an object is told the device": """
         class Trainer:
             def __init__(self, model, device):

@@ -28,6 +28,7 @@ from devfix.engine.places import BY_OWNER, OF, OWNED, VAR
 from devfix.engine.uses import NO_EVIDENCE
 from devfix.engine.values import (
     CALLER,
+    DATA,
     LIBRARY_CALL,
     MODULE,
     MOVE,
@@ -76,6 +77,8 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
         doubts -= {LIBRARY_CALL, USES} | ({NAME} if named <= _called(read) else set())
     elif read.operation == "numpy":
         doubts -= {USES}
+    if DATA in {one.kind for one in read.assumed}:
+        return "it may be made of what is not a tensor, which is on the CPU"
     if doubts or is_other_framework(source):
         return "it is not known whether this is a tensor"
     run = read.value.kind != TENSOR and isinstance(read.value_node, ast.Call)
