@@ -26,7 +26,38 @@ def late(part: str = "", whole: str = "pass", after: str = "pass") -> str:
     return PLACED.format(part=part, whole=whole, after=after, mark=mark)
 
 
+LOADED = """
+        from parts import Whole
+        from zoo import Coder, Core, Text, Tokenizer
+        def build(device):
+            coder = Coder.from_pretrained("a")
+            text = Text.from_pretrained("b")MARK
+            core = Core.from_pretrained("c")
+            coder.to(device)
+            core.to(device)
+            MOVED
+            whole = Whole(coder=coder, text=text, core=core, tokenizer=Tokenizer.from_pretrained("d"))
+            END
+            return whole
+"""
+
+
+def loaded(moved: str = "pass", end: str = "pass") -> str:
+    mark = "  # <" if moved == end == "pass" else ""
+    return LOADED.replace("MARK", mark).replace("MOVED", moved).replace("END", end)
+
+
 FOUND = {
+    "of the networks that an object is handed one is not moved": loaded(),
+    "the same, where the others are moved as they are made": """
+        from parts import Whole
+        from zoo import Coder, Core, Text
+        def build(device):
+            coder = Coder.from_pretrained("a").to(device)
+            text = Text.from_pretrained("b")  # <
+            core = Core.from_pretrained("c").to(device)
+            return Whole(coder, text, core)
+    """,
     "a method attaches a part, and the constructor has moved the others": late(part=".to(device)"),
     "a method attaches a part, and the constructor has moved the module": late(whole="self.to(device)"),
     "who made and moved a module has it attach a part": """
@@ -228,6 +259,8 @@ FOUND = {
     """,
 }
 SILENT = {
+    "all of the networks that an object is handed are moved": loaded(moved="text.to(device)"),
+    "the object that is handed the networks is moved": loaded(end="whole.to(device)"),
     "the new part is moved": late(part=".to(device)", after="self.head.to(self.device)"),
     "the module is moved again": late(whole="self.to(device)", after="self.to(self.device)"),
     "a method that the constructor calls before it moves the module": """

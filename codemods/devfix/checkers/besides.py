@@ -6,7 +6,15 @@ import ast
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from devfix.checkers import choices, expressions, given_modules, mismatches, refusals, siblings
+from devfix.checkers import (
+    choices,
+    expressions,
+    given_modules,
+    handed_together,
+    mismatches,
+    refusals,
+    siblings,
+)
 from devfix.checkers.reach import is_reached
 from devfix.findings import Finding, Safety
 from devfix.flow import Flow
@@ -30,7 +38,7 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
             first, last = source.position(span.start)[0], source.position(max(span.start, span.end - 1))[0]
             spoken_by.update(range(first, min(last, first + 12) + 1))
     analysis = flow.facts()
-    for checker in (mismatches, refusals, expressions, choices, siblings, given_modules):
+    for checker in (mismatches, refusals, expressions, choices, siblings, given_modules, handed_together):
         told = set[int]()
         for finding, lines in checker.found(analysis, served):
             by_itself = apart.get(finding.codemod, set[int]())

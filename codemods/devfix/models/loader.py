@@ -45,7 +45,7 @@ _PLAIN = (
     "like_torch",
 )  # words
 _LISTED = ("lists", "shaped", "filled", "is_device")  # names behind a prefix
-_BUILDING = (".from_pretrained", ".from_config")
+BUILDING = (".from_pretrained", ".from_config")
 _PROCESSES = frozenset(
     {"joins", "sets", "current", "collective", "spawn", "starts", "local", "global", "devices", "accelerator"}
 )
@@ -151,7 +151,7 @@ class Models(NamedTuple):
             return row.form if row.form in _LAYERS else ""
         if dotted not in self.known:
             path = dotted
-            for suffix in _BUILDING:
+            for suffix in BUILDING:
                 path = path.removesuffix(suffix)
             last = path.rpartition(".")[2]
             rows = [row for row in self.modules if path.startswith(row[0]) and row[1].match(last)]
