@@ -50,9 +50,9 @@ def runs(folder: Path, devices: int = 1) -> Callable[..., rounds.Outcome]:
     root = os.path.realpath(folder)
     copies = Copies(root, ".", os.path.realpath(folder.parent / "copies"), 300.0, seed="0")
 
-    def run(changed: Mapping[str, bytes], keep_going: bool, cpu: bool = False) -> rounds.Outcome:
+    def run(changed: Mapping[str, bytes], keep_going: bool, cpu: bool = not devices) -> rounds.Outcome:
         words = [sys.executable, "train.py"]
-        ended = copies.run(words, "one", changed, devices, cpu=cpu, keep_going=keep_going)
+        ended = copies.run(words, "one", changed, max(devices, 1), cpu=cpu, keep_going=keep_going)
         outcome = outcome_of(ended, copies.at("one"), root)
         if "build for GPUs" in outcome.unchecked:
             pytest.skip(outcome.unchecked)
@@ -226,6 +226,70 @@ def test_what_only_the_run_repairs(folder: Path) -> None:
     for name, (_, expected) in PARTS.items():
         for one in expected:
             assert one in made[name], made[name]
+
+
+WITHOUT_CUDA = """import argparse
+import torch
+from settings import SETTINGS
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="cuda:0")
+args = parser.parse_args()
+class Net(torch.nn.Module):
+    def __init__(self, place="cuda"):
+        super().__init__()
+        self.place = place
+        self.scale = torch.full((2,), 2.0, device=self.place)
+        self.body = torch.nn.Linear(2, 1).to(SETTINGS["where"])
+    def forward(self, x):
+        return self.body(x * self.scale + torch.ones(2, device="cuda"))
+torch.manual_seed(0)
+net = Net()
+x = torch.ones(3, 2)
+print(net(x.cuda(non_blocking=True)).sum().item() + torch.ones(2).to(args.device).sum().item())
+print(f"{x.cuda(0).sum().item()}")
+torch.cuda.synchronize()
+"""
+
+
+def test_a_machine_without_cuda(folder: Path) -> None:
+    """Where CUDA is named, it is taken only if it is there: in calls, defaults, options, and in other files."""
+    (folder / "settings.py").write_text('SETTINGS = {"where": "cuda"}\n')
+    (folder / "train.py").write_text(WITHOUT_CUDA)
+    run, texts = runs(folder, 0), rounds.Texts()
+    reference = run({}, False, cpu=False)
+
+    def same(ran: rounds.Outcome) -> str:
+        return "" if same_numbers(reference.output, ran.output) else ran.output
+
+    done = rounds.fixed(run, lambda files: [], same, lambda line: None, texts)
+    made = {Path(path).stem: data.decode() for path, data in texts.changed(done.fixes).items()}
+    assert (reference.code, done.why_not) == (0, ""), made["train"]
+    made = {Path(path).stem: data.decode() for path, data in texts.changed(done.fixes).items()}
+    there = "torch.cuda.is_available()"
+    assert made["settings"] == f'import torch\n\nSETTINGS = {{"where": "cuda" if {there} else "cpu"}}\n'
+    for one in (
+        f'default="cuda:0" if {there} else "cpu")',
+        f'place=("cuda" if {there} else "cpu")):',
+        f'device="cuda" if {there} else "cpu"))',
+        f'x.to("cuda" if {there} else "cpu", non_blocking=True)',
+        f"{{x.to('cuda:0' if {there} else 'cpu').sum().item()}}",
+        f"if {there}:\n    torch.cuda.synchronize()\n",
+    ):
+        assert one in made["train"], made["train"]
+
+
+def test_without_cuda_the_numbers_are_those_of_cuda(folder: Path) -> None:
+    """What runs on both, and prints something else on one of them, is not written."""
+    program = "import torch\nx = torch.ones(2).cuda()\nprint(x.sum().item())\n"
+    done = repair(folder, program, "--write", "--devices", "0")
+    assert done.returncode == 0, done.stderr
+    text = (folder / "train.py").read_text()
+    assert text == program.replace(".cuda()", '.to("cuda" if torch.cuda.is_available() else "cpu")')
+    assert done.stderr.startswith("devfix: on CUDA: it runs and prints 1 number\n")
+    other = program + "print(1 if x.is_cuda else 0)\n"
+    done = repair(folder, other, "--write", "--devices", "0")
+    assert done.returncode == 1 and (folder / "train.py").read_text() == other
+    assert done.stderr.endswith("nothing is written: it prints other numbers than on CUDA\n")
 
 
 def test_what_is_not_repaired_is_not_written(folder: Path) -> None:

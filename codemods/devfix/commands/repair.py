@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 @click.option("--patch", type=click.Path(), metavar="FILE", help="Write the patch to FILE instead of stdout.")
 @click.option(
     "--devices",
-    type=click.IntRange(1, 64),
+    type=click.IntRange(0, 64),
     default=1,
     metavar="N",
-    help="The number of CUDA devices (default: 1).",
+    help="The number of CUDA devices (default: 1); 0 is a machine without CUDA.",
 )
 @click.option(
     "--seconds",
@@ -55,6 +55,9 @@ def repair(write: bool, patch: str | None, devices: int, seconds: float, command
     Run COMMAND in copies of the repository: first on the CPU, for its numbers, then on simulated CUDA, fixing the
     device errors of each run, until it runs without any and prints the same numbers as on the CPU. Print these fixes as
     a patch. Fixes that come from a run are unsafe: they hold for what that run did.
+
+    With --devices 0, CUDA and the CPU change places: the program is made to run without CUDA, with the numbers that it
+    prints on CUDA, where it must run as before.
     """
     if write and patch is not None:
         raise click.UsageError("--write changes the files and --patch writes a patch; give one of them")
@@ -70,15 +73,30 @@ def repair(write: bool, patch: str | None, devices: int, seconds: float, command
         words = words_of(command)
         with tempfile.TemporaryDirectory(prefix="devfix-repair-", ignore_cleanup_errors=True) as folder:
             copies = Copies(root, os.path.relpath(here, root), os.path.realpath(folder), seconds, seed="0")
-            reference = outcome_of(copies.run(words, "cpu", {}, devices, cpu=True), copies.at("cpu"), root)
-            say(f"on the CPU: {_ending(reference)}")
+
+            def once(changed: Mapping[str, bytes], cpu: bool, keep_going: bool = False) -> Outcome:
+                name = "cpu" if cpu else "cuda"
+                ended = copies.run(words, name, changed, max(devices, 1), cpu=cpu, keep_going=keep_going)
+                return outcome_of(ended, copies.at(name), root)
+
+            reference = once({}, bool(devices))
+            say(f"on {'the CPU' if devices else 'CUDA'}: {_ending(reference)}")
 
             def run(changed: Mapping[str, bytes], keep_going: bool) -> Outcome:
-                ended = copies.run(words, "cuda", changed, devices, keep_going=keep_going)
-                return outcome_of(ended, copies.at("cuda"), root)
+                outcome = once(changed, not devices, keep_going)
+                if (
+                    devices
+                    or keep_going
+                    or reference.code
+                    or outcome.code
+                    or outcome.unchecked
+                    or same(outcome)
+                ):
+                    return outcome
+                return once(changed, False)  # what runs without CUDA has to run with it, too
 
             def same(outcome: Outcome) -> str:
-                return _difference(reference, outcome)
+                return _difference(reference, outcome, "the CPU" if devices else "CUDA")
 
             done = rounds.repair(run, findings_in, same, say)
     except (OSError, TooLarge, ValueError) as error:
@@ -138,12 +156,12 @@ def _ending(outcome: Outcome) -> str:
     return f"it runs and prints {count} number{'s' * (count != 1)}"
 
 
-def _difference(reference: Outcome, outcome: Outcome) -> str:
+def _difference(reference: Outcome, outcome: Outcome, place: str) -> str:
     from devfix.smoke import same_numbers
 
     if reference.code or same_numbers(reference.output, outcome.output):
         return ""
-    return "it prints other numbers than on the CPU"
+    return f"it prints other numbers than on {place}"
 
 
 def _end(done: Repaired, write: bool, patch: str | None) -> int:
