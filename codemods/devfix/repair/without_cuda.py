@@ -32,7 +32,7 @@ def if_there(error: Reading) -> Fixes:
         return
     given = [*call.args, *(one.value for one in call.keywords)]
     for literal in (one for value in given for one in _literals(value)):
-        yield at.path, literal, f"use `{literal.value}` only if there is CUDA", _chosen(source, literal)
+        yield at.path, literal, f"use {ast.unparse(literal)} only if there is CUDA", _chosen(source, literal)
         return
     names = {name for value in given if (name := _name(value))}
     passed = list(dict.fromkeys(frame.at.path for frame in error.seen.passed))
@@ -40,7 +40,7 @@ def if_there(error: Reading) -> Fixes:
         known = error.source(path)
         for literal in _named(known, names) if known is not None else ():
             assert known is not None
-            title = f"use `{literal.value}` only if there is CUDA"
+            title = f"use {ast.unparse(literal)} only if there is CUDA"
             yield path, literal, title, _chosen(known, literal)
 
 
