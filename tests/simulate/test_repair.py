@@ -313,6 +313,26 @@ def test_other_numbers_are_not_written(folder: Path) -> None:
     assert done.stderr.endswith("nothing is written: it prints other numbers than on the CPU\n")
 
 
+def test_files_that_the_program_writes_are_compared(folder: Path) -> None:
+    """The fix is not written since a file has other numbers; a file that is not written is an error."""
+    program = HEAD + (
+        "x = torch.ones(2, device=device) + torch.ones(2)\n"
+        "torch.save({'x': x, 'step': 3}, 'out.pt')\n"
+        "with open('out.txt', 'w') as file:\n"
+        "    file.write('1' if x.is_cuda else '0')\n"
+    )
+    done = repair(folder, program, "--compare", "out.pt", "--patch", "fix.patch")
+    assert done.returncode == 0, done.stderr
+    assert "on the CPU: it runs and prints and writes 4 numbers" in done.stderr
+    done = repair(folder, program, "--compare", "out.pt", "--compare", "out.txt")
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.endswith("nothing is written: it prints or writes other numbers than on the CPU\n")
+    done = repair(folder, program, "--compare", "none.txt")
+    said = "devfix: none.txt: the program does not write this file"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, said)
+    assert repair(folder, program, "--compare", "../out.pt").returncode == 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["own_optimizer", "ema_checkpoint", "weight_averaging"])
 def test_programs_of_the_table(name: str, folder: Path) -> None:

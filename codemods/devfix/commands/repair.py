@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -42,6 +43,13 @@ if TYPE_CHECKING:
     help="The number of CUDA devices (default: 1); 0 is a machine without CUDA.",
 )
 @click.option(
+    "--compare",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="Also compare the numbers in this file, which the program writes; may be repeated.",
+)
+@click.option(
     "--seconds",
     type=click.FloatRange(1),
     default=600.0,
@@ -49,7 +57,14 @@ if TYPE_CHECKING:
     help="The time limit of each run (default: 600).",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- COMMAND...")
-def repair(write: bool, patch: str | None, devices: int, seconds: float, command: tuple[str, ...]) -> int:
+def repair(
+    write: bool,
+    patch: str | None,
+    devices: int,
+    files: tuple[str, ...],
+    seconds: float,
+    command: tuple[str, ...],
+) -> int:
     """Fix a program by running it: `devfix repair -- python train.py`.
 
     Run COMMAND in copies of the repository: first on the CPU, for its numbers, then on simulated CUDA, fixing the
@@ -61,7 +76,10 @@ def repair(write: bool, patch: str | None, devices: int, seconds: float, command
     """
     if write and patch is not None:
         raise click.UsageError("--write changes the files and --patch writes a patch; give one of them")
-    from devfix.repair import rounds
+    for name in files:
+        if os.path.isabs(name) or os.path.normpath(name).startswith(os.pardir):
+            raise click.UsageError(f"--compare {name}: not a path below the working directory")
+    from devfix.repair import outputs, rounds
     from devfix.review.device_errors import findings_in
     from devfix.simulate.copies import TooLarge, top
     from devfix.simulate.trial import Copies
@@ -77,10 +95,17 @@ def repair(write: bool, patch: str | None, devices: int, seconds: float, command
             def once(changed: Mapping[str, bytes], cpu: bool, keep_going: bool = False) -> Outcome:
                 name = "cpu" if cpu else "cuda"
                 ended = copies.run(words, name, changed, max(devices, 1), cpu=cpu, keep_going=keep_going)
-                return outcome_of(ended, copies.at(name), root)
+                outcome = outcome_of(ended, copies.at(name), root)
+                there = os.path.join(copies.at(name), copies.inside)
+                written = [outputs.told(os.path.join(there, one), one) for one in files]
+                return replace(outcome, output="\n".join([outcome.output, *written]))
 
             reference = once({}, bool(devices))
-            say(f"on {'the CPU' if devices else 'CUDA'}: {_ending(reference)}")
+            say(f"on {'the CPU' if devices else 'CUDA'}: {_ending(reference, files)}")
+            there = os.path.join(copies.at("cpu" if devices else "cuda"), copies.inside)
+            for name in files:
+                if not reference.code and not os.path.isfile(os.path.join(there, name)):
+                    raise ValueError(f"{name}: the program does not write this file")
 
             def run(changed: Mapping[str, bytes], keep_going: bool) -> Outcome:
                 outcome = once(changed, not devices, keep_going)
@@ -96,7 +121,7 @@ def repair(write: bool, patch: str | None, devices: int, seconds: float, command
                 return once(changed, False)  # what runs without CUDA has to run with it, too
 
             def same(outcome: Outcome) -> str:
-                return _difference(reference, outcome, "the CPU" if devices else "CUDA")
+                return _difference(reference, outcome, "the CPU" if devices else "CUDA", files)
 
             done = rounds.repair(run, findings_in, same, say)
     except (OSError, TooLarge, ValueError) as error:
@@ -147,21 +172,22 @@ def _moved(seen: Seen, copy: str, root: str) -> Seen:
     return of_json(made)
 
 
-def _ending(outcome: Outcome) -> str:
+def _ending(outcome: Outcome, files: tuple[str, ...]) -> str:
     from devfix.smoke import numbers
 
     if outcome.code:
         return f"it fails ({outcome.error or f'exit code {outcome.code}'}), so there are no numbers to compare with"
     count = len(numbers(outcome.output))
-    return f"it runs and prints {count} number{'s' * (count != 1)}"
+    verb = "prints and writes" if files else "prints"
+    return f"it runs and {verb} {count} number{'s' * (count != 1)}"
 
 
-def _difference(reference: Outcome, outcome: Outcome, place: str) -> str:
+def _difference(reference: Outcome, outcome: Outcome, place: str, files: tuple[str, ...]) -> str:
     from devfix.smoke import same_numbers
 
     if reference.code or same_numbers(reference.output, outcome.output):
         return ""
-    return f"it prints other numbers than on {place}"
+    return f"it prints {'or writes ' if files else ''}other numbers than on {place}"
 
 
 def _end(done: Repaired, write: bool, patch: str | None) -> int:
