@@ -388,6 +388,30 @@ def test_a_fix_without_which_no_error_comes_back_is_left_out(folder: Path) -> No
     assert b"(torch.ones(2))" not in made and b"+ stray.to(device)" in made
 
 
+def test_a_fix_of_two_files(folder: Path) -> None:
+    """Of a finding that changes a function and its caller: made and left out as one."""
+    (folder / "made.py").write_text("import torch\ndef table():\n    return torch.ones(2)\n")
+    text = (
+        HEAD + "from made import table\nx = torch.ones(2, device=device) + table()\nprint(x.sum().item())\n"
+    )
+    (folder / "train.py").write_text(text)
+    caller, made = os.path.realpath(folder / "train.py"), os.path.realpath(folder / "made.py")
+    edits = (
+        PlacedEdit(Place(5, 42, 5, 42), "device"),
+        PlacedEdit(Place(2, 11, 2, 11), "device", made),
+        PlacedEdit(Place(3, 24, 3, 24), ", device=device", made),
+    )
+    fix = PlacedFix("give `table` the device", Safety.UNSAFE, edits)
+    finding = PlacedFinding("place-factory", "a finding of two files", Place(5, 36, 5, 43), fix=fix)
+    done = rounds.repair(
+        runs(folder), lambda files: [(caller, finding)], lambda outcome: "", lambda line: None
+    )
+    assert (done.why_not, [one.title for one in done.fixes]) == ("", ["give `table` the device"])
+    texts = rounds.Texts({path: Document.read(path) for path in (caller, made)})
+    changed = texts.changed(done.fixes)
+    assert b"+ table(device)" in changed[caller] and b"ones(2, device=device)" in changed[made]
+
+
 def test_a_fix_that_makes_it_worse_is_taken_back(folder: Path) -> None:
     """The first fix of the round changes what is printed, though no device error is left: the next one is taken."""
     text = HEAD + "stray = torch.ones(2)\nx = torch.ones(2, device=device) + stray\nprint(x.sum().item())\n"

@@ -231,7 +231,8 @@ def _report(done: Repaired) -> Report:
 
     texts = Texts()
     for one in done.fixes:
-        texts.document(one.path)
+        for path, _ in one.parts:
+            texts.document(path)
     results = []
     for path, data in sorted(texts.changed(done.fixes).items()):
         document = texts.before[path]

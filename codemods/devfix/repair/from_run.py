@@ -40,13 +40,19 @@ from devfix.rewrite import CannotRewrite, text_edits
 
 @dataclass(frozen=True)
 class Candidate:
-    """A fix of one file, as edits of its text. `codemod` is empty for one that only the run has suggested."""
+    """A fix, as edits of a text and of `others`. `codemod` is empty for one that only the run has suggested."""
 
     path: str
     line: int
     title: str
     edits: tuple[TextEdit, ...]
     codemod: str = ""
+    others: tuple[tuple[str, tuple[TextEdit, ...]], ...] = ()  # of other files, by their paths
+
+    @property
+    def parts(self) -> tuple[tuple[str, tuple[TextEdit, ...]], ...]:
+        """The edits of each file."""
+        return ((self.path, self.edits), *self.others)
 
 
 def fixes(seen: Seen, read: Read, drawn: bool = False) -> Iterator[Candidate]:
