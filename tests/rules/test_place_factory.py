@@ -692,6 +692,17 @@ def test_no_device_that_is_bound_later() -> None:
     assert "torch.ones(3, device=x.device)" in fixed(RULE, HEAD + text)
 
 
+def test_no_tensor_that_the_loop_over_a_generator_binds() -> None:
+    """The generator begins before `x` is bound, though `x` stands before the call."""
+    program = HEAD + (
+        "def batches(n):\n    for _ in range(n):\n        yield torch.rand(4), torch.arange(4)\n\n\n"
+        "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        "for x, y in batches(3):\n    x = x.to(device)\n    print(x * y)\n"
+    )
+    made = fixed(RULE, program)
+    assert "x.device" not in made.partition("for x, y")[0] and made != program
+
+
 def test_a_device_that_the_module_binds_below() -> None:
     text = "a = torch.rand(3)\nDEVICE = pick()\nb = torch.ones(3, device=DEVICE)\nc = b + a\n"
     after = fixed(RULE, "import torch\nfrom mine import pick\n\n\n" + text)
