@@ -161,6 +161,24 @@ PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
         "    print(loss(out, batch[:, :2]).item())\n",
         ("out = net(batch.to(device))\n    print(loss(out, batch[:, :2].to(device)).item())",),
     ),
+    # A module that nobody moves is moved where it is made, not each time that it is called.
+    "whole": (
+        "torch.manual_seed(0)\n"
+        "class Plain(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.body = nn.Linear(2, 1)\n"
+        "    def forward(self, x):\n"
+        "        return self.body(x)\n"
+        "net = eval('Plain')()\n"
+        "step = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "for _ in range(2):\n"
+        "    loss = net(torch.ones(3, 2, device=device)).mean()\n"
+        "    loss.backward()\n"
+        "    step.step()\n"
+        "    print(loss.item())\n",
+        ("net = eval('Plain')().to(device)\n", "loss = net(torch.ones("),
+    ),
     # What the module makes is not its input, and the device of its output is known as an item of a list.
     "lists": (
         "PAIR = ['cuda:0', 'cuda:1'] if torch.cuda.is_available() else ['cpu', 'cpu']\n"
@@ -205,7 +223,7 @@ PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
 }
-MAIN = """import expressions, inputs, lists, torch
+MAIN = """import expressions, inputs, lists, torch, whole
 if torch.cuda.is_available():
     import kinds
 """

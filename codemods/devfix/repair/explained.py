@@ -46,7 +46,7 @@ def _score(seen: Seen, path: str, finding: PlacedFinding, read: Read) -> int:
             continue
         if any(_overlap(found.at, finding.place, read(path)) for found in passed.found):
             return 2 if not number else 1
-    if any(_related(seen.passed[0].at, path, finding) for _ in seen.passed[:1]):
+    if any(_related(passed.at, path, finding) for passed in seen.passed):
         return int(any(_named(one, finding) for one in strays))
     return 0
 
