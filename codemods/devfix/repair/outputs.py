@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+from devfix.documents import DocumentError, read_bytes
+
 _SECONDS = 120
 # Of each tensor its shape, and two sizes that no order of its numbers and no sign of a sum hides in.
 _DESCRIBE = """
@@ -41,8 +43,9 @@ def told(path: str, name: str) -> str:
     if not os.path.isfile(path):
         return ""
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        return read_bytes(path).decode("utf-8")
+    except DocumentError as error:
+        raise ValueError(f"{name}: {error}") from error
     except UnicodeDecodeError:
         pass
     command = [sys.executable, "-c", _DESCRIBE, path]
