@@ -19,12 +19,12 @@ settings = SimpleNamespace(
     imgc=1,
     imgsz=8,
 )
-config = [("linear", [16, 8]), ("relu", [True]), ("bn", [16]), ("linear", [3, 16])]
+config = [("flatten", []), ("linear", [16, 8]), ("relu", [True]), ("bn", [16]), ("linear", [3, 16])]
 maml = Meta(settings, config).to(device)
 rng = torch.Generator().manual_seed(0)
 tasks = [
-    (torch.randn(2, 3, 8, generator=rng), torch.arange(3).repeat(2, 1),
-     torch.randn(2, 6, 8, generator=rng), torch.arange(6).repeat(2, 1) % 3)
+    (torch.randn(2, 3, 1, 2, 4, generator=rng), torch.arange(3).repeat(2, 1),
+     torch.randn(2, 6, 1, 2, 4, generator=rng), torch.arange(6).repeat(2, 1) % 3)
     for _ in range(3)
 ]  # fmt: skip
 total = torch.zeros(3, device=device)

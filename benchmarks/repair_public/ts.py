@@ -9,7 +9,7 @@ from torch import nn
 
 config = SimpleNamespace(
     task_name="long_term_forecast", seq_len=24, label_len=12, pred_len=12, enc_in=3, dec_in=3, c_out=3, d_model=16,
-    n_heads=2, e_layers=2, d_layers=1, d_ff=16, factor=1, dropout=0.0, embed="fixed", freq="h", activation="gelu",
+    n_heads=2, e_layers=2, d_layers=2, d_ff=16, factor=1, dropout=0.0, embed="fixed", freq="h", activation="gelu",
     moving_avg=5, top_k=2, num_kernels=2, output_attention=False, distil=True, num_class=2, p_hidden_dims=[8, 8],
     p_hidden_layers=2, patch_len=8, seg_len=6, channel_independence=1, decomp_method="moving_avg", use_norm=1,
     down_sampling_layers=1, down_sampling_window=2, down_sampling_method="avg", individual=False, expand=2, d_conv=4,

@@ -41,13 +41,31 @@ def _names_of(source: Source, function: ast.AST | None) -> set[str]:
 
 @remembered
 def _stored(source: Source, scope: ast.AST) -> dict[str, _Position]:
-    """Name -> where a scope binds it first."""
+    """Name -> where a scope binds it first: after what it is bound to, which stands behind it in `x = f()`."""
     found: dict[str, _Position] = {}
     for node in _executed(scope):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            place = (node.lineno, node.col_offset)
+            value = _bound_to(source, node)
+            place = (
+                (value.end_lineno or value.lineno, value.end_col_offset or value.col_offset)
+                if value is not None
+                else (node.lineno, node.col_offset)
+            )
             found[node.id] = min(found.get(node.id, place), place)
     return found
+
+
+def _bound_to(source: Source, name: ast.Name) -> ast.expr | None:
+    """The expression that runs before a name is bound: the value of an assignment, what a loop goes over."""
+    node: ast.AST = name
+    up = source.parents.get(name)
+    while isinstance(up, (ast.Tuple, ast.List, ast.Starred)):
+        node, up = up, source.parents.get(up)
+    if isinstance(up, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
+        return up.value
+    if isinstance(up, (ast.For, ast.AsyncFor, ast.comprehension)) and up.target is node:
+        return up.iter
+    return up.context_expr if isinstance(up, ast.withitem) else None
 
 
 @remembered

@@ -65,6 +65,16 @@ class Copies:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """A comparison of a device that can never hold: with a text (quoted), or with one that lacks an index."""
+
+    at: At
+    device: str
+    other: str
+    count: int
+
+
+@dataclass(frozen=True)
 class Found:
     """An expression of a line that is a stray (`operand` is its number), or that has it.
 

@@ -85,6 +85,7 @@ TEXTS = [
     ),
     ("no-cuda", "AssertionError: Torch not compiled with CUDA enabled"),
     ("no-cuda", "RuntimeError: Found no NVIDIA driver on your system."),
+    ("no-cuda", "RuntimeError: Cannot access accelerator device when none is available."),
     ("ordinal", "RuntimeError: CUDA error: invalid device ordinal"),
     ("pinned", "RuntimeError: cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned"),
 ]

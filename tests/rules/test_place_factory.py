@@ -692,6 +692,63 @@ def test_no_device_that_is_bound_later() -> None:
     assert "torch.ones(3, device=x.device)" in fixed(RULE, HEAD + text)
 
 
+def test_no_tensor_that_the_loop_over_a_generator_binds() -> None:
+    """The generator begins before `x` is bound, though `x` stands before the call."""
+    program = HEAD + (
+        "def batches(n):\n    for _ in range(n):\n        yield torch.rand(4), torch.arange(4)\n\n\n"
+        "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        "for x, y in batches(3):\n    x = x.to(device)\n    print(x * y)\n"
+    )
+    made = fixed(RULE, program)
+    assert "x.device" not in made.partition("for x, y")[0] and made != program
+
+
+WEIGHTING = """class Weighting:
+    def __init__(self):
+        self.weights = torch.ones(3)
+        self.last = None
+
+    def __call__(self, losses):
+        losses = torch.stack(losses)
+        if self.last is not None:
+            self.weights = torch.softmax(losses.detach() / self.last, 0)
+        self.last = losses.detach()
+        return (self.weights * losses).sum()
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(2, 1), nn.Linear(2, 1)
+
+    def forward(self, x):
+        return {name: head(x) for name, head in (("a", self.one), ("b", self.two))}
+
+
+def losses_of(scores, batch):
+    return [F.mse_loss(scores["a"].squeeze(1), batch["a"])]
+
+
+def main():
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    net = Net().to(device)
+    weighting = Weighting()
+    batch = {"a": torch.rand(3)}
+    scores = net(torch.ones(3, 2, device=device))
+    print(weighting(losses_of(scores, batch) * 3))
+
+
+main()
+"""
+
+
+def test_no_attribute_that_is_stored_below_and_no_dict_for_a_tensor() -> None:
+    """`self.last` is not there in the line above it, though `self` is; a dict has no device."""
+    made = fixed(RULE, HEAD + WEIGHTING)
+    assert "self.last.device" not in made.partition("def __call__")[0]
+    assert "scores.device" not in made and made != HEAD + WEIGHTING
+
+
 def test_a_device_that_the_module_binds_below() -> None:
     text = "a = torch.rand(3)\nDEVICE = pick()\nb = torch.ones(3, device=DEVICE)\nc = b + a\n"
     after = fixed(RULE, "import torch\nfrom mine import pick\n\n\n" + text)

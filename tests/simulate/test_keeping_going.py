@@ -398,6 +398,42 @@ def test_copies_that_repeat(tmp_path: Path) -> None:
     ]
 
 
+def test_comparisons_that_never_hold(tmp_path: Path) -> None:
+    """With a text, and with a device without an index; not what is right, nor what only moves a value again."""
+    program = (
+        "import torch\n"
+        "device = torch.device('cuda')\n"
+        "x = torch.ones(3, device=device)\n"
+        "for _ in range(3):\n"
+        "    if x.device != device:\n"
+        "        x = x.to(device)\n"
+        "    if x.device == device or 'cuda' == x.device:\n"
+        "        print('never')\n"
+        "same = [x.device == x[0].device, x.device.type == 'cuda', x.device != torch.device('cpu')]\n"
+        "print(x.device in [device], all(same))\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    words = [sys.executable, "-m", "devfix", "run", "--keep-going"]
+    done = subprocess.run([*words, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    if "nothing was simulated" in done.stderr or "build for GPUs" in done.stderr:
+        pytest.skip(done.stderr)
+    unequal = "one has an index, so they never are equal"
+    assert (done.returncode, done.stdout) == (0, "False True\n") and done.stderr.splitlines() == [
+        f"devfix: note: program.py:7: cuda:0 is compared with cuda, 3 times: {unequal}",
+        "devfix: note: program.py:7: cuda:0 is compared with 'cuda', 3 times: a device never equals a text",
+        f"devfix: note: program.py:10: cuda is compared with cuda:0: {unequal}",
+        "devfix: no device errors",
+    ]
+    words += ["--format", "json"]
+    done = subprocess.run([*words, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    found = json.loads(done.stdout.partition("\n")[2])["comparisons"]
+    assert [(one["at"]["line"], one["other"], one["count"]) for one in found] == [
+        (7, "cuda", 3),
+        (7, "'cuda'", 3),
+        (10, "cuda:0", 1),
+    ]
+
+
 def test_two_devices(tmp_path: Path) -> None:
     program = (
         "class Net(nn.Module):\n"

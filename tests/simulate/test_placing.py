@@ -79,6 +79,7 @@ def net():
 def test_fixture(net):
     assert net(torch.ones(2, 3)).shape == (2, 3)
     assert net.linear.weight.is_cuda
+    assert torch.equal(net.factor, torch.ones(3))
 
 
 def test_built():

@@ -50,9 +50,9 @@ def runs(folder: Path, devices: int = 1) -> Callable[..., rounds.Outcome]:
     root = os.path.realpath(folder)
     copies = Copies(root, ".", os.path.realpath(folder.parent / "copies"), 300.0, seed="0")
 
-    def run(changed: Mapping[str, bytes], keep_going: bool, cpu: bool = False) -> rounds.Outcome:
+    def run(changed: Mapping[str, bytes], keep_going: bool, cpu: bool = not devices) -> rounds.Outcome:
         words = [sys.executable, "train.py"]
-        ended = copies.run(words, "one", changed, devices, cpu=cpu, keep_going=keep_going)
+        ended = copies.run(words, "one", changed, max(devices, 1), cpu=cpu, keep_going=keep_going)
         outcome = outcome_of(ended, copies.at("one"), root)
         if "build for GPUs" in outcome.unchecked:
             pytest.skip(outcome.unchecked)
@@ -161,6 +161,24 @@ PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
         "    print(loss(out, batch[:, :2]).item())\n",
         ("out = net(batch.to(device))\n    print(loss(out, batch[:, :2].to(device)).item())",),
     ),
+    # A module that nobody moves is moved where it is made, not each time that it is called.
+    "whole": (
+        "torch.manual_seed(0)\n"
+        "class Plain(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.body = nn.Linear(2, 1)\n"
+        "    def forward(self, x):\n"
+        "        return self.body(x)\n"
+        "net = eval('Plain')()\n"
+        "step = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "for _ in range(2):\n"
+        "    loss = net(torch.ones(3, 2, device=device)).mean()\n"
+        "    loss.backward()\n"
+        "    step.step()\n"
+        "    print(loss.item())\n",
+        ("net = eval('Plain')().to(device)\n", "loss = net(torch.ones("),
+    ),
     # What the module makes is not its input, and the device of its output is known as an item of a list.
     "lists": (
         "PAIR = ['cuda:0', 'cuda:1'] if torch.cuda.is_available() else ['cpu', 'cpu']\n"
@@ -205,7 +223,7 @@ PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
 }
-MAIN = """import expressions, inputs, lists, torch
+MAIN = """import expressions, inputs, lists, torch, whole
 if torch.cuda.is_available():
     import kinds
 """
@@ -228,6 +246,70 @@ def test_what_only_the_run_repairs(folder: Path) -> None:
             assert one in made[name], made[name]
 
 
+WITHOUT_CUDA = """import argparse
+import torch
+from settings import SETTINGS
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="cuda:0")
+args = parser.parse_args()
+class Net(torch.nn.Module):
+    def __init__(self, place="cuda"):
+        super().__init__()
+        self.place = place
+        self.scale = torch.full((2,), 2.0, device=self.place)
+        self.body = torch.nn.Linear(2, 1).to(SETTINGS["where"])
+    def forward(self, x):
+        return self.body(x * self.scale + torch.ones(2, device="cuda"))
+torch.manual_seed(0)
+net = Net()
+x = torch.ones(3, 2)
+print(net(x.cuda(non_blocking=True)).sum().item() + torch.ones(2).to(args.device).sum().item())
+print(f"{x.cuda(0).sum().item()}")
+torch.cuda.synchronize()
+"""
+
+
+def test_a_machine_without_cuda(folder: Path) -> None:
+    """Where CUDA is named, it is taken only if it is there: in calls, defaults, options, and in other files."""
+    (folder / "settings.py").write_text('SETTINGS = {"where": "cuda"}\n')
+    (folder / "train.py").write_text(WITHOUT_CUDA)
+    run, texts = runs(folder, 0), rounds.Texts()
+    reference = run({}, False, cpu=False)
+
+    def same(ran: rounds.Outcome) -> str:
+        return "" if same_numbers(reference.output, ran.output) else ran.output
+
+    done = rounds.fixed(run, lambda files: [], same, lambda line: None, texts)
+    made = {Path(path).stem: data.decode() for path, data in texts.changed(done.fixes).items()}
+    assert (reference.code, done.why_not) == (0, ""), made["train"]
+    made = {Path(path).stem: data.decode() for path, data in texts.changed(done.fixes).items()}
+    there = "torch.cuda.is_available()"
+    assert made["settings"] == f'import torch\n\nSETTINGS = {{"where": "cuda" if {there} else "cpu"}}\n'
+    for one in (
+        f'default="cuda:0" if {there} else "cpu")',
+        f'place=("cuda" if {there} else "cpu")):',
+        f'device="cuda" if {there} else "cpu"))',
+        f'x.to("cuda" if {there} else "cpu", non_blocking=True)',
+        f"{{x.to('cuda:0' if {there} else 'cpu').sum().item()}}",
+        f"if {there}:\n    torch.cuda.synchronize()\n",
+    ):
+        assert one in made["train"], made["train"]
+
+
+def test_without_cuda_the_numbers_are_those_of_cuda(folder: Path) -> None:
+    """What runs on both, and prints something else on one of them, is not written."""
+    program = "import torch\nx = torch.ones(2).cuda()\nprint(x.sum().item())\n"
+    done = repair(folder, program, "--write", "--devices", "0")
+    assert done.returncode == 0, done.stderr
+    text = (folder / "train.py").read_text()
+    assert text == program.replace(".cuda()", '.to("cuda" if torch.cuda.is_available() else "cpu")')
+    assert done.stderr.startswith("devfix: on CUDA: it runs and prints 1 number\n")
+    other = program + "print(1 if x.is_cuda else 0)\n"
+    done = repair(folder, other, "--write", "--devices", "0")
+    assert done.returncode == 1 and (folder / "train.py").read_text() == other
+    assert done.stderr.endswith("nothing is written: it prints other numbers than on CUDA\n")
+
+
 def test_what_is_not_repaired_is_not_written(folder: Path) -> None:
     program = HEAD + (
         "assert device.type == 'cuda'\n"
@@ -247,6 +329,26 @@ def test_other_numbers_are_not_written(folder: Path) -> None:
     done = repair(folder, program, "--write")
     assert done.returncode == 1 and (folder / "train.py").read_text() == program
     assert done.stderr.endswith("nothing is written: it prints other numbers than on the CPU\n")
+
+
+def test_files_that_the_program_writes_are_compared(folder: Path) -> None:
+    """The fix is not written since a file has other numbers; a file that is not written is an error."""
+    program = HEAD + (
+        "x = torch.ones(2, device=device) + torch.ones(2)\n"
+        "torch.save({'x': x, 'step': 3}, 'out.pt')\n"
+        "with open('out.txt', 'w') as file:\n"
+        "    file.write('1' if x.is_cuda else '0')\n"
+    )
+    done = repair(folder, program, "--compare", "out.pt", "--patch", "fix.patch")
+    assert done.returncode == 0, done.stderr
+    assert "on the CPU: it runs and prints and writes 4 numbers" in done.stderr
+    done = repair(folder, program, "--compare", "out.pt", "--compare", "out.txt")
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.endswith("nothing is written: it prints or writes other numbers than on the CPU\n")
+    done = repair(folder, program, "--compare", "none.txt")
+    said = "devfix: none.txt: the program does not write this file"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, said)
+    assert repair(folder, program, "--compare", "../out.pt").returncode == 2
 
 
 @pytest.mark.slow
@@ -302,6 +404,30 @@ def test_a_fix_without_which_no_error_comes_back_is_left_out(folder: Path) -> No
     texts = rounds.Texts({path: Document.read(path)})
     (made,) = texts.changed(done.fixes).values()
     assert b"(torch.ones(2))" not in made and b"+ stray.to(device)" in made
+
+
+def test_a_fix_of_two_files(folder: Path) -> None:
+    """Of a finding that changes a function and its caller: made and left out as one."""
+    (folder / "made.py").write_text("import torch\ndef table():\n    return torch.ones(2)\n")
+    text = (
+        HEAD + "from made import table\nx = torch.ones(2, device=device) + table()\nprint(x.sum().item())\n"
+    )
+    (folder / "train.py").write_text(text)
+    caller, made = os.path.realpath(folder / "train.py"), os.path.realpath(folder / "made.py")
+    edits = (
+        PlacedEdit(Place(5, 42, 5, 42), "device"),
+        PlacedEdit(Place(2, 11, 2, 11), "device", made),
+        PlacedEdit(Place(3, 24, 3, 24), ", device=device", made),
+    )
+    fix = PlacedFix("give `table` the device", Safety.UNSAFE, edits)
+    finding = PlacedFinding("place-factory", "a finding of two files", Place(5, 36, 5, 43), fix=fix)
+    done = rounds.repair(
+        runs(folder), lambda files: [(caller, finding)], lambda outcome: "", lambda line: None
+    )
+    assert (done.why_not, [one.title for one in done.fixes]) == ("", ["give `table` the device"])
+    texts = rounds.Texts({path: Document.read(path) for path in (caller, made)})
+    changed = texts.changed(done.fixes)
+    assert b"+ table(device)" in changed[caller] and b"ones(2, device=device)" in changed[made]
 
 
 def test_a_fix_that_makes_it_worse_is_taken_back(folder: Path) -> None:

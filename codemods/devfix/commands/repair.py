@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -36,10 +37,17 @@ if TYPE_CHECKING:
 @click.option("--patch", type=click.Path(), metavar="FILE", help="Write the patch to FILE instead of stdout.")
 @click.option(
     "--devices",
-    type=click.IntRange(1, 64),
+    type=click.IntRange(0, 64),
     default=1,
     metavar="N",
-    help="The number of CUDA devices (default: 1).",
+    help="The number of CUDA devices (default: 1); 0 is a machine without CUDA.",
+)
+@click.option(
+    "--compare",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="Also compare the numbers in this file, which the program writes; may be repeated.",
 )
 @click.option(
     "--seconds",
@@ -49,16 +57,29 @@ if TYPE_CHECKING:
     help="The time limit of each run (default: 600).",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- COMMAND...")
-def repair(write: bool, patch: str | None, devices: int, seconds: float, command: tuple[str, ...]) -> int:
+def repair(
+    write: bool,
+    patch: str | None,
+    devices: int,
+    files: tuple[str, ...],
+    seconds: float,
+    command: tuple[str, ...],
+) -> int:
     """Fix a program by running it: `devfix repair -- python train.py`.
 
     Run COMMAND in copies of the repository: first on the CPU, for its numbers, then on simulated CUDA, fixing the
     device errors of each run, until it runs without any and prints the same numbers as on the CPU. Print these fixes as
     a patch. Fixes that come from a run are unsafe: they hold for what that run did.
+
+    With --devices 0, CUDA and the CPU change places: the program is made to run without CUDA, with the numbers that it
+    prints on CUDA, where it must run as before.
     """
     if write and patch is not None:
         raise click.UsageError("--write changes the files and --patch writes a patch; give one of them")
-    from devfix.repair import rounds
+    for name in files:
+        if os.path.isabs(name) or os.path.normpath(name).startswith(os.pardir):
+            raise click.UsageError(f"--compare {name}: not a path below the working directory")
+    from devfix.repair import outputs, rounds
     from devfix.review.device_errors import findings_in
     from devfix.simulate.copies import TooLarge, top
     from devfix.simulate.trial import Copies
@@ -70,15 +91,37 @@ def repair(write: bool, patch: str | None, devices: int, seconds: float, command
         words = words_of(command)
         with tempfile.TemporaryDirectory(prefix="devfix-repair-", ignore_cleanup_errors=True) as folder:
             copies = Copies(root, os.path.relpath(here, root), os.path.realpath(folder), seconds, seed="0")
-            reference = outcome_of(copies.run(words, "cpu", {}, devices, cpu=True), copies.at("cpu"), root)
-            say(f"on the CPU: {_ending(reference)}")
+
+            def once(changed: Mapping[str, bytes], cpu: bool, keep_going: bool = False) -> Outcome:
+                name = "cpu" if cpu else "cuda"
+                ended = copies.run(words, name, changed, max(devices, 1), cpu=cpu, keep_going=keep_going)
+                outcome = outcome_of(ended, copies.at(name), root)
+                there = os.path.join(copies.at(name), copies.inside)
+                written = [outputs.told(os.path.join(there, one), one) for one in files]
+                return replace(outcome, output="\n".join([outcome.output, *written]))
+
+            reference = once({}, bool(devices))
+            say(f"on {'the CPU' if devices else 'CUDA'}: {_ending(reference, files)}")
+            there = os.path.join(copies.at("cpu" if devices else "cuda"), copies.inside)
+            for name in files:
+                if not reference.code and not os.path.isfile(os.path.join(there, name)):
+                    raise ValueError(f"{name}: the program does not write this file")
 
             def run(changed: Mapping[str, bytes], keep_going: bool) -> Outcome:
-                ended = copies.run(words, "cuda", changed, devices, keep_going=keep_going)
-                return outcome_of(ended, copies.at("cuda"), root)
+                outcome = once(changed, not devices, keep_going)
+                if (
+                    devices
+                    or keep_going
+                    or reference.code
+                    or outcome.code
+                    or outcome.unchecked
+                    or same(outcome)
+                ):
+                    return outcome
+                return once(changed, False)  # what runs without CUDA has to run with it, too
 
             def same(outcome: Outcome) -> str:
-                return _difference(reference, outcome)
+                return _difference(reference, outcome, "the CPU" if devices else "CUDA", files)
 
             done = rounds.repair(run, findings_in, same, say)
     except (OSError, TooLarge, ValueError) as error:
@@ -129,21 +172,22 @@ def _moved(seen: Seen, copy: str, root: str) -> Seen:
     return of_json(made)
 
 
-def _ending(outcome: Outcome) -> str:
+def _ending(outcome: Outcome, files: tuple[str, ...]) -> str:
     from devfix.smoke import numbers
 
     if outcome.code:
         return f"it fails ({outcome.error or f'exit code {outcome.code}'}), so there are no numbers to compare with"
     count = len(numbers(outcome.output))
-    return f"it runs and prints {count} number{'s' * (count != 1)}"
+    verb = "prints and writes" if files else "prints"
+    return f"it runs and {verb} {count} number{'s' * (count != 1)}"
 
 
-def _difference(reference: Outcome, outcome: Outcome) -> str:
+def _difference(reference: Outcome, outcome: Outcome, place: str, files: tuple[str, ...]) -> str:
     from devfix.smoke import same_numbers
 
     if reference.code or same_numbers(reference.output, outcome.output):
         return ""
-    return "it prints other numbers than on the CPU"
+    return f"it prints {'or writes ' if files else ''}other numbers than on {place}"
 
 
 def _end(done: Repaired, write: bool, patch: str | None) -> int:
@@ -187,7 +231,8 @@ def _report(done: Repaired) -> Report:
 
     texts = Texts()
     for one in done.fixes:
-        texts.document(one.path)
+        for path, _ in one.parts:
+            texts.document(path)
     results = []
     for path, data in sorted(texts.changed(done.fixes).items()):
         document = texts.before[path]

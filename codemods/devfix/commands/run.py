@@ -107,9 +107,10 @@ def _report(ended: Ended, code: int, form: str, output: str | None, html: str | 
     report = device_errors.analysed(
         device_errors.files_of(ended.seen, ended.main.files) if ended.seen else ()
     )
+    compared = tuple(one for one in ended.compared if device_errors.matters(one))
     if form == "json":
         rows = list(device_errors.rows(ended.seen, report))
-        _write(device_errors.as_json_text(rows, code, files_of(ended.seen), ended.copies), output)
+        _write(device_errors.as_json_text(rows, code, files_of(ended.seen), ended.copies, compared), output)
     elif form == "sarif":
         from devfix.review.sarif import render
 
@@ -122,7 +123,7 @@ def _report(ended: Ended, code: int, form: str, output: str | None, html: str | 
         write_into(html, page(seen, paths=files, name=os.path.basename(os.getcwd())))
     if form != "text":
         return 1 if ended.seen else code
-    for line in device_errors.notes(ended.copies):
+    for line in (*device_errors.notes(ended.copies), *device_errors.comparisons(compared)):
         say(line)
     if not ended.seen:
         say("no device errors")

@@ -122,6 +122,7 @@ KINDS = (
         "no-cuda",
         r"Torch not compiled with CUDA enabled|Found no NVIDIA driver|No CUDA GPUs are available|"
         r"CUDA (?:driver version is insufficient|unknown error)|"
+        r"Cannot access accelerator device when none is available|"
         r"torch\.cuda\.FloatTensor is not available",
         "the program asks for CUDA on a machine that has none",
         ("hard-coded-cuda", "hand-on-device", "map-location"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from devfix.errors.messages import kind_of
 from devfix.findings import Edit, ReplaceExpression, SetArgument, WrapExpression, WrapStatement
 from devfix.models.loader import models
 from devfix.repair.reading import FUNCTIONS, Fixes, Reading
+from devfix.repair.without_cuda import if_there
 from devfix.repair.written import appended, dotted, put_behind, short
 from devfix.source import Source
 
@@ -15,6 +17,9 @@ from devfix.source import Source
 def by_kind(error: Reading) -> Fixes | None:
     """The fixes for an error by what its message says; None for one of tensors that meet."""
     text = error.seen.error
+    kind = kind_of(text)
+    if kind is not None and kind.id == "no-cuda":
+        return if_there(error)
     for words, fixes in _KINDS:
         if any(word in text for word in words):
             return fixes(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 
 from devfix.documents import Document
@@ -45,7 +46,7 @@ def _score(seen: Seen, path: str, finding: PlacedFinding, read: Read) -> int:
             continue
         if any(_overlap(found.at, finding.place, read(path)) for found in passed.found):
             return 2 if not number else 1
-    if any(_related(seen.passed[0].at, path, finding) for _ in seen.passed[:1]):
+    if any(_related(passed.at, path, finding) for passed in seen.passed):
         return int(any(_named(one, finding) for one in strays))
     return 0
 
@@ -79,22 +80,22 @@ def _overlap(at: At, place: Place, document: Document | None) -> bool:
 
 
 def candidates(found: Findings, read: Read) -> Iterator[Candidate]:
-    """The fixes of findings that change their own file only, as edits of its text."""
+    """The fixes of findings that change files which are there, as edits of their texts."""
     for path, finding in found:
-        fix, document = finding.fix, read(path)
-        if fix is None or document is None or fix.safety is Safety.MANUAL:
+        fix = finding.fix
+        if fix is None or fix.safety is Safety.MANUAL or finding.place.cell:
             continue
-        if any(edit.path for edit in fix.edits) or finding.place.cell:
-            continue
-        starts = line_starts(document.text)
-        edits = tuple(
-            TextEdit(
-                Span(
-                    starts[edit.place.line - 1] + edit.place.column - 1,
-                    starts[edit.place.end_line - 1] + edit.place.end_column - 1,
-                ),
-                edit.text,
-            )
-            for edit in fix.edits
-        )
-        yield Candidate(path, finding.place.line, fix.title, edits, finding.codemod)
+        parts: dict[str, tuple[TextEdit, ...]] = {path: ()}
+        for edit in fix.edits:
+            at = os.path.realpath(edit.path) if edit.path else path
+            document = read(at)
+            if document is None or edit.place.cell:
+                parts.clear()
+                break
+            starts, place = line_starts(document.text), edit.place
+            start = starts[place.line - 1] + place.column - 1
+            end = starts[place.end_line - 1] + place.end_column - 1
+            parts[at] = (*parts.get(at, ()), TextEdit(Span(start, end), edit.text))
+        if parts:
+            own = parts.pop(path)
+            yield Candidate(path, finding.place.line, fix.title, own, finding.codemod, tuple(parts.items()))

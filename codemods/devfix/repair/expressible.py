@@ -161,6 +161,8 @@ def _writable(source: Source, term: Term, at: ast.AST, function: ast.AST | None)
     """Is a term bound where it is to be written, and is it none of what stands there itself?"""
     expression = ast.parse(term.text, mode="eval").body
     statement = source.statement(at)
+    if term.text in _mappings(source, function or source.tree):
+        return False
     if term.form != "device" and _is_moved_only_below(source, term.text, at, function):
         return False
     if bound_around(source, at, expression):
@@ -178,6 +180,16 @@ def _writable(source: Source, term: Term, at: ast.AST, function: ast.AST | None)
     return _attribute_stored(source, term.text, statement, function)
 
 
+@remembered
+def _mappings(source: Source, function: ast.AST) -> frozenset[str]:
+    """What a function takes items of by text, as no tensor allows: a batch whose items may be anywhere."""
+    return frozenset(
+        source.code(one.value)
+        for one in source.of_kind(ast.Subscript, function)
+        if isinstance(one.slice, ast.Constant) and isinstance(one.slice.value, str)
+    )
+
+
 def _bound_by(statement: ast.stmt) -> set[str]:
     found: set[str] = set()
     targets: list[ast.expr] = []
@@ -186,7 +198,10 @@ def _bound_by(statement: ast.stmt) -> set[str]:
     elif isinstance(statement, (ast.AnnAssign, ast.AugAssign)):
         targets = [statement.target]
     for target in targets:
-        found |= {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
+        names = (one for one in ast.walk(target) if isinstance(one, ast.Name))
+        found |= {
+            one.id for one in names if isinstance(one.ctx, ast.Store)
+        }  # `self.x = ...` does not bind `self`
     return found
 
 

@@ -20,6 +20,7 @@ from devfix.findings import (
 )
 from devfix.models.loader import models
 from devfix.observed import Operand, Seen
+from devfix.placing import stores
 from devfix.repair.by_kind import by_kind
 from devfix.repair.reading import FUNCTIONS, Fixes, Read, Reading, source_of
 from devfix.repair.written import (
@@ -40,13 +41,19 @@ from devfix.rewrite import CannotRewrite, text_edits
 
 @dataclass(frozen=True)
 class Candidate:
-    """A fix of one file, as edits of its text. `codemod` is empty for one that only the run has suggested."""
+    """A fix, as edits of a text and of `others`. `codemod` is empty for one that only the run has suggested."""
 
     path: str
     line: int
     title: str
     edits: tuple[TextEdit, ...]
     codemod: str = ""
+    others: tuple[tuple[str, tuple[TextEdit, ...]], ...] = ()  # of other files, by their paths
+
+    @property
+    def parts(self) -> tuple[tuple[str, tuple[TextEdit, ...]], ...]:
+        """The edits of each file."""
+        return ((self.path, self.edits), *self.others)
 
 
 def fixes(seen: Seen, read: Read, drawn: bool = False) -> Iterator[Candidate]:
@@ -79,6 +86,7 @@ class _Fixing(Reading):
             if operand.stray:
                 yield from self.as_buffer(operand)
                 yield from self.at_the_making(operand)
+                yield from self.as_a_whole(number)
                 yield from self.at_the_meeting(number)
                 yield from self.to_what_is_written(number)
                 yield from self.at_the_making(operand, elsewhere=True)
@@ -140,6 +148,27 @@ class _Fixing(Reading):
                 title = f"move what `{name}` makes to `{device}`"
                 yield stray.made.path, node, title, (appended(source, node, f".to({device})"),)
                 return
+
+    def as_a_whole(self, number: int) -> Fixes:
+        """`.to(...)` where a module with the stray is bound to the only name that it has in its function."""
+        for passed in reversed(self.seen.passed):
+            for found in passed.found:
+                node, source = self.node(found.at), self.source(found.at.path)
+                if found.operand != number or found.within != "module" or source is None:
+                    continue
+                if not isinstance(node, ast.Name):
+                    continue
+                bound = stores(source, source.enclosing(node, *FUNCTIONS) or source.tree, node.id)
+                statement = source.statement(bound[0]) if len(bound) == 1 else None
+                if not isinstance(statement, ast.Assign) or statement.targets != bound:
+                    continue
+                value = statement.value
+                device = (
+                    self.device_at(source, passed, value, made=True) if isinstance(value, ast.Call) else ""
+                )
+                if device:
+                    title = f"move `{short(source.code(bound[0]))}` to `{device}` where it is made"
+                    yield found.at.path, value, title, (appended(source, value, f".to({device})"),)
 
     def at_the_meeting(self, number: int) -> Fixes:
         """`.to(...)` where the stray is handed on, as far out as it and the device have names."""

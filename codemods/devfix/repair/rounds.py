@@ -61,33 +61,53 @@ class Texts:
         return self.before[path]
 
     def edits(self, path: str, chosen: Sequence[Candidate]) -> tuple[TextEdit, ...]:
-        return merge([one.edits for one in chosen if one.path == path])
+        return merge([edits for one in chosen for at, edits in one.parts if at == path])
 
     def changed(self, chosen: Sequence[Candidate]) -> dict[str, bytes]:
         """The new bytes of each changed file; raises CannotRewrite and DocumentError."""
         made = {}
-        for path in dict.fromkeys(one.path for one in chosen):
+        for path in dict.fromkeys(path for one in chosen for path, edits in one.parts if edits):
             document = self.before[path]
             text = apply(document.text, self.edits(path, chosen))
-            Source(text)
+            if _is_python(path):
+                Source(text)
             made[path] = document.encode(text)
         return made
 
     def of_the_beginning(self, one: Candidate, chosen: Sequence[Candidate]) -> Candidate | None:
         """A fix of the texts as they are, as one of the texts as they were; None where it touches other fixes."""
-        if self.document(one.path) is None:
-            return None
-        known = self.edits(one.path, chosen)
-        moved = []
-        for edit in one.edits:
-            start, end = _back(edit.span.start, known), _back(edit.span.end, known)
-            if start is None or end is None:
+        parts = []
+        for path, edits in one.parts:
+            if self.document(path) is None:
                 return None
-            moved.append(TextEdit(Span(start, end), edit.text))
-        found = replace(one, edits=tuple(moved))
-        others = [other.edits for other in chosen if other.path == one.path]
-        fits = len(others) in select([*others, found.edits], Source(self.before[one.path].text))
-        return found if fits and found.edits not in others else None
+            known = self.edits(path, chosen)
+            moved = []
+            for edit in edits:
+                start, end = _back(edit.span.start, known), _back(edit.span.end, known)
+                if start is None or end is None:
+                    return None
+                moved.append(TextEdit(Span(start, end), edit.text))
+            parts.append((path, tuple(moved)))
+        found = replace(one, edits=parts[0][1], others=tuple(parts[1:]))
+        return (
+            found
+            if self.fits(found, chosen) and all(found.parts != other.parts for other in chosen)
+            else None
+        )
+
+    def fits(self, one: Candidate, chosen: Sequence[Candidate]) -> bool:
+        """Can a fix be made together with others?"""
+        for path, edits in one.parts:
+            before = [others for other in chosen for at, others in other.parts if at == path]
+            source = Source(self.before[path].text) if _is_python(path) else None
+            if edits and len(before) not in select([*before, edits], source):
+                return False
+        return True
+
+
+def _is_python(path: str) -> bool:
+    """Or else a recipe."""
+    return path.endswith((".py", ".pyw", ".pyi"))
 
 
 def _back(position: int, edits: Sequence[TextEdit]) -> int | None:
@@ -127,7 +147,7 @@ def fixed(
     strict run (empty: nothing), `tell` gets a line for each round, `texts` keeps what was read.
     """
     chosen: list[Candidate] = []
-    tried: set[tuple[str, tuple[TextEdit, ...]]] = set()
+    tried: set[object] = set()
     first: Outcome | None = None
     picked: list[Candidate] = []
     for number in range(1, ROUNDS + 1):
@@ -194,7 +214,7 @@ def _next(
     texts: Texts,
     taken: Sequence[Candidate],
     chosen: Sequence[Candidate],
-    tried: set[tuple[str, tuple[TextEdit, ...]]],
+    tried: set[object],
 ) -> Candidate | None:
     """The first fix for a stray that has not been tried: of a static finding, or else from the run."""
 
@@ -213,15 +233,11 @@ def _next(
         found = texts.of_the_beginning(one, chosen)
         if found is None:
             continue
-        if any(other.path == found.path and other.edits == found.edits for other in taken):
+        if any(other.parts == found.parts for other in taken):
             return None  # the fix of another error of this round
-        key = (found.path, found.edits)
-        if key in tried:
+        if found.parts in tried or not texts.fits(found, taken):
             continue
-        others = [other.edits for other in taken if other.path == found.path]
-        if len(others) not in select([*others, found.edits], Source(texts.before[found.path].text)):
-            continue
-        tried.add(key)
+        tried.add(found.parts)
         try:
             texts.changed([*taken, found])
         except (CannotRewrite, DocumentError, SyntaxError):

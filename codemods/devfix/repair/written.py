@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 from devfix.findings import AppendCall, Edit, ReplaceExpression, WrapExpression
 from devfix.observed import Found
@@ -19,22 +20,36 @@ def put_behind(source: Source, node: ast.expr, found: Found, call: str) -> Edit:
 
 
 def appended(source: Source, node: ast.expr, call: str) -> Edit:
-    """A call behind an expression. In an f-string, all of that is written anew: edits do not reach into it."""
+    """A call behind an expression."""
+    whole = _written_anew(source, node, lambda code: f"{code}{call}")
+    return whole or AppendCall(source.span(node), call)
+
+
+def replaced(source: Source, node: ast.expr, text: str) -> Edit:
+    """Another text in the place of an expression."""
+    return _written_anew(source, node, lambda code: text) or ReplaceExpression(source.span(node), text)
+
+
+def _written_anew(source: Source, node: ast.expr, change: Callable[[str], str]) -> Edit | None:
+    """All of the f-string that an expression stands in, since edits do not reach into it; None if in none."""
     span = source.span(node)
     joined = source.enclosing(node, ast.JoinedStr)
     while (outer := source.enclosing(joined, ast.JoinedStr) if joined is not None else None) is not None:
         joined = outer
     if joined is None or not isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
-        return AppendCall(span, call)
+        return None
+    code, around = source.text[span.start : span.end], source.span(joined)
     try:  # its positions are right on most versions of Python
-        same = ast.dump(ast.parse(source.text[span.start : span.end], mode="eval").body) == ast.dump(node)
+        same = ast.dump(ast.parse(code, mode="eval").body) == ast.dump(node)
     except SyntaxError:
         same = False
-    if not same or any(sign in call for sign in "\"'\\"):
-        return AppendCall(span, call)
-    around, text = source.span(joined), source.code(joined)
-    at = span.end - around.start
-    return ReplaceExpression(around, f"{text[:at]}{call}{text[at:]}")
+    text, first, last = source.code(joined), span.start - around.start, span.end - around.start
+    made = change(code)
+    if made.count('"') > code.count('"') and '"' in text[:first]:  # until Python 3.12, quotes end the string
+        made = made.replace('"', "'")
+    if not same or "\\" in made or any(sign in text[:first] and sign in made for sign in "\"'"):
+        return None
+    return ReplaceExpression(around, f"{text[:first]}{made}{text[last:]}")
 
 
 def is_move(node: ast.Call) -> bool:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from devfix.checkers.effects import moves
 from devfix.codemod import registry
 from devfix.discover import Discovered
 from devfix.documents import Document, DocumentError, digest_of, read_bytes
 from devfix.findings import Safety
-from devfix.observed import At, Copies, Operand, Seen, as_json
+from devfix.observed import At, Compared, Copies, Operand, Seen, as_json
 from devfix.repair.explained import Findings, Read, explained
 from devfix.repair.from_run import Candidate, fixes
+from devfix.repair.reading import source_of
 from devfix.report import PlacedFinding, Report
 from devfix.review.text import printable
 
@@ -141,6 +144,30 @@ def notes(found: Sequence[Copies]) -> Iterator[str]:
         yield printable(f"note: {_line(one.at)}: `{one.operation}` {told}")
 
 
+def comparisons(found: Sequence[Compared]) -> Iterator[str]:
+    """A line for each comparison that can never hold."""
+    for one in found:
+        times = f", {one.count} times" if one.count > 1 else ""
+        why = (
+            "a device never equals a text"
+            if one.other[:1] in "'\""
+            else "one has an index, so they never are equal"
+        )
+        yield printable(f"note: {_line(one.at)}: {one.device} is compared with {one.other}{times}: {why}")
+
+
+def matters(one: Compared) -> bool:
+    """Does a comparison decide on more than a move, which does nothing where the value is there already?"""
+    document = reader()(one.at.path)
+    source = source_of(document)
+    if document is None or source is None or one.at.column < 0:
+        return True
+    for node in source.walk():
+        if isinstance(node, ast.Compare) and (node.lineno, node.col_offset) == (one.at.line, one.at.column):
+            return moves(source, node) != "device"
+    return True
+
+
 def _operand(operand: Operand) -> str:
     name = f"`{operand.name}`" if operand.name else f"a {operand.kind} of shape {list(operand.shape)}"
     if operand.owner:
@@ -171,9 +198,14 @@ def digest(path: str) -> str:
 
 
 def as_json_text(
-    rows: Sequence[dict[str, Any]], code: int, files: Sequence[str], copies: Sequence[Copies] = ()
+    rows: Sequence[dict[str, Any]],
+    code: int,
+    files: Sequence[str],
+    copies: Sequence[Copies] = (),
+    compared: Sequence[Compared] = (),
 ) -> str:
     """The report for machines, with the digests of the files that the errors name."""
     digests = {path: digest(path) for path in files}
     found = {"exit_code": code, "errors": list(rows), "files": digests}
-    return json.dumps({**found, "copies": [asdict(one) for one in copies]}, indent=2)
+    noted = {"copies": [asdict(one) for one in copies], "comparisons": [asdict(one) for one in compared]}
+    return json.dumps({**found, **noted}, indent=2)

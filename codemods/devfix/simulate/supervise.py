@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
-from devfix.observed import At, Copies, Seen, of_json, together
+from devfix.observed import At, Compared, Copies, Seen, of_json, together
 from devfix.simulate.errors import is_refusal
 from devfix.simulate.processes import environment
 
@@ -78,6 +78,7 @@ class Ended:
     output: str = ""  # if it was captured
     seen: tuple[Seen, ...] = ()  # device errors after which it went on
     copies: tuple[Copies, ...] = ()  # copies between devices that lines make again and again
+    compared: tuple[Compared, ...] = ()  # comparisons that can never hold
 
     @property
     def main(self) -> Told:
@@ -151,7 +152,8 @@ def run(
         if capture:
             with open(os.path.join(folder, "output"), encoding="utf-8", errors="replace") as file:
                 output = file.read(_OUTPUT)
-        return Ended(started.pid, code, tuple(_reports(folder)), output, seen_in(folder), _copies(folder))
+        told, seen = tuple(_reports(folder)), seen_in(folder)
+        return Ended(started.pid, code, told, output, seen, _copies(folder), _compared(folder))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -251,6 +253,16 @@ def _copies(folder: str) -> tuple[Copies, ...]:
             one, count=one.count + (before.count if before else 0)
         )
     return tuple(sorted(found.values(), key=lambda one: (-one.count, one.at.key)))
+
+
+def _compared(folder: str) -> tuple[Compared, ...]:
+    """The comparisons that can never hold, of all processes of a run."""
+    found: dict[object, Compared] = {}
+    for item in _left(folder, ".compared"):
+        one = Compared(**{**item, "at": At(**item["at"])})
+        key = one.at, one.device, one.other
+        found[key] = replace(one, count=one.count + (found[key].count if key in found else 0))
+    return tuple(sorted(found.values(), key=lambda one: one.at.key))
 
 
 def _left(folder: str, suffix: str) -> Iterator[Any]:

@@ -4,7 +4,7 @@
 sees (autograd's own threads, kernels of optimizers) comes to the kernels' device checks, which go on by themselves
 (`carry_on`): on simulated devices all memory is the CPU's. `elsewhere` has the errors of torch's Python: autocast,
 checkpoints, optimizers. `histories` knows where tensors come from, `recording` what has been seen, `copies` what is
-copied again and again; `placing` is for suites that never ask for CUDA.
+copied again and again, `comparisons` devices that are never equal; `placing` is for suites that never ask for CUDA.
 """
 
 from __future__ import annotations
@@ -17,10 +17,19 @@ def install(folder: str) -> None:
 
     For a process that has its devices already, or none at all.
     """
-    from devfix.simulate.keeping_going import carrying_out, copies, elsewhere, histories, placing, recording
+    from devfix.simulate.keeping_going import (
+        carrying_out,
+        comparisons,
+        copies,
+        elsewhere,
+        histories,
+        placing,
+        recording,
+    )
 
     recording.install(folder)
     copies.install(folder)
+    comparisons.install(folder)
     histories.install()
     elsewhere.install()
     machine.carry_on = carrying_out.carry_on

@@ -28,6 +28,7 @@ def install() -> None:
     _instead(torch.amp.GradScaler, "__init__", "autocast", _with_a_type)
     _instead(torch, "load", "loading", _to_the_cpu)
     torch.serialization.load = torch.load
+    _instead(torch.cuda, "synchronize", "no-cuda", _nothing_to_wait_for)
     for name in _COLLECTIVES if torch.distributed.is_available() else ():
         _instead(torch.distributed, name, "collective", _over_the_device)
     group = optimizer._group_tensors_by_device_and_dtype
@@ -80,6 +81,12 @@ def _to_the_cpu(original: Any, arguments: tuple[Any, ...], named: dict[str, Any]
     return original(
         *arguments[:1], *((CPU,) if len(arguments) > 1 else ()), *arguments[2:], **_mapped(named, arguments)
     )
+
+
+def _nothing_to_wait_for(
+    original: Any, arguments: tuple[Any, ...], named: dict[str, Any], error: Exception
+) -> None:
+    recording.note("synchronize", error, [], CPU)
 
 
 def _mapped(named: dict[str, Any], arguments: tuple[Any, ...]) -> dict[str, Any]:

@@ -71,7 +71,8 @@ class Suite:
 def _of_test(seen: Seen) -> bool:
     """With --place all: is an error the test's own, since it has made the stray, or reads a result as an array?
 
-    Or is it that of a module that was never placed? Neither says anything about the package.
+    Or is it that of a module that was never placed, or does the test itself read what a module keeps for itself? None
+    of these says anything about the package.
     """
     from devfix.simulate.keeping_going.placing import of_tests
 
@@ -84,6 +85,8 @@ def _of_test(seen: Seen) -> bool:
     def is_own(stray: Operand) -> bool:
         if stray.made is None:
             return in_tests(seen.at)
+        if in_tests(seen.at) and stray.owner and not stray.computed:
+            return True
         never_placed = stray.kind == "parameter" and stray.moved is None and not stray.owner
         return stray.device == "cpu" and (in_tests(stray.made) or never_placed)
 

@@ -1,0 +1,130 @@
+"""Fixes of a run without CUDA: where the program names CUDA, it takes it only if it is there."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator
+
+from devfix.findings import Edit, EnsureImport, WrapStatement
+from devfix.repair.reading import Fixes, Reading
+from devfix.repair.written import replaced, short
+from devfix.source import Source
+
+_NAMED = re.compile(r"cuda(?::\d{1,2})?")
+
+
+def if_there(error: Reading) -> Fixes:
+    """CUDA if there is one, in the call that has raised, or else where the device that it was given is named."""
+    called, at = error.running(), error.seen.at
+    if called is None or at is None:
+        return
+    source, call = called
+    if error.seen.operation == "synchronize" and isinstance(source.parents[call], ast.Expr):
+        torch, imports = _torch(source)
+        header = f"if {torch}.cuda.is_available():"
+        edits = (WrapStatement(source.span(source.statement(call)), header), *imports)
+        yield at.path, call, f"call `{short(source.code(call))}` only if there is CUDA", edits
+        return
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "cuda":
+        yield at.path, call, "move it to CUDA only if there is one", _moved(source, call)
+        return
+    given = [*call.args, *(one.value for one in call.keywords)]
+    for literal in (one for value in given for one in _literals(value)):
+        yield at.path, literal, f"use {ast.unparse(literal)} only if there is CUDA", _chosen(source, literal)
+        return
+    names = {name for value in given if (name := _name(value))}
+    passed = list(dict.fromkeys(frame.at.path for frame in error.seen.passed))
+    for path in dict.fromkeys([*passed, *(one for begun in passed for one in _imported(error, begun))]):
+        known = error.source(path)
+        for literal in _named(known, names) if known is not None else ():
+            assert known is not None
+            title = f"use {ast.unparse(literal)} only if there is CUDA"
+            yield path, literal, title, _chosen(known, literal)
+
+
+def _imported(error: Reading, path: str) -> Iterator[str]:
+    """The files beside a file, or above it, from which it imports names."""
+    source = error.source(path)
+    for full in source.imports.values() if source is not None else ():
+        module = full.rpartition(".")[0].lstrip(".").split(".")
+        folder = os.path.dirname(path)
+        for base in (folder, os.path.dirname(folder)):
+            found = f"{os.path.join(base, *module)}.py"
+            if os.path.isfile(found):
+                yield found
+
+
+def _moved(source: Source, call: ast.Call) -> tuple[Edit, ...]:
+    """`x.to("cuda" if torch.cuda.is_available() else "cpu")` in the place of `x.cuda()`."""
+    assert isinstance(call.func, ast.Attribute)
+    named = [one for one in call.keywords if one.arg == "device"]
+    number = next(iter([*call.args[:1], *(one.value for one in named)]), None)
+    torch, imports = _torch(source)
+    there = '"cuda"'
+    if isinstance(number, ast.Constant) and isinstance(number.value, int):
+        there = f'"cuda:{number.value}"'
+    elif number is not None:
+        there = f'{torch}.device("cuda", {source.code(number)})'
+    rest = [source.code(one) for one in (*call.args[1:], *call.keywords) if one not in named]
+    given = ", ".join([_choice(torch, there), *rest])
+    return replaced(source, call, f"{source.code(call.func.value)}.to({given})"), *imports
+
+
+def _chosen(source: Source, literal: ast.Constant) -> tuple[Edit, ...]:
+    torch, imports = _torch(source)
+    return replaced(source, literal, _choice(torch, source.code(literal))), *imports
+
+
+def _choice(torch: str, there: str) -> str:
+    return f'{there} if {torch}.cuda.is_available() else "cpu"'
+
+
+def _torch(source: Source) -> tuple[str, tuple[Edit, ...]]:
+    name = next((name for name, full in source.imports.items() if full == "torch"), "")
+    return (name, ()) if name else ("torch", (EnsureImport("torch"),))
+
+
+def _literals(value: ast.expr) -> Iterator[ast.Constant]:
+    """`"cuda"`, also in `torch.device("cuda")`; not one that is chosen already."""
+    if isinstance(value, ast.Constant) and isinstance(value.value, str) and _NAMED.fullmatch(value.value):
+        yield value
+    elif isinstance(value, ast.Call) and isinstance(value.func, (ast.Name, ast.Attribute)):
+        for one in value.args[:1]:
+            yield from _literals(one)
+
+
+def _name(value: ast.expr) -> str:
+    """`device` of `device`, `self.device`, `args.device` and `config["device"]`."""
+    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
+        return str(value.slice.value)
+    return value.attr if isinstance(value, ast.Attribute) else value.id if isinstance(value, ast.Name) else ""
+
+
+def _named(source: Source, names: set[str]) -> Iterator[ast.Constant]:
+    """The literals that something of one of these names is, by default or by an assignment."""
+    for node in source.walk():
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if node.value is not None and any(_name(target) in names for target in targets):
+                yield from _literals(node.value)
+        elif isinstance(node, ast.arguments):
+            last = (node.posonlyargs + node.args)[-len(node.defaults) :] if node.defaults else []
+            pairs = [
+                *zip(last, node.defaults, strict=True),
+                *zip(node.kwonlyargs, node.kw_defaults, strict=True),
+            ]
+            for argument, default in pairs:
+                if argument.arg in names and default is not None:
+                    yield from _literals(default)
+        elif isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and key.value in names:
+                    yield from _literals(value)
+        elif isinstance(node, ast.Call):
+            flags = {one.value.lstrip("-") for one in node.args if isinstance(one, ast.Constant)
+                     and isinstance(one.value, str)}  # fmt: skip
+            for one in node.keywords:
+                if one.arg in names or (one.arg == "default" and flags & names):
+                    yield from _literals(one.value)
