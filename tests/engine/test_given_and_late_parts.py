@@ -343,6 +343,16 @@ SILENT = {
             def forward(self, x):
                 return x[:, self.identity]
     """,
+    "sizes that a batch has beside its tensors": """
+        import numpy as np
+        from typing import Dict, List
+        class Detector(nn.Module):
+            def forward(self, batch: List[Dict[str, torch.Tensor]]):
+                for one in batch:
+                    c, h, w = one["image"].shape
+                    scale = np.array([w / one["width"], h / one["height"]] * 2)
+                return scale
+    """,
     "numbers that a constructor converts to a tensor, and a method reads": """
         class Evaluator(nn.Module):
             def __init__(self, scores):

@@ -156,7 +156,8 @@ def _is_name(node: ast.AST, name: str) -> bool:
 def _is_told_apart(read: HostRead, function: Function, analysis: Analysis) -> bool:
     """Is it certainly a tensor, and may it be on a device, by what the function does with its others?"""
     doubts = {one.kind for one in read.value.assumed} - {CALLER}
-    if function.name == "forward" and function.owner is not None and not doubts and not _is_as_passed(read):
+    computed = not (doubts or read.many or _is_as_passed(read))
+    if computed and function.name == "forward" and function.owner is not None:
         if read.value.kind == TENSOR and analysis.class_kind(function.owner) in ("module", "owned"):
             return True
     if not _is_of_torch(read):
