@@ -60,7 +60,7 @@ def _used(recipe: Recipe, name: str, scripts: list[Script]) -> str:
         for key, value in node.pairs if node.tag.startswith(_MADE) else ():
             if _DEVICE.fullmatch(key.value) and value.tag == "!ref" and value.value == f"<{name}>":
                 return "goes to CUDA even if `--device` is another one"
-    if any(script.key_of(node) == name for script in scripts for node in script.module.source.walk()):
+    if any(script.key_of(node) == name for script in scripts for node in script.file.source.walk()):
         return "goes to CUDA even if `--device` is another one"
     return ""
 

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from devfix.documents.yaml import Node
+from devfix.engine.files import Class, Function
 from devfix.models import torch_api
-from devfix.recipes.library import Class, Library
+from devfix.names import of_self
+from devfix.recipes.library import Library
 from devfix.recipes.making import Maker
 from devfix.recipes.plain import only_kept
 from devfix.recipes.recipe import APPLY, NAME, NEW, Recipe, class_of
@@ -58,7 +60,7 @@ def _handed_on(recipe: Recipe, maker: Maker, root: Node) -> Iterator[str]:
         cls = maker.library.find(class_of(node)) if node.tag.startswith(NEW) else None
         if cls is not None and maker.is_module(cls) is False:
             continue
-        kept = _kept(recipe, maker.library, cls, node) if cls is not None else frozenset()
+        kept = _kept(recipe, cls, node) if cls is not None else frozenset()
         todo.extend(child for child in node.children if id(child) not in seen | kept)
         seen.update(id(child) for child in node.children)
 
@@ -71,7 +73,7 @@ def _is_setting(recipe: Recipe, name: str, depth: int = 0) -> bool:
     return not node.tag or all(_is_setting(recipe, other, depth + 1) for other in recipe.referred(node))
 
 
-def _kept(recipe: Recipe, library: Library, cls: Class, node: Node) -> frozenset[int]:
+def _kept(recipe: Recipe, cls: Class, node: Node) -> frozenset[int]:
     """The arguments of a module that are dicts with modules in them, of which it registers nothing."""
     found: set[int] = set()
     for key, value in node.pairs:
@@ -86,7 +88,7 @@ def _kept(recipe: Recipe, library: Library, cls: Class, node: Node) -> frozenset
             if not items.tag and any(not _is_setting(recipe, name) for name in recipe.references(inner))
         }
         if all(items.kind == "mapping" for _, items in held.pairs) and holding:
-            if only_kept(library, cls, key.value, frozenset(holding)):
+            if only_kept(cls, key.value, frozenset(holding)):
                 found.add(id(value))
     return frozenset(found)
 
@@ -104,7 +106,7 @@ class Holders:
 
     def __init__(self, library: Library, maker: Maker, base: Holders | None = None) -> None:
         self.library, self.maker, self.base = library, maker, base
-        self._known: dict[tuple[ast.ClassDef, str], Treatment] = {}
+        self._known: dict[tuple[Class, str], Treatment] = {}
 
     def ways(self, recipe: Recipe, name: str, used: Iterable[str]) -> tuple[str, ...]:
         """The used entries that run an entry which they hold, and do not move it themselves."""
@@ -135,29 +137,26 @@ class Holders:
         """What a class does with the argument of that name, or of that position."""
         if self.base is not None and not self.library.owns(cls):
             return self.base.treatment(cls, argument)
-        key = (cls.node, argument)
+        key = (cls, argument)
         if key not in self._known:
-            self._known[key] = _Taint(self.library, cls, argument).result()
+            self._known[key] = _Taint(cls, argument).result()
         return self._known[key]
 
 
 class _Taint:
     """Follows an argument through the names and attributes of a class, order left aside."""
 
-    def __init__(self, library: Library, cls: Class, argument: str) -> None:
-        order = library.order(cls)[0]
-        self.methods = [(owner, node) for owner in order for node in owner.methods.values()]
+    def __init__(self, cls: Class, argument: str) -> None:
+        self.methods = [method for owner in cls.lineage for method in owner.methods.values()]
         self.attributes: set[str] = set()
-        self.names: dict[ast.FunctionDef, set[str]] = {node: set() for _, node in self.methods}
-        init = library.method(cls, "__init__")
-        parameters = [item.arg for item in init[1].args.args[1:]] if init is not None else []
+        self.names: dict[Function, set[str]] = {method: set() for method in self.methods}
+        init = cls.method("__init__")
+        parameters = init.positional[1:] if init is not None else []
         if argument.isdigit() and int(argument) < len(parameters):
             argument = parameters[int(argument)]
         self.known = False
-        for _, method in self.methods:
-            arguments = method.args
-            names = {item.arg for item in (*arguments.args, *arguments.kwonlyargs)}
-            if method.name == "__init__" and argument in names:
+        for method in self.methods:
+            if method.name == "__init__" and any(one.arg == argument for one in method.parameters):
                 self.names[method].add(argument)  # a base gets it by its name, mostly through **kwargs
                 self.known = True
 
@@ -166,13 +165,13 @@ class _Taint:
             return Treatment()
         for _ in range(4):
             before = len(self.attributes), sum(map(len, self.names.values()))
-            for _, method in self.methods:
+            for method in self.methods:
                 self._spread(method)
             if before == (len(self.attributes), sum(map(len, self.names.values()))):
                 break
         runs = moves = False
-        for _, method in self.methods:
-            for node in walk(method):
+        for method in self.methods:
+            for node in method.nodes:
                 if not isinstance(node, ast.Call):
                     continue
                 function = node.func
@@ -184,8 +183,8 @@ class _Taint:
                     runs |= self._is(function, method)
         return Treatment(runs, moves)
 
-    def _spread(self, method: ast.FunctionDef) -> None:
-        for node in walk(method):
+    def _spread(self, method: Function) -> None:
+        for node in method.nodes:
             if isinstance(node, ast.Assign) and self._has(node.value, method):
                 for target in node.targets:
                     self._taint(target, method)
@@ -197,14 +196,14 @@ class _Taint:
                     if any(self._has(argument, method) for argument in node.args):
                         self._taint(function.value, method)
 
-    def _taint(self, target: ast.expr, method: ast.FunctionDef) -> None:
+    def _taint(self, target: ast.expr, method: Function) -> None:
         for node in walk(target):
             if isinstance(node, ast.Name) and node.id != "self":
                 self.names[method].add(node.id)
-            elif isinstance(node, ast.Attribute) and _of_self(node):
-                self.attributes.add(node.attr)
+            elif name := of_self(node):
+                self.attributes.add(name)
 
-    def _has(self, node: ast.expr, method: ast.FunctionDef) -> bool:
+    def _has(self, node: ast.expr, method: Function) -> bool:
         """Does what an expression gives contain it? What a call of it returns does not."""
         if self._is(node, method):
             return True
@@ -223,15 +222,9 @@ class _Taint:
             return False
         return any(self._has(child, method) for child in children(node) if isinstance(child, ast.expr))
 
-    def _is(self, node: ast.expr, method: ast.FunctionDef) -> bool:
+    def _is(self, node: ast.expr, method: Function) -> bool:
         while isinstance(node, ast.Subscript):
             node = node.value
         if isinstance(node, ast.Name):
             return node.id in self.names[method]
-        if isinstance(node, ast.Attribute):
-            return _of_self(node) and node.attr in self.attributes
-        return False
-
-
-def _of_self(node: ast.Attribute) -> bool:
-    return isinstance(node.value, ast.Name) and node.value.id == "self"
+        return of_self(node) in self.attributes

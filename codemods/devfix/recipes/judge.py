@@ -20,8 +20,6 @@ from devfix.recipes.recipe import APPLY, NEW, Recipe, class_of, last_key
 from devfix.recipes.script import Script
 from devfix.recipes.usage import Usage, Use, folded
 
-_PLAIN = "forward"
-
 
 @dataclass(frozen=True, eq=False)
 class Case:
@@ -235,10 +233,9 @@ class Judge:
         """Has speechbrain's own class of options no device unless one is given?"""
         module = self.library.module("speechbrain.utils.run_opts")
         for cls in module.classes.values() if module is not None else ():
-            for node in cls.body:
-                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                    if node.target.id == "device" and isinstance(node.value, ast.Constant):
-                        return node.value.value is None
+            value = cls.values.get("device")
+            if isinstance(value, ast.Constant):
+                return value.value is None
         return False
 
     def _matters(self, name: str, uses: list[Use]) -> tuple[bool, bool]:

@@ -45,9 +45,9 @@ class Moves:
         self.others = [n for n in nodes if isinstance(n, (ast.Call, ast.Subscript, ast.Attribute))]
         self.computing = {
             inner
-            for method in script.methods
-            if method.computes
-            for inner in walk(method.node)
+            for method, computes in script.methods.items()
+            if computes
+            for inner in method.nodes
             if isinstance(inner, ast.Call)
         }
         self._run()

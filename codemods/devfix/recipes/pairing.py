@@ -11,7 +11,7 @@ from devfix import depends
 from devfix.recipes.files import Files
 from devfix.recipes.knowledge import around
 from devfix.recipes.recipe import Recipe
-from devfix.recipes.script import Script, read_script
+from devfix.recipes.script import LOADER, Script
 from devfix.recipes.usage import Usage, usage
 
 _NEAR = 40  # scripts of one folder that are looked at
@@ -65,7 +65,10 @@ def siblings(script: Script, recipe: Recipe, files: Files) -> Iterator[Recipe]:
 
 
 def _script(files: Files, path: str) -> Script | None:
-    return read_script(around(files, os.path.dirname(path)).library, path)
+    document = files.document(path)
+    if document is None or LOADER not in document.text:
+        return None
+    return around(files, os.path.dirname(path)).script(path)
 
 
 def _neighbours(files: Files) -> Iterator[str]:
@@ -76,7 +79,7 @@ def _neighbours(files: Files) -> Iterator[str]:
 
 
 def _takes_arguments(script: Script) -> bool:
-    text = script.module.source.text
+    text = script.file.source.text
     return "sys.argv" in text or "parse_arguments" in text or "argparse" in text
 
 
