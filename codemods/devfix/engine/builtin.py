@@ -83,7 +83,9 @@ class Builtins(Methods):
             return values[1]
         if name == "dict":
             fields = {key: value for key, (value, _) in arguments[1].items()}
-            return Value(MAPPING, fields={**(first.fields or {}), **fields}, rest=first.rest)
+            row = element(first) if first.kind == SEQUENCE else None  # of pairs
+            rest = row.items[-1] if row is not None and row.items else first.rest
+            return Value(MAPPING, fields={**(first.fields or {}), **fields}, rest=rest)
         if (
             name == "type"
             and len(values) == 1

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from devfix.documents.yaml import Node
-from devfix.engine.files import Class, Function
+from devfix.engine.events import MOVED, USED
+from devfix.engine.files import Class
+from devfix.engine.places import OF, Place
+from devfix.engine.state import State
+from devfix.engine.values import UNKNOWN, Value
 from devfix.models import torch_api
-from devfix.names import of_self
 from devfix.recipes.library import Library
 from devfix.recipes.making import Maker
 from devfix.recipes.plain import only_kept
 from devfix.recipes.recipe import APPLY, NAME, NEW, Recipe, class_of
-from devfix.source import children, walk
 
 # Methods that do not run what they are called on.
 NEUTRAL = frozenset(
@@ -27,7 +28,6 @@ NEUTRAL = frozenset(
         "load", "save", "split", "join", "format", "lower", "upper", "startswith", "endswith", "strip",
     }
 )  # fmt: skip
-MOVES = ("to", "cuda", "to_empty")
 
 
 def registered(recipe: Recipe, maker: Maker) -> frozenset[str]:
@@ -139,92 +139,33 @@ class Holders:
             return self.base.treatment(cls, argument)
         key = (cls, argument)
         if key not in self._known:
-            self._known[key] = _Taint(cls, argument).result()
+            self._known[key] = _treatment(cls, argument)
         return self._known[key]
 
 
-class _Taint:
-    """Follows an argument through the names and attributes of a class, order left aside."""
+def _treatment(cls: Class, argument: str) -> Treatment:
+    """What its methods do with what is stored of an argument, as the engine's histories of each file have it."""
+    from devfix.engine.analysis import Analysis  # not for recipes in which nothing is held
 
-    def __init__(self, cls: Class, argument: str) -> None:
-        self.methods = [method for owner in cls.lineage for method in owner.methods.values()]
-        self.attributes: set[str] = set()
-        self.names: dict[Function, set[str]] = {method: set() for method in self.methods}
-        init = cls.method("__init__")
-        parameters = init.positional[1:] if init is not None else []
-        if argument.isdigit() and int(argument) < len(parameters):
-            argument = parameters[int(argument)]
-        self.known = False
-        for method in self.methods:
-            if method.name == "__init__" and any(one.arg == argument for one in method.parameters):
-                self.names[method].add(argument)  # a base gets it by its name, mostly through **kwargs
-                self.known = True
-
-    def result(self) -> Treatment:
-        if not self.known:
-            return Treatment()
-        for _ in range(4):
-            before = len(self.attributes), sum(map(len, self.names.values()))
-            for method in self.methods:
-                self._spread(method)
-            if before == (len(self.attributes), sum(map(len, self.names.values()))):
-                break
-        runs = moves = False
-        for method in self.methods:
-            for node in method.nodes:
-                if not isinstance(node, ast.Call):
-                    continue
-                function = node.func
-                if isinstance(function, ast.Attribute) and function.attr in MOVES:
-                    moves |= self._is(function.value, method)
-                elif isinstance(function, ast.Attribute) and function.attr not in NEUTRAL:
-                    runs |= self._is(function, method) or self._is(function.value, method)
-                elif isinstance(function, (ast.Name, ast.Subscript)):
-                    runs |= self._is(function, method)
-        return Treatment(runs, moves)
-
-    def _spread(self, method: Function) -> None:
-        for node in method.nodes:
-            if isinstance(node, ast.Assign) and self._has(node.value, method):
-                for target in node.targets:
-                    self._taint(target, method)
-            elif isinstance(node, (ast.For, ast.comprehension)) and self._has(node.iter, method):
-                self._taint(node.target, method)
-            elif isinstance(node, ast.Call):
-                function = node.func
-                if isinstance(function, ast.Attribute) and function.attr in ("append", "update", "extend"):
-                    if any(self._has(argument, method) for argument in node.args):
-                        self._taint(function.value, method)
-
-    def _taint(self, target: ast.expr, method: Function) -> None:
-        for node in walk(target):
-            if isinstance(node, ast.Name) and node.id != "self":
-                self.names[method].add(node.id)
-            elif name := of_self(node):
-                self.attributes.add(name)
-
-    def _has(self, node: ast.expr, method: Function) -> bool:
-        """Does what an expression gives contain it? What a call of it returns does not."""
-        if self._is(node, method):
-            return True
-        if isinstance(node, ast.Call):
-            function = node.func
-            if isinstance(function, ast.Attribute):
-                if function.attr in ("items", "values", "get", "pop", "to", "eval", "train", "copy"):
-                    return self._has(function.value, method)
-                return any(self._has(argument, method) for argument in node.args) and not self._is(
-                    function.value, method
-                )
-            if isinstance(function, ast.Name) and self._is(function, method):
-                return False
-            return any(self._has(argument, method) for argument in node.args)
-        if isinstance(node, (ast.Attribute, ast.Constant, ast.Compare, ast.Lambda)):
-            return False
-        return any(self._has(child, method) for child in children(node) if isinstance(child, ast.expr))
-
-    def _is(self, node: ast.expr, method: Function) -> bool:
-        while isinstance(node, ast.Subscript):
-            node = node.value
-        if isinstance(node, ast.Name):
-            return node.id in self.names[method]
-        return of_self(node) in self.attributes
+    constructors = [one.methods["__init__"] for one in reversed(cls.lineage) if "__init__" in one.methods]
+    if constructors and argument.isdigit():
+        argument = dict(enumerate(constructors[-1].positional[1:])).get(int(argument), "")
+    # A base gets it by its name, mostly through **kwargs.
+    takers = [init for init in constructors if any(one.arg == argument for one in init.parameters)]
+    methods = {name: method for one in reversed(cls.lineage) for name, method in one.methods.items()}
+    key, runs, moves = ("parameter", id(cls.node), argument), False, False
+    for file in dict.fromkeys(one.file for one in cls.lineage) if takers else ():
+        analysis, state = Analysis(file), State()
+        analysis.follows_all = True
+        state.path = frozenset({(("none", key), False)})  # it is given
+        me = analysis.classes.itself(cls)
+        for init in takers:
+            given = {argument: Value(UNKNOWN, Place(OF, key))}
+            state = analysis.run_method(init, me, state, given=given)
+        for method in methods.values():
+            if method.name != "__init__":
+                analysis.run_method(method, None if method.static else me, state.copy())
+        for event in (one for log in analysis.histories.values() for one in log.values() if key in one.cells):
+            moves |= event.what == MOVED
+            runs |= event.what == USED and event.name not in NEUTRAL
+    return Treatment(runs, moves)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from devfix.recipes.holding import MOVES
 from devfix.recipes.script import Script
 from devfix.source import children, walk
 
+_MOVES = ("to", "cuda", "to_empty")
 _LOOKS = frozenset(
     {
         "print",
@@ -143,7 +143,7 @@ class Moves:
         function = node.func
         if isinstance(function, ast.Attribute):
             meant = {name.rstrip(".") for name in self.meant(function.value)}
-            if function.attr in MOVES:
+            if function.attr in _MOVES:
                 if self._to_option(node) and EVERYTHING not in meant:
                     self.doubtful.update(dict.fromkeys(meant, node))
                 else:
