@@ -12,7 +12,7 @@ from devfix.models.torch_api import PLAIN_BASES
 from devfix.recipes.inserting import listing
 from devfix.recipes.judge import Case, Judge
 from devfix.recipes.lists import addition
-from devfix.recipes.making import Made
+from devfix.recipes.making import Made, make
 from devfix.recipes.pairing import siblings
 from devfix.recipes.recipe import Recipe
 from devfix.recipes.script import Script
@@ -197,7 +197,7 @@ def _assumption(case: Case, judge: Judge) -> str:
 def _made(case: Case, judge: Judge) -> Made | None:
     node = judge.recipe.nodes[case.entry]
     cls = judge.library.find(judge.recipe.made(case.entry))
-    return judge.maker.make(cls, judge.recipe.arguments(node)) if cls is not None else None
+    return make(judge.library, cls, judge.recipe.arguments(node)) if cls is not None else None
 
 
 def _has_modes(made: Made) -> bool:

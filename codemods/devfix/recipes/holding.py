@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from devfix.documents.yaml import Node
 from devfix.engine.events import MOVED, USED
@@ -13,9 +12,9 @@ from devfix.engine.state import State
 from devfix.engine.values import UNKNOWN, Value
 from devfix.models import torch_api
 from devfix.recipes.library import Library
-from devfix.recipes.making import Maker
+from devfix.recipes.making import is_module
 from devfix.recipes.plain import only_kept
-from devfix.recipes.recipe import APPLY, NAME, NEW, Recipe, class_of
+from devfix.recipes.recipe import NEW, Recipe, class_of
 
 # Methods that do not run what they are called on.
 NEUTRAL = frozenset(
@@ -30,35 +29,35 @@ NEUTRAL = frozenset(
 )  # fmt: skip
 
 
-def registered(recipe: Recipe, maker: Maker) -> frozenset[str]:
+def registered(recipe: Recipe, library: Library) -> frozenset[str]:
     """The entries that are moved with what is listed: those that modules hold, or may hold."""
     if recipe.modules is None:
         return frozenset()
     nodes = [value for _, value in recipe.modules.pairs]
     found = {name for node in nodes if node.tag != "!ref" for name in recipe.referred(node)}
-    return held_by(recipe, maker, nodes) | found
+    return held_by(recipe, library, nodes) | found
 
 
-def held_by(recipe: Recipe, maker: Maker, nodes: list[Node]) -> frozenset[str]:
+def held_by(recipe: Recipe, library: Library, nodes: list[Node]) -> frozenset[str]:
     """The entries that modules hold, or may hold."""
     found: set[str] = set()
     while nodes:
-        for name in _handed_on(recipe, maker, nodes.pop()):
+        for name in _handed_on(recipe, library, nodes.pop()):
             if name not in found:
                 found.add(name)
                 nodes.append(recipe.nodes[name])
     return frozenset(found)
 
 
-def _handed_on(recipe: Recipe, maker: Maker, root: Node) -> Iterator[str]:
+def _handed_on(recipe: Recipe, library: Library, root: Node) -> Iterator[str]:
     """What a node refers to, but not through objects that are no modules."""
     todo, seen = [root], {id(root)}
     while todo:
         node = todo.pop()
         if node is not root or node.tag in ("!ref", "!copy"):
             yield from recipe.referred(node)
-        cls = maker.library.find(class_of(node)) if node.tag.startswith(NEW) else None
-        if cls is not None and maker.is_module(cls) is False:
+        cls = library.find(class_of(node)) if node.tag.startswith(NEW) else None
+        if cls is not None and is_module(cls) is False:
             continue
         kept = _kept(recipe, cls, node) if cls is not None else frozenset()
         todo.extend(child for child in node.children if id(child) not in seen | kept)
@@ -93,58 +92,40 @@ def _kept(recipe: Recipe, cls: Class, node: Node) -> frozenset[int]:
     return frozenset(found)
 
 
-@dataclass(frozen=True)
-class Treatment:
-    """What a class does with an argument of its constructor."""
-
-    runs: bool = False
-    moves: bool = False
-
-
-class Holders:
-    """Classes and what they do with their arguments."""
-
-    def __init__(self, library: Library, maker: Maker, base: Holders | None = None) -> None:
-        self.library, self.maker, self.base = library, maker, base
-        self._known: dict[tuple[Class, str], Treatment] = {}
-
-    def ways(self, recipe: Recipe, name: str, used: Iterable[str]) -> tuple[str, ...]:
-        """The used entries that run an entry which they hold, and do not move it themselves."""
-        used = frozenset(used)
-        found: list[str] = []
-        todo, seen = [name], {name}
-        while todo:
-            for held in recipe.holders.get(todo.pop(), ()):
-                if held.entry in seen or not all(self._passes(node, at) for node, at in held.links):
-                    continue
-                seen.add(held.entry)
-                if held.entry in used:
-                    found.append(held.entry)
-                else:
-                    todo.append(held.entry)
-        return tuple(found)
-
-    def _passes(self, node: Node, argument: str) -> bool:
-        if class_of(node) in torch_api.CONTAINERS:
-            return True
-        cls = self.library.find(class_of(node)) if node.tag.startswith(NEW) else None
-        if cls is None or node.tag.startswith((NAME, APPLY)):
-            return False
-        treatment = self.treatment(cls, argument)
-        return treatment.runs and not treatment.moves
-
-    def treatment(self, cls: Class, argument: str) -> Treatment:
-        """What a class does with the argument of that name, or of that position."""
-        if self.base is not None and not self.library.owns(cls):
-            return self.base.treatment(cls, argument)
-        key = (cls, argument)
-        if key not in self._known:
-            self._known[key] = _treatment(cls, argument)
-        return self._known[key]
+def ways(recipe: Recipe, library: Library, name: str, used: Iterable[str]) -> tuple[str, ...]:
+    """The used entries that run an entry which they hold, and do not move it themselves."""
+    used = frozenset(used)
+    found: list[str] = []
+    todo, seen = [name], {name}
+    while todo:
+        for held in recipe.holders.get(todo.pop(), ()):
+            if held.entry in seen or not all(_passes(library, node, at) for node, at in held.links):
+                continue
+            seen.add(held.entry)
+            if held.entry in used:
+                found.append(held.entry)
+            else:
+                todo.append(held.entry)
+    return tuple(found)
 
 
-def _treatment(cls: Class, argument: str) -> Treatment:
-    """What its methods do with what is stored of an argument, as the engine's histories of each file have it."""
+def _passes(library: Library, node: Node, argument: str) -> bool:
+    if class_of(node) in torch_api.CONTAINERS:
+        return True
+    cls = library.find(class_of(node)) if node.tag.startswith(NEW) else None
+    if cls is None:
+        return False
+    known, key = library.known(cls), ("runs", argument)
+    if key not in known:
+        known[key] = _only_runs(cls, argument)
+    return known[key] is True
+
+
+def _only_runs(cls: Class, argument: str) -> bool:
+    """Does a class run an argument of its constructor (by name or position), and not move it?
+
+    As the engine's histories have it: those of each file that has a part of the class.
+    """
     from devfix.engine.analysis import Analysis  # not for recipes in which nothing is held
 
     constructors = [one.methods["__init__"] for one in reversed(cls.lineage) if "__init__" in one.methods]
@@ -168,4 +149,4 @@ def _treatment(cls: Class, argument: str) -> Treatment:
         for event in (one for log in analysis.histories.values() for one in log.values() if key in one.cells):
             moves |= event.what == MOVED
             runs |= event.what == USED and event.name not in NEUTRAL
-    return Treatment(runs, moves)
+    return runs and not moves

@@ -13,7 +13,9 @@ from devfix.recipes.files import Files
 from devfix.source import Source
 
 _FOLLOW = 8  # re-exports
+_MOST = 8
 Stamp = tuple[int, int]
+Key = tuple[tuple[str, ...], str]  # folders, and what is written into the recipe's
 
 
 class Library:
@@ -27,6 +29,9 @@ class Library:
         self.needs = depends.Needs()  # of all that was found, for whoever uses what was found for others
         self._modules: dict[tuple[str, str], File | None] = {}
         self._files: dict[str, File | None] = {}
+        self._known: dict[Class, dict[object, object]] = {}
+        self.scripts: dict[str, object] = {}
+        self.near: dict[Key, Library] = {}  # those on top of it
 
     def module(self, dotted: str, path: str = "") -> File | None:
         """The file of a name, which may have leading dots in the file `path`; None where it is not in view."""
@@ -54,9 +59,16 @@ class Library:
                     self.stamps[path] = stamp(path)  # in case it appears
         return self.base.module(name) if self.base is not None and not folder else None
 
-    def owns(self, cls: Class) -> bool:
-        """Was a class found here, and not by `base`?"""
-        return self.base is None or cls.file.path not in self.base.stamps
+    @property
+    def fresh(self) -> bool:
+        """Are the files still those that were read?"""
+        return all(was is not None and stamp(path) == was for path, was in self.stamps.items())
+
+    def known(self, cls: Class) -> dict[object, object]:
+        """What was found out of a class, for all who ask."""
+        if self.base is not None and cls.file.path in self.base.stamps:
+            return self.base.known(cls)
+        return self._known.setdefault(cls, {})
 
     def of_file(self, path: str) -> File | None:
         document = self.files.document(path)
@@ -107,3 +119,33 @@ def source_of(text: str) -> Source | None:
         return parsed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+_shared: dict[Key, Library] = {}
+# The last recipe's: several scripts may stand beside it, and the files are looked at once for all.
+_last: list[tuple[Files, dict[tuple[str, ...], Library]]] = []
+
+
+def around(files: Files, *first: str) -> Library:
+    """What is known around a recipe, names being looked for in the folders `first` before all others."""
+    if not _last or _last[0][0] is not files:
+        unwritten = Files(files.path) if files.written else files
+        _last[:] = [(files, {(): _kept(_shared, (files.shared_roots, ""), unwritten)})]
+    known = _last[0][1]
+    local, base = files.local_roots(*first), known[()]
+    if local not in known:
+        known[local] = _kept(base.near, (local, files.written), files, base)
+    depends.add(base.needs)
+    depends.add(known[local].needs)
+    return known[local]
+
+
+def _kept(kept: dict[Key, Library], key: Key, files: Files, base: Library | None = None) -> Library:
+    """What was found out for another recipe, if that still holds."""
+    found = kept.get(key)
+    if found is None or not found.fresh:
+        if len(kept) > _MOST:
+            kept.clear()
+        found = kept[key] = Library(files, key[0], base)
+    found.files = files
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from devfix.engine.files import Class, Function
 from devfix.models import torch_api
@@ -42,6 +42,7 @@ class Made:
     constants: dict[str, Any] = field(default_factory=dict)  # attributes
     parts: dict[str, Made] = field(default_factory=dict)
     buffers: set[str] = field(default_factory=set)
+    raw: bool | None = None  # what `running` found out
 
 
 def torch_weighted(dotted: str, constants: Constants) -> bool:
@@ -54,39 +55,32 @@ def torch_weighted(dotted: str, constants: Constants) -> bool:
     return name.removeprefix("Lazy") in _WEIGHTED
 
 
-class Maker:
-    """Interprets constructors; what it finds out is kept for the recipe."""
+def is_module(cls: Class) -> bool | None:
+    """Is a class a torch.nn.Module? None where bases are out of view."""
+    if any(name in torch_api.MODULE_BASES or name.startswith("torch.nn.") for name in cls.outside):
+        return True
+    return False if torch_api.PLAIN_BASES.issuperset(cls.outside) else None
 
-    def __init__(self, library: Library, base: Maker | None = None) -> None:
-        self.library, self.base = library, base
-        self._made: dict[tuple[ast.ClassDef, str], Made] = {}
 
-    def is_module(self, cls: Class) -> bool | None:
-        """Is a class a torch.nn.Module? None where bases are out of view."""
-        if any(name in torch_api.MODULE_BASES or name.startswith("torch.nn.") for name in cls.outside):
-            return True
-        return False if torch_api.PLAIN_BASES.issuperset(cls.outside) else None
+def make(library: Library, cls: Class, arguments: Constants, depth: int = 0) -> Made:
+    """What `cls(**arguments)` makes."""
+    if any(name.isdigit() for name in arguments):  # `!new:X [a, b]`
+        numbers = {str(index): name for index, name in enumerate(_arguments_of(cls))}
+        arguments = {numbers.get(name, name): value for name, value in arguments.items()}
+    known, key = library.known(cls), ("made", repr(sorted(arguments.items(), key=lambda item: item[0])))
+    if key not in known:
+        made = known[key] = Made(cls)
+        if depth <= DEEPEST:
+            _Init(library, made, depth).run(cls, arguments)
+    return cast(Made, known[key])
 
-    def make(self, cls: Class, arguments: Constants, depth: int = 0) -> Made:
-        """What `cls(**arguments)` makes."""
-        if self.base is not None and not self.library.owns(cls):
-            return self.base.make(cls, arguments, depth)
-        if any(name.isdigit() for name in arguments):  # `!new:X [a, b]`
-            numbers = {str(index): name for index, name in enumerate(_arguments_of(cls))}
-            arguments = {numbers.get(name, name): value for name, value in arguments.items()}
-        key = (cls.node, repr(sorted(arguments.items(), key=lambda item: item[0])))
-        if key not in self._made:
-            made = self._made[key] = Made(cls)
-            if depth <= DEEPEST:
-                _Init(self, made, depth).run(cls, arguments)
-        return self._made[key]
 
-    def weighted(self, dotted: str, arguments: Constants) -> bool:
-        """Does the class of a dotted name surely make a parameter?"""
-        if dotted.startswith("torch."):
-            return torch_weighted(dotted, arguments)
-        cls = self.library.find(dotted)
-        return cls is not None and self.is_module(cls) is True and self.make(cls, arguments).parameter
+def weighted(library: Library, dotted: str, arguments: Constants) -> bool:
+    """Does the class of a dotted name surely make a parameter?"""
+    if dotted.startswith("torch."):
+        return torch_weighted(dotted, arguments)
+    cls = library.find(dotted)
+    return cls is not None and is_module(cls) is True and make(library, cls, arguments).parameter
 
 
 @dataclass
@@ -102,9 +96,8 @@ class _Scope:
 class _Init:
     """One constructor, with those of its bases and the methods that it calls."""
 
-    def __init__(self, maker: Maker, made: Made, depth: int) -> None:
-        self.maker, self.made, self.depth = maker, made, depth
-        self.library = maker.library
+    def __init__(self, library: Library, made: Made, depth: int) -> None:
+        self.library, self.made, self.depth = library, made, depth
         self.running: list[Function] = []
 
     def run(self, cls: Class, arguments: Constants) -> None:
@@ -272,10 +265,10 @@ class _Init:
             return None
         known = scope.names.get(node.id) if isinstance(node, ast.Name) else None
         cls = known if isinstance(known, Class) else scope.function.file.definition(node)
-        if not isinstance(cls, Class) or self.maker.is_module(cls) is not True:
+        if not isinstance(cls, Class) or is_module(cls) is not True:
             return None
         arguments = {**dict(zip(_arguments_of(cls), positional, strict=False)), **keywords}
-        return self.maker.make(cls, arguments, self.depth + 1)
+        return make(self.library, cls, arguments, self.depth + 1)
 
     def _arguments(self, node: ast.Call, scope: _Scope) -> tuple[tuple[Any, ...], dict[str, Any]]:
         lookup = self._lookup(scope)

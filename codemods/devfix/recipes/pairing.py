@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from devfix import depends
 from devfix.recipes.files import Files
-from devfix.recipes.knowledge import around
+from devfix.recipes.library import around
 from devfix.recipes.recipe import Recipe
-from devfix.recipes.script import LOADER, Script
+from devfix.recipes.script import LOADER, Script, read_script
 from devfix.recipes.usage import Usage, usage
 
 _NEAR = 40  # scripts of one folder that are looked at
@@ -68,7 +68,7 @@ def _script(files: Files, path: str) -> Script | None:
     document = files.document(path)
     if document is None or LOADER not in document.text:
         return None
-    return around(files, os.path.dirname(path)).script(path)
+    return read_script(around(files, os.path.dirname(path)), path)
 
 
 def _neighbours(files: Files) -> Iterator[str]:

@@ -15,29 +15,19 @@ from devfix.source import children
 # What may be asked of a tensor wherever it is.
 _HARMLESS = frozenset(
     {
-        "to",
-        "cuda",
-        "cpu",
-        "device",
-        "dtype",
-        "shape",
-        "size",
-        "dim",
-        "ndim",
-        "item",
-        "tolist",
-        "numel",
-        "type_as",
+        "to", "cuda", "cpu", "device", "dtype", "shape", "size", "dim", "ndim", "item", "tolist", "numel", "type_as",
     }
-)
+)  # fmt: skip
 
 
-def reads_raw(made: Made, method: str = "forward") -> bool:
-    """Does a method of an instance read one of its buffers as it is, without moving it to its input?
+def reads_raw(made: Made) -> bool:
+    """Does running an instance read one of its buffers as it is, without moving it to its input?
 
     What its own `to` moves counts as a buffer. Parts that the method runs are looked at, too.
     """
-    return _Running(made).method(method)
+    if made.raw is None:
+        made.raw = _Running(made).method("forward")
+    return made.raw
 
 
 class _Running:

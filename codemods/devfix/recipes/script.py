@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from devfix.engine.files import Class, File, Function
 from devfix.names import of_self
@@ -165,6 +165,12 @@ def _is_attribute(node: ast.AST, name: str) -> bool:
 
 def read_script(library: Library, path: str) -> Script | None:
     """A script, if that is what the file is: it loads a recipe and has a Brain."""
+    if path not in library.scripts:
+        library.scripts[path] = _read(library, path)
+    return cast("Script | None", library.scripts[path])
+
+
+def _read(library: Library, path: str) -> Script | None:
     file = library.of_file(path)
     loaded, files = _loading(file) if file is not None else (frozenset(), ())
     if file is None or not loaded:
