@@ -6,6 +6,7 @@ import ast
 import os
 from dataclasses import dataclass
 
+from devfix.callees import argument_of
 from devfix.engine.files import Class
 from devfix.findings import Edit, Elsewhere, Fix, InsertStatement, ReplaceExpression, Safety
 from devfix.models.torch_api import PLAIN_BASES
@@ -136,7 +137,7 @@ def _moved(case: Case, script: Script, judge: Judge) -> Plan | None:
     if made is None:
         return None
     statement, target = made
-    hparams = script.handed(script.constructions[0], "hparams", 2)
+    hparams = argument_of(script.constructions[0], "hparams", 2)
     document = judge.files.document(script.path)
     if not isinstance(hparams, ast.Name) or document is None:
         return None

@@ -6,6 +6,7 @@ import csv
 import io
 import os
 from collections.abc import Iterator
+from functools import lru_cache
 
 from devfix import depends
 from devfix.recipes.files import Files
@@ -89,11 +90,17 @@ def _tabled(recipe: Recipe, files: Files) -> Iterator[str]:
     own = os.path.relpath(os.path.abspath(recipe.path), files.root).replace(os.sep, "/")
     for name in files.names(folder, ".csv"):
         document = files.document(os.path.join(folder, name))
-        if document is None or own not in document.text:
-            continue
-        for row in csv.DictReader(io.StringIO(document.text)):
-            cells = {
-                (key or "").strip(): (value or "") for key, value in row.items() if isinstance(value, str)
-            }
-            if cells.get("Hparam_file", "").strip() == own and cells.get("Script_file"):
-                yield os.path.join(files.root, *cells["Script_file"].strip().split("/"))
+        if document is not None and own in document.text:
+            for script in _rows(document.text).get(own, ()):
+                yield os.path.join(files.root, *script.split("/"))
+
+
+@lru_cache(maxsize=64)
+def _rows(text: str) -> dict[str, list[str]]:
+    """Recipe -> the scripts that a table has for it."""
+    found: dict[str, list[str]] = {}
+    for row in csv.DictReader(io.StringIO(text)):
+        cells = {(key or "").strip(): value.strip() for key, value in row.items() if isinstance(value, str)}
+        if cells.get("Script_file"):
+            found.setdefault(cells.get("Hparam_file", ""), []).append(cells["Script_file"])
+    return found

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
+from devfix.callees import argument_of
 from devfix.engine.files import Class, File, Function
 from devfix.names import of_self
 from devfix.recipes.library import Library
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from devfix.recipes.moving import Moves
 
 LOADER = "load_hyperpyyaml"
+_CHANGES = ("update", "setdefault", "add_module", "pop")
 _BRAINS = ("speechbrain.Brain", "speechbrain.core.Brain")
 # Methods of a Brain that run on the device; what they call on `self` does, too.
 COMPUTE = ("compute_forward", "compute_objectives", "fit_batch", "evaluate_batch")
@@ -60,17 +62,10 @@ class Script:
         found = [call for call in self.file.source.calls if self.file.definition(call.func) in self.brains]
         return tuple(sorted(found, key=lambda call: call.lineno))
 
-    def handed(self, call: ast.Call, name: str, position: int) -> ast.expr | None:
-        """An argument of the making of a Brain."""
-        for keyword in call.keywords:
-            if keyword.arg == name:
-                return keyword.value
-        return call.args[position] if len(call.args) > position else None
-
     @property
     def lists_modules(self) -> bool:
         """Do its Brains get what is under `modules:`, as it is?"""
-        given = [self.handed(call, "modules", 0) for call in self.constructions]
+        given = [argument_of(call, "modules", 0) for call in self.constructions]
         return (
             bool(given)
             and all(node is not None and self.key_of(node) == "modules" for node in given)
@@ -80,18 +75,12 @@ class Script:
     @cached_property
     def options(self) -> frozenset[str]:
         """What it calls the options that speechbrain reads from the command line, if it completes none."""
-        found: set[str] = set()
-        for node in self.file.source.walk():
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                function = node.value.func
-                called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-                target = node.targets[0]
-                if called == "parse_arguments" and isinstance(target, ast.Tuple) and len(target.elts) == 3:
-                    if isinstance(target.elts[1], ast.Name):
-                        found.add(target.elts[1].id)
-            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-                if isinstance(node.value, ast.Name) and node.value.id in found:
-                    return frozenset()
+        source = self.file.source
+        given = [target for target in _bound(source, "parse_arguments") if isinstance(target, ast.Tuple)]
+        found = {getattr(target.elts[1], "id", "") for target in given if len(target.elts) == 3} - {""}
+        for node in source.of_kind(ast.Subscript) if found else ():
+            if isinstance(node.ctx, ast.Store) and getattr(node.value, "id", "") in found:
+                return frozenset()
         return frozenset(found)
 
     @cached_property
@@ -103,19 +92,13 @@ class Script:
     @cached_property
     def _changes_modules(self) -> bool:
         """Does it add to `hparams["modules"]` or to `brain.modules` itself?"""
-        for node in self.file.source.walk():
-            if isinstance(node, ast.Subscript) and isinstance(node.ctx, (ast.Store, ast.Del)):
-                inner = node.value
-                if self.key_of(inner) == "modules" or _is_attribute(inner, "modules"):
-                    return True
-                if self.key_of(node) == "modules":
-                    return True
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                if node.func.attr in ("update", "setdefault", "add_module", "pop"):
-                    base = node.func.value
-                    if self.key_of(base) == "modules" or _is_attribute(base, "modules"):
-                        return True
-        return False
+        source = self.file.source
+        stored = [node for node in source.of_kind(ast.Subscript) if not isinstance(node.ctx, ast.Load)]
+        calls = [call for name in _CHANGES for call in source.calls_by_name.get(name, ())]
+        changed = [node.value for node in (*stored, *(call.func for call in calls)) if hasattr(node, "value")]
+        return any(self.key_of(node) == "modules" for node in (*stored, *changed)) or any(
+            _is_attribute(node, "modules") for node in changed
+        )
 
     def key_of(self, node: ast.AST) -> str:
         """x, of `hparams["x"]`, `hparams.get("x")` and `self.hparams.x`; else an empty string."""
@@ -180,18 +163,18 @@ def _read(library: Library, path: str) -> Script | None:
 
 
 def _loading(file: File) -> tuple[frozenset[str], tuple[str, ...]]:
-    names: set[str] = set()
-    files: set[str] = set()
-    for node in file.source.walk():
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            function = node.value.func
-            called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-            if called == LOADER:
-                names.update(target.id for target in node.targets if isinstance(target, ast.Name))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if node.value.endswith((".yaml", ".yml")) and "\n" not in node.value:
-                files.add(node.value)
+    names = {target.id for target in _bound(file.source, LOADER) if isinstance(target, ast.Name)}
+    texts = {node.value for node in file.source.of_kind(ast.Constant) if isinstance(node.value, str)}
+    files = [text for text in texts if text.endswith((".yaml", ".yml")) and "\n" not in text]
     return frozenset(names), tuple(sorted(files))
+
+
+def _bound(source: Source, function: str) -> Iterator[ast.expr]:
+    """What the results of a function are assigned to."""
+    for call in source.calls_by_name.get(function, ()):
+        statement = source.parents[call]
+        if isinstance(statement, ast.Assign):
+            yield from statement.targets
 
 
 def _brains(file: File) -> Iterator[Class]:

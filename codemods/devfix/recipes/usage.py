@@ -338,8 +338,8 @@ def _requirements(found: Usage) -> None:
     """Entries that are read with nothing around that asks for them first."""
     script = found.script
     asked = _asked(script)
-    for node in script.file.source.walk():
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+    for node in script.file.source.of_kind(ast.Subscript):
+        if isinstance(node.ctx, ast.Load):
             key = script.key_of(node)
             if key and key not in asked and not _guarded(script, node):
                 found.required.add(key)
@@ -349,15 +349,11 @@ def _requirements(found: Usage) -> None:
 
 def _asked(script: Script) -> set[str]:
     """The names that the script asks for with `in` or `hasattr`."""
-    found: set[str] = set()
-    for node in script.file.source.walk():
-        if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
-            if isinstance(node.left, ast.Constant) and isinstance(node.left.value, str):
-                found.add(node.left.value)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hasattr":
-            if len(node.args) == 2 and isinstance(node.args[1], ast.Constant):
-                found.add(str(node.args[1].value))
-    return found
+    source = script.file.source
+    compared = (one for one in source.of_kind(ast.Compare) if isinstance(one.ops[0], (ast.In, ast.NotIn)))
+    calls = (call for call in source.calls_by_name.get("hasattr", ()) if len(call.args) == 2)
+    names = [*(one.left for one in compared), *(call.args[1] for call in calls)]
+    return {one.value for one in names if isinstance(one, ast.Constant) and isinstance(one.value, str)}
 
 
 def _guarded(script: Script, node: ast.AST) -> bool:
