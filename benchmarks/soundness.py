@@ -23,7 +23,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from devfix.codemod import registry
-from devfix.engine import Analysis, File
+from devfix.engine import File
+from devfix.engine.analysis import Analysis
 from devfix.engine.places import LITERAL, Place
 from devfix.smoke import Runner
 from devfix.source import Source

@@ -13,7 +13,8 @@ from unittest import mock
 from devfix.around import Around
 from devfix.checkers import inputs, mismatches, surgeries
 from devfix.codemod import registry
-from devfix.engine import Analysis, File, analyse
+from devfix.engine import File, analyse
+from devfix.engine.analysis import Analysis
 from devfix.engine.files import Resolver
 from devfix.findings import Finding
 from devfix.report import PlacedFinding

@@ -40,6 +40,12 @@ def path_of(node: ast.AST) -> str:
             return ""
 
 
+def of_self(node: ast.AST) -> str:
+    """`name` of `self.name`; an empty string of anything else."""
+    own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    return node.attr if own and isinstance(node, ast.Attribute) else ""
+
+
 @dataclass(frozen=True)
 class Binding:
     """One place where a name gets a value.

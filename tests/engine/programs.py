@@ -11,7 +11,8 @@ from textwrap import dedent
 from devfix import flow
 from devfix.checkers import inputs
 from devfix.checkers.besides import CODEMODS, besides
-from devfix.engine import Analysis, File, analyse
+from devfix.engine import File, analyse
+from devfix.engine.analysis import Analysis
 from devfix.findings import Finding
 from devfix.rules.lengths_on_cpu import LengthsOnCpu
 from devfix.rules.numpy_of_device import NumpyOfDevice

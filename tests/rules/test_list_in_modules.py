@@ -209,6 +209,26 @@ def test_a_listed_module_runs_it_through_an_object(
     assert done.after("train.yaml") == yaml + LISTED * found
 
 
+@pytest.mark.parametrize(
+    ("kept", "found"),
+    [
+        ("self.parts = dict(zip(['a'], [part]))", 1),
+        ("part = print if part is None else part; self.parts = {'a': part}", 1),
+        ("self.parts = {}; self.keep(part)", 1),
+        ("self.parts = {'a': part}; self.place(part)", 0),
+    ],
+)
+def test_run_by_an_object_that_keeps_it_somehow(kept: str, found: int, tmp_path: Path) -> None:
+    own = f"class Search:\n    def __init__(self, part=None):\n        {kept}\n\n"
+    own += "    def keep(self, one):\n        self.parts['a'] = one\n\n"
+    own += "    def place(self, one):\n        one.to('cuda')\n\n"
+    own += "    def __call__(self, x):\n        for one in self.parts.values():\n            x = one(x)\n"
+    own += "        return x\n"
+    yaml = recipe(LIN + "\nsearch: !new:speechbrain.search.Search\n    part: !ref <lin>")
+    done = checked(tmp_path, yaml, script("x = self.hparams.search(x)"), **{"speechbrain/search.py": own})
+    assert len(done.findings) == found, done.messages
+
+
 def test_a_part_comes_with_what_it_is_a_part_of(tmp_path: Path) -> None:
     """`outer` has a layer of its own and runs `lin`, which it registers: to list `outer` is enough."""
     own = "import torch\n\n\nclass Outer(torch.nn.Module):\n    def __init__(self, inner):\n"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from devfix.checkers import device_types
 from devfix.checkers.writing import Writing
-from devfix.engine import Analysis
+from devfix.engine.analysis import Analysis
 from devfix.engine.conditions import CUDA_THERE
 from devfix.engine.evidence import about_devices, asks_for_kind, is_handed_name
 from devfix.engine.facts import Autocast, Term

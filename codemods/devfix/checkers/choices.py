@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 
 from devfix.checkers.signs import is_other_framework
-from devfix.engine import Analysis
+from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import about_devices
 from devfix.engine.files import File, Function
 from devfix.engine.forms import WRONG_TYPES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.checkers.writing import Writing, is_written
-from devfix.engine import Analysis
+from devfix.engine.analysis import Analysis
 from devfix.engine.facts import DeviceUse
 from devfix.engine.forms import INDEXED, NUMBER, OBJECT, TYPES, WRONG_TYPES, Form, is_object
 from devfix.source import Source

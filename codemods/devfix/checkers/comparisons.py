@@ -9,7 +9,7 @@ from typing import NamedTuple
 from devfix.checkers.comparison_edits import replacement
 from devfix.checkers.effects import asserted, moves
 from devfix.checkers.writing import Writing, is_written
-from devfix.engine import Analysis
+from devfix.engine.analysis import Analysis
 from devfix.engine.facts import DeviceUse
 from devfix.engine.forms import ANY, INDEXED, NUMBER, OBJECT, TEXT, WRONG_TYPES, Form, is_object
 from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety

@@ -10,7 +10,7 @@ from devfix.bindings import Bindings
 from devfix.checkers.comparison_edits import cut
 from devfix.checkers.comparisons import Judged, judged, of_types, why
 from devfix.checkers.writing import Writing
-from devfix.engine import Analysis
+from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import is_type_name, may_name_device
 from devfix.engine.facts import DeviceUse
 from devfix.engine.forms import ANY, OBJECT, OPEN, TEXT, TYPES, Form, is_object, of_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from devfix.engine import Analysis
+from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Missing
 from devfix.engine.forms import TYPES
 from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from devfix.bindings import function_around
-from devfix.engine import Analysis
+from devfix.engine.analysis import Analysis
 from devfix.engine.named import Named
 from devfix.engine.places import LITERAL
 from devfix.engine.values import ANYTHING, MODULE, TENSOR, UNKNOWN, Value

@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from devfix.bindings import FunctionNode, function_around
 from devfix.checkers.device_types import bindings
-from devfix.engine import Analysis
+from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class, Function
 from devfix.engine.named import Named, names_cuda

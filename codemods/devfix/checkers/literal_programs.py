@@ -11,7 +11,7 @@ from functools import cached_property
 
 from devfix.bindings import FunctionNode, function_around
 from devfix.checkers.literal_guards import Told, guard_of
-from devfix.engine import Analysis
+from devfix.engine.analysis import Analysis
 from devfix.engine.files import Class, Function
 from devfix.engine.named import Named
 from devfix.engine.values import MODULE

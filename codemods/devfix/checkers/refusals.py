@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from devfix.checkers.signs import quoted
-from devfix.engine import Analysis
+from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import about_devices, is_device_name, is_module_name
 from devfix.findings import (
     AppendCall,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from devfix.checkers.signs import is_other_framework, moves_itself, quoted
-from devfix.engine import Analysis
+from devfix.engine.analysis import Analysis
 from devfix.engine.evidence_of_modules import is_class_name, last_word, may_hold_no_weights
 from devfix.engine.files import Class, Function
 from devfix.findings import AppendCall, Edit, Finding, Fix, InsertStatement, Related, Safety

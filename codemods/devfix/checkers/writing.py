@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine import Analysis
+from devfix.engine.analysis import Analysis
 from devfix.engine.facts import DeviceUse
 from devfix.engine.forms import ANY, NO_FORMS, Forms, is_object, of_text
 from devfix.engine.values import Value

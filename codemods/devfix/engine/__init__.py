@@ -5,13 +5,16 @@ Checkers ask `analyse` for the facts of a file; nothing here knows a codemod.
 
 from __future__ import annotations
 
-from devfix.engine.analysis import Analysis
-from devfix.engine.callers import Callers
-from devfix.engine.facts import HostRead, Mismatch, Term
+from typing import TYPE_CHECKING
+
 from devfix.engine.files import File, Resolver
 from devfix.source import Source
 
-__all__ = ["Analysis", "File", "HostRead", "Mismatch", "Term", "analyse"]
+if TYPE_CHECKING:
+    from devfix.engine.analysis import Analysis
+    from devfix.engine.callers import Callers
+
+__all__ = ["File", "analyse"]
 
 
 def analyse(
@@ -27,6 +30,8 @@ def analyse(
 
     Raises RecursionError on nesting that Python itself can hardly run.
     """
+    from devfix.engine.analysis import Analysis  # not for those who ask for files and classes alone
+
     made = Analysis(File(path, source, resolve))
     made.default_is_known, made.callers = default_is_known, callers
     made.run()

@@ -79,6 +79,7 @@ class Analysis(Context):
         self.typed: dict[Function, dict[str | int, str]] = {}  # the arguments that are handed on as a type
         self.asked: set[object] = set()  # the devices that are chosen by whether there is an accelerator
         self.default_is_known = True
+        self.follows_all = False  # histories also in files that move nothing
         self.type_is_known = True  # of `torch.Tensor(..)`, which the default device does not change
         self.company: dict[ast.AST, set[ast.AST]] = {}  # what is made on the CPU and meets its like there
         self.read_on_host: set[ast.AST] = set()  # what is made on the CPU and read there

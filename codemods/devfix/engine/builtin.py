@@ -83,10 +83,9 @@ class Builtins(Methods):
             return values[1]
         if name == "dict":
             fields = {key: value for key, (value, _) in arguments[1].items()}
-            pair = self.any_of(first) if first.kind == SEQUENCE else None  # `dict(zip(names, values))`
-            if pair is not None and pair.kind == SEQUENCE and pair.items is not None and len(pair.items) == 2:
-                return Value(MAPPING, fields=fields, rest=pair.items[1])
-            return Value(MAPPING, fields={**(first.fields or {}), **fields}, rest=first.rest)
+            row = element(first) if first.kind == SEQUENCE else None  # of pairs
+            rest = row.items[-1] if row is not None and row.items else first.rest
+            return Value(MAPPING, fields={**(first.fields or {}), **fields}, rest=rest)
         if (
             name == "type"
             and len(values) == 1

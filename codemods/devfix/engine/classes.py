@@ -46,6 +46,7 @@ from devfix.engine.values import (
 )
 from devfix.models import frameworks, torch_api
 from devfix.models.loader import public
+from devfix.names import of_self
 
 if TYPE_CHECKING:
     from devfix.engine.analysis import Analysis
@@ -55,9 +56,6 @@ OTHER_FRAMEWORKS = frozenset(
 )
 _MADE = frozenset({DEFAULT, CPU, VAR, LITERAL})  # places of what the constructor itself makes or moves
 MAX_BUILDERS = 6  # methods besides the constructor that are run to see what they store
-_PLAIN = frozenset(
-    {"object", "ABC", "abc.ABC", "Generic", "typing.Generic", "Protocol", "typing.Protocol", "Exception"}
-)
 
 
 class Classes:
@@ -91,7 +89,7 @@ class Classes:
                 or last in ("Module", "PreTrainedModel", "ModelMixin")
             ):
                 return "module"
-            unknown = unknown or base not in _PLAIN
+            unknown = unknown or base not in torch_api.PLAIN_BASES
         if unknown and (owner.registers or owner.method("forward") is not None):
             return "module"
         if owner.method("__getitem__") is not None and owner.method("__len__") is not None:
@@ -152,7 +150,7 @@ class Classes:
 
     def _moved_later(self, owner: Class, state: State, cell: object) -> None:
         """Modules that another method, or who uses a base of the class, may move before a method runs them."""
-        other = any(base not in _PLAIN for base in owner.bases)
+        other = any(base not in torch_api.PLAIN_BASES for base in owner.bases)
         for name, value in state.attributes(cell):
             module = value.kind == MODULE or value.role == "instance"
             if module and (other or _movers(owner, name) - self.builders(owner)):
@@ -210,7 +208,7 @@ class Classes:
             for node in method.nodes:
                 if isinstance(node, ast.Call) and node.keywords:
                     taken = rows.get(method.file.dotted(node.func), frozenset())
-                    found.update(_of_self(one.value) for one in node.keywords if one.arg in taken)
+                    found.update(of_self(one.value) for one in node.keywords if one.arg in taken)
         return frozenset(found)
 
     def _has_dimensions(self, owner: Class | None, path: str) -> bool:
@@ -338,12 +336,6 @@ def _argument(place: Place, init: Function) -> str:
     key = place.key
     of_init = place.kind == OF and isinstance(key, tuple) and key[:2] == ("parameter", id(init.node))
     return str(key[2]) if of_init and isinstance(key, tuple) else ""
-
-
-def _of_self(node: ast.expr) -> str:
-    """`name` of `self.name`; an empty string of anything else."""
-    own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-    return node.attr if own and isinstance(node, ast.Attribute) else ""
 
 
 def _recurs(method: Function | None, name: str) -> bool:

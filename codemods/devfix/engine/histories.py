@@ -55,7 +55,7 @@ class Histories(Elements):
         device: str = "",
     ) -> None:
         """Something happens to a module, `at` is its expression: here, and in the functions that are running."""
-        if self.quiet or not _moves_modules(self.analysis.file.source):
+        if self.quiet or not (self.analysis.follows_all or _moves_modules(self.analysis.file.source)):
             return
         path = path_of(at)
         cells = self.cells(module) or ((path,) if what == USED and path else ())

@@ -13,7 +13,7 @@ from devfix.flow.values import Value, value_at
 from devfix.source import Source
 
 if TYPE_CHECKING:
-    from devfix.engine import Analysis
+    from devfix.engine.analysis import Analysis
     from devfix.engine.callers import Callers
     from devfix.engine.files import Resolver
     from devfix.engine.trace import Watched

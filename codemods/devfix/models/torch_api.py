@@ -57,6 +57,10 @@ CONTAINERS = _of("container")
 _NO_GRADIENTS = frozenset({"no_grad", "inference_mode"})
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 MODULE_BASES = frozenset({"torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"})
+# Bases that do not tell whether a class is a module.
+PLAIN_BASES = frozenset(
+    {"object", "ABC", "abc.ABC", "Generic", "typing.Generic", "Protocol", "typing.Protocol", "Exception"}
+)
 # Wraps that want the module on its device already: nothing may be moved past them.
 WRAP_NAMES = frozenset({"DDP", "FSDP", "DistributedDataParallel", "FullyShardedDataParallel", "DataParallel"})
 # Change where new tensors are made: after them "made on the CPU by default" is no longer known.

@@ -80,9 +80,9 @@ def scripts(recipe: Recipe) -> Iterator[Flow]:
     from devfix.recipes.pairing import paired
 
     for usage in paired(recipe, recipe.files):
-        module = usage.script.module
-        flow = analyse(module.source)
-        flow.path = module.path
+        file = usage.script.file
+        flow = analyse(file.source)
+        flow.path = file.path
         yield flow
 
 

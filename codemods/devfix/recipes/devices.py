@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from devfix.callees import argument_of
 from devfix.documents.yaml import Node
 from devfix.recipes.pairing import paired
 from devfix.recipes.recipe import APPLY, NAME, NEW, Recipe
@@ -60,14 +61,14 @@ def _used(recipe: Recipe, name: str, scripts: list[Script]) -> str:
         for key, value in node.pairs if node.tag.startswith(_MADE) else ():
             if _DEVICE.fullmatch(key.value) and value.tag == "!ref" and value.value == f"<{name}>":
                 return "goes to CUDA even if `--device` names another device"
-    if any(script.key_of(node) == name for script in scripts for node in script.module.source.walk()):
+    if any(script.key_of(node) == name for script in scripts for node in script.file.source.walk()):
         return "goes to CUDA even if `--device` names another device"
     return ""
 
 
 def _takes_hparams(script: Script) -> bool:
     """Is every Brain told the recipe's entries, from which it takes what the command line leaves open?"""
-    made = [script.handed(call, "hparams", 2) for call in script.constructions]
+    made = [argument_of(call, "hparams", 2) for call in script.constructions]
     return bool(made) and all(node is not None and script.is_hparams(node) for node in made)
 
 

@@ -26,13 +26,14 @@ class Files:
 
     def __init__(self, path: str, written: Mapping[str, str] | None = None) -> None:
         """`written`: texts that will be files beside the recipe, by name."""
-        self.folder = os.path.dirname(os.path.abspath(path))
+        self.path, self.folder = path, os.path.dirname(os.path.abspath(path))
         self.root = _project(self.folder)
         self.installed = installed(self.root)
         depends.note(f"+{self.root}", self.installed)
         self._within = tuple(os.path.realpath(place) for place in (self.root, self.installed) if place)
         self._documents: dict[str, tuple[Document | None, depends.Needs]] = {}
         self._written = dict(written or {})
+        self.written = repr(written or "")
         for name, text in self._written.items():
             file = os.path.join(self.folder, name)
             document = Document(file, text.encode("utf-8", "replace"), text, "utf-8")

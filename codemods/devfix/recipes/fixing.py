@@ -6,17 +6,18 @@ import ast
 import os
 from dataclasses import dataclass
 
+from devfix.callees import argument_of
+from devfix.engine.files import Class
 from devfix.findings import Edit, Elsewhere, Fix, InsertStatement, ReplaceExpression, Safety
+from devfix.models.torch_api import PLAIN_BASES
 from devfix.recipes.inserting import listing
 from devfix.recipes.judge import Case, Judge
-from devfix.recipes.library import Class, Library
 from devfix.recipes.lists import addition
-from devfix.recipes.making import Made
+from devfix.recipes.making import Made, make
 from devfix.recipes.pairing import siblings
 from devfix.recipes.recipe import Recipe
 from devfix.recipes.script import Script
 from devfix.recipes.usage import Usage
-from devfix.source import walk
 
 _MODES = ("Dropout", "dropout", "BatchNorm", "training")
 # Classes of torch that are the same in training and evaluation; of others there is no source to look at.
@@ -91,12 +92,12 @@ def _taken_from_there(case: Case, usage: Usage, judge: Judge) -> tuple[Elsewhere
             continue
         if not (isinstance(node.value, ast.Attribute) and isinstance(node.value.value, ast.Name)):
             return ()
-        module = use.method.owner.module
+        file = use.method.file
         target = f"{node.value.value.id}.modules.{case.name}"
-        by_file.setdefault(module.path, [])
-        edit = ReplaceExpression(module.source.span(node), target)
-        if edit not in by_file[module.path]:
-            by_file[module.path].append(edit)
+        by_file.setdefault(file.path, [])
+        edit = ReplaceExpression(file.source.span(node), target)
+        if edit not in by_file[file.path]:
+            by_file[file.path].append(edit)
     found = []
     for path, edits in sorted(by_file.items()):
         document = judge.files.document(path)
@@ -136,13 +137,13 @@ def _moved(case: Case, script: Script, judge: Judge) -> Plan | None:
     if made is None:
         return None
     statement, target = made
-    hparams = script.handed(script.constructions[0], "hparams", 2)
+    hparams = argument_of(script.constructions[0], "hparams", 2)
     document = judge.files.document(script.path)
     if not isinstance(hparams, ast.Name) or document is None:
         return None
     keys = case.entry.replace("]", "").split("[")
     line = hparams.id + "".join(f'["{key}"]' for key in keys) + f".to({target}.device)"
-    edits: tuple[Edit, ...] = (InsertStatement(script.module.source.span(statement), line),)
+    edits: tuple[Edit, ...] = (InsertStatement(script.file.source.span(statement), line),)
     other = Elsewhere(_shown(script.path, judge.recipe), edits, document.digest)
     fix = Fix(f"move `{case.entry}` where the Brain is made", (), Safety.UNSAFE, (other,))
     return Plan(fix, f"`{case.entry}` is only run and not trained")
@@ -152,7 +153,7 @@ def _to_the_brains(move: ast.Call, case: Case, script: Script, judge: Judge) -> 
     """`run_opts["device"]` -> `brain.device`, where the Brain is made before, in the same block."""
     made = _made_as(script)
     document = judge.files.document(script.path)
-    source = script.module.source
+    source = script.file.source
     if made is None or document is None or move not in source.parents:
         return None
     statement, target = made
@@ -170,7 +171,7 @@ def _made_as(script: Script) -> tuple[ast.stmt, str] | None:
     """The statement that makes the only Brain, and the name that it gives it."""
     if len(script.constructions) != 1:
         return None
-    statement = script.module.source.parents.get(script.constructions[0])
+    statement = script.file.source.parents.get(script.constructions[0])
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return None
     target = statement.targets[0]
@@ -187,7 +188,7 @@ def _assumption(case: Case, judge: Judge) -> str:
         return f"it is to be trained with the rest wherever {where} runs" if where else ""
     made = _made(case, judge)
     modeless = judge.recipe.made(case.entry) in _MODELESS
-    if not modeless and (made is None or _has_modes(made, judge.library)):
+    if not modeless and (made is None or _has_modes(made)):
         return f"`{case.entry}` is to be switched between training and evaluation with the rest"
     if case.weighted and not _trained_already(case, judge):
         return f"`{case.entry}` is to be trained with the rest"
@@ -197,17 +198,16 @@ def _assumption(case: Case, judge: Judge) -> str:
 def _made(case: Case, judge: Judge) -> Made | None:
     node = judge.recipe.nodes[case.entry]
     cls = judge.library.find(judge.recipe.made(case.entry))
-    return judge.maker.make(cls, judge.recipe.arguments(node)) if cls is not None else None
+    return make(judge.library, cls, judge.recipe.arguments(node)) if cls is not None else None
 
 
-def _has_modes(made: Made, library: Library) -> bool:
+def _has_modes(made: Made) -> bool:
     """Does it behave otherwise in training? True where that cannot be told."""
-    order, unknown = library.order(made.cls)
-    if any(mode in name for name in unknown for mode in _MODES):
+    if any(mode in name for name in made.cls.outside for mode in _MODES):
         return True
-    if any(mode in cls.module.source.code(cls.node) for cls in order for mode in _MODES):
+    if any(mode in cls.file.source.code(cls.node) for cls in made.cls.lineage for mode in _MODES):
         return True
-    return any(_has_modes(part, library) for part in made.parts.values() if part is not made)
+    return any(_has_modes(part) for part in made.parts.values() if part is not made)
 
 
 def _trained_already(case: Case, judge: Judge) -> bool:
@@ -219,21 +219,17 @@ def _trained_already(case: Case, judge: Judge) -> bool:
     return (
         bool(lists)
         and bool(script.brains)
-        and all(_optimizes(script, judge.library, brain, lists) for brain in script.brains)
+        and all(_optimizes(script, brain, lists) for brain in script.brains)
     )
 
 
-def _optimizes(script: Script, library: Library, brain: Class, lists: set[str]) -> bool:
-    order, unknown = library.order(brain)
-    if unknown - {"object", "ABC", "abc.ABC"}:
+def _optimizes(script: Script, brain: Class, lists: set[str]) -> bool:
+    if not PLAIN_BASES.issuperset(brain.outside):
         return False
-    methods: dict[str, ast.FunctionDef] = {}
-    for cls in order:
-        for name, own in cls.methods.items():
-            methods.setdefault(name, own)
+    methods = {name: method for cls in reversed(brain.lineage) for name, method in cls.methods.items()}
     gets_list = False
     for method in methods.values():
-        for node in walk(method):
+        for node in method.nodes:
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
             if node.func.attr not in ("parameters", "named_parameters"):

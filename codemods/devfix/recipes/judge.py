@@ -12,15 +12,15 @@ from devfix.documents.yaml import Node
 from devfix.models import torch_api
 from devfix.recipes.constants import UNKNOWN
 from devfix.recipes.files import Files
-from devfix.recipes.holding import held_by, registered
-from devfix.recipes.knowledge import Knowledge, around
+from devfix.recipes.holding import held_by, registered, ways
+from devfix.recipes.library import around
 from devfix.recipes.lists import Reached, belongs, list_for
+from devfix.recipes.making import is_module, make, weighted
 from devfix.recipes.pairing import paired
 from devfix.recipes.recipe import APPLY, NEW, Recipe, class_of, last_key
+from devfix.recipes.running import reads_raw
 from devfix.recipes.script import Script
 from devfix.recipes.usage import Usage, Use, folded
-
-_PLAIN = "forward"
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +44,8 @@ class Judge:
 
     def __init__(self, recipe: Recipe, files: Files) -> None:
         self.recipe, self.files = recipe, files
-        self.know(around(files))
+        self.library = around(files)
         self._lists: dict[Script, Reached | None] = {}
-
-    def know(self, knowledge: Knowledge) -> None:
-        self.knowledge, self.library = knowledge, knowledge.library
-        self.maker, self.holders = knowledge.maker, knowledge.holders
 
     def list_for(self, entry: str, script: Script) -> Reached | None:
         """The list that an entry belongs into, or None where it is to be listed by itself."""
@@ -65,10 +61,10 @@ class Judge:
             return
         usages = tuple(found for found in paired(self.recipe, self.files) if found.script.lists_modules)
         if usages:
-            self.know(around(self.files, *dict.fromkeys(_folder(found.script.path) for found in usages)))
-        cases = tuple(self._all(usages, registered(self.recipe, self.maker)))
+            self.library = around(self.files, *dict.fromkeys(_folder(found.script.path) for found in usages))
+        cases = tuple(self._all(usages, registered(self.recipe, self.library)))
         below = {
-            name: held_by(self.recipe, self.maker, [self.recipe.nodes[name]])
+            name: held_by(self.recipe, self.library, [self.recipe.nodes[name]])
             for name in {case.entry for case in cases}
         }
         holding: dict[str, set[str]] = {}
@@ -103,7 +99,7 @@ class Judge:
             return None
         if any(found.moves(name) or name in found.doubtful for found in usages):
             return None
-        holders = self.holders.ways(recipe, name, reached)
+        holders = ways(recipe, self.library, name, reached)
         if not holders or any(found.moves(holder) for found in usages for holder in holders):
             return None
         return Case(self._to_list(name), name, holder=holders[0])
@@ -122,7 +118,7 @@ class Judge:
         if name in recipe.listed or not node.tag.startswith(("!new:", "!apply:")):
             return None
         cls = self.library.find(class_of(node))
-        if cls is not None and self.maker.is_module(cls) is False:
+        if cls is not None and is_module(cls) is False:
             return None
         for found in usages:
             uses = [use for use in found.listed_uses if use.name == name]
@@ -163,7 +159,7 @@ class Judge:
         if entry.partition("[")[0] == "modules" or not recipe.made(recipe.target(entry)):
             return False
         cls = self.library.find(recipe.made(recipe.target(entry)))
-        return cls is None or self.maker.is_module(cls) is not False
+        return cls is None or is_module(cls) is not False
 
     def _could_be(self, entry: str, usages: tuple[Usage, ...], reached: frozenset[str]) -> bool:
         """Is an entry a module that nobody lists, moves or holds?"""
@@ -210,7 +206,7 @@ class Judge:
         if not weighted:
             return None
         used = found.last_used
-        for holder in self.holders.ways(self.recipe, name, used):
+        for holder in ways(self.recipe, self.library, name, used):
             if not found.moves(holder, name):
                 return Case(self._to_list(name), name, found, used[holder], holder=holder)
         return None
@@ -235,10 +231,9 @@ class Judge:
         """Has speechbrain's own class of options no device unless one is given?"""
         module = self.library.module("speechbrain.utils.run_opts")
         for cls in module.classes.values() if module is not None else ():
-            for node in cls.body:
-                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                    if node.target.id == "device" and isinstance(node.value, ast.Constant):
-                        return node.value.value is None
+            value = cls.values.get("device")
+            if isinstance(value, ast.Constant):
+                return value.value is None
         return False
 
     def _matters(self, name: str, uses: list[Use]) -> tuple[bool, bool]:
@@ -248,20 +243,20 @@ class Judge:
         if self._weighted(node):
             return True, True
         cls = self.library.find(dotted)
-        if cls is None or self.maker.is_module(cls) is not True or not uses:
+        if cls is None or is_module(cls) is not True or not uses:
             return False, False
         # A value that is `!ref` is a setting, which the command line may change.
         settings = {key.value for key, value in node.pairs if value.tag == "!ref"}
         arguments = {key: UNKNOWN if key in settings else value for key, value in arguments.items()}
-        return False, self.knowledge.reads_raw(self.maker.make(cls, arguments))
+        return False, reads_raw(make(self.library, cls, arguments))
 
     def _weighted(self, node: Node) -> bool:
         """Does a `!new:` surely make parameters, itself or in a module that is made as its argument?"""
         dotted = class_of(node)
-        if self.maker.weighted(dotted, self.recipe.arguments(node)):
+        if weighted(self.library, dotted, self.recipe.arguments(node)):
             return True
         cls = self.library.find(dotted)
-        holds = dotted in torch_api.CONTAINERS or (cls is not None and self.maker.is_module(cls) is True)
+        holds = dotted in torch_api.CONTAINERS or (cls is not None and is_module(cls) is True)
         if not holds:
             return False
         parts = [value for _, value in node.pairs] + list(node.items)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
+from devfix.engine.files import Class, Function
 from devfix.models import torch_api
+from devfix.names import of_self
 from devfix.recipes.constants import OBJECT, UNKNOWN, evaluate, truth
-from devfix.recipes.library import Class, Library
+from devfix.recipes.library import Library
 from devfix.source import children
 
 # Modules of torch.nn that make parameters, or buffers that their forward reads, whatever they are given.
@@ -40,6 +42,7 @@ class Made:
     constants: dict[str, Any] = field(default_factory=dict)  # attributes
     parts: dict[str, Made] = field(default_factory=dict)
     buffers: set[str] = field(default_factory=set)
+    raw: bool | None = None  # what `running` found out
 
 
 def torch_weighted(dotted: str, constants: Constants) -> bool:
@@ -52,50 +55,39 @@ def torch_weighted(dotted: str, constants: Constants) -> bool:
     return name.removeprefix("Lazy") in _WEIGHTED
 
 
-class Maker:
-    """Interprets constructors; what it finds out is kept for the recipe."""
+def is_module(cls: Class) -> bool | None:
+    """Is a class a torch.nn.Module? None where bases are out of view."""
+    if any(name in torch_api.MODULE_BASES or name.startswith("torch.nn.") for name in cls.outside):
+        return True
+    return False if torch_api.PLAIN_BASES.issuperset(cls.outside) else None
 
-    def __init__(self, library: Library, base: Maker | None = None) -> None:
-        self.library, self.base = library, base
-        self._made: dict[tuple[ast.ClassDef, str], Made] = {}
 
-    def is_module(self, cls: Class) -> bool | None:
-        """Is a class a torch.nn.Module? None where bases are out of view."""
-        _, unknown = self.library.order(cls)
-        if any(name in torch_api.MODULE_BASES or name.startswith("torch.nn.") for name in unknown):
-            return True
-        plain = {"object", "ABC", "abc.ABC", "typing.Protocol", "Generic", "Exception"}
-        return False if unknown <= plain else None
+def make(library: Library, cls: Class, arguments: Constants, depth: int = 0) -> Made:
+    """What `cls(**arguments)` makes."""
+    if any(name.isdigit() for name in arguments):  # `!new:X [a, b]`
+        numbers = {str(index): name for index, name in enumerate(_arguments_of(cls))}
+        arguments = {numbers.get(name, name): value for name, value in arguments.items()}
+    known, key = library.known(cls), ("made", repr(sorted(arguments.items(), key=lambda item: item[0])))
+    if key not in known:
+        made = known[key] = Made(cls)
+        if depth <= DEEPEST:
+            _Init(library, made, depth).run(cls, arguments)
+    return cast(Made, known[key])
 
-    def make(self, cls: Class, arguments: Constants, depth: int = 0) -> Made:
-        """What `cls(**arguments)` makes."""
-        if self.base is not None and not self.library.owns(cls):
-            return self.base.make(cls, arguments, depth)
-        if any(name.isdigit() for name in arguments):  # `!new:X [a, b]`
-            init = self.library.method(cls, "__init__")
-            names = _parameters(init[1])[1:] if init is not None else []
-            numbers = {str(index): name for index, name in enumerate(names)}
-            arguments = {numbers.get(name, name): value for name, value in arguments.items()}
-        key = (cls.node, repr(sorted(arguments.items(), key=lambda item: item[0])))
-        if key not in self._made:
-            made = self._made[key] = Made(cls)
-            if depth <= DEEPEST:
-                _Init(self, made, depth).run(cls, arguments)
-        return self._made[key]
 
-    def weighted(self, dotted: str, arguments: Constants) -> bool:
-        """Does the class of a dotted name surely make a parameter?"""
-        if dotted.startswith("torch."):
-            return torch_weighted(dotted, arguments)
-        cls = self.library.find(dotted)
-        return cls is not None and self.is_module(cls) is True and self.make(cls, arguments).parameter
+def weighted(library: Library, dotted: str, arguments: Constants) -> bool:
+    """Does the class of a dotted name surely make a parameter?"""
+    if dotted.startswith("torch."):
+        return torch_weighted(dotted, arguments)
+    cls = library.find(dotted)
+    return cls is not None and is_module(cls) is True and make(library, cls, arguments).parameter
 
 
 @dataclass
 class _Scope:
     """One function that is being run: whose it is, and what its names are."""
 
-    owner: Class
+    function: Function
     names: dict[str, Any]
     rest: dict[str, Any] = field(default_factory=dict)  # **kwargs
     rest_name: str = ""
@@ -104,32 +96,27 @@ class _Scope:
 class _Init:
     """One constructor, with those of its bases and the methods that it calls."""
 
-    def __init__(self, maker: Maker, made: Made, depth: int) -> None:
-        self.maker, self.made, self.depth = maker, made, depth
-        self.library = maker.library
-        self.running: list[ast.FunctionDef] = []
+    def __init__(self, library: Library, made: Made, depth: int) -> None:
+        self.library, self.made, self.depth = library, made, depth
+        self.running: list[Function] = []
 
     def run(self, cls: Class, arguments: Constants) -> None:
-        _, unknown = self.library.order(cls)
-        self.made.parameter |= any(torch_weighted(name, arguments) for name in unknown)
-        method = self.library.method(cls, "__init__")
+        self.made.parameter |= any(torch_weighted(name, arguments) for name in cls.outside)
+        method = cls.method("__init__")
         if method is not None:
-            self.made.parameter |= self._function(*method, (), arguments)
+            self.made.parameter |= self._function(method, (), arguments)
 
-    def _function(
-        self, owner: Class, node: ast.FunctionDef, positional: tuple[Any, ...], keywords: Constants
-    ) -> bool:
+    def _function(self, function: Function, positional: tuple[Any, ...], keywords: Constants) -> bool:
         """Run a method; True if it surely makes a parameter."""
-        if node in self.running or len(self.running) > DEEPEST:
+        if function in self.running or len(self.running) > DEEPEST:
             return False
-        self.running.append(node)
-        scope = _Scope(owner, dict.fromkeys(_parameters(node), UNKNOWN))
-        for name, default in _defaults(node):
-            named = isinstance(default, (ast.Name, ast.Attribute))
-            cls = self.library.named(owner.module, default) if named else None
-            scope.names[name] = cls or evaluate(default, lambda _: UNKNOWN)
-        names = _parameters(node)[1:]
-        scope.names.update(zip(names, positional, strict=False))
+        self.running.append(function)
+        node, names = function.node, [one.arg for one in function.parameters]
+        scope = _Scope(function, dict.fromkeys(names, UNKNOWN))
+        for name, default in function.defaults.items():
+            cls = function.file.definition(default)
+            scope.names[name] = cls if isinstance(cls, Class) else evaluate(default, lambda _: UNKNOWN)
+        scope.names.update(zip(names[1:], positional, strict=False))
         for name, value in keywords.items():
             if name in scope.names:
                 scope.names[name] = value
@@ -192,15 +179,14 @@ class _Init:
         known = evaluate(value, self._lookup(scope)) if isinstance(value, ast.expr) else UNKNOWN
         if isinstance(target, ast.Name):
             scope.names[target.id] = known
-        elif _is_self(target):
-            assert isinstance(target, ast.Attribute)
-            self.made.constants[target.attr] = known
-            self.made.parts.pop(target.attr, None)
+        elif name := of_self(target):
+            self.made.constants[name] = known
+            self.made.parts.pop(name, None)
             if isinstance(value, ast.Call):
                 if self._dotted(value.func, scope) in _BUFFER:
-                    self.made.buffers.add(target.attr)
+                    self.made.buffers.add(name)
                 elif (part := self._part(value, scope)) is not None:
-                    self.made.parts[target.attr] = part
+                    self.made.parts[name] = part
         elif isinstance(target, (ast.Tuple, ast.List)):
             for item in target.elts:
                 self._assign(item, UNKNOWN, scope)
@@ -229,9 +215,9 @@ class _Init:
         if isinstance(function, ast.Attribute):
             if function.attr == "__init__":
                 return self._base(function, positional, keywords, scope)
-            if _is_self(function) and (method := self.library.method(self.made.cls, function.attr)):
+            if of_self(function) and (method := self.made.cls.method(function.attr)):
                 if function.attr not in _APPENDS:
-                    return self._function(*method, positional, keywords)
+                    return self._function(method, positional, keywords)
             if function.attr == "register_parameter" and len(node.args) > 1:
                 return False  # what it registers is made in its argument
             if function.attr == "register_buffer" and node.args:
@@ -247,16 +233,15 @@ class _Init:
     def _base(
         self, function: ast.Attribute, positional: tuple[Any, ...], keywords: Constants, scope: _Scope
     ) -> bool:
-        above: list[Class] = []
+        above: tuple[Class, ...] = ()
         if isinstance(function.value, ast.Call):
-            order = self.library.order(self.made.cls)[0]
-            index = next((i for i, item in enumerate(order) if item.node is scope.owner.node), len(order))
-            above = list(order[index + 1 :])
-        elif (base := self.library.named(scope.owner.module, function.value)) is not None:
-            above, positional = [base, *self.library.order(base)[0]], positional[1:]
+            order, owner = self.made.cls.lineage, scope.function.owner
+            above = order[order.index(owner) + 1 :] if owner in order else ()
+        elif isinstance(base := scope.function.file.definition(function.value), Class):
+            above, positional = base.lineage, positional[1:]
         for owner in above:
             if "__init__" in owner.methods:
-                return self._function(owner, owner.methods["__init__"], positional, keywords)
+                return self._function(owner.methods["__init__"], positional, keywords)
         return False
 
     def _class(
@@ -279,13 +264,11 @@ class _Init:
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return None
         known = scope.names.get(node.id) if isinstance(node, ast.Name) else None
-        cls = known if isinstance(known, Class) else self.library.named(scope.owner.module, node)
-        if cls is None or self.maker.is_module(cls) is not True:
+        cls = known if isinstance(known, Class) else scope.function.file.definition(node)
+        if not isinstance(cls, Class) or is_module(cls) is not True:
             return None
-        init = self.library.method(cls, "__init__")
-        names = _parameters(init[1])[1:] if init is not None else []
-        arguments = {**dict(zip(names, positional, strict=False)), **keywords}
-        return self.maker.make(cls, arguments, self.depth + 1)
+        arguments = {**dict(zip(_arguments_of(cls), positional, strict=False)), **keywords}
+        return make(self.library, cls, arguments, self.depth + 1)
 
     def _arguments(self, node: ast.Call, scope: _Scope) -> tuple[tuple[Any, ...], dict[str, Any]]:
         lookup = self._lookup(scope)
@@ -303,15 +286,14 @@ class _Init:
         return tuple(positional), keywords
 
     def _dotted(self, node: ast.expr, scope: _Scope) -> str:
-        return scope.owner.module.dotted(node)
+        return scope.function.file.dotted(node)
 
     def _lookup(self, scope: _Scope) -> Any:
         def look(node: ast.expr) -> Any:
             if isinstance(node, ast.Name):
                 return scope.names.get(node.id, UNKNOWN)
-            if _is_self(node):
-                assert isinstance(node, ast.Attribute)
-                return self.made.constants.get(node.attr, UNKNOWN)
+            if name := of_self(node):
+                return self.made.constants.get(name, UNKNOWN)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 return OBJECT if node.func.attr.startswith("register") else UNKNOWN
             return UNKNOWN
@@ -320,10 +302,6 @@ class _Init:
 
 
 # --- small things --------------------------------------------------------------------------------
-
-
-def _is_self(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
 def _expressions(node: ast.AST) -> Iterator[ast.expr]:
@@ -335,20 +313,10 @@ def _expressions(node: ast.AST) -> Iterator[ast.expr]:
             yield from _expressions(child)
 
 
-def _parameters(node: ast.FunctionDef) -> list[str]:
-    arguments = node.args
-    return [item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-
-
-def _defaults(node: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
-    arguments = node.args
-    plain = [*arguments.posonlyargs, *arguments.args]
-    if arguments.defaults:
-        for item, value in zip(plain[-len(arguments.defaults) :], arguments.defaults, strict=True):
-            yield item.arg, value
-    for item, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        if default is not None:
-            yield item.arg, default
+def _arguments_of(cls: Class) -> list[str]:
+    """The names of what a constructor takes."""
+    init = cls.method("__init__")
+    return [one.arg for one in init.parameters[1:]] if init is not None else []
 
 
 def _join(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

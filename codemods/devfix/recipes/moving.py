@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from devfix.recipes.holding import MOVES
 from devfix.recipes.script import Script
 from devfix.source import children, walk
 
+_MOVES = ("to", "cuda", "to_empty")
 _LOOKS = frozenset(
     {
         "print",
@@ -45,9 +45,9 @@ class Moves:
         self.others = [n for n in nodes if isinstance(n, (ast.Call, ast.Subscript, ast.Attribute))]
         self.computing = {
             inner
-            for method in script.methods
-            if method.computes
-            for inner in walk(method.node)
+            for method, computes in script.methods.items()
+            if computes
+            for inner in method.nodes
             if isinstance(inner, ast.Call)
         }
         self._run()
@@ -143,7 +143,7 @@ class Moves:
         function = node.func
         if isinstance(function, ast.Attribute):
             meant = {name.rstrip(".") for name in self.meant(function.value)}
-            if function.attr in MOVES:
+            if function.attr in _MOVES:
                 if self._to_option(node) and EVERYTHING not in meant:
                     self.doubtful.update(dict.fromkeys(meant, node))
                 else:

@@ -6,12 +6,13 @@ import csv
 import io
 import os
 from collections.abc import Iterator
+from functools import lru_cache
 
 from devfix import depends
 from devfix.recipes.files import Files
-from devfix.recipes.knowledge import around
+from devfix.recipes.library import around
 from devfix.recipes.recipe import Recipe
-from devfix.recipes.script import Script, read_script
+from devfix.recipes.script import LOADER, Script, read_script
 from devfix.recipes.usage import Usage, usage
 
 _NEAR = 40  # scripts of one folder that are looked at
@@ -65,7 +66,10 @@ def siblings(script: Script, recipe: Recipe, files: Files) -> Iterator[Recipe]:
 
 
 def _script(files: Files, path: str) -> Script | None:
-    return read_script(around(files, os.path.dirname(path)).library, path)
+    document = files.document(path)
+    if document is None or LOADER not in document.text:
+        return None
+    return read_script(around(files, os.path.dirname(path)), path)
 
 
 def _neighbours(files: Files) -> Iterator[str]:
@@ -76,7 +80,7 @@ def _neighbours(files: Files) -> Iterator[str]:
 
 
 def _takes_arguments(script: Script) -> bool:
-    text = script.module.source.text
+    text = script.file.source.text
     return "sys.argv" in text or "parse_arguments" in text or "argparse" in text
 
 
@@ -86,11 +90,17 @@ def _tabled(recipe: Recipe, files: Files) -> Iterator[str]:
     own = os.path.relpath(os.path.abspath(recipe.path), files.root).replace(os.sep, "/")
     for name in files.names(folder, ".csv"):
         document = files.document(os.path.join(folder, name))
-        if document is None or own not in document.text:
-            continue
-        for row in csv.DictReader(io.StringIO(document.text)):
-            cells = {
-                (key or "").strip(): (value or "") for key, value in row.items() if isinstance(value, str)
-            }
-            if cells.get("Hparam_file", "").strip() == own and cells.get("Script_file"):
-                yield os.path.join(files.root, *cells["Script_file"].strip().split("/"))
+        if document is not None and own in document.text:
+            for script in _rows(document.text).get(own, ()):
+                yield os.path.join(files.root, *script.split("/"))
+
+
+@lru_cache(maxsize=64)
+def _rows(text: str) -> dict[str, list[str]]:
+    """Recipe -> the scripts that a table has for it."""
+    found: dict[str, list[str]] = {}
+    for row in csv.DictReader(io.StringIO(text)):
+        cells = {(key or "").strip(): value.strip() for key, value in row.items() if isinstance(value, str)}
+        if cells.get("Script_file"):
+            found.setdefault(cells.get("Hparam_file", ""), []).append(cells["Script_file"])
+    return found

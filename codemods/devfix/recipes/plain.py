@@ -9,67 +9,61 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from devfix.recipes.library import Class, Library, Module
-from devfix.source import walk
+from devfix.engine.files import Class, Function
+from devfix.models import torch_api
+from devfix.names import of_self
 
 _DEEPEST = 3  # functions that call each other
 _LOOKS = frozenset({"len", "isinstance", "bool", "print", "type"})
 _TESTS = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.If, ast.IfExp, ast.Assert, ast.While)
 
 
-def only_kept(library: Library, cls: Class, argument: str, holding: frozenset[str]) -> bool:
+def only_kept(cls: Class, argument: str, holding: frozenset[str]) -> bool:
     """Does a class surely register nothing of a dict or list that its constructor gets?
 
     `holding`: the keys of the dict's own items under which there are modules; empty if the items are modules.
     """
-    order, unknown = library.order(cls)
-    init = library.method(cls, "__init__")
-    if init is None or not unknown <= {"torch.nn.Module", "torch.nn.modules.module.Module", "object"}:
+    init = cls.method("__init__")
+    if init is None or not {*torch_api.MODULE_BASES, "object"}.issuperset(cls.outside):
         return False
-    names = [item.arg for item in (*init[1].args.args, *init[1].args.kwonlyargs)]
-    if argument not in names:
+    if all(one.arg != argument for one in init.parameters):
         return False
-    check = _Check(library, cls, holding)
-    if not check.function(init[0].module, init[1], argument):
+    check = _Check(cls, holding)
+    if not check.function(init, argument):
         return False
-    return all(
-        check.method(owner.module, node) for owner in order for node in owner.methods.values()
-    )  # what is kept as an attribute
+    methods = (method for owner in cls.lineage for method in owner.methods.values())
+    return all(_Body(check, method, set()).fine() for method in methods)  # what is kept as an attribute
 
 
 @dataclass
 class _Check:
-    library: Library
     cls: Class
     holding: frozenset[str]
     attributes: set[str] = field(default_factory=set)
-    running: list[ast.FunctionDef] = field(default_factory=list)
+    running: list[Function] = field(default_factory=list)
 
-    def function(self, module: Module, node: ast.FunctionDef, parameter: str) -> bool:
+    def function(self, function: Function, parameter: str) -> bool:
         """Is a parameter of a function only read from, and kept as an attribute?"""
-        if node in self.running or len(self.running) >= _DEEPEST:
+        if function in self.running or len(self.running) >= _DEEPEST:
             return False
-        self.running.append(node)
-        fine = _Body(self, module, node, {parameter}).fine()
+        self.running.append(function)
+        fine = _Body(self, function, {parameter}).fine()
         self.running.pop()
         return fine
-
-    def method(self, module: Module, node: ast.FunctionDef) -> bool:
-        return _Body(self, module, node, set()).fine()
 
 
 class _Body:
     """One function: the names of the dict, and those of its items."""
 
-    def __init__(self, check: _Check, module: Module, node: ast.FunctionDef, names: set[str]) -> None:
-        self.check, self.module, self.node = check, module, node
+    def __init__(self, check: _Check, function: Function, names: set[str]) -> None:
+        self.check, self.function = check, function
         self.names, self.items = names, set[str]()
-        self.parents = module.source.parents
+        self.parents = function.file.source.parents
 
     def fine(self) -> bool:
         for _ in range(4):
             before = len(self.names), len(self.items), len(self.check.attributes)
-            if not all(self._read(node) for node in walk(self.node) if isinstance(node, ast.expr)):
+            if not all(self._read(node) for node in self.function.nodes if isinstance(node, ast.expr)):
                 return False
             if before == (len(self.names), len(self.items), len(self.check.attributes)):
                 return True
@@ -82,9 +76,7 @@ class _Body:
             if node.id in self.items:
                 return self._item(node)
             return node.id not in self.names or self._whole(node)
-        if isinstance(node, ast.Attribute) and _is_self(node):
-            return node.attr not in self.check.attributes or self._whole(node)
-        return True
+        return of_self(node) not in self.check.attributes or self._whole(node)
 
     def _whole(self, node: ast.expr) -> bool:
         """A place where the dict itself is read."""
@@ -108,10 +100,9 @@ class _Body:
         if isinstance(target, ast.Name):
             self.names.add(target.id)
             return True
-        if isinstance(target, ast.Attribute) and _is_self(target):
-            self.check.attributes.add(target.attr)
-            return True
-        return False
+        if name := of_self(target):
+            self.check.attributes.add(name)
+        return bool(name)
 
     def _bound(self, target: ast.expr) -> bool:
         if isinstance(target, ast.Name):
@@ -151,25 +142,17 @@ class _Body:
         if isinstance(function, ast.Name):
             if function.id in _LOOKS:
                 return True
-            node = self.module.functions.get(function.id)
-            offset = 0
-        elif isinstance(function, ast.Attribute) and _is_self(function):
-            found = self.check.library.method(self.check.cls, function.attr)
-            node = found[1] if found is not None and found[0].module is self.module else None
-            offset = 1
+            found, offset = self.function.file.functions.get(function.id), 0
+        elif name := of_self(function):
+            found, offset = self.check.cls.method(name), 1
         else:
             return False
-        if node is None or any(isinstance(item, ast.Starred) for item in call.args):
+        if found is None or any(isinstance(item, ast.Starred) for item in call.args):
             return False
-        names = [item.arg for item in (*node.args.posonlyargs, *node.args.args)]
         if isinstance(argument, int):
-            if argument + offset >= len(names):
+            if argument + offset >= len(found.positional):
                 return False
-            argument = names[argument + offset]
-        elif argument not in [*names, *(item.arg for item in node.args.kwonlyargs)]:
+            argument = found.positional[argument + offset]
+        elif all(one.arg != argument for one in found.parameters):
             return False
-        return self.check.function(self.module, node, argument)
-
-
-def _is_self(node: ast.Attribute) -> bool:
-    return isinstance(node.value, ast.Name) and node.value.id == "self"
+        return self.check.function(found, argument)

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from devfix.engine.files import Function
 from devfix.models.torch_api import turns_gradients_off
 from devfix.recipes.constants import UNKNOWN, truth
 from devfix.recipes.holding import NEUTRAL
 from devfix.recipes.moving import EVERYTHING
 from devfix.recipes.recipe import Recipe, last_key
-from devfix.recipes.script import Method, Script, module_key
+from devfix.recipes.script import Script, module_key
 from devfix.source import children, walk
 
 
@@ -28,7 +29,7 @@ class Use:
 
     name: str
     node: ast.expr
-    method: Method
+    method: Function
     sure: bool
     no_grad: bool
     idle: bool = False
@@ -37,7 +38,7 @@ class Use:
     @property
     def where(self) -> str:
         """For a person."""
-        return f"{os.path.basename(self.method.owner.module.path)}, line {self.node.lineno},"
+        return f"{os.path.basename(self.method.file.path)}, line {self.node.lineno},"
 
 
 @dataclass
@@ -130,8 +131,8 @@ def usage(script: Script, recipe: Recipe) -> Usage:
     moves = script.moves
     found = Usage(script, recipe, given=moves.given, moved=moves.moved)
     found.frozen, found.doubtful = moves.frozen, moves.doubtful
-    for method in script.methods:
-        _Uses(found, method).block(method.node.body, True, False)
+    for method, computes in script.methods.items():
+        _Uses(found, method, computes).block(method.node.body, True, False)
     _requirements(found)
     return found
 
@@ -186,8 +187,8 @@ def _contains(found: Usage, test: ast.Compare) -> bool | None:
 class _Uses:
     """One method of a Brain, statement by statement, with what is known of the conditions around."""
 
-    def __init__(self, found: Usage, method: Method) -> None:
-        self.found, self.method = found, method
+    def __init__(self, found: Usage, method: Function, computes: bool) -> None:
+        self.found, self.method, self.computes = found, method, computes
         self.script = found.script
         self.aliases: dict[str, tuple[str, ast.expr, str]] = {}
         self.idle = 0  # conditions around that do not hold for the values in the recipe
@@ -273,7 +274,7 @@ class _Uses:
             self.expressions(child, sure, no_grad)
 
     def _call(self, node: ast.Call, sure: bool, no_grad: bool) -> None:
-        if not self.method.computes or _on_host(node):
+        if not self.computes or _on_host(node):
             return
         function: ast.expr = node.func
         for _ in range(2):  # x(...) and x.method(...)
@@ -337,8 +338,8 @@ def _requirements(found: Usage) -> None:
     """Entries that are read with nothing around that asks for them first."""
     script = found.script
     asked = _asked(script)
-    for node in script.module.source.walk():
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+    for node in script.file.source.of_kind(ast.Subscript):
+        if isinstance(node.ctx, ast.Load):
             key = script.key_of(node)
             if key and key not in asked and not _guarded(script, node):
                 found.required.add(key)
@@ -348,20 +349,16 @@ def _requirements(found: Usage) -> None:
 
 def _asked(script: Script) -> set[str]:
     """The names that the script asks for with `in` or `hasattr`."""
-    found: set[str] = set()
-    for node in script.module.source.walk():
-        if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
-            if isinstance(node.left, ast.Constant) and isinstance(node.left.value, str):
-                found.add(node.left.value)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hasattr":
-            if len(node.args) == 2 and isinstance(node.args[1], ast.Constant):
-                found.add(str(node.args[1].value))
-    return found
+    source = script.file.source
+    compared = (one for one in source.of_kind(ast.Compare) if isinstance(one.ops[0], (ast.In, ast.NotIn)))
+    calls = (call for call in source.calls_by_name.get("hasattr", ()) if len(call.args) == 2)
+    names = [*(one.left for one in compared), *(call.args[1] for call in calls)]
+    return {one.value for one in names if isinstance(one, ast.Constant) and isinstance(one.value, str)}
 
 
 def _guarded(script: Script, node: ast.AST) -> bool:
     """Is it in a branch that need not be taken?"""
-    source = script.module.source
+    source = script.file.source
     around = source.enclosing(node, ast.If, ast.IfExp, ast.Try, ast.ExceptHandler)
     while isinstance(around, ast.If) and "__name__" in source.code(around.test):
         around = source.enclosing(around, ast.If, ast.IfExp, ast.Try, ast.ExceptHandler)

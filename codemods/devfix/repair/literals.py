@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from devfix.bindings import function_around
 from devfix.documents import DocumentError, document_of, read_bytes
-from devfix.engine import Analysis
+from devfix.engine.analysis import Analysis
 from devfix.engine.files import File
 from devfix.engine.named import Named, names_cuda
 from devfix.findings import DeleteStatement, Edit, Elsewhere, EnsureImport, InsertStatement, ReplaceExpression

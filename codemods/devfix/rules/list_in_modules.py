@@ -13,8 +13,8 @@ from devfix.recipes.examples import EXAMPLES
 from devfix.recipes.recipe import WORDS, Recipe
 
 if TYPE_CHECKING:
+    from devfix.engine.files import File
     from devfix.recipes.judge import Case
-    from devfix.recipes.library import Module
 
 
 @dataclass(frozen=True)
@@ -95,15 +95,15 @@ def _message(case: Case, unless: str) -> str:
 def _related(case: Case, recipe: Recipe) -> tuple[Related, ...]:
     key = recipe.key(case.entry)
     related = [Related(Span(key.start, key.end), f"`{case.entry}` is defined here")]
-    module: Module | None = None
+    file: File | None = None
     node: ast.expr | None = None
     word = "used"
     if case.move is not None and case.usage is not None:
-        module, node, word = case.usage.script.module, case.move, "moved"
+        file, node, word = case.usage.script.file, case.move, "moved"
     elif case.use is not None:
-        module, node = case.use.method.owner.module, case.use.node
-    if module is not None and node is not None:
-        span = module.source.span(node)
-        line, column = module.source.position(span.start)
-        related.append(Related(span, f"{word} here", module.path, line, column))
+        file, node = case.use.method.file, case.use.node
+    if file is not None and node is not None:
+        span = file.source.span(node)
+        line, column = file.source.position(span.start)
+        related.append(Related(span, f"{word} here", file.path, line, column))
     return tuple(related)
