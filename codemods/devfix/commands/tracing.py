@@ -39,13 +39,15 @@ def traced(path: str, line: int) -> Iterator[str]:
     from devfix.around import Around
     from devfix.documents import document_of, read_bytes
     from devfix.engine.trace import watch
+    from devfix.flow.outside import Outside
     from devfix.library import check
     from devfix.project import outside
     from devfix.source import Source
 
     source = Source(document_of(path, read_bytes(path)).text)
-    others = outside(Around(), os.path.abspath(path), source)
-    facts = watch(os.path.realpath(path), source, line, others.resolver() if others is not None else None)
+    others = outside(Around(), os.path.abspath(path), source) or Outside()
+    known = not others.default_is_other()
+    facts = watch(os.path.realpath(path), source, line, others.resolver(), known, others.calls)
     told: dict[tuple[str, ...], None] = {}
     for (_, column, _, _), values in sorted(facts.seen.items(), key=lambda one: (one[0][1], -one[0][3])):
         for node, value, place in values:
@@ -54,7 +56,7 @@ def traced(path: str, line: int) -> Iterator[str]:
             code = " ".join(source.code(node).split())
             what = f"{_ARTICLES.get(value.kind, 'a')} {value.kind}{_place(value.kind, place)}"
             head = f"{line}:{column + 1} `{code[:60]}` is {what}"
-            lines = (head, *_history(value.links, facts), *_assumed(value.assumed))
+            lines = (head, *dict.fromkeys(_history(value.links, facts)), *_assumed(value.assumed))
             told[lines] = None
     if not told:
         yield f"no value on line {line} is known to be a tensor, a module, a device or a container of them"
