@@ -500,3 +500,29 @@ def test_it():
             source=HEAD + code.format(choice), filename="test_it.py", settings=False
         ).findings
         assert len(found) == number, choice
+
+
+def test_a_module_that_one_run_leaves_on_the_cpu_is_not_moved_to_its_own_device() -> None:
+    """The fix made `self.w = nn.Embedding(4, 4).to(self.w.weight.device)`, which reads what is not there yet."""
+    code = """
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Embedding(4, 4)
+    def table(self):
+        return self.w(torch.arange(4))
+class Net(Base):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Linear(4, 4)
+    def forward(self, x):
+        return self.scale(x @ self.table())
+def kept(net, where):
+    return net
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+print(kept(Net(), device)(torch.ones(3, 4)).sum())
+"""
+    (fixed,) = devfix.fix(source=HEAD + code, settings=False).files
+    text = fixed.after.decode()
+    assert "self.w = nn.Embedding(4, 4)\n" in text
+    assert "torch.arange(4, device=self.w.weight.device)" in text

@@ -20,7 +20,7 @@ from devfix.engine.values import CALLER, MODULE, STORE
 from devfix.findings import AppendCall, Edit
 from devfix.flow import Flow
 from devfix.models.loader import models
-from devfix.repair.candidates import exact_at
+from devfix.repair.candidates import exact_at, modules_met
 from devfix.source import Source, remembered
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -44,8 +44,9 @@ def is_safe(mismatch: Mismatch, edits: tuple[Edit, ...], analysis: Analysis) -> 
     if not {one.kind for one in mismatch.assumed} <= {CALLER} or not isinstance(made, ast.Call):
         return False
     source = analysis.file.source
-    if not exact_at(mismatch, analysis, made):
-        return False  # the device of something else is told
+    device = exact_at(mismatch, analysis, made)
+    if not device or (modules_met(made, analysis) and not device.startswith("self.")):
+        return False  # the device of something else is told, or it meets a module that is somewhere else
     row = models().function(mismatch.stray.links[0].name)
     if row is None or (row.form == "legacy" and isinstance(edits[0], AppendCall)):
         return False  # an old constructor refuses tensors, and may be given one

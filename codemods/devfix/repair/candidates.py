@@ -165,7 +165,10 @@ def make_on(analysis: Analysis, made: ast.Call, name: str, device: str) -> Edit:
 
 
 def _together(made: ast.Call, analysis: Analysis) -> list[ast.Call]:
-    """A tensor, and those that it meets on the CPU, and these in turn; empty if one of them is needed there."""
+    """A tensor, and those that it meets on the CPU, and these in turn; empty if one of them is needed there.
+
+    Modules are left where they are: the tensor gets the device of what it is combined with.
+    """
     found: list[ast.Call] = []
     todo: list[ast.AST] = [made]
     while todo:
@@ -176,11 +179,17 @@ def _together(made: ast.Call, analysis: Analysis) -> list[ast.Call]:
             return []
         found.append(one)
         todo += sorted(
-            (other for other in analysis.company.get(one, ()) if other not in analysis.strays),
+            analysis.company.get(one, set()) - analysis.strays - modules_met(one, analysis),
             key=lambda node: getattr(node, "lineno", 0),
             reverse=True,
         )
     return found
+
+
+def modules_met(made: ast.AST, analysis: Analysis) -> set[ast.AST]:
+    """Where the modules are made that a tensor meets on the CPU, in a run that moves none of them."""
+    company = analysis.company.get(made, set())
+    return {one.links[0].node for one in analysis.made.values() if one.links and one.links[0].node in company}
 
 
 def made_at(mismatch: Mismatch) -> Link:
