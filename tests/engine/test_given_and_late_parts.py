@@ -526,3 +526,27 @@ print(kept(Net(), device)(torch.ones(3, 4)).sum())
     text = fixed.after.decode()
     assert "self.w = nn.Embedding(4, 4)\n" in text
     assert "torch.arange(4, device=self.w.weight.device)" in text
+
+
+def test_the_device_of_what_is_none_in_the_constructor_is_not_asked_for() -> None:
+    """The fix made the table on `self.out.device`, one line below `self.out = None`."""
+    code = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.out = None
+        table = torch.linspace(0, 1, 4)
+        self.register_buffer("table", table, persistent=False)
+    def forward(self, x):
+        if self.out is None:
+            self.out = torch.ones(4, device=x.device)
+        return (self.layer(x) + self.out) @ torch.outer(self.table, self.table)
+def main():
+    place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    net = Net()
+    print(net(torch.randn(3, 4, device=place)).sum())
+main()
+"""
+    (fixed,) = devfix.fix(source=HEAD + code, settings=False).files
+    assert "table = torch.linspace(0, 1, 4)\n" in fixed.after.decode()

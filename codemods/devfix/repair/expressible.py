@@ -228,9 +228,21 @@ def _first_stores(source: Source, root: ast.AST) -> dict[str, int]:
 
 
 def _attribute_stored(source: Source, text: str, statement: ast.stmt, function: ast.AST) -> bool:
-    """An attribute that the function itself stores has to be stored above the statement."""
+    """An attribute that the function itself stores has to be stored above the statement, and not as None."""
     line = _first_attributes(source, function).get(text)
-    return line is None or line < statement.lineno
+    above = [one for one in _as_none(source, function).get(text, ()) if one < statement.lineno]
+    return line is None or (line < statement.lineno and not above)
+
+
+@remembered
+def _as_none(source: Source, function: ast.AST) -> dict[str, list[int]]:
+    """Attributes that a function stores as None -> the lines."""
+    found: dict[str, list[int]] = {}
+    for one in source.of_kind(ast.Assign, function):
+        if isinstance(one.value, ast.Constant) and one.value.value is None:
+            for target in one.targets:
+                found.setdefault(source.code(target), []).append(one.lineno)
+    return found
 
 
 @remembered
