@@ -99,6 +99,10 @@ def _mentioned(source: Source) -> dict[str, frozenset[str]]:
             [one] if not isinstance(one, ast.ClassDef) else [part for part in one.body if _is_making(part)]
         )
         names = found.setdefault(one.name, set())
+        for base in one.bases if isinstance(one, ast.ClassDef) else ():  # whose constructor `super()` runs
+            names.update(
+                _last(part) for part in ast.walk(base) if isinstance(part, (ast.Name, ast.Attribute))
+            )
         for part in parts:
             names.update(node.id for node in source.of_kind(ast.Name, part))
             names.update(node.attr for node in source.of_kind(ast.Attribute, part))

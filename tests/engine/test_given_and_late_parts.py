@@ -528,6 +528,81 @@ print(kept(Net(), device)(torch.ones(3, 4)).sum())
     assert "torch.arange(4, device=self.w.weight.device)" in text
 
 
+CONSTRUCTORS = {
+    "a name that the file binds after the call": (
+        """
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.linspace(0, 1, 4), persistent=False)
+class Net(Base):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+    def forward(self, x):
+        return self.layer(x) @ torch.outer(self.table, self.table)
+net = Net()
+x = torch.randn(3, 4, device=torch.device("cuda"))
+print(net(x).sum())
+""",
+        "x.device",
+    ),
+    "a part that the object gets later": (
+        """
+class Inner(nn.Module):
+    def __init__(self, table):
+        super().__init__()
+        self.register_buffer("table", table, persistent=False)
+    def forward(self, x):
+        return x @ torch.outer(self.table, self.table)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner(torch.rand(4))
+    def forward(self, x):
+        return self.inner(self.head(x))
+net = Net()
+net.head = nn.Linear(4, 4).to("cuda:0")
+print(net(torch.randn(3, 4, device="cuda:0")).sum())
+""",
+        "self.head",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONSTRUCTORS)
+def test_what_a_constructor_does_not_have_yet_is_not_asked_for(name: str) -> None:
+    code, text = CONSTRUCTORS[name]
+    fixed = devfix.fix(source=HEAD + code, settings=False).files
+    made = [
+        line
+        for one in fixed
+        for line in one.after.decode().splitlines()
+        if "linspace" in line or "rand(" in line
+    ]
+    assert not any(text in line for line in made)
+
+
+def test_a_branch_for_what_is_not_on_the_cpu() -> None:
+    code = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+    def forward(self, x):
+        ones = torch.ones(4)
+        if not x.is_cpu:
+            ones = ones.cuda()
+        return self.layer(x @ torch.outer(ones, ones))
+def handed(x):
+    return x
+device = torch.device("cuda")
+print(Net()(handed(torch.randn(3, 4))).sum())
+"""
+    found = devfix.check(source=HEAD + code, settings=False).findings
+    assert [one.codemod for one in found if one.codemod != "hard-coded-cuda"] == []
+
+
 def test_the_device_of_what_is_none_in_the_constructor_is_not_asked_for() -> None:
     """The fix made the table on `self.out.device`, one line below `self.out = None`."""
     code = """

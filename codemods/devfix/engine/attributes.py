@@ -156,6 +156,10 @@ class Attributes(Calls):
             if asked.__class__ is tuple:
                 return Value(NUMBER, Place(AT, asked))
             return A_NUMBER if asked is None else Value(NUMBER, const=asked)
+        if name == "is_cpu":
+            on_host = self.where(base).on_host
+            known = on_host or on_cuda(self.where(base)) is True
+            return Value(NUMBER, const=on_host) if known else A_NUMBER
         if name in _NUMBERS:
             return A_NUMBER
         if base.kind == BATCH:

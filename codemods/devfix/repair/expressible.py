@@ -230,8 +230,21 @@ def _first_stores(source: Source, root: ast.AST) -> dict[str, int]:
 def _attribute_stored(source: Source, text: str, statement: ast.stmt, function: ast.AST) -> bool:
     """An attribute that the function itself stores has to be stored above the statement, and not as None."""
     line = _first_attributes(source, function).get(text)
+    if line is None and getattr(function, "name", "") == "__init__" and _is_given_later(source, text):
+        return False
     above = [one for one in _as_none(source, function).get(text, ()) if one < statement.lineno]
     return line is None or (line < statement.lineno and not above)
+
+
+@remembered
+def _is_given_later(source: Source, text: str) -> bool:
+    """Is `self.x` an attribute that something in the file sets, but no constructor?"""
+    name = text.split(".")[1]
+    every = [
+        one for one in source.of_kind(ast.Attribute) if one.attr == name and isinstance(one.ctx, ast.Store)
+    ]
+    homes = (source.enclosing(one, *_FUNCTIONS) for one in every)
+    return bool(every) and all(getattr(home, "name", "") != "__init__" for home in homes)
 
 
 @remembered
