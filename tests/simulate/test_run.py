@@ -6,10 +6,13 @@ import os
 import re
 import subprocess
 import sys
+import venv
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
+import devfix
 import pytest
 
 
@@ -77,6 +80,30 @@ def test_a_program_without_torch_pays_nothing(run: Callable[..., Ran]) -> None:
     )
     assert (ran.code, ran.out) == (1, "[]\n")
     assert ran.err.endswith("ZeroDivisionError: division by zero\n")
+
+
+def test_where_torch_is_missing_devfix_says_so(tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for one in Path(click.__file__).parents[1].iterdir():
+        if not one.name.startswith("torch"):
+            (packages / one.name).symlink_to(one)
+    (tmp_path / "program.py").write_text("import torch\n")
+    venv.create(tmp_path / "venv", symlinks=True)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    source = Path(devfix.__file__).parents[1]
+    done = subprocess.run(
+        [python, "-m", "devfix", "run", "program.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{packages}"},
+        timeout=300,
+    )
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        f"devfix: {python}, which ran it, has no torch; pip install 'devfix[smoke]' there\n"
+    )
 
 
 def test_a_sitecustomize_is_not_lost(run: Callable[..., Ran], tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
@@ -151,6 +153,9 @@ def _tell(ended: Ended) -> int:
 
     assert ended.code is not None
     main, code = ended.main, ended.code
+    if code and find_spec("torch") is None:
+        say(f"{sys.executable}, which ran it, has no torch; pip install 'devfix[smoke]' there")
+        return CANNOT
     if main.place.startswith("cuda") and "simulated" not in main.place:
         say(f"nothing was simulated: this was {main.place}")
     if any(told.cannot for told in ended.told) and code == CANNOT:
