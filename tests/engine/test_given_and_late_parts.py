@@ -625,3 +625,25 @@ main()
 """
     (fixed,) = devfix.fix(source=HEAD + code, settings=False).files
     assert "table = torch.linspace(0, 1, 4)\n" in fixed.after.decode()
+
+
+def test_the_device_of_what_another_method_fills_is_not_asked_for() -> None:
+    """The fix made the table on `self.mask.device`, which is None on the first call."""
+    code = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.mask = None
+    def table(self):
+        return torch.tensor([1.0, 2.0, 3.0, 4.0])
+    def forward(self, x):
+        x = torch.maximum(x, self.table())
+        if self.mask is None:
+            self.mask = torch.ones(4, device=x.device)
+        return (x + self.mask) * self.weight
+net = Net().to("cuda")
+net(torch.ones(4, device="cuda"))
+"""
+    (fixed,) = devfix.fix(source=HEAD + code, settings=False).files
+    assert "return torch.tensor([1.0, 2.0, 3.0, 4.0], device=self.weight.device)\n" in fixed.after.decode()
