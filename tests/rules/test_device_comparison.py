@@ -251,6 +251,7 @@ class Net(nn.Module):
         ("x.type() != 'torch.LongTensor'", "x.dtype != torch.int64"),
         ("isinstance(x, torch.Tensor)", ""),
         ("isinstance(x, (torch.FloatTensor, list))", ""),
+        ("isinstance(x, ())", ""),
         ("isinstance(x, torch.FloatTensor) or isinstance(x, torch.cuda.FloatTensor)", ""),
         ("x.type() == 'torch.cuda.FloatTensor'", ""),
         ("x.type() == y.type()", ""),

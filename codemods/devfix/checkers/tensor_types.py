@@ -39,9 +39,8 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
         yield Finding(CODEMOD, source.span(node), message, fix)
 
 
-Check = tuple[
-    ast.expr, ast.expr, list[str], str
-]  # the check, the value, the types, and what is right instead
+# The check, the value, the types, and what is right instead.
+Check = tuple[ast.expr, ast.expr, list[str], str]
 
 
 def _instances(analysis: Analysis) -> Iterator[Check]:
@@ -52,7 +51,7 @@ def _instances(analysis: Analysis) -> Iterator[Check]:
         value, asked = call.args
         types = asked.elts if isinstance(asked, ast.Tuple) else [asked]
         names = [file.dotted(one) for one in types]
-        if all(
+        if types and all(
             one in models().dtypes and isinstance(at, ast.Attribute)
             for one, at in zip(names, types, strict=True)
         ):
@@ -75,19 +74,17 @@ def _types(analysis: Analysis) -> Iterator[Check]:
         ):
             base = name.rpartition(".")[0]
             if name in models().dtypes and base in source.imports and len(node.ops) == 1:
-                text = _has(source.code(call.func.value), base, [name])
-                yield (
-                    node,
-                    call.func.value,
-                    [name],
-                    text.replace("==", "!=") if isinstance(node.ops[0], ast.NotEq) else text,
-                )
+                sign = "!=" if isinstance(node.ops[0], ast.NotEq) else "=="
+                text = _has(source.code(call.func.value), base, [name], sign)
+                yield node, call.func.value, [name], text
 
 
-def _has(path: str, base: str, names: list[str]) -> str:
+def _has(path: str, base: str, names: list[str], sign: str = "==") -> str:
     """Has a tensor the dtype of one of these types?"""
     dtypes = [f"{base}.{models().dtypes[one].rpartition('.')[2]}" for one in names]
-    return f"{path}.dtype == {dtypes[0]}" if len(dtypes) == 1 else f"{path}.dtype in ({', '.join(dtypes)})"
+    return (
+        f"{path}.dtype {sign} {dtypes[0]}" if len(dtypes) == 1 else f"{path}.dtype in ({', '.join(dtypes)})"
+    )
 
 
 def _condition(source: Source, node: ast.AST) -> ast.AST:
