@@ -207,7 +207,7 @@ def _written(one: Autocast, node: ast.Call, place: Place, analysis: Analysis) ->
 def _as_moved(one: Autocast, node: ast.Call, place: Place, analysis: Analysis) -> str:
     """The expression by which the same function moves the data."""
     source = analysis.file.source
-    for at, function, _, _ in analysis.targets.get(place, ()):
+    for at, function, _, _ in analysis.targets_here(place):
         if function is one.function and isinstance(at, (ast.Name, ast.Attribute)) and dotted(at):
             if bound_before(source, at, source.statement(node)):
                 return source.code(at)
@@ -216,7 +216,6 @@ def _as_moved(one: Autocast, node: ast.Call, place: Place, analysis: Analysis) -
 
 def _of_the_object(one: Autocast, place: Place, analysis: Analysis) -> tuple[str, bool]:
     """`self.device`, by which a method of the same object moves the data."""
-    source = analysis.file.source
     me = one.me.ref if one.me is not None else None
     for at, function, theirs, forms in analysis.targets.get(place, ()):
         chain = isinstance(at, ast.Attribute) and isinstance(at.value, ast.Name)
@@ -225,7 +224,7 @@ def _of_the_object(one: Autocast, place: Place, analysis: Analysis) -> tuple[str
         name = function.positional[0] if function.positional else ""
         assert isinstance(at, ast.Attribute) and isinstance(at.value, ast.Name)
         if at.value.id == name and one.function.positional[:1] == [name]:
-            return source.code(at), bool(forms) and {form.kind for form in forms} == {OBJECT}
+            return dotted(at), bool(forms) and {form.kind for form in forms} == {OBJECT}
     return "", False
 
 

@@ -84,7 +84,7 @@ def _of_an_unknown_backend(analysis: Analysis, steps: Steps) -> Iterator[tuple[F
 def _own_device(analysis: Analysis, step: Step) -> str:
     """The attribute by which methods of the same class move things: "self.device"."""
     owner = step.function.owner if step.function is not None else None
-    every = (one for targets in analysis.targets.values() for one in targets)
+    every = (one for place in analysis.targets for one in analysis.targets_here(place))
     texts = (
         analysis.file.source.code(at)
         for at, function, _, _ in every

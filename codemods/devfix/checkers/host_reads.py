@@ -273,7 +273,7 @@ def _where(read: HostRead, told: str, analysis: Analysis) -> tuple[str, tuple[Re
 
 def _target(read: HostRead, analysis: Analysis) -> str:
     """How the device of a value is written in the function that reads it, or in the file; empty if it is not known."""
-    targets = analysis.targets.get(read.place, ())
+    targets = analysis.targets_here(read.place)
     texts = (
         analysis.file.source.code(at) for at, function, _, _ in targets if function in (None, read.function)
     )

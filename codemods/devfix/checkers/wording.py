@@ -129,10 +129,7 @@ def placed(mismatch: Mismatch, analysis: Analysis, told: str = "") -> str:
 
 def target_of(mismatch: Mismatch, analysis: Analysis) -> ast.expr | None:
     """The device expression by which the other value was moved, if it was in this file."""
-    for at, _, _, _ in analysis.targets.get(mismatch.anchor_place, ()):
-        if at in analysis.file.source.parents:
-            return at
-    return None
+    return next((at for at, _, _, _ in analysis.targets_here(mismatch.anchor_place)), None)
 
 
 def where(place: Place, told: str = "") -> str:

@@ -374,6 +374,10 @@ class Analysis(Context):
         self._seen.add(key)
         return True
 
+    def targets_here(self, place: Place) -> list[Target]:
+        """By which expressions of this file, not of others, something is moved to a place."""
+        return [one for one in self.targets.get(place, ()) if one[0] in self.file.source.parents]
+
     @cached_property
     def has_processes(self) -> bool:
         """May the file be of a distributed program? What is noted for those is not noted for the others."""

@@ -56,7 +56,6 @@ class Calling(Analysis):
     def _site(self, place: Place) -> Site | None:
         """Where something is moved there, in this file."""
         source = self.file.source
-        for at, _, _, _ in self.targets.get(place, ()):
-            if at in source.parents:
-                return Site(self.file.path, *source.position(source.span(source.parents[at]).start))
+        for at, _, _, _ in self.targets_here(place):
+            return Site(self.file.path, *source.position(source.span(source.parents[at]).start))
         return None

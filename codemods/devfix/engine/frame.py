@@ -52,6 +52,9 @@ class Partial(NamedTuple):
     node: ast.Call
     scopes: tuple[Scope, ...] = ()  # where it was made, if it makes contexts
 
+    def __hash__(self) -> int:
+        return hash(self.node)  # values are told apart by what they refer to; a dict has no hash
+
 
 class Lambda(NamedTuple):
     """A lambda; the analysis knows the run that it was made in by `run`."""

@@ -81,7 +81,7 @@ def exact_at(mismatch: Mismatch, analysis: Analysis, at: ast.AST) -> str:
         return device
     terms = [
         Term(source.code(target), "device", place, mismatch.assumed)
-        for target, other, _, _ in analysis.targets.get(place, ())
+        for target, other, _, _ in analysis.targets_here(place)
         if other is not None and other.owner is function.owner and source.code(target).startswith("self.")
     ]
     key = place.key if isinstance(place.key, tuple) else ()
@@ -211,8 +211,8 @@ def written(mismatch: Mismatch, analysis: Analysis, node: ast.AST) -> str:
     if device and not device.startswith("next("):
         return device
     function = source.enclosing(node, *_FUNCTIONS)
-    for at, _, _, _ in analysis.targets.get(mismatch.anchor_place, ()):
-        if at in source.parents and dotted(at) and source.enclosing(at, *_FUNCTIONS) is function:
+    for at, _, _, _ in analysis.targets_here(mismatch.anchor_place):
+        if dotted(at) and source.enclosing(at, *_FUNCTIONS) is function:
             if bound_before(source, at, source.statement(node)):
                 return source.code(at)
     return device
@@ -263,7 +263,7 @@ def beside_others(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Ed
     if not isinstance(node, ast.Name) or mismatch.file is not analysis.file or not _is_one_tensor(mismatch):
         return "", (), None
     devices = [exact_at(mismatch, analysis, node)]
-    devices += [source.code(one) for one, _, _, _ in analysis.targets.get(mismatch.anchor_place, ())]
+    devices += [source.code(one) for one, _, _, _ in analysis.targets_here(mismatch.anchor_place)]
     one: ast.AST = source.statement(node)
     while isinstance(one, ast.stmt):
         block = source.block(one)

@@ -75,8 +75,8 @@ def device_for(analysis: Analysis, at: ast.AST, function: Function | None, scope
         ):
             return "self.device"
     told = [one.text for one in terms if "." in one.text]
-    for targets in analysis.targets.values():
-        for device, of, _, _ in targets:
+    for place in analysis.targets:
+        for device, of, _, _ in analysis.targets_here(place):
             if of is function and isinstance(device, ast.Attribute) and is_handed_name(device.attr):
                 told += [source.code(device)] if bound_before(source, device, source.statement(at)) else []
     everywhere = [one.text for one in terms if not _is_of_program(source, one.text)]

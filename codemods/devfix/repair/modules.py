@@ -107,8 +107,8 @@ def _as_written(mismatch: Mismatch, value: ast.Call, analysis: Analysis) -> str:
     every = [
         source.code(at)
         for at, function, _, _ in (
-            *analysis.targets.get(place, ()),
-            *analysis.targets.get(Place(OF, place.key), ()),
+            *analysis.targets_here(place),
+            *analysis.targets_here(Place(OF, place.key)),
         )
         if (function.node if function is not None else None) is home
     ]
