@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import devfix
 import pytest
 from engine.programs import HEAD, marked
@@ -647,3 +649,37 @@ net(torch.ones(4, device="cuda"))
 """
     (fixed,) = devfix.fix(source=HEAD + code, settings=False).files
     assert "return torch.tensor([1.0, 2.0, 3.0, 4.0], device=self.weight.device)\n" in fixed.after.decode()
+
+
+def test_a_partial_with_keywords_may_be_put_into_a_container() -> None:
+    """A partial had no hash, so that the file got no answer."""
+    code = """
+from functools import partial
+def blocks(run, device):
+    call = partial(F.relu, inplace=True)
+    run(call)
+    return nn.ModuleList([call]).to(device)
+"""
+    assert not devfix.check(source=HEAD + code, settings=False).problems
+
+
+def test_code_of_another_file_is_not_read_in_this_one(tmp_path: Path) -> None:
+    """The device that a method of a class in a longer file moves to was looked for by its lines in this file."""
+    far = (
+        "import torch\n"
+        + "# a line\n" * 40
+        + "class Base:\n    def start(self, x):\n        x.to(self.device)\n"
+    )
+    (tmp_path / "far.py").write_text(far)
+    near = tmp_path / "near.py"
+    near.write_text("""import torch
+from far import Base
+class Runner(Base):
+    def run(self, x):
+        self.start(x)
+        with torch.cuda.amp.autocast(enabled=self.half):
+            return self.model(x.to(self.device))
+""")
+    found = devfix.check(near, settings=False)
+    assert not found.problems
+    assert [one.codemod for one in found.findings] == ["normalize-device-type"] * len(found.findings) != []
