@@ -52,7 +52,9 @@ before(async () => {
   const tried = spawnSync(program, [...rest, "lsp"], { input: "", encoding: "utf8" });
   if (tried.status !== 0) {
     const why = tried.error ? tried.error.message : tried.stderr;
-    throw new Error(`the tests need devfix with its extras lsp and html, on the PATH or named by DEVFIX: ${why}`);
+    throw new Error(
+      `the tests need devfix with its extras lsp and html, on the PATH or named by DEVFIX: ${why}`,
+    );
   }
   workspace.textDocuments.push(document);
   workspace.workspaceFolders.push({ uri: vscode.Uri.file(folder), name: "project" });
