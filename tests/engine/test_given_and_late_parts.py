@@ -50,6 +50,14 @@ def loaded(moved: str = "pass", end: str = "pass") -> str:
 
 
 FOUND = {
+    "settings of a namespace that choose CUDA": """
+        from types import SimpleNamespace
+        def score(weights, x, args):
+            return x.to(torch.device(args.device)) @ weights
+        def main():
+            args = SimpleNamespace(device="cuda", rank=0)
+            print(score(torch.eye(2), torch.eye(2), args))  # <
+    """,
     "of the networks that an object is handed one is not moved": loaded(),
     "the same, where the others are moved as they are made": """
         from parts import Whole
@@ -683,3 +691,66 @@ class Runner(Base):
     found = devfix.check(near, settings=False)
     assert not found.problems
     assert [one.codemod for one in found.findings] == ["normalize-device-type"] * len(found.findings) != []
+
+
+SCORE = """
+import torch
+def score(weights, x, args):
+    return x.to(torch.device(args.device)) @ weights
+"""
+POSITIONS = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+class Positions(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.register_buffer("table", torch.randn(1, n, 4))
+    def forward(self, x, start=0):
+        pos = self.positions(start, x.size(1))
+        return x * 2 + pos, pos
+    def positions(self, start, n):
+        if isinstance(start, KINDS):
+            pos = self.table[:, start : start + n]
+        else:
+            at = start.unsqueeze(1) + torch.arange(0, n).to(start.device)
+            pos = F.embedding(at, self.table[0])
+        return pos
+"""
+USES_SCORE = """
+from argparse import Namespace
+from types import SimpleNamespace
+import torch
+from lib import score
+def test_score():
+    args = MADE
+    assert score(torch.eye(2), torch.eye(2), args=args).sum() == 2
+"""
+USES_POSITIONS = """
+import torch
+from lib import Positions
+def test_positions():
+    x = torch.rand(1, 3, 4)
+    there = torch.ones(2, device=x.device)
+    Positions(8)(x, start=GIVEN)
+"""
+
+
+@pytest.mark.parametrize(
+    ("lib", "uses", "quiet"),
+    [
+        (SCORE, USES_SCORE.replace("MADE", 'SimpleNamespace(device="cpu", rank=0)'), True),
+        (SCORE, USES_SCORE.replace("MADE", 'Namespace(device="cpu")'), True),
+        (SCORE, USES_SCORE.replace("MADE", 'SimpleNamespace(device="cuda")'), False),
+        (POSITIONS.replace("KINDS", "int"), USES_POSITIONS.replace("GIVEN", "1"), True),
+        (POSITIONS.replace("KINDS", "(float, int)"), USES_POSITIONS.replace("GIVEN", "1"), True),
+        (POSITIONS.replace("KINDS", "int"), USES_POSITIONS.replace("GIVEN", "load()"), False),
+    ],
+    ids=["cpu", "argparse", "cuda", "a number", "a number, of several types", "anything"],
+)
+def test_what_a_caller_in_another_file_passes(tmp_path: Path, lib: str, uses: str, quiet: bool) -> None:
+    """The attributes of a namespace are followed, and a number is no tensor."""
+    (tmp_path / "lib.py").write_text(lib)
+    (tmp_path / "test_lib.py").write_text(uses)
+    found = devfix.check(tmp_path, settings=False).findings
+    assert (not found) is quiet

@@ -243,6 +243,8 @@ class Conditions(Devices):
         if dotted == "isinstance" and len(node.args) == 2:
             classes = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
             names = [self.file.dotted(one) for one in classes]
+            if value.const is not ... and _TYPES.keys() >= set(names):
+                return Test(any(isinstance(value.const, _TYPES[one]) for one in names))
             tensor = all(one.endswith("Tensor") for one in names)
             if not tensor:
                 if not isinstance(at, ast.Name):
@@ -292,6 +294,11 @@ def _of_classes(names: list[str]) -> Value:
 
 
 _MOVES = ("to", "cuda")
+# What a constant may be asked for: it is no tensor, and no array.
+_TYPES: dict[str, tuple[type, ...]] = {
+    "int": (int,), "float": (float,), "bool": (bool,), "str": (str,), "list": (), "tuple": (), "dict": (),
+    "torch.Tensor": (), "torch.nn.Module": (), "torch.device": (), "numpy.ndarray": (),
+}  # fmt: skip
 _CLASSES = {
     "list": SEQUENCE, "tuple": SEQUENCE, "ndarray": ARRAY, "int": NUMBER, "float": NUMBER, "bool": NUMBER, "str": TEXT,
 }  # fmt: skip

@@ -30,7 +30,9 @@ from devfix.engine.values import (
     LIBRARY,
     LIBRARY_CALL,
     LOADER,
+    MAKE,
     MODULE,
+    OBJECT,
     OWNER,
     SEQUENCE,
     TENSOR,
@@ -77,6 +79,8 @@ class Library(OutOfSight):
         row = self.models.function(dotted)
         if row is not None:
             return self.by_row(node, row, dotted, arguments)
+        if self.models.layer(dotted) == "record":
+            return self.record(node, last, _keywords)
         converter = self.models.converters.get(dotted, "")
         if converter == "chains":
             chained = values[0][0].items or () if values else ()
@@ -118,6 +122,13 @@ class Library(OutOfSight):
         if self.models.layer(dotted) == "several":
             return self._with_transforms(node, dotted, arguments)
         return self.unknown_call(node, dotted, arguments)
+
+    def record(self, node: ast.Call, name: str, keywords: dict[str, tuple[Value, ast.expr]]) -> Value:
+        """An object that keeps what it is given by name, and nothing else."""
+        cell = (id(node), self.site, name)
+        for key, (value, _) in keywords.items():
+            self.state.set_attribute(cell, key, value)
+        return Value(OBJECT, Place(IN, cell), ref=cell, links=(self.link(MAKE, node, name),))
 
     def _with_transforms(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
         """A module on the device that is told, or by default, and transforms."""

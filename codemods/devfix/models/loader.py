@@ -29,7 +29,19 @@ _CALLS = frozenset(
 )
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow", "samples"})
 _LAYERS = frozenset(
-    {"bare", "loss", "container", "wrapper", "scatters", "owner", "copies", "runs", "unseen", "several"}
+    {
+        "bare",
+        "loss",
+        "container",
+        "wrapper",
+        "scatters",
+        "owner",
+        "copies",
+        "runs",
+        "unseen",
+        "several",
+        "record",
+    }
 )
 _TYPED = frozenset({"context", "keeps"})
 _CLASSES = ("module", "items", "pairs", "not")  # rows with patterns
