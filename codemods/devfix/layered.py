@@ -67,16 +67,19 @@ class Layered(MutableMapping[K, V]):
 
     def changed(self, other: Layered[K, V]) -> Iterable[K]:
         """All keys whose values may differ, in the order of `other`; the values of all others are the same."""
+        own, others = self._own, other._own
+        if self._below is other._below:
+            found = [key for key, value in others.items() if own.get(key) is not value]
+            return found + [key for key in own if key not in others]
         keys: dict[K, V] = {}
-        if self._below is not other._below:
-            mine, theirs = list(self._below), list(other._below)
-            while mine and theirs and mine[-1] is theirs[-1]:
-                mine.pop()
-                theirs.pop()
-            for layer in (*reversed(theirs), *reversed(mine)):
-                keys.update(layer)
-        keys.update(other._own)
-        keys.update(self._own)
+        mine, theirs = list(self._below), list(other._below)
+        while mine and theirs and mine[-1] is theirs[-1]:
+            mine.pop()
+            theirs.pop()
+        for layer in (*reversed(theirs), *reversed(mine)):
+            keys.update(layer)
+        keys.update(others)
+        keys.update(own)
         return keys
 
     @overload

@@ -225,7 +225,7 @@ class Source:
 
     def walk(self, root: ast.AST | None = None) -> Iterator[ast.AST]:
         """Every node below `root`, in no particular order; operators and contexts left out."""
-        return iter(self._nodes) if root is None or root is self.tree else _walk(root)
+        return iter(self._nodes if root is None or root is self.tree else _walk(root))
 
     @cached_property
     def _nodes(self) -> tuple[ast.AST, ...]:
@@ -376,12 +376,13 @@ def walk(root: ast.AST) -> list[ast.AST]:
     return found
 
 
-def _walk(root: ast.AST) -> Iterator[ast.AST]:
+def _walk(root: ast.AST) -> list[ast.AST]:
     todo: list[ast.AST] = [root]
+    found: list[ast.AST] = []
     known, kind = _FIELDS, ast.AST
     while todo:
         node = todo.pop()
-        yield node
+        found.append(node)
         for field in known[node.__class__]:
             value = getattr(node, field, None)
             if value.__class__ is list:
@@ -390,3 +391,4 @@ def _walk(root: ast.AST) -> Iterator[ast.AST]:
                         todo.append(item)
             elif isinstance(value, kind):
                 todo.append(value)
+    return found

@@ -12,10 +12,13 @@ _LAYER = re.compile(
     r"^[A-Z]\w*(?:Layer|Linear|Head|Conv|Embedding|Adapter|Classifier|Projection|Projector|MLP|Block|Encoder|Decoder|"
     r"Attention|Norm|LSTM|GRU|Net|Unit|Stage|Bottleneck|FeedForward)s?(?:\dd)?$|^[A-Z]\w*Conv\w*$"
 )
-_NETWORK_USE = re.compile(r"(?<![\w.])((?:self\.)?\w+)\.(?:parameters|named_parameters|train|eval)\(")
-_PART_USE = re.compile(r"(?<![\w.])((?:self\.)?\w+)\.\w+\.(?:parameters|named_parameters|train|eval)\(")
-_MOVED = re.compile(r"(?<![\w.])((?:self\.)?\w+)\.(?:to|cuda)\(")
-_SAVED = re.compile(r"(?<![\w.])((?:self\.)?\w+)\.(?:load_)?state_dict\(")
+# Calls, and below what they are called of: these begin with a character that is found fast.
+_NETWORK_USE = re.compile(r"\.(?:parameters|named_parameters|train|eval)\(")
+_PART_USE = re.compile(r"\.\w+\.(?:parameters|named_parameters|train|eval)\(")
+_MOVED = re.compile(r"\.(?:to|cuda)\(")
+_SAVED = re.compile(r"\.(?:load_)?state_dict\(")
+_OBJECT = re.compile(r"(?<![\w.])(?:self\.)?\w+$")
+_LONGEST = 99  # characters of a name
 _AVERAGE = re.compile(r"(?:Model)?(?:EMA|Ema)(?:V\d|Model)?$|ExponentialMovingAverage$")
 _METHOD = re.compile(r"\.(?:forward|generate|encode|decode|predict)$")
 _PLACES = re.compile(
@@ -103,7 +106,7 @@ def is_set_up(path: str, source: Source) -> bool:
 
 @remembered
 def _networks(source: Source) -> frozenset[str]:
-    saved = set(_SAVED.findall(source.text))  # so are optimizers, which nobody calls
+    saved = _called_of(_SAVED, source.text)  # so are optimizers, which nobody calls
     called = {_METHOD.sub("", source.code(one.func)) for one in source.calls} if saved else set[str]()
     first = [
         (source.code(one.func).rpartition(".")[2], source.code(one.args[0]))
@@ -112,9 +115,16 @@ def _networks(source: Source) -> frozenset[str]:
     ]
     given = {one for name, one in first if computes(name)}
     averaged = {one.removesuffix(".parameters()") for name, one in first if is_average(name)}
-    used = {*_NETWORK_USE.findall(source.text), *filter(is_module_name, given)}
-    used |= set(_PART_USE.findall(source.text)) & set(_MOVED.findall(source.text))
+    used = _called_of(_NETWORK_USE, source.text).union(filter(is_module_name, given))
+    used |= _called_of(_PART_USE, source.text) & _called_of(_MOVED, source.text)
     return frozenset(used | averaged | (saved & (called | given)))
+
+
+def _called_of(method: re.Pattern[str], text: str) -> set[str]:
+    """The names, also those of attributes of `self`, that stand before a call."""
+    ends = [one.start() for one in method.finditer(text)]
+    found = [_OBJECT.search(text, max(0, end - _LONGEST), end) for end in ends]
+    return {one[0] for one in found if one is not None}
 
 
 def may_place(maker: str) -> bool:

@@ -230,18 +230,17 @@ def _stored(method: Function) -> Iterator[str]:
     """The attributes of its first parameter that a method stores, or changes in place."""
     me = method.positional[0]
     for node in method.nodes:
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in _CHANGING
-        ):
-            held = node.func.value
-            if isinstance(held, ast.Attribute) and isinstance(held.value, ast.Name) and held.value.id == me:
-                yield held.attr
-        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or node.value.id != me:
-            continue
-        if not isinstance(node.ctx, ast.Load):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGING:
+                held = node.func.value
+                if isinstance(held, ast.Attribute) and _is(held.value, me):
+                    yield held.attr
+        elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and _is(node.value, me):
             yield node.attr
+
+
+def _is(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 class File:

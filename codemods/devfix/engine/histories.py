@@ -138,9 +138,9 @@ class Histories(Elements):
         elif module.links and module.links[-1].kind == MOVE:
             found.append(("moved", id(module.links[-1].node)))
         joined = {id(one.node) for one in module.links if one.kind == JOIN}
-        others = [one for one in self.analysis.made if isinstance(one, tuple) and one[0] in joined]
-        if others and found:
-            found = [("either", *found[:1], *others[:1]), *found, *others]
+        if joined and found:
+            others = [one for one in self.analysis.made if isinstance(one, tuple) and one[0] in joined]
+            found = [("either", *found[:1], *others[:1]), *found, *others] if others else found
         for cell in found:  # grows on the way
             if len(found) < MAX_CELLS:
                 found += [one for one in self._around(cell) if one not in found]

@@ -192,7 +192,9 @@ class Loading(Run):
 
     def attribute(self, node: ast.Attribute, base: Value) -> Value:
         made = super().attribute(node, base)
-        return made.but(origins=made.origins | base.origins) if node.attr not in _READS else made
+        if base.origins <= made.origins or node.attr in _READS:
+            return made
+        return made.but(origins=made.origins | base.origins)
 
     def item(self, node: ast.Subscript, base: Value, index: Value) -> Value:
         made = super().item(node, base, index)

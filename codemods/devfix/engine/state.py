@@ -31,7 +31,6 @@ class Names(Layered[str, Value]):
     """Name -> value; those with a choice by a condition, and those that tell of a device, are found at once."""
 
     __slots__ = ()
-    _notes: _Known
 
     def __init__(self, given: Iterable[tuple[str, Value]] = ()) -> None:
         super().__init__()
@@ -74,7 +73,6 @@ class Heap(Layered[tuple[Cell, str], Value]):
     """`(cell, attribute)` -> value; the attributes of a cell are found at once."""
 
     __slots__ = ()
-    _notes: dict[Cell, dict[str, None]]
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,6 +110,12 @@ class State:
             self.stamps.copy(),
         )
         new.path, new.dead = self.path, self.dead
+        return new
+
+    def aside(self) -> State:
+        """The state, for when this object is to become another one."""
+        new = State.__new__(State)
+        new.take(self)
         return new
 
     def take(self, other: State) -> None:

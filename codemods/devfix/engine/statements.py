@@ -143,14 +143,14 @@ class Run(Processes):
         held = before.names.get(emptied[0]) if emptied is not None else None
         self.assume(test.if_true, test.true_names)
         self.block(body)
-        then = state.copy()
+        then = state.aside()
         state.take(before)
         self.assume(test.if_false, test.false_names)
         self.block(orelse)
         if state.dead:
             state.take(then)
         elif not then.dead:
-            both = then, state.copy()
+            both = then, state.aside()
             if emptied is not None:  # what is empty is of no interest where the other arm has something
                 name, holds = emptied
                 none, some = both if holds else both[::-1]
@@ -178,8 +178,7 @@ class Run(Processes):
         In the second round of a loop around it, once.
         """
         state = self.state
-        path = state.path
-        final = state.copy()
+        path, final = state.path, state
         for turn in (0, 1):
             before = state.copy()
             self.loops.append([])

@@ -134,6 +134,11 @@ _SIZED = frozenset(
 )
 
 
+_SILENT = frozenset(
+    {ast.Name, ast.Constant, ast.arg, ast.keyword, ast.Return, ast.Tuple, ast.BinOp, ast.Compare}
+)
+
+
 class Uses:
     """What a function does with its names."""
 
@@ -158,6 +163,8 @@ class Uses:
         dotted = function.file.dotted
         find = models().function
         for node in function.nodes:
+            if node.__class__ in _SILENT:
+                continue
             if isinstance(node, ast.Attribute):
                 if node.attr in ("device", "cuda", "is_cuda"):
                     self.asks_for_devices = True

@@ -93,23 +93,9 @@ class Value:
     """
 
     __slots__ = (
-        "assumed",
-        "bound",
-        "const",
-        "fields",
-        "forms",
-        "items",
-        "kind",
-        "like",
-        "links",
-        "origins",
-        "place",
-        "rank",
-        "ref",
-        "rest",
-        "role",
-        "texts",
-    )
+        "assumed", "bound", "const", "fields", "forms", "items", "kind", "like", "links", "origins", "place", "rank",
+        "ref", "rest", "role", "texts",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -137,18 +123,25 @@ class Value:
         self.like = like
         self.texts, self.origins = texts, origins
 
+    def _copied(self) -> Value:
+        new = Value.__new__(Value)
+        new.kind, new.place, new.rank = self.kind, self.place, self.rank
+        new.ref, new.const = self.ref, self.const
+        new.items, new.rest, new.fields, new.links = self.items, self.rest, self.fields, self.links
+        new.assumed, new.forms, new.bound, new.role = self.assumed, self.forms, self.bound, self.role
+        new.like, new.texts, new.origins = self.like, self.texts, self.origins
+        return new
+
     def but(self, **changes: Any) -> Value:
         """The same value with some of its properties changed."""
-        new = Value.__new__(Value)
-        for name in Value.__slots__:
-            setattr(new, name, changes[name] if name in changes else getattr(self, name))
+        new = self._copied()
+        for name, value in changes.items():
+            setattr(new, name, value)
         return new
 
     def linked(self, *links: Link) -> Value:
         """The same value with more history."""
-        new = Value.__new__(Value)
-        for name in Value.__slots__:
-            setattr(new, name, getattr(self, name))
+        new = self._copied()
         history = self.links + links
         new.links = history if len(history) <= MAX_LINKS else history[:1] + history[1 - MAX_LINKS :]
         return new
