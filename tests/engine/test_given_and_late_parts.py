@@ -50,6 +50,25 @@ def loaded(moved: str = "pass", end: str = "pass") -> str:
 
 
 FOUND = {
+    "the first item of a data set of another package": """
+        from sets import Papers
+        from zoo import Walk
+        data = Papers("root")[0]
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        model = Walk(16).to(device)
+        def test():
+            model.eval()
+            return model("user", rows=data["user"].members)  # <
+        test()
+    """,
+    "the same, by attributes, in a function": """
+        from sets import Papers
+        def main(device):
+            sample = Papers("root", split="test")[0]
+            net = nn.Linear(4, 2)
+            net.to(device)
+            return net(sample.x).sum()  # <
+    """,
     "settings of a namespace that choose CUDA": """
         from types import SimpleNamespace
         def score(weights, x, args):
@@ -269,6 +288,21 @@ FOUND = {
     """,
 }
 SILENT = {
+    "the first item of a data set that is moved, or of what is told a device, and its sizes": """
+        from sets import Papers, Options
+        from zoo import Walk, Net
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        data = Papers("root")[0].to(device)
+        model = Walk(16).to(device)
+        model(data.x, data.edge_index)
+        data = Papers("root", device=device)[0]
+        model(data.x)
+        example = Options("x.yaml")[0]
+        net = Net(example.width).to(device)
+        data = Papers("root")[0]
+        n = Net(data.num_features).to(device)
+        out = model(data.x.to(device), data.y.to(device))
+    """,
     "all of the networks that an object is handed are moved": loaded(moved="text.to(device)"),
     "the object that is handed the networks is moved": loaded(end="whole.to(device)"),
     "the new part is moved": late(part=".to(device)", after="self.head.to(self.device)"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.evidence import is_labels_name
+from devfix.engine.evidence import is_batch_name, is_labels_name
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
 from devfix.engine.histories import Histories
@@ -23,6 +23,7 @@ from devfix.engine.values import (
     LOADER,
     MAPPING,
     MODULE,
+    NAME,
     NUMBER,
     NUMBERED,
     OBJECT,
@@ -200,6 +201,12 @@ class Containers(Histories):
             return ANYTHING
         if isinstance(node.slice, ast.Slice):
             return base
+        if base.role == "instance" and key == 0 and self.state.place_of(base.ref) == AT_DEFAULT:
+            bound = self.file.source.parents.get(node)
+            names = [one.id for one in getattr(bound, "targets", ()) if isinstance(one, ast.Name)]
+            if any(is_batch_name(name) for name in names):  # of a data set out of sight
+                held = Value(LOADER, assumed=frozenset({Assumption(NAME, names[0])}))
+                return self.yielded(held, node, "data set")
         if key is ...:
             return self.iterate(base, node)
         stored = self.state.heap.get((("item", root), str(key)))

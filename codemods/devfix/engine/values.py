@@ -124,9 +124,8 @@ class Value:
         self.texts, self.origins = texts, origins
 
     def _copied(self) -> Value:
-        new = Value.__new__(Value)
-        new.kind, new.place, new.rank = self.kind, self.place, self.rank
-        new.ref, new.const = self.ref, self.const
+        new = Value(self.kind, self.place)
+        new.rank, new.ref, new.const = self.rank, self.ref, self.const
         new.items, new.rest, new.fields, new.links = self.items, self.rest, self.fields, self.links
         new.assumed, new.forms, new.bound, new.role = self.assumed, self.forms, self.bound, self.role
         new.like, new.texts, new.origins = self.like, self.texts, self.origins
