@@ -64,10 +64,10 @@ FOUND = {
     "the same, by attributes, in a function": """
         from sets import Papers
         def main(device):
-            sample = Papers("root", split="test")[0]
+            sample = Papers("root", split="test")[0]  # <
             net = nn.Linear(4, 2)
             net.to(device)
-            return net(sample.x).sum()  # <
+            return net(sample.x).sum()
     """,
     "settings of a namespace that choose CUDA": """
         from types import SimpleNamespace
