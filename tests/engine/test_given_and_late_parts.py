@@ -50,6 +50,24 @@ def loaded(moved: str = "pass", end: str = "pass") -> str:
 
 
 FOUND = {
+    "the result of a Triton kernel": """
+        import triton
+        @triton.jit
+        def add_kernel(x_ptr, out_ptr, n, BLOCK: "constexpr"):
+            pass
+        def add(x, n):
+            out = torch.empty(x.shape)  # <
+            add_kernel[(4,)](x, out, x.stride(0), BLOCK=128)
+            return out
+    """,
+    "what a module that has its forward elsewhere gives": """
+        class Policy(nn.Module):
+            def masked(self, q):
+                return q * torch.ones(3, device=q.device)
+            def targets(self, batch):
+                q = self(batch).logits
+                return q.detach().numpy()  # <
+    """,
     "the first item of a data set of another package": """
         from sets import Papers
         from zoo import Walk
@@ -288,6 +306,25 @@ FOUND = {
     """,
 }
 SILENT = {
+    "a kernel on tensors like its input, and a subscript that is no kernel": """
+        import triton
+        @triton.autotune(configs=[], key=["n"])
+        @triton.jit
+        def add_kernel(x_ptr, out_ptr, n):
+            pass
+        def add(x, table):
+            out = torch.empty_like(x)
+            add_kernel[(4,)](x, out, x.stride(0))
+            table[0](x, torch.empty(3))
+            return out
+    """,
+    "what a module without parameters gives": """
+        class Scale(nn.Module):
+            def forward(self, x):
+                return 2 * x
+        def scaled():
+            return Scale()(torch.ones(3)).numpy()
+    """,
     "the first item of a data set that is moved, or of what is told a device, and its sizes": """
         from sets import Papers, Options
         from zoo import Walk, Net

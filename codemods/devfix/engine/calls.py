@@ -38,8 +38,10 @@ from devfix.engine.values import (
     MODULE,
     NAME,
     NONE,
+    NOTHING,
     OBJECT,
     SEQUENCE,
+    TENSOR,
     UNKNOWN,
     USES,
     Assumption,
@@ -99,7 +101,25 @@ class Calls(ModuleRuns):
                 if found.kind == UNKNOWN:
                     return self.builtin(node, func.id, found, self.arguments(node))
             return self.call_value(node, found, self.arguments(node))
+        if isinstance(func, ast.Subscript) and self._is_kernel(func.value):
+            return self._launch(node, self.arguments(node))
         return self.call_value(node, self.eval(func), self.arguments(node))
+
+    def _is_kernel(self, node: ast.expr) -> bool:
+        """Is it a function in view that Triton compiles?"""
+        found = self.file.definition(node)
+        if not isinstance(found, Function):
+            return False
+        return any(
+            found.file.dotted(getattr(one, "func", one)) == "triton.jit" for one in found.node.decorator_list
+        )
+
+    def _launch(self, node: ast.Call, arguments: Arguments) -> Value:
+        """A Triton kernel, `kernel[grid](x, out, n)`, takes pointers of tensors: all of one device."""
+        given = [*arguments[0], *arguments[1].values()]
+        operands: list[tuple[Value, ast.AST]] = [one for one in given if one[0].kind == TENSOR]
+        self.together(node, operands, "the kernel", strict=True)
+        return NOTHING
 
     def call_value(self, node: ast.Call, callee: Value, arguments: Arguments) -> Value:
         kind, ref = callee.kind, callee.ref

@@ -14,7 +14,7 @@ NO_EVIDENCE: Evidence = (UNKNOWN, PROVEN)
 
 # Methods and attributes that, of all that programs pass around, only tensors have.
 _CALLED_USES = frozenset(
-    {"size()", "dim()", "long()", "sort()"}
+    {"size()", "dim()", "long()", "sort()", "stride()"}
 )  # arrays have none of these, or give nothing
 TENSOR_USES = _CALLED_USES | frozenset(
     [
@@ -175,7 +175,7 @@ class Uses:
                 if (
                     isinstance(func, ast.Attribute)
                     and isinstance(func.value, ast.Name)
-                    and (func.attr in ("dim", "long") or (func.attr == "size" and node.args))
+                    and (func.attr in ("dim", "long", "stride") or (func.attr == "size" and node.args))
                 ):
                     self.attributes.setdefault(func.value.id, set()).add(f"{func.attr}()")
                 self.moves = self.moves or (isinstance(func, ast.Attribute) and func.attr == "to")
