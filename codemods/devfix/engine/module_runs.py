@@ -53,8 +53,9 @@ class ModuleRuns(Builtins):
             if forward is not None:
                 return self.call_function(node, forward, module, arguments)
             if not self.analysis.classes.has_state(self.state, module.ref, held.ref):
-                heirs = module.ref == self.analysis.classes.cell(held.ref)  # `self`: theirs may have parameters
-                return Value(BATCH, place) if heirs else self.unknown(node)
+                # The heirs of the class of `self` may have parameters.
+                itself = module.ref == self.analysis.classes.cell(held.ref)
+                return Value(BATCH, place) if itself else self.unknown(node)
         chained = self.chained(module) if len(values) == 1 and not keywords else ()
         if chained:
             value, at = values[0]
