@@ -306,6 +306,80 @@ FOUND = {
     """,
 }
 SILENT = {
+    "weights of losses, beside parts of another argument that are moved": """
+        from nets import Gen, Critic
+        def distance(a, b):
+            return torch.mean(torch.abs(a - b))
+        class Net(nn.Module):
+            def __init__(self, sizes):
+                super().__init__()
+                self.gen, self.dis = Gen(sizes["gen"]), Critic(sizes["dis"])
+            def forward(self, data, others, weights):
+                x, y = data[0].cuda(), others[0].cuda()
+                made = self.gen.decode(x, y)
+                adv, features = self.dis.loss(made, y)
+                loss = weights["gan"] * (0.5 * adv) + weights["rec"] * distance(made, x)
+                loss.backward()
+                return loss
+    """,
+    "captions, questions and numbers of a batch that are given to a model as they are": """
+        def train(model, data_loader, device):
+            for image, caption, _ in data_loader:
+                image = image.to(device)
+                model(image, caption).backward()
+            for image, (question, answers) in enumerate(data_loader):
+                model(torch.ones(3, device=device), question, answers).backward()
+    """,
+    "a part of a batch beside one that is a dict": """
+        from torch.utils.data import DataLoader
+        class Runner:
+            def __init__(self, data, model, loss):
+                self.loader, self.loss = DataLoader(data, collate_fn=data.collate), loss
+                self.model = model.cuda()
+            def run(self):
+                for index, (given, wanted) in enumerate(self.loader):
+                    given["uv"] = given["uv"].cuda()
+                    out = self.model(given)
+                    self.loss(out, wanted).backward()
+    """,
+    "targets for a loss that is spread over several GPUs": """
+        from torch.utils.data import DataLoader
+        from losses import DataParallelCriterion, DataParallelModel
+        class SegLoss(nn.CrossEntropyLoss):
+            def __init__(self, n):
+                super().__init__()
+                self.n = n
+            def forward(self, *inputs):
+                return super().forward(*inputs)
+        class Trainer:
+            def __init__(self, args, data, model):
+                self.loader = DataLoader(data)
+                self.criterion = SegLoss(args.n)
+                self.model = model
+                if args.cuda:
+                    self.model = DataParallelModel(self.model).cuda()
+                    self.criterion = DataParallelCriterion(self.criterion).cuda()
+            def train(self):
+                for image, target in self.loader:
+                    self.criterion(self.model(image), target).backward()
+    """,
+    "the same, of a class in view": """
+        from torch.nn.parallel.data_parallel import DataParallel
+        from torch.utils.data import DataLoader
+        class Spread(DataParallel):
+            def forward(self, inputs, *targets):
+                targets, _ = self.scatter(targets, {}, self.device_ids)
+                return self.module(inputs, *targets[0])
+        class Trainer:
+            def __init__(self, args, data, model):
+                self.loader = DataLoader(data)
+                self.criterion = nn.CrossEntropyLoss()
+                if args.cuda:
+                    self.criterion = Spread(self.criterion).cuda()
+            def train(self, model):
+                for image, target in self.loader:
+                    self.criterion(model(image), target).backward()
+    """,
     "a kernel on tensors like its input, and a subscript that is no kernel": """
         import triton
         @triton.autotune(configs=[], key=["n"])
@@ -548,6 +622,23 @@ def test_found(name: str) -> None:
 @pytest.mark.parametrize("name", SILENT)
 def test_silent(name: str) -> None:
     assert spoken(marked(SILENT[name])[0]) == set()
+
+
+def test_a_module_that_was_put_on_the_cpu_is_not_moved_where_it_is_made() -> None:
+    """The fix changed nothing: further down the program takes the module back to the CPU."""
+    code = """
+from zoo import Net, load_image
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def image():
+    return torch.ones(3).to(device)
+model = Net(pretrained="a")
+model.eval()
+model = model.to(device="cpu")
+x = image()
+out = model(x)
+"""
+    found = devfix.check(source=HEAD + code, settings=False).findings
+    assert not any(one.fix for one in found)
 
 
 def test_the_device_of_what_may_be_a_list_is_not_asked_for() -> None:

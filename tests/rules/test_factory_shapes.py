@@ -163,6 +163,10 @@ SILENT = {
         "class M:\n    def mask(self, t):\n        if self.m.device != t.device:\n"
         "            self.m = fill(torch.zeros(3))\n            self.m = self.m.to(t.device)\n        return self.m\n"
     ),
+    "rebuilt, and moved below, where it need not have been rebuilt": (
+        "class M:\n    def mask(self, t):\n        if self.m.device != t.device:\n"
+        "            self.m = fill(torch.zeros(3))\n        self.m = self.m.to(t)\n        return self.m\n"
+    ),
     "rebuilt where the device is the same": (
         "class M:\n    def mask(self, t):\n        if self.m.device == t.device:\n"
         "            self.m = fill(torch.zeros(3))\n        return self.m\n"

@@ -30,6 +30,13 @@ FIXED = [
      "def f(model, path, device):\n    model.load_state_dict(LOAD)\n"),
     ("an object of its own keeps what it gets", "torch.load(path)", 'torch.load(path, map_location="cpu")',
      Safety.UNSAFE, "def f(ema, path):\n    ema.load_state_dict(LOAD)\n"),
+    ("an entry called like a number, that is moved", "torch.load(path)", 'torch.load(path, map_location="cpu")',
+     Safety.UNSAFE, "def f(model, path, device, test):\n    state = LOAD\n    best = state['best_acc']\n"
+     "    if device is not None:\n        best = best.to(device)\n    model.load_state_dict(state['net'])\n"
+     "    print(max(test(model), best))\n"),
+    ("an entry called like a number", "torch.load(path)", 'torch.load(path, map_location="cpu")',
+     Safety.SAFE, "def f(model, path, device, test):\n    state = LOAD\n    best = state['best_acc']\n"
+     "    model.load_state_dict(state['net'])\n    print(max(test(model), best))\n"),
     ("entries of a checkpoint", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
      "def f(path):\n    sd = LOAD\n    if 'state_dict' in sd:\n        sd = sd['state_dict']\n"
      "    return {k[7:]: v for k, v in sd.items()}\n"),

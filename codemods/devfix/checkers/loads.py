@@ -20,6 +20,7 @@ from devfix.repair.expressible import may_be_none
 from devfix.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 class Use(Flag):
@@ -108,6 +109,8 @@ class Uses:
             self.has_states |= says("entry", parent.slice.value)
         elif isinstance(parent, ast.Compare) and isinstance(parent.left, ast.Constant):
             self.has_states |= says("entry", parent.left.value)
+        elif isinstance(parent, ast.Compare) and isinstance(parent.ops[0], _ORDERS):
+            return Use.OUT  # it may be a tensor, compared with one of the device
         elif isinstance(parent, (ast.BinOp, ast.AugAssign)) or isinstance(
             getattr(parent, "op", None), ast.USub
         ):
@@ -150,6 +153,8 @@ class Uses:
         last = name.rpartition(".")[2]
         if says("restores", last):
             return self._restored(call, name, file)
+        if name in ("max", "min"):
+            return Use.OUT
         if last in _USES and _USES[last] is not Use.MODULE:
             return _USES[last]
         if says("writes", name) or name.startswith("numpy."):

@@ -18,7 +18,7 @@ from devfix.checkers.wording import assumptions, message_of
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class, File
-from devfix.engine.places import APART, FIXED, LITERAL, OF, VAR
+from devfix.engine.places import APART, CPU, FIXED, LITERAL, OF, VAR
 from devfix.engine.values import (
     DISTRIBUTION,
     LOAD,
@@ -229,6 +229,8 @@ def _fix(
         if link is None or not link.name.endswith("[]"):  # a list of tensors is no buffer
             return "register it as a buffer", as_buffer(link, analysis) if link is not None else (), None
     elif codemod == "module-never-moved":
+        if mismatch.stray_place.kind == CPU:  # where it was put on purpose
+            return "", (), None
         device, edits = moved(mismatch, analysis)
         return f"move it to `{device}`", edits, None
     elif mismatch.stray.links[0].kind != LOAD:

@@ -133,12 +133,16 @@ def _rebuilt(analysis: Analysis) -> Iterator[tuple[ast.AST, Finding]]:
     source = analysis.file.source
     for node in source.of_kind(ast.If):
         wanted = dict(_wanted(source, node.test))
+        block = source.block(node) if wanted else []
+        below = [source.code(one) for one in block[block.index(node) + 1 :]] if wanted else []
         for statement in node.body if wanted else ():
             if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
                 continue
             path = dotted(statement.targets[0])
             device = wanted.get(path)
             if device is None or any(_FOLLOWS.search(source.code(one)) for one in node.body):
+                continue
+            if any(f"{path}{move}" in one for one in below for move in (".to(", ".cuda(", ".type_as(")):
                 continue
             if not _takes_sizes_only(source, statement.value, device.partition(".")[0]):
                 continue  # it may go where that is

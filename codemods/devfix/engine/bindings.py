@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from devfix.engine.evidence import is_loader_name, is_module_name
+from devfix.engine.evidence import is_loader_name, is_module_name, is_text_name
 from devfix.engine.evidence_of_modules import is_set_up, is_told_a_device, may_place
 from devfix.engine.expressions import Expressions
 from devfix.engine.places import AT, CHOICE, IN, LITERAL, NOWHERE, OF, OWNED, VAR, Place, choose
@@ -52,17 +52,30 @@ class Bindings(Expressions):
                     self.bind(one, inner, node)
                 return
             for one, part in zip(target.elts, self.unpack(value, len(target.elts), node), strict=True):
-                self.bind(
-                    one,
-                    part.linked(self.link(ELEMENT, one)) if part.kind == BATCH and part.links else part,
-                    node,
-                )
+                if part.kind == BATCH and part.links:
+                    part = (
+                        ANYTHING
+                        if self._is_no_tensor(one, target.elts)
+                        else part.linked(self.link(ELEMENT, one))
+                    )
+                self.bind(one, part, node)
         elif isinstance(target, ast.Starred):
             self.bind(target.value, Value(SEQUENCE, rest=value), node)
         elif isinstance(target, ast.Attribute):
             self._store(target, self._network(self.file.source.code(target), value, node))
         elif isinstance(target, ast.Subscript):
             self.store_item(target, value, node)
+
+    def _is_no_tensor(self, part: ast.expr, parts: list[ast.expr]) -> bool:
+        """Is a part of a batch, used as no tensor, called like texts, or bound beside one that is used as a dict?"""
+        uses = self.uses()
+        if uses is None or not isinstance(part, ast.Name):
+            return False
+        if uses.attributes.get(part.id) or part.id in uses.sliced | uses.operands:
+            return False
+        return is_text_name(part.id) or any(
+            one.id in uses.keyed for one in parts if isinstance(one, ast.Name)
+        )
 
     def _evident(self, name: str, value: Value) -> Value:
         """What an unknown value is by what is done with the name that it gets."""

@@ -253,7 +253,9 @@ class Calls(ModuleRuns):
             self._fields(cell, owner, arguments)
         if is_average(owner.name) and not speaks_of(owner, "to", "cuda", "device"):
             self.copied_beside(node, arguments)
-        if what == "module" and not self.analysis.classes.has_state(self.state, cell, owner):
+        if any(self.models.layer(base) == "scatters" for base in owner.outside):
+            made = made.but(role="scatters")
+        elif what == "module" and not self.analysis.classes.has_state(self.state, cell, owner):
             made = made.but(role="stateless")
         return made
 

@@ -48,6 +48,10 @@ _OF_DATA = re.compile(
     r"transform|data|loader|sampler|collat|augment|preproc|token|normali|crop|test|plot|vis", re.IGNORECASE
 )
 _LABELS = re.compile(r"^(?:\w+_)?(?:labels?|targets?|indices|ids|classes)$")
+_TEXTS = re.compile(
+    r"(?:^|_)(?:text|caption|question|answer|sentence|prompt|title|name|path|file|filename|transcript|instruction|"
+    r"description|document|string|url|utterance)s?$"
+)
 _LOSS = re.compile(r"^(?:\w+_)?(?:criterion|loss|loss_fn|loss_func|loss_function|crit)$", re.IGNORECASE)
 _SET_UP = r"\.(?:to|cuda|train|eval|parameters|named_parameters|load_state_dict|state_dict|half|zero_grad)\("
 _TESTING = frozenset({"pytest", "unittest", "parameterized", "absl"})
@@ -233,6 +237,11 @@ def is_count(node: ast.AST) -> bool:
 def runs_on_its_own(name: str) -> bool:
     """Is a function one that nobody calls with a module of his own: a test, an example, the program itself?"""
     return name.lstrip("_").startswith(("test", "example")) or name == "main"
+
+
+def is_text_name(name: str) -> bool:
+    """Is a name one that people give texts, of which a batch has a list?"""
+    return _TEXTS.search(name) is not None
 
 
 def is_labels_name(name: str) -> bool:

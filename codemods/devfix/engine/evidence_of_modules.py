@@ -99,6 +99,11 @@ def is_network_name(name: str) -> bool:
     return _NETWORK.search(name) is not None
 
 
+def scatters_inputs(maker: str) -> bool:
+    """Is a class out of sight one that hands parts of its inputs to several GPUs, as its name says?"""
+    return re.search(r"(?<!Distributed)DataParallel", maker.rpartition(".")[2]) is not None
+
+
 def is_set_up(path: str, source: Source) -> bool:
     """Is what has this name set up as only networks are: `net.parameters()`, `net.eval()`?"""
     return path in _networks(source)

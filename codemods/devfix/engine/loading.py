@@ -171,7 +171,7 @@ class Loading(Run):
             return made
         if any(value.kind == TENSOR and not value.assumed for value, _ in given):
             self.analysis.loaded.computing.add(node)
-        if given and holds_numbers(given[0][0].const):
+        if given and self._is_number(node, given[0][0].const):
             return made.but(origins=frozenset())
         if name not in _SAME:
             return made
@@ -198,8 +198,18 @@ class Loading(Run):
 
     def item(self, node: ast.Subscript, base: Value, index: Value) -> Value:
         made = super().item(node, base, index)
-        held = frozenset[ast.Call]() if holds_numbers(index.const) else made.origins | base.origins
+        held = made.origins | base.origins
+        if held and self._is_number(node, index.const):
+            held = frozenset()
         return made if held == made.origins else made.but(origins=held)
+
+    def _is_number(self, entry: ast.expr, key: object) -> bool:
+        """Is an entry of what was loaded no tensor, as it is called, and is what it is bound to not moved?"""
+        bound, uses = self.file.source.parents.get(entry), self.uses()
+        if not holds_numbers(key) or not isinstance(bound, ast.Assign) or uses is None:
+            return holds_numbers(key)
+        names = [one.id for one in bound.targets if isinstance(one, ast.Name)]
+        return not any(uses.attributes.get(name, set()) & {"to", "cuda"} for name in names)
 
     def iterate(self, value: Value, node: ast.AST) -> Value:
         made = super().iterate(value, node)

@@ -160,7 +160,7 @@ class Moves(Library):
         if not alone and base.role != "instance":
             key = base.place.key
             if place.on_device and base.place.is_named and isinstance(key, tuple) and key[0] == "item":
-                self.moved_items.setdefault(key[1], {})[key[2]] = place
+                self.moved_items.setdefault(self.container(key[1], target), {})[key[2]] = place
             home = base if place.on_host and base.place.kind == OF else None
             links = (self.link("move", node),)
             return Value(UNKNOWN, place, links=links, role="moved", assumed=base.assumed, bound=home)

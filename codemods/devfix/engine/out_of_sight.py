@@ -17,7 +17,7 @@ from devfix.engine.evidence import (
     runs_what_it_is_given,
     trains,
 )
-from devfix.engine.evidence_of_modules import is_average, is_optimizer, unpacks_device
+from devfix.engine.evidence_of_modules import is_average, is_optimizer, scatters_inputs, unpacks_device
 from devfix.engine.frame import Arguments
 from devfix.engine.modules import Modules
 from devfix.engine.places import (
@@ -194,6 +194,8 @@ class OutOfSight(Modules):
     def unknown_object(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         """An instance of a class out of sight: a module, as far as it is used as one."""
         keywords = arguments[1]
+        if scatters_inputs(name):
+            return Value(UNKNOWN, role="scatters")
         cell = (id(node), self.site, "object")
         given = next((keywords[key][0] for key in ("device", "map_location") if key in keywords), None)
         place = self.target(given, node) if given is not None else None

@@ -69,14 +69,20 @@ class Results(Requirements):
                 or is_count(at)
             ):
                 continue
-            moved = self.moved_items.get(key[1], {})
+            read = self.analysis.item_nodes.get(value.place, at)
+            moved = self.moved_items.get(self.container(key[1], read), {})
             anchor = next((one for one in there if one[2] in moved.values()), None)
             if anchor is not None and key[2] not in moved:
-                read = self.analysis.item_nodes.get(value.place, at)
                 assumed = frozenset({Assumption(SIBLINGS, self.file.source.code(read)[:40])})
                 links = (self.link(LOAD, read, "item"),)
                 stray = Value(TENSOR, AT_DEFAULT, rank=1, links=links, assumed=assumed)
                 self.report(node, operation, DIFFERENT, (stray, at, AT_DEFAULT), anchor, assumed)
+
+    def container(self, root: object, item: ast.AST) -> object:
+        """What an item is taken of; all that `forward` is given is where the module is, so there its name counts."""
+        if isinstance(root, tuple) and root[0] == "self" and isinstance(item, ast.Subscript):
+            return root, self.file.source.code(item.value)
+        return root
 
     def taken_apart(self, value: Value) -> None:
         """Whoever gets a batch takes an element of it: it may be a list."""

@@ -213,7 +213,8 @@ def _joined(old: Value, new: Value, a: State, b: State, condition: object) -> Va
             return old.but(links=links, assumed=old.assumed | new.assumed)
         a.places[cell] = one
         a.stamps[cell] = next(_stamps)
-        role = old.role if old.role == new.role else ""
+        roles = {old.role, new.role}
+        role = old.role if len(roles) == 1 else "scatters" if "scatters" in roles else ""
         return Value(
             MODULE, Place(IN, cell), ref=cell, links=links, assumed=old.assumed | new.assumed, role=role
         )

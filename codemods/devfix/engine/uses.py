@@ -146,6 +146,7 @@ class Uses:
         self.attributes: dict[str, set[str]] = {}
         self.called: set[str] = set()
         self.sliced: set[str] = set()  # x[:, 0], x[..., None]
+        self.keyed: set[str] = set()  # x["a"]
         self.devices: set[str] = set()  # device=x, .to(x) among names that are called so
         self.targets: set[str] = set()  # .to(x)
         self.looped: set[str] = set()  # for x in
@@ -227,7 +228,11 @@ class Uses:
             elif isinstance(node, (ast.For, ast.comprehension)):
                 self.looped.update(one.id for one in ast.walk(node.target) if isinstance(one, ast.Name))
             elif isinstance(node, ast.Subscript):
-                if isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Tuple):
+                if not isinstance(node.value, ast.Name):
+                    continue
+                if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+                    self.keyed.add(node.value.id)
+                if isinstance(node.slice, ast.Tuple):
                     if any(isinstance(one, ast.Slice) or _new_axis(one) for one in node.slice.elts):
                         self.sliced.add(node.value.id)
         for names in zipped:
