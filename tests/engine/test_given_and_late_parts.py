@@ -50,6 +50,16 @@ def loaded(moved: str = "pass", end: str = "pass") -> str:
 
 
 FOUND = {
+    "of a batch that is a dict, with its number, one part is not moved": """
+        from nets import Detector
+        def evaluate(val_loader, criterion):
+            model = Detector().cuda()
+            for number, data in enumerate(val_loader):
+                images, boxes = data["img"], data["annot"]
+                boxes = boxes.cuda()
+                classes, anchors = model(images)  # <
+                criterion(classes, anchors, boxes).backward()
+    """,
     "the result of a Triton kernel": """
         import triton
         @triton.jit

@@ -71,7 +71,7 @@ class Bindings(Expressions):
         uses = self.uses()
         if uses is None or not isinstance(part, ast.Name):
             return False
-        if uses.attributes.get(part.id) or part.id in uses.sliced | uses.operands:
+        if uses.attributes.get(part.id) or part.id in uses.sliced | uses.operands | uses.keyed:
             return False
         return is_text_name(part.id) or any(
             one.id in uses.keyed for one in parts if isinstance(one, ast.Name)

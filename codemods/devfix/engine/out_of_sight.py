@@ -195,7 +195,8 @@ class OutOfSight(Modules):
         """An instance of a class out of sight: a module, as far as it is used as one."""
         keywords = arguments[1]
         if scatters_inputs(name):
-            return Value(UNKNOWN, role="scatters")
+            wrapped = [one for one, _ in arguments[0] if one.kind == MODULE]
+            return (wrapped or [ANYTHING])[0].but(role="scatters")
         cell = (id(node), self.site, "object")
         given = next((keywords[key][0] for key in ("device", "map_location") if key in keywords), None)
         place = self.target(given, node) if given is not None else None

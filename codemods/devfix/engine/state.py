@@ -207,14 +207,15 @@ def _joined(old: Value, new: Value, a: State, b: State, condition: object) -> Va
         cell = ("either", old.ref, new.ref)
         one, other = a.where(old), b.where(new)
         links = _made_on_either(old.links, one, new.links, other)
+        role = old.role if old.role == new.role else ""
+        if "scatters" in (old.role, new.role) and not (other if old.role == "scatters" else one).on_device:
+            role = "scatters"  # what is on a device spreads its inputs
         if one != other:
             one = choose(condition, one, other) if condition is not None else NOWHERE
         elif old.bound is not None and new.bound is not None and old.bound.ref is new.bound.ref:
             return old.but(links=links, assumed=old.assumed | new.assumed)
         a.places[cell] = one
         a.stamps[cell] = next(_stamps)
-        roles = {old.role, new.role}
-        role = old.role if len(roles) == 1 else "scatters" if "scatters" in roles else ""
         return Value(
             MODULE, Place(IN, cell), ref=cell, links=links, assumed=old.assumed | new.assumed, role=role
         )
