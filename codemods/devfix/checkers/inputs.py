@@ -147,7 +147,7 @@ def _finding(mover: Mover, inputs: list[Input], analysis: Analysis) -> Finding:
     )
     be = "is" if len(texts) == 1 else "are"
     origin = "" if there else _origin(first, analysis)
-    use = use_of(first.mismatch, analysis, named, several=len(texts) > 1)
+    use = use_of(first.mismatch, analysis, named, it=texts[0] if len(texts) > 1 else "it")
     message = f"{named}{origin} {be} on the CPU; {use}"
     if edits and not proven:
         message += assumptions(first.mismatch, _unproven(first))

@@ -45,11 +45,11 @@ _ASSUMED = {
 }
 # How an operation without a name of its own uses the value that strays, and the other one.
 _USES = {
-    "the container": "{they} stored{at} together with {other}",
-    "the index": "{they} indexed{at} by {other}",
-    "the assignment": "an assignment{at} combines {them} with {other}",
-    "the comparison": "a comparison{at} combines {them} with {other}",
-    "the forward pass": "the forward pass{at} runs {them} on {other}",
+    "the container": "{it} is stored{at} together with {other}",
+    "the index": "{it} is indexed{at} by {other}",
+    "the assignment": "an assignment{at} combines {it} with {other}",
+    "the comparison": "a comparison{at} combines {it} with {other}",
+    "the forward pass": "the forward pass{at} runs {it} on {other}",
 }
 _CHOSEN_OUTSIDE = (OF, IN, OWNED)
 _SILENT = ("the container", "the assignment")  # nothing fails there yet
@@ -78,17 +78,16 @@ def shown(source: Source, node: ast.AST) -> str:
 
 
 def use_of(
-    mismatch: Mismatch, analysis: Analysis, told: str, *, is_module: bool = False, several: bool = False
+    mismatch: Mismatch, analysis: Analysis, told: str, *, is_module: bool = False, it: str = "it"
 ) -> str:
-    """The operation that needs the value `told` elsewhere, and whether it fails; `several` values if it says so."""
-    they, them = ("they are", "them") if several else ("it is", "it")
+    """The operation that needs the value `told` elsewhere, which is called `it`, and whether that fails."""
     here = mismatch.file is analysis.file
     source = mismatch.file.source
     line = source.position(source.span(mismatch.node).start)[0]
     at = f" on line {line}" if here else f" in {mismatch.file.path.rpartition('/')[2]}"
     if mismatch.anchor.kind == MODULE and not is_module and not mismatch.operation.startswith("the "):
-        module = f"`{mismatch.operation}`{at}, which {_placed(mismatch, analysis)}"
-        return f"{module}, takes {them} and raises on an accelerator"
+        module = f"`{mismatch.operation}`{at}, which is {_placed(mismatch, analysis)}"
+        return f"{module}, takes {it} and raises on an accelerator"
     name = _other(mismatch, told if here else "")
     place = _placed(mismatch, analysis, name)
     if mismatch.operation == "the result" and mismatch.anchor.kind == DEVICE:
@@ -96,23 +95,21 @@ def use_of(
         return f"its weights are loaded onto {device}, but copied to the CPU"
     if mismatch.operation == "the result":
         other = "the input" if mismatch.anchor.role == "taken" else "another result"
-        return f"{they} returned{at} together with {name or other}, which {place}"
+        return f"{it} is returned{at} together with {name or other}, which is {place}"
     if mismatch.anchor.kind == DEVICE:
-        return f"`{mismatch.operation}`{at} gets {them} together with {name or 'another device'}, so it belongs there"
+        return f"`{mismatch.operation}`{at} gets {it} together with {name or 'another device'}, so it belongs there"
     value = "a module" if mismatch.anchor.kind == MODULE else "a tensor"
-    moved = _mover(mismatch, analysis)
-    other = f"{value} that {moved}" if moved else f"{value} {where(mismatch.anchor_place)}"
-    other = f"{name}, which {place}" if name else other
+    other = f"{name}, which is {place}" if name else f"{value} {place}"
     raises = (
         ""
         if mismatch.relation == FIXED or mismatch.operation in _SILENT
         else ", and raises on an accelerator"
     )
     if mismatch.operation == "the index" and mismatch.relation == FIXED:
-        return f"it indexes{at} {other}"
+        return f"{it} indexes{at} {other}"
     if mismatch.operation in _USES:
-        return _USES[mismatch.operation].format(they=they, them=them, at=at, other=other) + raises
-    does = f"runs {them} on" if is_module else f"combines {them} with"
+        return _USES[mismatch.operation].format(it=it, at=at, other=other) + raises
+    does = f"runs {it} on" if is_module else f"combines {it} with"
     return f"`{mismatch.operation}`{at} {does} {other}{raises}"
 
 
@@ -128,16 +125,11 @@ def _other(mismatch: Mismatch, told: str) -> str:
 
 
 def _placed(mismatch: Mismatch, analysis: Analysis, told: str = "") -> str:
-    """Where the other value is, as it follows on "which": with the line that puts it there, if that is in this file."""
-    return _mover(mismatch, analysis) or f"is {where(mismatch.anchor_place, told)}"
-
-
-def _mover(mismatch: Mismatch, analysis: Analysis) -> str:
-    """The line of this file that puts the other value on its device, or an empty string."""
+    """Where the other value is, with the line of this file that says so, if there is one: "on `device` (line 9)"."""
     at, source = target_of(mismatch, analysis), analysis.file.source
     if at is None or mismatch.anchor_place.kind in _CHOSEN_OUTSIDE:
-        return ""
-    return f"line {source.position(source.span(at).start)[0]} puts on {quoted(source, at)}"
+        return where(mismatch.anchor_place, told)
+    return f"on {quoted(source, at)} (line {source.position(source.span(at).start)[0]})"
 
 
 def target_of(mismatch: Mismatch, analysis: Analysis) -> ast.expr | None:
