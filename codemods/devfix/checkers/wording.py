@@ -156,9 +156,7 @@ def assumptions(mismatch: Mismatch, otherwise: str = "") -> str:
 
     `otherwise` is what it assumes if the engine has assumed nothing.
     """
-    words = sorted(
-        _ASSUMED[one.kind].format(_subject(one)) for one in mismatch.assumed if one.kind in _ASSUMED
-    )
+    words = sorted(filter(None, map(assumption, mismatch.assumed)))
     words = words or [otherwise or _unproven(mismatch)]
     return f". The fix assumes that {', and that '.join(words)}"
 
@@ -172,7 +170,9 @@ def _unproven(mismatch: Mismatch) -> str:
     return "it is not needed on the CPU"
 
 
-def _subject(one: Assumption) -> str:
+def assumption(one: Assumption) -> str:
+    """An assumption as it follows on "assumes that"; empty if there are no words for it."""
+    subject = one.subject
     if one.kind == LIBRARY_CALL:
-        return f"`{one.subject}`" if one.subject else "a module whose code devfix cannot see"
-    return one.subject
+        subject = f"`{one.subject}`" if one.subject else "a module whose code devfix cannot see"
+    return _ASSUMED.get(one.kind, "").format(subject)
