@@ -154,7 +154,7 @@ def _finding(mover: Mover, inputs: list[Input], analysis: Analysis) -> Finding:
     passed = first.is_passed and first.mismatch.file is analysis.file
     related = [Related(source.span(first.node), "it is passed here" if passed else "it is used here")]
     if passed:
-        related.append(Related(source.span(first.mismatch.node), "they are combined here"))
+        related.append(Related(source.span(first.mismatch.node), "it is used here"))
     if first.made.file is analysis.file and isinstance(first.made.node, ast.Call):
         related.append(Related(source.span(first.made.node), "it is made here"))
     fix = Fix(f"move {subject} to `{device}`", edits, Safety.SAFE if proven else Safety.UNSAFE)

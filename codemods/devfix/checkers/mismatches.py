@@ -211,7 +211,8 @@ def _finding(
     if edits and not safe:
         message += assumptions(mismatch, _UNPROVEN.get(codemod, ""))
     here = mismatch.file is analysis.file
-    related = (Related(source.span(mismatch.node), "they are combined here"),) if here else ()
+    word = "run" if codemod == "module-never-moved" else "used"
+    related = (Related(source.span(mismatch.node), f"it is {word} here"),) if here else ()
     fix = Fix(title, edits, Safety.SAFE if safe else Safety.UNSAFE) if edits else None
     if beside is not None:
         at, related = beside, (Related(source.span(at), "it is made here"),)
