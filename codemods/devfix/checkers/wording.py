@@ -84,7 +84,7 @@ def use_of(
     here = mismatch.file is analysis.file
     source = mismatch.file.source
     line = source.position(source.span(mismatch.node).start)[0]
-    at = f" on line {line}" if here else f" in {mismatch.file.path.rpartition('/')[2]}"
+    at = f" on line {line}" if here else f" in {mismatch.file.path.rpartition('/')[2]}:{line}"
     if mismatch.anchor.kind == MODULE and not is_module and not mismatch.operation.startswith("the "):
         module = f"`{mismatch.operation}`{at}, which is {_placed(mismatch, analysis)}"
         return f"{module}, takes {it} and raises on an accelerator"

@@ -272,7 +272,7 @@ class MapLocation(Codemod):
             if found.uses.has(Use.MODULE | Use.TENSOR):
                 why = "which may be missing here, or not be the device of the data"
             message = f"`{load.name}` without `{ARGUMENT}` loads tensors onto the device they were saved from, {why}"
-            assumes = "the program also runs where that is missing"
+            assumes = "the program also runs where that device is missing"
             if not found.copied:
                 assumes = "the program moves them to where it needs them"
         return self.finding(
