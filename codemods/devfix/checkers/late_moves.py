@@ -88,7 +88,8 @@ def _after_use(analysis: Analysis, before: list[Event], move: Event) -> Finding 
         line, later = line_of(source, mismatch.node), line_of(source, move.node)
         return told(
             source.span(node),
-            f"`{mismatch.operation}` is run on line {line}, but `{move.path}` is moved only on line {later}",
+            f"`{mismatch.operation}` is run on line {line} and raises on an accelerator, since `{move.path}` is moved "
+            f"only on line {later}",
             f"move `{move.path}` before it is run",
             edits,
             Safety.SAFE if sure and not mismatch.assumed else Safety.UNSAFE,
@@ -146,7 +147,8 @@ def _after_wrap(source: Source, before: list[Event], move: Event) -> Finding | N
         edits, sure = earlier(source, move, statement, event.path, fails=asks)
         return told(
             source.span(move.node),
-            f"`{event.path}` is wrapped in {event.name} on line {line_of(source, statement)}, before it is moved",
+            f"`{event.path}` is wrapped in {event.name} on line {line_of(source, statement)}, before it is moved"
+            f"{': this raises' if asks else ''}",
             f"move `{event.path}` before it is wrapped",
             edits,
             Safety.SAFE if sure else Safety.UNSAFE,

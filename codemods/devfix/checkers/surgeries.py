@@ -86,10 +86,14 @@ def _message(source: Source, surgery: Surgery, name: str, plan: Plan) -> str:
             parts.append(f"what `{arrival.via}` attaches to it on line {line}")
         else:
             parts.append(f"`{path}`, attached on line {line},")
+    use, tail = surgery.use, ""
+    if use is not None and use.what == USED and use.name in _RUNS:
+        run = f"`{use.path}`" if use.path else name
+        tail = f", so running {run} on line {line_of(source, use.node)} raises on an accelerator"
     if len(parts) == 1:
-        return f"{head}{parts[0]} stays on the CPU"
+        return f"{head}{parts[0]} stays on the CPU{tail}"
     joined = ", ".join(part.rstrip(",") for part in parts[:-1])
-    return f"{head}{joined} and {parts[-1]} stay on the CPU"
+    return f"{head}{joined} and {parts[-1]} stay on the CPU{tail}"
 
 
 def surgeries(analysis: Analysis) -> Iterator[Surgery]:
