@@ -18,7 +18,12 @@ def findings(codemod: Codemod, text: str) -> list[Finding]:
         return []
     flow = analyse(Source(text))
     known = list(codemod.check(flow))
-    return [*known, *besides(flow, {codemod.id}, known)]
+    told = [*known, *besides(flow, {codemod.id}, known)]
+    for one in told:
+        unsafe = one.fix is not None and one.fix.safety is Safety.UNSAFE
+        assert one.message.count(". The fix assumes that ") == unsafe, one  # and a safe one assumes nothing
+        assert "``" not in one.message and not one.message.endswith("."), one
+    return told
 
 
 def fixed(codemod: Codemod, text: str, level: Safety = Safety.UNSAFE) -> str:

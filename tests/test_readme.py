@@ -7,6 +7,7 @@ up to date.
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 import re
 import subprocess
@@ -145,6 +146,20 @@ def test_settings_are_read() -> None:
 def test_links_lead_somewhere(text: str) -> None:
     for target in re.findall(r"\]\((?!https://)([^)#]+)", text):
         assert (ROOT / target).exists(), target
+
+
+def test_the_picture_of_a_terminal_is_up_to_date() -> None:
+    """`docs/images/make.py` makes it; spaces, and where lines are wrapped, do not count."""
+    done = subprocess.run(
+        [sys.executable, "-m", "devfix", "check", "gpt_classifier"],
+        cwd=ROOT / "examples",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    picture = (ROOT / "docs" / "images" / "terminal.svg").read_text(encoding="utf-8")
+    shown = html.unescape("".join(re.findall(r"<text[^>]*>([^<]*)", picture)))
+    assert "".join(done.stdout.split()) in "".join(shown.split())
 
 
 def test_ci_runs_the_same_tests(text: str) -> None:

@@ -97,9 +97,15 @@ class Codemod(ABC):
         edits: tuple[Edit, ...] = (),
         safety: Safety = Safety.SAFE,
         related: tuple[Related, ...] = (),
+        assumes: str = "",
     ) -> Finding:
-        """A finding of this codemod; without `edits` it has no fix."""
+        """A finding of this codemod; without `edits` it has no fix.
+
+        If the fix is unsafe, the message ends with what it `assumes`: "the batch is a tensor".
+        """
         fix = Fix(brief(title), edits, safety) if edits else None
+        if assumes and fix is not None and safety is Safety.UNSAFE:
+            message += f". The fix assumes that {assumes}"
         return Finding(self.id, span, brief(message), fix, related)
 
     @classmethod

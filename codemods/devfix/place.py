@@ -203,9 +203,11 @@ def finding_in_notebook(finding: PlacedFinding, notebook: Notebook) -> PlacedFin
 
 
 def change_in_notebook(change: Change, notebook: Notebook) -> Change:
-    """A change in the git lines of the notebook's file."""
+    """A change in the git lines of the notebook's file, with the cell that it begins in."""
     lines = tuple((notebook.where(a + 1)[0] - 1, notebook.where(b + 1)[0] - 1) for a, b in change.lines)
-    return replace(change, message=_message_in(change.message, notebook), lines=lines)
+    _, cell, inside = notebook.where(min(change.lines)[0] + 1) if change.lines else (0, 0, 0)
+    message = _message_in(change.message, notebook)
+    return replace(change, message=message, lines=lines, cell=cell, cell_line=inside)
 
 
 def placed_in_notebook(place: Place, notebook: Notebook) -> Place:

@@ -10,7 +10,10 @@ from devfix.findings import Edit, Finding, Related, Safety, Span
 
 @dataclass(frozen=True)
 class Remark:
-    """A place, what is wrong there, and the edits that mend it, if any; `title` is that of the fix."""
+    """A place, what is wrong there, and the edits that mend it, if any; `title` is that of the fix.
+
+    `assumes` is what an unsafe fix assumes, as it follows on "The fix assumes that".
+    """
 
     span: Span
     message: str
@@ -18,6 +21,7 @@ class Remark:
     edits: tuple[Edit, ...] = ()
     safety: Safety = Safety.UNSAFE
     related: tuple[Related, ...] = ()
+    assumes: str = ""
 
     def finding(self, codemod: Codemod) -> Finding:
         """It as a finding of a codemod."""
@@ -28,4 +32,5 @@ class Remark:
             edits=self.edits,
             safety=self.safety,
             related=self.related,
+            assumes=self.assumes,
         )

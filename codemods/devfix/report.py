@@ -110,7 +110,8 @@ class Change:
     `also` names the other files of a fix that spans several; `home` is False in all but the
     finding's own, so that a fix counts once. `verdict` says on what the program has been run with it,
     such as "verified: cuda (simulated)"; empty where nobody asked. `found_in` names the files with the
-    findings that it repairs, where it changes other files only.
+    findings that it repairs, where it changes other files only. `cell` and `cell_line` are those of a
+    notebook where it begins.
     """
 
     codemod: str
@@ -122,6 +123,8 @@ class Change:
     home: bool = True
     verdict: str = ""
     found_in: tuple[str, ...] = ()
+    cell: int = 0
+    cell_line: int = 0
 
 
 @dataclass(frozen=True)

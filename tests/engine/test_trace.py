@@ -63,3 +63,20 @@ def test_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert main(["explain", f"{tmp_path / 'a.py'}:1"]) == 2
     assert "a.py" in capsys.readouterr().err
     assert main(["explain", f"{tmp_path / 'b.py'}:1"]) == 2
+
+
+def test_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Branches and assumptions are told in the words of the findings."""
+    (tmp_path / "a.py").write_text(
+        "import torch\nfrom nets import Net\n\n\ndef run(x, big, device):\n"
+        "    net = torch.nn.Linear(2, 2)\n    if big:\n        net = torch.nn.Linear(2, 2, bias=False)\n"
+        "    net.to(device)\n    other = Net()\n    other.eval()\n    return other(net(x.to(device)))\n"
+    )
+    assert "    or made (Linear): line 6" in said(tmp_path / "a.py", 9, capsys)
+    out = said(tmp_path / "a.py", 12, capsys)
+    assert (
+        "`other` on line 12 combines a value from line 10 (on the CPU, torch's default) with another one"
+        in out
+    )
+    assert "    assumed: `other` is what its uses suggest" in out
+    assert "`device` is a device, chosen at run time" in out

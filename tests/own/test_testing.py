@@ -161,3 +161,20 @@ def test_examples_are_run_with_torch(write: Write) -> None:
     )
     with pytest.raises(AssertionError):
         holds()
+
+
+def test_a_bug_that_raises_on_the_cpu_as_well(write: Write) -> None:
+    pytest.importorskip("torch")
+    kind = loaded(write)
+    example = api.Example("A typo", "beta = 1\nprint(alpha)\n", "beta = 1\nprint(beta)\n")
+
+    def run(**raises: str) -> None:
+        kind.examples = (replace(example, **raises),)  # type: ignore[arg-type]
+        for name, holds in devfix.testing.properties(kind, cuda=True).items():
+            if "torch" in name:
+                holds()
+
+    run(raises="NameError", raises_on_cpu="NameError")
+    for wrong in ({"raises": "NameError"}, {"raises": "NameError", "raises_on_cpu": "TypeError"}):
+        with pytest.raises(AssertionError, match="before, on the CPU"):
+            run(**wrong)

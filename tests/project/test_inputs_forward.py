@@ -71,3 +71,4 @@ print(length, text)
     found = [one.message for result in report.results for one in result.findings]
     assert len(found) == number
     assert all("`text`" in message and "`length`" not in message for message in found)
+    assert all("`self.emb` in part.py:14, which is on " in message for message in found)

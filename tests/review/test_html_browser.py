@@ -59,7 +59,8 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Any]:
         system = next(filter(None, map(shutil.which, NAMES)), None) if request.param == "chromium" else None
         path = system or kind.executable_path
         if not Path(path).exists():
-            pytest.skip(f"{request.param} is not installed: python -m playwright install {request.param}")
+            more = " or the system's package" if request.param == "chromium" else ""
+            pytest.skip(f"no {request.param}: python -m playwright install {request.param}{more}")
         browser = kind.launch(executable_path=path, args=["--no-sandbox"] if system else [])
         yield browser
         browser.close()

@@ -348,7 +348,7 @@ def test_silent(name: str) -> None:
 def test_names_both_places() -> None:
     (finding,) = findings(RULE, HEAD + CHANGED["one element"][0])
     assert "`x` (a batch from a DataLoader)" in finding.message
-    assert "`model`, which line 6 puts on `device`" in finding.message
+    assert "`model` on line 10, which is on `device` (line 6), takes it and raises" in finding.message
     assert finding.related
 
 

@@ -31,7 +31,8 @@ FOUND = {
     ),
     "a global rank in a string": (
         'def device(local_rank):\n    return f"cuda:{dist.get_rank()}"\n',
-        "`dist.get_rank()` counts the processes of all machines, but is used as the index of a GPU on this one",
+        "`dist.get_rank()` counts the processes of all machines, but is used as the index of a GPU on this one: "
+        "a second machine has no such GPU",
     ),
 }
 

@@ -476,7 +476,7 @@ def test_message_names_both_places() -> None:
     (finding,) = findings(RULE, text)
     assert finding.message == (
         "`model` was moved to `device` on line 6; `model.head`, attached on line 7 and `model.tail`, "
-        "attached on line 8, stay on the CPU"
+        "attached on line 8, stay on the CPU, so running `model` on line 9 raises on an accelerator"
     )
     (related,) = finding.related
     assert text[related.span.start : related.span.end] == "model.to(device)"

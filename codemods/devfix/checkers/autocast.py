@@ -244,7 +244,7 @@ def _judged(one: Autocast, node: ast.Call, near: Near, analysis: Analysis) -> Fi
         edits = (
             (ReplaceExpression(source.span(given), kind), *write.imports(kind)) if given is not None else ()
         )
-        more = ". The fix switches autocast on for data on the CPU of a machine with a GPU"
+        more = ". The fix assumes that a machine with a GPU should use it for data on the CPU, too"
         return _finding(source, given or node, message, more, where, edits)
     if one.is_for_machine and one.enabled is not None:
         if by_machine or not near.text:
@@ -264,9 +264,9 @@ def _judged(one: Autocast, node: ast.Call, near: Near, analysis: Analysis) -> Fi
         message += "; a `with` statement in the function can follow the data, a decorator cannot"
         return Finding(CODEMOD, source.span(node), message)
     more = (
-        ". The fix switches it off for the CPU, too"
+        ". The fix assumes that it should be off on the CPU, too"
         if off
-        else ". The fix switches it on for the CPU, too, in bfloat16 unless a dtype is given"
+        else ". The fix assumes that the CPU should use it, too, in bfloat16 unless a dtype is given"
     )
     return _finding(source, node, message, more, where, _edits(one, node, kind, write) if near.text else ())
 

@@ -47,7 +47,8 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
                 fix = finding.fix
                 if fix is not None and fix.safety is Safety.SAFE:
                     if not is_reached(flow, _function_at(finding.span.start, source)):
-                        finding = replace(finding, fix=replace(fix, safety=Safety.UNSAFE))
+                        message = f"{finding.message}. The fix assumes that this runs on an accelerator"
+                        finding = replace(finding, message=message, fix=replace(fix, safety=Safety.UNSAFE))
                 yield finding
         spoken |= told
 

@@ -74,7 +74,7 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     ):
         return "the program names no device: all of it is on the CPU"
     if mismatch.guarded and mismatch.stray.links[0].file is not analysis.file:
-        return "it is made in another file, and met on some paths only"
+        return "it is made in another file, and used on some paths only"
     if analysis.refuted(mismatch.anchor_place):
         return "all calls in the file pass what is on the CPU"
     if of_caller and _is_built(mismatch, analysis):

@@ -71,7 +71,9 @@ def _parameters(file: File, function: Function) -> Iterator[_Told]:
             continue
         default = function.defaults.get(name)
         message = f"`{name}` is overwritten before it is read, so what a caller asks for has no effect"
-        yield LOST, statement, message, _kept_if_given(file.source, statement, name, default)
+        fix = _kept_if_given(file.source, statement, name, default)
+        message += ". The fix assumes that callers should choose it" if fix is not None else ""
+        yield LOST, statement, message, fix
 
 
 def _kept_if_given(source: Source, statement: ast.Assign, name: str, default: ast.expr | None) -> Fix | None:
@@ -102,6 +104,7 @@ def _bound_twice(file: File, body: Sequence[ast.stmt], *, whole: bool) -> Iterat
             continue
         line = file.source.position(file.source.span(first).start)[0]
         message = f"`{name}` is chosen on line {line} and overwritten here before it is read"
+        message += ". The fix assumes that the first choice is meant"
         fix = Fix(
             f"keep the `{name}` of line {line}",
             (DeleteStatement(file.source.span(statement)),),
@@ -148,6 +151,7 @@ def _names(file: File) -> Iterator[_Told]:
                 edits: tuple[Edit, ...] = ()
                 if text[:1] in "'\"":
                     edits = (ReplaceExpression(span, text[:1] + right + text[1 + len(kind) :]),)
+                    message += f'. The fix assumes that "{right}" is meant'
                 yield (
                     NAMES,
                     constant,
@@ -178,6 +182,7 @@ def _compared(node: ast.Compare, file: File) -> Iterator[_Told]:
         right = WRONG_TYPES[str(other.value)]
         edit = ReplaceExpression(source.span(other), f'"{right}"')
         message = f'`{name}` is never "{other.value}": torch has no device of that name'
+        message += f'. The fix assumes that "{right}" is meant'
         yield COMPARED, node, message, Fix(f'compare it with "{right}"', (edit,), Safety.UNSAFE)
 
 
@@ -225,6 +230,7 @@ def _numbers(file: File) -> Iterator[_Told]:
             call = source.parents.get(call)
         if isinstance(call, ast.Call) and file.dotted(call.func) == "torch.device":
             message = f'this file uses "{written}" only, which a machine with one GPU does not have'
+            message += ". The fix assumes that any GPU will do"
             edit = ReplaceExpression(source.span(node), source.code(node).replace(written, kind))
             yield NUMBERS, node, message, Fix(f'use "{kind}"', (edit,), Safety.UNSAFE)
 
@@ -246,7 +252,9 @@ def _keywords(file: File) -> Iterator[_Told]:
         if not wrong:
             continue
         name, fix = wrong[0].arg or "", None
+        message = f"`.cuda()` has no parameter `{name}`: this raises TypeError"
         if len(call.keywords) == 1 and not call.args and about_devices(name):
             text = f"{source.code(call.func)}(device={source.code(wrong[0].value)})"
             fix = Fix("name it `device`", (ReplaceExpression(source.span(call), text),), Safety.UNSAFE)
-        yield MOVES, call, f"`.cuda()` has no parameter `{name}`: this raises TypeError", fix
+            message += ". The fix assumes that `device` is meant"
+        yield MOVES, call, message, fix

@@ -50,9 +50,9 @@ def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
         message = (
             f"{quoted(source, at)} is on the CPU, but is given to `{operation.rpartition('.')[2]}`, and the backend "
             f"`{backend}` takes only tensors on accelerators"
-            + (". The fix assumes that this is the backend" if edits else "")
+            + (". The fix assumes that this backend is used" if edits else "")
         )
-        shown = () if at is step.at else (Related(source.span(step.at), "it is given to the others here"),)
+        shown = () if at is step.at else (Related(source.span(step.at), "it is sent here"),)
         fix = Fix(f"make it on `{device}`", edits, Safety.UNSAFE) if edits else None
         yield Finding(CODEMOD, source.span(at), message, fix, shown), [at, step.at]
 
@@ -75,7 +75,7 @@ def _of_an_unknown_backend(analysis: Analysis, steps: Steps) -> Iterator[tuple[F
         (operation,) = step.texts
         message = (
             f"{quoted(source, made)} is on the CPU, but is given to `{operation.rpartition('.')[2]}`, for which "
-            "backends such as NCCL take only tensors on accelerators. The fix assumes such a backend"
+            "backends such as NCCL take only tensors on accelerators. The fix assumes that the backend is one of these"
         )
         fix = Fix(f"make it on `{device}`", edits, Safety.UNSAFE)
         yield Finding(CODEMOD, source.span(made), message, fix), [made, step.at]
@@ -112,7 +112,8 @@ def _gathered(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
             continue
         device, edits = _edit(analysis, made, f"{owner}.device")
         message = (
-            f"{quoted(source, made)} is on the CPU, but `{func.attr}` sends it from the device of `{owner}`"
+            f"{quoted(source, made)} is on the CPU, but `{func.attr}` sends it from the device of `{owner}`, "
+            "and raises on an accelerator. The fix assumes that it can be one"
         )
         fix = Fix(f"make it on `{device}`", edits, Safety.UNSAFE)
         yield Finding(CODEMOD, source.span(made), message, fix), [made]

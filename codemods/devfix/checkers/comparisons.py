@@ -17,6 +17,7 @@ from devfix.placing import expects_error
 from devfix.source import Source
 
 CODEMOD = "device-comparison"
+_ASSUMES = ". The fix assumes that this should depend on the device: code may run that did not before, or the reverse"
 _RAISING = frozenset({"method", "attribute", "inside", "int", "type"})
 _NEGATIVE = (ast.NotEq, ast.NotIn, ast.IsNot)
 _COMMON = frozenset({"cuda", "mps", "xpu"})
@@ -46,7 +47,7 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
             edits = (ReplaceExpression(source.span(at), text), *Writing(analysis).imports(text))
         message, safety = why(one, analysis), _safety(one, analysis)
         if edits and safety is Safety.UNSAFE:
-            message += ". With the fix, code may run that did not run before, or the reverse"
+            message += _ASSUMES
         fix = Fix(f"write `{text}`", edits, safety) if edits else None
         span = source.span(one.use.node)
         yield Finding(CODEMOD, span, message, fix), {source.position(span.start)[0]}
@@ -245,8 +246,12 @@ def why(one: Judged, analysis: Analysis) -> str:
         return f"{shown} {what}, which never equals {_what(other, sure=True).removeprefix('is ')}"
     numbered, plain = (one.form, other) if one.form.numbered is not False else (other, one.form)
     kind = numbered.type or plain.type
-    may = "has" if numbered.numbered else "may have"
-    return f'one side {may} an index, such as "{kind}:1", and the other has none: then they are never equal'
+    index = f'such as "{kind}:1"'
+    if numbered is not one.form:
+        return f"{shown} has no index, and never equals a device that has one, {index}"
+    if numbered.numbered:
+        return f"{shown} has an index, {index}, and never equals a device that has none"
+    return f"{shown} may have an index, {index}, and then never equals a device that has none"
 
 
 def _what(form: Form, *, sure: bool) -> str:

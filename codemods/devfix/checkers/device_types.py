@@ -218,10 +218,10 @@ def _normalized(use: DeviceUse, analysis: Analysis) -> Finding:
     sure = any(one.kind == OBJECT or _is_numbered(one) for one in use.forms) or not tested
     related = _origin(device, source)
     shown = code if len(code) <= 40 else "the device"
-    fix = Fix(
-        f"use the type of `{shown}`", (edit, *imports), Safety.SAFE if sure and not runs else Safety.UNSAFE
-    )
-    return Finding(CODEMOD, span, _why(use, related, source), fix, related)
+    safe, message = sure and not runs, _why(use, related, source)
+    message += "" if safe else ". The fix assumes that it need not be a plain type here"
+    fix = Fix(f"use the type of `{shown}`", (edit, *imports), Safety.SAFE if safe else Safety.UNSAFE)
+    return Finding(CODEMOD, span, message, fix, related)
 
 
 def _why(use: DeviceUse, related: tuple[Related, ...], source: Source) -> str:
@@ -256,8 +256,8 @@ def _origin(device: ast.expr, source: Source) -> tuple[Related, ...]:
     )
     if not best or isinstance(best[0].node, ast.withitem):
         return ()
-    what = "comes in" if best[0].parameter else "is set"
-    return (Related(source.span(best[0].node), f"`{code}` {what} here"),)
+    what = "is a parameter" if best[0].parameter else "is set here"
+    return (Related(source.span(best[0].node), f"`{code}` {what}"),)
 
 
 def _is_plain_type(node: ast.expr) -> bool:

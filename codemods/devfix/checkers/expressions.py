@@ -113,7 +113,7 @@ def _module(one: Missing, analysis: Analysis) -> Told:
 def _keyword(one: Missing, analysis: Analysis) -> Told:
     source, node = analysis.file.source, one.node
     assert isinstance(node, ast.Call)
-    message = f"`{one.name}` takes no `device`: this raises TypeError"
+    message = f"`{one.name}` takes no `device`: this raises TypeError. The fix assumes that its result belongs there"
     return message, _moved(one, source, node), Safety.UNSAFE
 
 
@@ -152,7 +152,7 @@ def _index(one: Missing, analysis: Analysis) -> Told:
     source = analysis.file.source
     message = (
         f"the type of a device has no index: what is moved here goes to the current GPU, "
-        f"which may not be `{one.name}`"
+        f"which may not be `{one.name}`. The fix assumes that it belongs on `{one.name}`"
     )
     return message, (ReplaceExpression(source.span(one.node), one.name),), Safety.UNSAFE
 

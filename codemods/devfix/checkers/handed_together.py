@@ -79,5 +79,5 @@ def _finding(analysis: Analysis, call: ast.AST, left: Event, like: Event, other:
         if all(bound_before(source, one, source.statement(made)) for one in device):
             edit = AppendCall(source.span(made), suffix)
     fix = Fix(f"move `{name}` as well", (edit,), Safety.UNSAFE) if edit is not None else None
-    related = (Related(source.span(call), "they are handed on here"),)
+    related = (Related(source.span(call), "they are passed here"),)
     return Finding(CODEMOD, source.span(made), message, fix, related)

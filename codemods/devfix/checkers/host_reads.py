@@ -234,22 +234,23 @@ def _finding(codemod: str, read: HostRead, analysis: Analysis) -> Finding:
     if not sure or not isinstance(node, ast.expr) or isinstance(node, ast.Starred):
         return Finding(codemod, source.span(node), message, None, related)
     span = source.span(node)
-    proven = _is_proven(read)
-    if not proven:
-        message += ". On the CPU nothing fails, and the fix changes no result"
+    unless = _unproven(read, source)
+    message += f". The fix assumes that {unless}" if unless else ""
     edit: Edit = WrapExpression(span, "[t.cpu() for t in ", "]") if read.many else AppendCall(span, ".cpu()")
-    fix = Fix(f"copy {told} to the CPU", (edit,), Safety.SAFE if proven else Safety.UNSAFE)
+    fix = Fix(f"copy {told} to the CPU", (edit,), Safety.UNSAFE if unless else Safety.SAFE)
     return Finding(codemod, span, message, fix, related)
 
 
-def _is_proven(read: HostRead) -> bool:
-    """Is it a tensor, on a device that is no argument, which a function reads that is known to need the CPU?"""
+def _unproven(read: HostRead, source: Source) -> str:
+    """What a fix assumes; empty for a tensor on a device that is no argument, read by what surely needs the CPU."""
     key = read.place.key
     given = isinstance(key, tuple) and key[:1] == ("parameter",)
-    if given and (read.function is None or (isinstance(key, tuple) and key[1] != id(read.function.node))):
-        return False  # another function was told the device, which may be the CPU
-    known = not read.is_array_function or read.operation.startswith(_CERTAIN)
-    return known and read.place.kind != OF and read.value.kind == TENSOR and not read.assumed
+    other = given and (read.function is None or (isinstance(key, tuple) and key[1] != id(read.function.node)))
+    if other or read.place.kind == OF:
+        return "this can be an accelerator"  # another function was told the device, or made the value
+    if read.is_array_function and not read.operation.startswith(_CERTAIN):
+        return f"`{_reader(read, source)}` does not copy it there itself"
+    return "" if read.value.kind == TENSOR and not read.assumed else "it is a tensor, as its uses suggest"
 
 
 def _reader(read: HostRead, source: Source) -> str:

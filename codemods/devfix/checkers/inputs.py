@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from devfix.checkers.certainty import is_proven, why_silent
 from devfix.checkers.mismatches import codemod_of
 from devfix.checkers.signs import quoted
-from devfix.checkers.wording import assumptions, message_of, placed, shown, target_of
+from devfix.checkers.wording import assumptions, shown, target_of, use_of
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class
 from devfix.engine.values import DROP, LOAD, MODULE, PASS
 from devfix.findings import Edit, Finding, Fix, Related, Safety, Span
+from devfix.models.loader import models
 from devfix.names import Names, names_of
 from devfix.placing import dotted
 from devfix.repair.candidates import at_its_making, made_at, written
@@ -146,14 +147,14 @@ def _finding(mover: Mover, inputs: list[Input], analysis: Analysis) -> Finding:
     )
     be = "is" if len(texts) == 1 else "are"
     origin = "" if there else _origin(first, analysis)
-    message = f"{named}{origin} {be} on the CPU, but {be} used with {_anchor(first, analysis)}"
-    if first.mismatch.operation == "the result":
-        message = message_of(CODEMOD, made.node if there else first.node, "", first.mismatch, analysis)
+    use = use_of(first.mismatch, analysis, named, it=texts[0] if len(texts) > 1 else "it")
+    message = f"{named}{origin} {be} on the CPU; {use}"
     if edits and not proven:
-        message += assumptions(first.mismatch)
-    related = [Related(source.span(first.node), "the input arrives here")]
-    if first.is_passed and first.mismatch.file is analysis.file:
-        related.append(Related(source.span(first.mismatch.node), "they come together here"))
+        message += assumptions(first.mismatch, _unproven(first))
+    passed = first.is_passed and first.mismatch.file is analysis.file
+    related = [Related(source.span(first.node), "it is passed here" if passed else "it is used here")]
+    if passed:
+        related.append(Related(source.span(first.mismatch.node), "it is used here"))
     if first.made.file is analysis.file and isinstance(first.made.node, ast.Call):
         related.append(Related(source.span(first.made.node), "it is made here"))
     fix = Fix(f"move {subject} to `{device}`", edits, Safety.SAFE if proven else Safety.UNSAFE)
@@ -183,27 +184,14 @@ def _origin(one: Input, analysis: Analysis) -> str:
     return f" (made by {quoted(analysis.file.source, one.made.node.func)})"
 
 
-def _anchor(one: Input, analysis: Analysis) -> str:
-    """What it is used with, and where that is."""
-    mismatch = one.mismatch
-    other, source = mismatch.anchor_node, mismatch.file.source
-    if mismatch.anchor.kind == MODULE and not mismatch.operation.startswith("the "):
-        name = f"`{mismatch.operation}`"
-    elif (
-        isinstance(other, ast.expr)
-        and other is not mismatch.node
-        and (code := quoted(source, other, 40))[0] == "`"
-    ):
-        name = code
-    else:
-        name = "a tensor"
-    here = analysis.file.source
-    through = f" in {mismatch.file.path.rpartition('/')[2]}" if mismatch.file is not analysis.file else ""
-    call = here.parents.get(one.node)
-    call = here.parents.get(call) if isinstance(call, ast.keyword) else call
-    if not through and one.is_passed and isinstance(call, ast.Call):
-        through = f" through {quoted(here, call.func)}"
-    return f"{name}{through}, which {placed(mismatch, analysis)}"
+def _unproven(one: Input) -> str:
+    """What an unsafe fix assumes where the engine has assumed nothing; empty if that is the same for all codemods."""
+    if one.is_whole:
+        return "the batch is a tensor, or tensors in a list or dict, as its uses suggest"
+    if one.made.kind == LOAD:
+        return "nothing else has moved it"
+    row = models().function(one.made.name) if one.mismatch.anchor.kind != MODULE else None
+    return "it has at least one dimension" if row is not None and row.form == "array" else ""
 
 
 def _placed(mismatch: Mismatch, analysis: Analysis) -> tuple[Related, ...]:

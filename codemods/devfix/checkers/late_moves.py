@@ -88,11 +88,13 @@ def _after_use(analysis: Analysis, before: list[Event], move: Event) -> Finding 
         line, later = line_of(source, mismatch.node), line_of(source, move.node)
         return told(
             source.span(node),
-            f"`{mismatch.operation}` is run on line {line}, but `{move.path}` is moved only on line {later}",
+            f"`{mismatch.operation}` is run on line {line} and raises on an accelerator, since `{move.path}` is moved "
+            f"only on line {later}",
             f"move `{move.path}` before it is run",
             edits,
             Safety.SAFE if sure and not mismatch.assumed else Safety.UNSAFE,
             (Related(source.span(move.node), f"`{move.path}` is moved here"),),
+            f"nothing in between needs `{move.path}` on the CPU",
         )
     return None
 
@@ -145,11 +147,13 @@ def _after_wrap(source: Source, before: list[Event], move: Event) -> Finding | N
         edits, sure = earlier(source, move, statement, event.path, fails=asks)
         return told(
             source.span(move.node),
-            f"`{event.path}` is wrapped in {event.name} on line {line_of(source, statement)}, before it is moved",
+            f"`{event.path}` is wrapped in {event.name} on line {line_of(source, statement)}, before it is moved"
+            f"{': this raises' if asks else ''}",
             f"move `{event.path}` before it is wrapped",
             edits,
             Safety.SAFE if sure else Safety.UNSAFE,
-            (Related(source.span(event.node), "wrapped here"),),
+            (Related(source.span(event.node), "it is wrapped here"),),
+            f"nothing in between needs `{event.path}` on the CPU",
         )
     return None
 
@@ -186,12 +190,13 @@ def _reloaded(analysis: Analysis) -> Iterator[Finding]:
         known = steady(source, expression) and bound_before(source, expression, statement)
         yield told(
             source.span(node),
-            f"`{path}` was moved to `{device}` on line {line_of(source, move.node)}, but takes over weights from the "
-            f"CPU on line {line}",
+            f"`{path}` was moved to `{device}` on line {line_of(source, move.node)}, but takes over the weights "
+            f"that `load_state_dict` gets on line {line}",
             f"move `{path}` again",
             (InsertStatement(source.span(statement), f"{path}.to({device})"),) if known else (),
             Safety.UNSAFE,
             (Related(source.span(move.node), f"`{path}` is moved here"),),
+            "these are on the CPU",
         )
 
 
@@ -237,5 +242,6 @@ def _in_one_branch(source: Source, events: list[Event], move: Event, moves: list
         f"move `{move.path}` either way" if edits else "",
         edits,
         Safety.UNSAFE,
-        (Related(source.span(use.node), "run here"),),
+        (Related(source.span(use.node), "it is run here"),),
+        "nothing needs it on the CPU otherwise",
     )

@@ -86,6 +86,7 @@ class Verdict:
     - `cure` counts for what is safe: a safe fix has to cure something.
     - `sites` are the places without a condition that it mends, or under that of there being CUDA.
     - `node` is the other side: what the value meets, or where the device comes from.
+    - `assumes` is what the fix assumes if it is unsafe, unless that follows from the device.
     """
 
     span: Span
@@ -99,6 +100,7 @@ class Verdict:
     elsewhere: tuple[Elsewhere, ...] = ()
     told: bool = False
     cure: Cure = Cure.ABSENT
+    assumes: str = ""
     sites: tuple[ast.expr, ...] = ()
 
 

@@ -36,7 +36,7 @@ _SOMETHING = re.compile(r"\.cuda\(|cuda\.current_device\(|cuda\.\w*Tensor\b|[\"'
 _LEGACY = re.compile(r"\btorch\.cuda\.\w*Tensor\b(?!\s+if\b)")
 _INSISTS = re.compile(r"isinstance\([^)\n]{0,300}\bcuda\.\w{0,99}Tensor\)")
 _CURRENT = "torch.cuda.current_device"
-_CALLED = "goes to the current GPU wherever its caller's tensors are, and raises without CUDA; no other device is known"
+_ALONE = "goes to the current GPU, wherever the caller's tensors are, and raises without CUDA; no other device is known"
 
 
 def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = "") -> Iterator[Verdict]:
@@ -50,7 +50,7 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
         return
     analysis = flow.facts()
     for node, known in chosen(analysis):
-        why = f"goes to CUDA wherever there is CUDA, but {known.what} on the device where it was put"
+        why = f"goes to CUDA wherever there is CUDA, even if {known.what} on another device"
         span = source.span(node)
         edit = ReplaceExpression(span, known.text)
         yield Verdict(span, source.code(node), known.text, why, (edit,), Safety.UNSAFE)
@@ -87,7 +87,7 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
         asked = [node for node in source.of_kind(ast.Call) if source.qualified(node.func) == _CURRENT]
         for place in (*(one.node for one in left), *(node for node in asked if not _is_chosen(flow, node))):
             if program.may_lack_cuda(place):
-                yield Verdict(source.span(place), source.code(place), "", _CALLED, (), Safety.MANUAL)
+                yield Verdict(source.span(place), source.code(place), "", _ALONE, (), Safety.MANUAL)
 
 
 def _weighed(
@@ -334,7 +334,7 @@ class _Judge:
             return None
         span, whole = self.source.span(site.node), self.source.code(site.node)
         text = whole[: whole.rindex(".cuda")].rstrip()
-        why = f"is redundant, and raises without CUDA: `.{parent.attr}({self.source.code(target)})` follows"
+        why = f"raises without CUDA, and is redundant: `.{parent.attr}({self.source.code(target)})` moves the result"
         return Verdict(span, whole, "", why, (ReplaceExpression(span, text),), Safety.SAFE)
 
     def _plain(self, site: Named) -> Verdict | None:
@@ -385,9 +385,8 @@ class _Judge:
         if not name:
             why = "is no longer a parameter: its copy on CUDA is a plain tensor, which `.to(device)` leaves there"
             title = "leave the move to the module"
-        return Verdict(
-            source.span(statement), source.code(call), "", why, edits, Safety.UNSAFE, reads[0], title
-        )
+        unless, span, code = "it should move with the module", source.span(statement), source.code(call)
+        return Verdict(span, code, "", why, edits, Safety.UNSAFE, reads[0], title, assumes=unless)
 
     def _meets(self, met: Known) -> str:
         return f"goes to CUDA, but is used with `{met.what}`, which may be on another device"

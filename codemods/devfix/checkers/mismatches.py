@@ -42,6 +42,9 @@ from devfix.repair.candidates import (
 from devfix.repair.modules import is_safe_move, moved
 
 FACTORIES = "place-factory"
+_UNPROVEN = {
+    "register-buffer": "it should move with the module"
+}  # what its fix assumes where nothing else is
 CODEMODS = (
     FACTORIES,
     "register-buffer",
@@ -206,9 +209,10 @@ def _finding(
     safe = bool(edits) and made and any(is_safe(one, edits, analysis) for one in every)
     safe = safe or (codemod == "module-never-moved" and is_safe_move(mismatch, analysis))
     if edits and not safe:
-        message += assumptions(mismatch)
+        message += assumptions(mismatch, _UNPROVEN.get(codemod, ""))
     here = mismatch.file is analysis.file
-    related = (Related(source.span(mismatch.node), "they come together here"),) if here else ()
+    word = "run" if codemod == "module-never-moved" else "used"
+    related = (Related(source.span(mismatch.node), f"it is {word} here"),) if here else ()
     fix = Fix(title, edits, Safety.SAFE if safe else Safety.UNSAFE) if edits else None
     if beside is not None:
         at, related = beside, (Related(source.span(at), "it is made here"),)

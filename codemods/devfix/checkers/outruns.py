@@ -46,9 +46,13 @@ def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
         what = (
             f"the copy in `{path}` is made" if one.how == "copied" else f"the state of `{path}` is {one.how}"
         )
-        message = f"{what} before `{source.code(one.move)}`, so it stays on the CPU"
+        message = f"{what} before `{source.code(one.move)}`, so it stays on the CPU, and "
+        message += "combining it with the weights" if one.how == "copied" else "the next step"
+        message += " raises on an accelerator"
         fix = Fix(f"move `{moved}` first", edits, Safety.SAFE if proven else Safety.UNSAFE) if edits else None
-        related = (Related(source.span(one.move), f"`{moved}` is moved here"),)
+        if fix is not None and not proven:
+            message += f". The fix assumes that nothing in between needs `{moved}` on the CPU"
+        related = (Related(source.span(one.move), f"`{moved}` is moved here" if moved else "the move"),)
         yield Finding(CODEMOD, source.span(node), message, fix, related), [node, one.move]
 
 

@@ -42,10 +42,12 @@ def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
         message = (
             f"the modules in `{name}` of `{found.owner.node.name}` are in a plain {kind}: `.to(device)` leaves them "
             "on the CPU, and `parameters()` and `state_dict()` miss them"
-            + (". The fix assumes that they are to be trained and saved with it" if edits else "")
         )
-        if found.guessed:
-            message += f". The fix assumes that callers pass modules in a plain {kind}"
+        if edits:
+            message += (
+                f". The fix assumes that they should be trained and saved with `{found.owner.node.name}`"
+            )
+            message += f", and that callers pass modules in a plain {kind}" if found.guessed else ""
         title = f"register the modules of `{name}` in `nn.{new}`"
         fix = Fix(title, edits, Safety.UNSAFE) if edits else None
         related = (Related(source.span(found.use), f"`{found.method.name}` runs them here"),)

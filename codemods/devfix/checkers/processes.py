@@ -24,7 +24,6 @@ from devfix.findings import (
     MoveStatement,
     Related,
     ReplaceExpression,
-    Safety,
 )
 from devfix.placing import bound_before
 from devfix.remarks import Remark
@@ -75,6 +74,7 @@ class Program:
                 "all processes use the first GPU",
                 f"call `torch.cuda.set_device({text})`",
                 edits,
+                assumes=f"`{text}` is the number of its GPU",
             )
 
     def _numbers(self, join: Step) -> list[Step]:
@@ -145,6 +145,7 @@ class Program:
                 "call `torch.cuda.set_device` first",
                 f"call `torch.cuda.set_device({rank})`" if rank else "",
                 edits,
+                assumes=f"`{rank}` is the number of its GPU",
             )
             return
 
@@ -168,6 +169,7 @@ class Program:
                         f"`{name}` is on the CPU; DistributedDataParallel with `device_ids` needs it on `{text}`",
                         f"move `{name}` to `{text}` first",
                         (InsertStatement(source.span(statement), f"{name}.to({text})", before=True),),
+                        assumes="nothing else has moved it",
                     )
             elif place.kind == LITERAL and place.key == "cuda":
                 move = self._bare(wrap, name)
@@ -187,6 +189,7 @@ class Program:
                     f"call `torch.cuda.set_device({text})` first",
                     edits,
                     related=(Related(source.span(wrap.at), f"`{text}` is the GPU of this process"),),
+                    assumes="nothing sets it elsewhere",
                 )
 
     def _bare(self, wrap: Step, name: str) -> ast.AST | None:
@@ -233,7 +236,8 @@ class Program:
                         "so every process puts it on the first GPU",
                         "set the device first",
                         self._first(call, statement),
-                        related=(Related(source.span(bare.node), "moved here already"),),
+                        related=(Related(source.span(bare.node), "it is moved here"),),
+                        assumes="nothing in between needs the first GPU",
                     )
                     break
 
@@ -270,11 +274,12 @@ class Program:
             code = source.code(origin if here else at)
             yield Remark(
                 source.span(shown),
-                f"`{code}` counts the processes of all machines, but is used as the index of a GPU on this one",
+                f"`{code}` counts the processes of all machines, but is used as the index of a GPU on this one: "
+                "a second machine has no such GPU",
                 "use the local rank",
                 edits,
-                Safety.UNSAFE,
-                (Related(source.span(at), "used as a number here"),) if shown is not at else (),
+                related=(Related(source.span(at), "it is used as an index here"),) if shown is not at else (),
+                assumes="each process uses the GPU of its local rank",
             )
 
     def _here_by_argument(self) -> list[Step]:

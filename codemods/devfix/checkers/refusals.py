@@ -57,9 +57,10 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
         yield finding, {source.position(source.span(node).start)[0]}
 
 
-def _finding(
-    source: Source, node: ast.AST, message: str, title: str, edit: Edit, *, safe: bool = False
-) -> Finding:
+def _finding(source: Source, node: ast.AST, message: str, title: str, edit: Edit, unless: str) -> Finding:
+    """The finding; its fix is safe unless something is assumed."""
+    safe = not unless
+    message += f". The fix assumes that {unless}" if unless else ""
     fix = Fix(title, (edit,), Safety.SAFE if safe else Safety.UNSAFE)
     return Finding(CODEMOD, source.span(node), message, fix)
 
@@ -84,7 +85,7 @@ def _legacy(analysis: Analysis, call: ast.Call) -> Iterator[Finding]:
         f"`{name}` accepts only a CPU `device`: an accelerator raises RuntimeError",
         f"make it on `{device}` in another way",
         ReplaceExpression(source.span(call), modern),
-        safe=device.endswith(".device"),  # a name may be None
+        "" if device.endswith(".device") else f"`{device}` is not None",
     )
 
 
@@ -108,7 +109,7 @@ def _pinned(analysis: Analysis, call: ast.Call) -> Iterator[Finding]:
         torch = source.code(call.func).rpartition(".")[0] or "torch"
         edit = SetArgument(source.span(call), "pin_memory", f"{torch}.cuda.is_available()")
         message = f"`{name}(pin_memory=True)` raises where there is no CUDA"
-        yield _finding(source, call, message, "pin memory where there is CUDA", edit)
+        yield _finding(source, call, message, "pin memory where there is CUDA", edit, "only CUDA needs it")
 
 
 def _goes(call: ast.Call) -> bool:
@@ -150,9 +151,12 @@ def _rebuilt(analysis: Analysis) -> Iterator[tuple[ast.AST, Finding]]:
                 (one for one in source.of_kind(ast.Call, statement.value) if _is_made(analysis, one)), None
             )
             if made is not None:
-                message = f"{quoted(source, made)} is on the CPU; what is assigned to `{path}` must be on `{device}`"
+                message = (
+                    f"{quoted(source, made)} is on the CPU, though made because `{path}` is not on `{device}`"
+                )
                 edit = AppendCall(source.span(statement.value), f".to({device})")
-                yield made, _finding(source, made, message, f"move it to `{device}`", edit)
+                title, unless = f"move it to `{device}`", "nothing moves it there later"
+                yield made, _finding(source, made, message, title, edit, unless)
 
 
 def _probes(analysis: Analysis) -> Iterator[tuple[ast.AST, Finding]]:
@@ -173,7 +177,10 @@ def _probes(analysis: Analysis) -> Iterator[tuple[ast.AST, Finding]]:
                     SetArgument(source.span(one), "device", device),
                     InsertStatement(source.span(source.statement(call)), f"self.to({device})", before=True),
                 )
-                message = f"{quoted(source, one)} is on the CPU, but `{given[0]}`, which is run on it, may be elsewhere"
+                message = (
+                    f"{quoted(source, one)} is on the CPU, but `{given[0]}`, which is run on it, may be elsewhere. "
+                    f"The fix assumes that `{given[0]}` has parameters"
+                )
                 fix = Fix(f"make it on `{device}`", edits, Safety.UNSAFE)
                 yield one, Finding(CODEMOD, source.span(one), message, fix)
 

@@ -89,12 +89,12 @@ def _together(
 
 def _left_out(source: Source, loop: ast.For, call: ast.Call, move: ast.Assign, name: str) -> Finding:
     line = source.position(source.span(move).start)[0]
-    message = f"`{name}` is not moved, unlike the rest of the batch, which the loop on line {line} moves"
-    text = source.code(move)
-    fix = None
+    message = f"`{name}` is not moved, unlike the rest of the batch, which line {line} moves"
+    text, fix = source.code(move), None
     if "\n" not in text and "#" not in text and source.statement(call) in loop.body:
         edit = InsertStatement(source.span(source.statement(call)), text, before=True)
         fix = Fix(f"move `{name}` as well", (edit,), Safety.UNSAFE)
+        message += ". The fix assumes that it arrives on the CPU"
     return Finding(INPUTS, source.span(call), message, fix, (Related(source.span(move), "it is moved here"),))
 
 
@@ -149,10 +149,10 @@ def _next_round(
     line = source.position(source.span(first).start)[0]
     message = (
         f"{quoted(source, made)} is on the CPU, and the next iteration uses it as `{name}`, "
-        f"which line {line} makes on `{device}`"
+        f"which line {line} makes on `{device}`. The fix assumes that it belongs there in each iteration"
     )
     fix = Fix(f"move it to `{device}`", (AppendCall(source.span(made), f".to({device})"),), Safety.UNSAFE)
-    related = (Related(source.span(first), "here it is told the device"),)
+    related = (Related(source.span(first), "the device is given here"),)
     return Finding(FACTORIES, source.span(made), message, fix, related)
 
 
@@ -202,10 +202,8 @@ def _arms(source: Source) -> Iterator[Finding]:
             if root is None or root is moved or _class(left) is not left or about_devices(node.test):
                 continue
             function = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
-            calls = (source.code(call.func) for call in source.of_kind(ast.Call, function))
-            if dotted(root.func) != dotted(left.func) or any(
-                one in (f"{name}.to", f"{name}.cuda") for one in calls
-            ):
+            calls = {source.code(call.func) for call in source.of_kind(ast.Call, function)}
+            if dotted(root.func) != dotted(left.func) or calls & {f"{name}.to", f"{name}.cuda"}:
                 continue
             group = _Group(
                 {name: (moved, source.text[source.span(root).end : source.span(moved).end].strip())}
@@ -316,8 +314,9 @@ def _unlike(
     elif may_hold_no_weights(dotted(call.func)):
         return None
     message = f"`{path}` is not moved, unlike {quoted(source, other)} and others next to it"
+    message += ". The fix assumes that they are used together"
     fix = Fix(f"append `{move}`" if made else f"move `{path}` as well", (edit,), Safety.UNSAFE)
-    related = (Related(source.span(other), "compare this"),)
+    related = (Related(source.span(other), "this one is moved"),)
     return Finding(MODULES, span if made else source.span(statement), message, fix, related)
 
 
@@ -341,11 +340,12 @@ def _methods(source: Source, owner: Class) -> Iterator[Finding]:
             others = [one for name, one in owner.methods.items() if name in names]
             if at is None or names & method.called or any(method.name in one.called for one in others):
                 continue
-            line = source.position(source.span(movers[0][1]).start)[0]
+            mover, move = movers[0]
             text = f"{attribute}.to({device})"
-            message = f"`{attribute}` is run on what is moved to `{device}`, but is itself moved only on line {line}"
+            message = f"`{attribute}` is run on a value on `{device}`, to which only `{mover}` moves it"
+            message += f". The fix assumes that `{method.name}` can run before `{mover}`"
             edit = InsertStatement(source.span(source.statement(at)), text, before=isinstance(at, ast.Call))
-            related = (Related(source.span(movers[0][1]), "another method moves it"),)
+            related = (Related(source.span(move), "it is moved here"),)
             fix = Fix(f"move `{attribute}` here, too", (edit,), Safety.UNSAFE)
             yield Finding(MODULES, source.span(at), message, fix, related)
 

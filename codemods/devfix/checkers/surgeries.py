@@ -42,9 +42,12 @@ def told(
     edits: tuple[Edit, ...],
     safety: Safety,
     related: tuple[Related, ...] = (),
+    assumes: str = "",
 ) -> Finding:
-    """A finding; without edits it has no fix."""
+    """A finding; without edits it has no fix. An unsafe fix says what it assumes."""
     fix = Fix(brief(title), edits, safety) if edits else None
+    if fix is not None and safety is Safety.UNSAFE:
+        message += f". The fix assumes that {assumes}"
     return Finding(CODEMOD, span, brief(message), fix, related)
 
 
@@ -56,25 +59,26 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
         edits, title, safety = plan.fix()
         if "deepcopy(" in source.text or _moves_parts(surgery, analysis):
             safety = min(safety, Safety.UNSAFE)  # a copy does not follow the original
-        name = plan.path or "the module"
-        related = [Related(source.span(move.node), f"`{name}` is moved here") for move in plan.early]
+        name = f"`{plan.path}`" if plan.path else "the module"
+        related = [Related(source.span(move.node), f"{name} is moved here") for move in plan.early]
         for arrival in surgery.arrivals:
             made = arrival.child.links[0] if arrival.child is not None and arrival.child.links else None
             if made is not None and made.file is not analysis.file and arrival.via:
                 line, column = made.file.source.position(made.file.source.span(made.node).start)
                 what = f"what `{arrival.via}` attaches is made here"
                 related.append(Related(Span(0, 0), what, made.file.path, line, column))
-        yield told(plan.span(), _message(source, surgery, plan), title, edits, safety, tuple(related))
+        message, assumes = _message(source, surgery, name, plan), f"nothing needs a part of {name} on the CPU"
+        yield told(plan.span(), message, title, edits, safety, tuple(related), assumes)
 
 
 def line_of(source: Source, node: ast.AST) -> int:
     return source.position(source.span(node).start)[0]
 
 
-def _message(source: Source, surgery: Surgery, plan: Plan) -> str:
+def _message(source: Source, surgery: Surgery, name: str, plan: Plan) -> str:
     move = plan.early[-1]
     to = f" to `{move.device}`" if move.device else ""
-    head = f"`{plan.path or 'the module'}` was moved{to} on line {line_of(source, move.node)}; "
+    head = f"{name} was moved{to} on line {line_of(source, move.node)}; "
     parts = []
     for arrival in surgery.arrivals:
         path, line = written(source, arrival), line_of(source, arrival.node)
@@ -82,10 +86,14 @@ def _message(source: Source, surgery: Surgery, plan: Plan) -> str:
             parts.append(f"what `{arrival.via}` attaches to it on line {line}")
         else:
             parts.append(f"`{path}`, attached on line {line},")
+    use, tail = surgery.use, ""
+    if use is not None and use.what == USED and use.name in _RUNS:
+        run = f"`{use.path}`" if use.path else name
+        tail = f", so running {run} on line {line_of(source, use.node)} raises on an accelerator"
     if len(parts) == 1:
-        return f"{head}{parts[0]} stays on the CPU"
+        return f"{head}{parts[0]} stays on the CPU{tail}"
     joined = ", ".join(part.rstrip(",") for part in parts[:-1])
-    return f"{head}{joined} and {parts[-1]} stay on the CPU"
+    return f"{head}{joined} and {parts[-1]} stay on the CPU{tail}"
 
 
 def surgeries(analysis: Analysis) -> Iterator[Surgery]:

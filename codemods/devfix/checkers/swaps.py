@@ -132,10 +132,11 @@ def _shared(source: Source, function: Function, places: Places) -> Iterator[Find
         yield told(
             Span(source.span(share).start, source.span(anchor).end),
             f"`{name}` replaces `{old}` on line {line} and shares its weight, but its other parameters "
-            f"stay on the CPU, wherever `{old}` is",
+            f"stay on the CPU, even if `{old}` is elsewhere",
             f"move `{name}` to where `{old}` is",
             (InsertStatement(source.span(anchor), f"{name}.to({old}.weight.device)"),),
             Safety.UNSAFE,
+            assumes=f"it is run where `{old}` was",
         )
 
 
@@ -195,10 +196,11 @@ def _replaced(source: Source, function: Function, places: Places) -> Iterator[Fi
         yield told(
             source.span(made),
             f"a new layer replaces `{old}`, but is not moved to its device: in a model that was moved before, "
-            f"it stays on the CPU. The fix assumes that it is run where `{old}` was",
+            "it stays on the CPU",
             f"move it to where `{old}` is",
             edits,
             Safety.UNSAFE,
+            assumes=f"it is run where `{old}` was",
         )
 
 
@@ -257,10 +259,11 @@ def _wrapper(analysis: Analysis, owner: ast.ClassDef) -> Iterator[Finding]:
     yield told(
         source.span(factories[0]),
         f"`{owner.name}` makes parameters on the CPU and combines them with `{parameter}`, "
-        f"which may have been moved before. The fix assumes that they are used where `{parameter}` is",
+        "which may have been moved before",
         f"make them where `{parameter}` is",
         tuple(edits),
         Safety.UNSAFE,
+        assumes=f"they are used where `{parameter}` is",
     )
 
 

@@ -45,12 +45,13 @@ _ASSUMED = {
 }
 # How an operation without a name of its own uses the value that strays, and the other one.
 _USES = {
-    "the container": "it is stored{} beside {}",
-    "the index": "it is indexed{} by {}",
-    "the assignment": "an assignment{} combines it with {}",
-    "the comparison": "a comparison{} combines it with {}",
-    "the forward pass": "the forward pass{} runs it on {}",
+    "the container": "{it} is stored{at} together with {other}",
+    "the index": "{it} is indexed{at} by {other}",
+    "the assignment": "an assignment{at} combines {it} with {other}",
+    "the comparison": "a comparison{at} combines {it} with {other}",
+    "the forward pass": "the forward pass{at} runs {it} on {other}",
 }
+_CHOSEN_OUTSIDE = (OF, IN, OWNED)
 _SILENT = ("the container", "the assignment")  # nothing fails there yet
 _LONGEST = 40  # characters of code that a sentence takes in its stride
 
@@ -67,7 +68,7 @@ def message_of(codemod: str, at: ast.AST, stored: str, mismatch: Mismatch, analy
         what = f"the module {told} is on the CPU"
     else:
         what = f"{told} is on the CPU"
-    return f"{what}; {_used(mismatch, analysis, told, is_module=is_module)}"
+    return f"{what}; {use_of(mismatch, analysis, told, is_module=is_module)}"
 
 
 def shown(source: Source, node: ast.AST) -> str:
@@ -76,36 +77,40 @@ def shown(source: Source, node: ast.AST) -> str:
     return told if "`" in told + code else f"`{code[:57]}...`"
 
 
-def _used(mismatch: Mismatch, analysis: Analysis, told: str, *, is_module: bool) -> str:
+def use_of(
+    mismatch: Mismatch, analysis: Analysis, told: str, *, is_module: bool = False, it: str = "it"
+) -> str:
+    """The operation that needs the value `told` elsewhere, which is called `it`, and whether that fails."""
     here = mismatch.file is analysis.file
     source = mismatch.file.source
     line = source.position(source.span(mismatch.node).start)[0]
-    at = f" on line {line}" if here else f" in {mismatch.file.path.rpartition('/')[2]}"
+    at = f" on line {line}" if here else f" in {mismatch.file.path.rpartition('/')[2]}:{line}"
     if mismatch.anchor.kind == MODULE and not is_module and not mismatch.operation.startswith("the "):
-        module = f"`{mismatch.operation}`{at}, which {placed(mismatch, analysis)}"
-        return f"{module}, takes it and raises on an accelerator"
+        module = f"`{mismatch.operation}`{at}, which is {_placed(mismatch, analysis)}"
+        return f"{module}, takes {it} and raises on an accelerator"
     name = _other(mismatch, told if here else "")
-    place = placed(mismatch, analysis, name)
+    place = _placed(mismatch, analysis, name)
     if mismatch.operation == "the result" and mismatch.anchor.kind == DEVICE:
         device = name or "another device"
-        return f"the weights that it gets were loaded for {device}, but are copied to where it is"
+        return f"its weights are loaded onto {device}, but copied to the CPU"
     if mismatch.operation == "the result":
         other = "the input" if mismatch.anchor.role == "taken" else "another result"
-        return f"it is returned{at} beside {name or other}, which {place}"
+        return f"{it} is returned{at} together with {name or other}, which is {place}"
     if mismatch.anchor.kind == DEVICE:
-        return f"`{mismatch.operation}`{at} gets it together with {name or 'another device'}"
+        return f"`{mismatch.operation}`{at} gets {it} together with {name or 'another device'}, so it belongs there"
     value = "a module" if mismatch.anchor.kind == MODULE else "a tensor"
-    other = f"{name}, which {place}" if name else f"{value} that {place}".replace(" that is on ", " on ")
+    other = f"{name}, which is {place}" if name else f"{value} {place}"
     raises = (
         ""
         if mismatch.relation == FIXED or mismatch.operation in _SILENT
         else ", and raises on an accelerator"
     )
     if mismatch.operation == "the index" and mismatch.relation == FIXED:
-        return f"it indexes{at} {other}"
+        return f"{it} indexes{at} {other}"
     if mismatch.operation in _USES:
-        return _USES[mismatch.operation].format(at, other) + raises
-    return f"`{mismatch.operation}`{at} {'runs it on' if is_module else 'combines it with'} {other}{raises}"
+        return _USES[mismatch.operation].format(it=it, at=at, other=other) + raises
+    does = f"runs {it} on" if is_module else f"combines {it} with"
+    return f"`{mismatch.operation}`{at} {does} {other}{raises}"
 
 
 def _other(mismatch: Mismatch, told: str) -> str:
@@ -119,12 +124,12 @@ def _other(mismatch: Mismatch, told: str) -> str:
     return code if code != told and code.startswith("`") else ""
 
 
-def placed(mismatch: Mismatch, analysis: Analysis, told: str = "") -> str:
-    """Where the other value is, as it follows on "which": with the line that puts it there, if that is in this file."""
+def _placed(mismatch: Mismatch, analysis: Analysis, told: str = "") -> str:
+    """Where the other value is, with the line of this file that says so, if there is one: "on `device` (line 9)"."""
     at, source = target_of(mismatch, analysis), analysis.file.source
-    if at is None or mismatch.anchor_place.kind in (OF, IN, OWNED):
-        return f"is {where(mismatch.anchor_place, told)}"
-    return f"line {source.position(source.span(at).start)[0]} puts on {quoted(source, at)}"
+    if at is None or mismatch.anchor_place.kind in _CHOSEN_OUTSIDE:
+        return where(mismatch.anchor_place, told)
+    return f"on {quoted(source, at)} (line {source.position(source.span(at).start)[0]})"
 
 
 def target_of(mismatch: Mismatch, analysis: Analysis) -> ast.expr | None:
@@ -136,7 +141,7 @@ def where(place: Place, told: str = "") -> str:
     """A place in words, such as "on the device of `x`"; `told` is the code of what is there."""
     if place.kind == LITERAL:
         return f"on `{place.key}`"
-    if place.kind in (OF, IN, OWNED):
+    if place.kind in _CHOSEN_OUTSIDE:
         key = place.key if isinstance(place.key, tuple) else ()
         if key[:1] == ("self",):
             return "on the module's device"
@@ -146,18 +151,28 @@ def where(place: Place, told: str = "") -> str:
     return "on a device that is chosen at run time" if place.kind == VAR else "on another device"
 
 
-def assumptions(mismatch: Mismatch) -> str:
-    """What a fix of a mismatch assumes, as a sentence to be added to the message."""
-    words = sorted(
-        _ASSUMED[one.kind].format(_subject(one)) for one in mismatch.assumed if one.kind in _ASSUMED
-    )
-    if not words and mismatch.relation != FIXED and mismatch.stray_place.kind != LITERAL:
-        return ". On the CPU, the fix changes no result"
-    words = words or ["both values belong on the same device"]
+def assumptions(mismatch: Mismatch, otherwise: str = "") -> str:
+    """What an unsafe fix of a mismatch assumes, as a sentence to be added to the message.
+
+    `otherwise` is what it assumes if the engine has assumed nothing.
+    """
+    words = sorted(filter(None, map(assumption, mismatch.assumed)))
+    words = words or [otherwise or _unproven(mismatch)]
     return f". The fix assumes that {', and that '.join(words)}"
 
 
-def _subject(one: Assumption) -> str:
+def _unproven(mismatch: Mismatch) -> str:
+    """What is not shown where nothing had to be assumed."""
+    if mismatch.relation == FIXED or mismatch.stray_place.kind == LITERAL:
+        return "both values belong on the same device"
+    if mismatch.anchor_place.kind in _CHOSEN_OUTSIDE:
+        return f"{_other(mismatch, '') or 'the other value'} can be on an accelerator"
+    return "it is not needed on the CPU"
+
+
+def assumption(one: Assumption) -> str:
+    """An assumption as it follows on "assumes that"; empty if there are no words for it."""
+    subject = one.subject
     if one.kind == LIBRARY_CALL:
-        return f"`{one.subject}`" if one.subject else "a module that devfix cannot see"
-    return one.subject
+        subject = f"`{one.subject}`" if one.subject else "a module whose code devfix cannot see"
+    return _ASSUMED.get(one.kind, "").format(subject)

@@ -17,13 +17,16 @@ _PLACES = {
     "cpu": "on the CPU, on purpose",
     "var": "on a device that is chosen at run time",
     "of": "on the device that the caller chooses",
-    "owned": "where a framework puts it",
-    "choice": "in one place or another, by a condition",
+    "owned": "on the device that a framework chooses",
+    "choice": "on one device or another, depending on a condition",
 }
+_LONGEST = 60  # characters of code
 _PLAIN = frozenset({"library", "text", "number", "unknown"})
-_ARTICLES = {"array": "an", "object": "an", "optimizer": "an", "owner": "an"}
+_ARTICLES = {"array": "an", "object": "an", "optimizer": "an"}
+_KINDS = {"owner": "framework's object"}
 _LINKS = {
     "make": "made",
+    "join": "or made",
     "load": "loaded",
     "move": "moved",
     "store": "stored as an attribute",
@@ -54,8 +57,9 @@ def traced(path: str, line: int) -> Iterator[str]:
             if value.kind in _PLAIN:
                 continue
             code = " ".join(source.code(node).split())
-            what = f"{_ARTICLES.get(value.kind, 'a')} {value.kind}{_place(value.kind, place)}"
-            head = f"{line}:{column + 1} `{code[:60]}` is {what}"
+            code = code if len(code) <= _LONGEST else f"{code[: _LONGEST - 3]}..."
+            kind = f"{_ARTICLES.get(value.kind, 'a')} {_KINDS.get(value.kind, value.kind)}"
+            head = f"{line}:{column + 1} `{code}` is {kind}{_place(value.kind, place)}"
             lines = (head, *dict.fromkeys(_history(value.links, facts)), *_assumed(value.assumed))
             told[lines] = None
     if not told:
@@ -69,18 +73,20 @@ def traced(path: str, line: int) -> Iterator[str]:
     for finding in found:
         yield f"line {finding.line}, {finding.codemod}: {finding.message}"
     if not concerned and not found and told:
-        yield "no operation on this line combines values of two devices, as far as is known"
+        yield "as far as devfix knows, no operation on this line combines values on different devices"
 
 
 def _place(kind: str, place: Place) -> str:
     known = place.kind in _PLACES or place.kind == "literal"
+    if known and kind == "device":
+        return f", {_where(place).removeprefix('on a device that is ').removeprefix('on ')}"
     return f", {_where(place)}" if known or kind in ("tensor", "module", "batch") else ""
 
 
 def _where(place: Place) -> str:
     if place.kind == "literal":
         return f"on {place.key}"
-    return _PLACES.get(place.kind, "on a device that is not known")
+    return _PLACES.get(place.kind, "on an unknown device")
 
 
 def _history(links: History, facts: Watched) -> Iterator[str]:
@@ -93,8 +99,10 @@ def _history(links: History, facts: Watched) -> Iterator[str]:
 
 
 def _assumed(assumed: Assumptions) -> Iterator[str]:
-    for one in sorted(assumed):
-        yield f"    assumed: {one.kind}{f' ({one.subject})' if one.subject else ''}"
+    from devfix.checkers.wording import assumption
+
+    for words in filter(None, map(assumption, sorted(assumed))):
+        yield f"    assumed: {words}"
 
 
 def _lines(mismatch: Mismatch, facts: Watched) -> set[int]:
@@ -108,11 +116,12 @@ def _lines(mismatch: Mismatch, facts: Watched) -> set[int]:
 def _verdict(mismatch: Mismatch, facts: Watched, *, reported: bool) -> Iterator[str]:
     from devfix.checkers.certainty import why_silent
 
+    named = mismatch.operation.startswith("the ")  # "the comparison"
     made = getattr(mismatch.stray.links[0].node, "lineno", 0)
     at = getattr(mismatch.node, "lineno", 0)
     yield (
-        f"`{mismatch.operation}` on line {at}: what comes from line {made} is {_where(mismatch.stray_place)}, "
-        f"and the other value is {_where(mismatch.anchor_place)}"
+        f"{mismatch.operation if named else f'`{mismatch.operation}`'} on line {at} combines a value from line {made} "
+        f"({_where(mismatch.stray_place)}) with another one ({_where(mismatch.anchor_place)})"
     )
     why = why_silent(mismatch, facts)
     if not reported:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from devfix.bindings import Bindings, function_around
 from devfix.callees import leading_text
-from devfix.findings import Safety, SetArgument
+from devfix.findings import SetArgument
 from devfix.flow import Flow
 from devfix.models.loader import models
 from devfix.names import path_of
@@ -43,7 +43,7 @@ def left_out(flow: Flow) -> Iterator[Remark]:
             f"`{source.code(call.func)}` without `{parameter}` {_DONE[default]}, whatever `{device}` says",
             f"pass `{parameter}={device}`",
             (SetArgument(source.span(call), parameter, device),),
-            Safety.UNSAFE,
+            assumes=f"its result belongs on `{device}`",
         )
 
 

@@ -119,7 +119,7 @@ def remarks(flow: Flow) -> Iterator[Remark]:
             if _is_used(source, bindings, call):
                 yield Remark(
                     source.span(call),
-                    f"`{source.code(call)}` is on the CPU, but what it draws is made on the default device",
+                    f"`{source.code(call)}` is a CPU generator, and raises when it draws on the default device",
                     "make it on the default device",
                     (SetArgument(source.span(call), "device", default.device),),
                     Safety.SAFE,
@@ -130,7 +130,7 @@ def remarks(flow: Flow) -> Iterator[Remark]:
                 edits: tuple[Edit, ...] = (AppendCall(source.span(call.func.value), ".cpu()"),)
                 yield Remark(
                     source.span(call.func.value),
-                    f"`{source.code(made.func)}` makes it on the default device, and `.numpy()` raises off the CPU",
+                    f"`{source.code(made.func)}` uses the default device, and `.numpy()` raises unless that is the CPU",
                     "copy it to the CPU",
                     edits,
                     Safety.SAFE,
@@ -161,10 +161,10 @@ def _shuffle(source: Source, call: ast.Call, name: str, default: Default) -> Ite
     what = "shuffles" if name != _SPLIT else "draws"
     yield Remark(
         source.span(call),
-        f"`{source.code(call.func)}` {what} with a CPU generator, but the default device is another one: this raises",
+        f"`{source.code(call.func)}` {what} with a CPU generator, and raises, since the default device is another one",
         "pass a generator on the default device",
         (SetArgument(source.span(call), "generator", f"{torch}.Generator(device={default.device})"),),
-        Safety.UNSAFE,
+        assumes="the order need not depend on `torch.manual_seed`",
     )
 
 

@@ -71,12 +71,12 @@ def _moved(flow: Flow, picked: ast.Subscript, index: ast.Name, device: str, call
     base = source.code(picked.value)
     yield Hint(
         node,
-        f"`{index.id}` is moved to {_code(source, written)}, but indexes `{base}`, which is not there and raises; "
-        "only what it picks is moved",
+        f"`{index.id}` is moved to {_code(source, written)}, but indexes `{base}`, which is not there: this raises. "
+        "The fix assumes that only the selected rows are needed there",
         f"keep `{index.id}` where `{base}` is",
         edits,
         call,
-        "what is picked is moved here",
+        "the selected rows are moved here",
     )
 
 
@@ -189,8 +189,8 @@ def _beside(flow: Flow) -> Iterator[Hint]:
                     where = source.code(device) if isinstance(device, ast.expr) else f"{owner}.device"
                     yield Hint(
                         picked.slice,
-                        f"`{source.code(picked.slice)}` indexes `{owner}` from where it is, while another part of "
-                        f"`{object_}` is moved there first",
+                        f"`{source.code(picked.slice)}` indexes `{owner}` without being moved there first, unlike "
+                        f"another part of `{object_}`. The fix assumes that both parts are on the same device",
                         f"move it to `{where}`",
                         (AppendCall(source.span(picked.slice), f".to({where})"),),
                         other,

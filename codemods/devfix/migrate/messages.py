@@ -64,7 +64,9 @@ def _body(
     yield ""
     for result in report.changed:
         for change in _home(result):
-            yield f"- {_code(_place(result.path, change))}: {_said(change, code=True)}"
+            line = change.lines[0][0] + 1 if change.lines else 0
+            where = _code(_place(result.path, line, change.cell, change.cell_line))
+            yield f"- {where}: {_said(change, code=True)}"
     yield ""
     yield "### How it was verified"
     yield ""
@@ -80,8 +82,8 @@ def _body(
         yield ""
         for path, finding in left[:_MOST]:
             at = finding.place
-            where = f"cell {at.cell}:{at.cell_line}" if at.cell else str(at.line)
-            yield f"- {_code(f'{path}:{where}')}: {finding.codemod}: {_text(finding.message)}"
+            where = _code(_place(path, at.line, at.cell, at.cell_line))
+            yield f"- {where}: {finding.codemod}: {_text(finding.message)}"
         if len(left) > _MOST:
             yield f"- and {len(left) - _MOST} more"
     if notes:
@@ -115,8 +117,11 @@ def _and_run(verification: Verification) -> list[str]:
     return [f"{note[:1].upper()}{note[1:]}." for note in verification.notes]
 
 
-def _place(path: str, change: Change) -> str:
-    return path if path.endswith(".ipynb") or not change.lines else f"{path}:{change.lines[0][0] + 1}"
+def _place(path: str, line: int, cell: int, cell_line: int) -> str:
+    """The path with the line, if it is known; in a notebook, with the cell and the line in it."""
+    if cell:
+        return f"{path}:cell {cell}:{cell_line}"
+    return f"{path}:{line}" if line else path
 
 
 def _home(result: FileResult) -> list[Change]:

@@ -34,10 +34,11 @@ def meetings(analysis: Analysis) -> Iterator[Remark]:
         seen.add(node)
         yield Remark(
             source.span(node),
-            f"`{source.code(node)}` is on `{gpu}`, but {_other(one, source, own)}",
+            f"`{source.code(node)}` is on `{gpu}`, but {_other(one, source, own)}: this raises",
             f"move it to `{own}`",
             (_moved(source, node, own),),
             related=tuple(_moved_at(one, source)),
+            assumes=f"both belong on `{own}`",
         )
 
 

@@ -43,6 +43,7 @@ def set_late(source: Source) -> Iterator[Remark]:
             "set it before CUDA starts",
             _earlier(source, statement, source.statement(start)),
             related=(Related(source.span(start), "CUDA starts here"),),
+            assumes="nothing in between needs the other GPUs",
         )
 
 

@@ -89,4 +89,7 @@ def _change(said: Said) -> Change:
     fix, placed = said.placed.fix, said.placed
     assert fix is not None
     lines = tuple((edit.place.line - 1, edit.place.end_line - 1) for edit in fix.edits)
-    return Change(placed.codemod, placed.message, fix.title, fix.safety, lines)
+    at = placed.place
+    return Change(
+        placed.codemod, placed.message, fix.title, fix.safety, lines, cell=at.cell, cell_line=at.cell_line
+    )

@@ -201,14 +201,14 @@ class Expressions:
     def _refuse_odd(self, node: ast.expr, span: Span) -> None:
         inner = node.elts if isinstance(node, ast.Tuple) else [node]
         if isinstance(node, (ast.Starred, ast.Slice)) or any(isinstance(e, ast.Slice) for e in inner):
-            raise CannotRewrite(f"{self._layout.describe(span)} is no expression of its own")
+            raise CannotRewrite(f"{self._layout.describe(span)} is not an expression of its own")
         parent = self._source.parents[node]
         if isinstance(parent, ast.Subscript) and any(isinstance(e, ast.Starred) for e in inner):
-            raise CannotRewrite(f"{self._layout.describe(span)} is no expression of its own")
+            raise CannotRewrite(f"{self._layout.describe(span)} is not an expression of its own")
         if isinstance(self._source.enclosing(node, ast.pattern, ast.stmt), ast.pattern):
             raise CannotRewrite(f"{self._layout.describe(span)} is part of a `case` pattern")
         if isinstance(parent, (ast.Global, ast.Nonlocal, ast.alias)):
-            raise CannotRewrite(f"{self._layout.describe(span)} is no expression")
+            raise CannotRewrite(f"{self._layout.describe(span)} is not an expression")
 
     def _strength(self, node: ast.expr) -> int:
         return _node_strength(node, self._source.code(node))

@@ -214,6 +214,7 @@ print(loss(model(x), torch.zeros(1, 2, device=device)).item())
             title=f"assert where `{path}` is",
             edits=(InsertStatement(source.span(anchor), text), *imports),
             safety=Safety.SAFE if sure else Safety.UNSAFE,
+            assumes=f"`{path}` has parameters, and all of them are there",
         )
 
     def _inputs(self, flow: Flow, events: list[Event], asserted: set[str]) -> Iterator[Finding]:
@@ -249,6 +250,7 @@ print(loss(model(x), torch.zeros(1, 2, device=device)).item())
                     title=f"assert where `{name}` is",
                     edits=(InsertStatement(source.span(event.statement), text, before=True),),
                     safety=Safety.SAFE if has_parameters(flow.watched(), module) else Safety.UNSAFE,
+                    assumes=f"`{path}` has parameters",
                 )
 
 

@@ -10,7 +10,7 @@ from devfix.checkers.literal_examples import EXAMPLES
 from devfix.checkers.literal_programs import Verdict
 from devfix.checkers.literals import verdicts
 from devfix.codemod import Codemod, Example
-from devfix.findings import Finding, Related, Safety, Span
+from devfix.findings import Finding, Related, Span
 from devfix.flow import Flow
 from devfix.repair.literals import module_name
 
@@ -116,14 +116,15 @@ class HardCodedCuda(Codemod):
         related: tuple[Related, ...] = ()
         if verdict.node is not None and verdict.node in flow.source.parents:
             related = (Related(flow.source.span(verdict.node), "the device is known here"),)
-        unsafe = verdict.device and verdict.safety is Safety.UNSAFE and not verdict.title
+        belongs = f"it belongs on `{verdict.device}`" if verdict.device and not verdict.title else ""
         found = self.finding(
             verdict.span,
-            f"`{code}` {verdict.why}{f'. The fix assumes that it belongs on `{verdict.device}`' if unsafe else ''}",
+            f"`{code}` {verdict.why}",
             title=verdict.title or (f"use `{verdict.device}`" if verdict.device else "drop the move to CUDA"),
             edits=verdict.edits,
             safety=verdict.safety,
             related=related,
+            assumes=verdict.assumes or belongs or "the program should run without CUDA, too",
         )
         if found.fix is None or not verdict.elsewhere:
             return found

@@ -242,6 +242,7 @@ class MapLocation(Codemod):
             yield self.finding(
                 source.span(keyword.value),
                 f"the function passes its `{ARGUMENT}` to other loads, but this one always gets {code}",
+                assumes="this one should follow it, too",
                 title=f"pass `{ARGUMENT}={ARGUMENT}`",
                 edits=(SetArgument(source.span(call), ARGUMENT, ARGUMENT),),
                 safety=Safety.UNSAFE,
@@ -250,7 +251,8 @@ class MapLocation(Codemod):
             code, quote = source.code(keyword.value), _quote(source, call)
             yield self.finding(
                 source.span(call),
-                f"`{code}` is None unless a caller sets it, and None loads tensors to the device they were saved from",
+                f"`{code}` is None unless a caller sets it, which loads tensors onto the device they were saved from",
+                assumes="callers move what they get",
                 title="load to the CPU by default",
                 edits=(SetArgument(source.span(call), ARGUMENT, f"{code} or {quote}cpu{quote}"),),
                 safety=Safety.UNSAFE,
@@ -264,25 +266,22 @@ class MapLocation(Codemod):
             edits = (*edits, EnsureImport("torch"))
         if load.is_wrapped:
             message = f"`{load.name}` is called without the `{ARGUMENT}` that the function around it takes"
+            assumes = "it applies to this load, too"
         else:
-            why = "and raises where there is no such device"
+            why = "and raises if there is no such device"
             if found.uses.has(Use.MODULE | Use.TENSOR):
                 why = "which may be missing here, or not be the device of the data"
-            message = (
-                f"`{load.name}` without `{ARGUMENT}` loads tensors to the device they were saved from, {why}"
-            )
-            if not found.sure:
-                message += (
-                    ". The fix changes nothing if that was the CPU"
-                    if found.copied
-                    else ". The fix assumes that they are moved, if they are needed elsewhere"
-                )
+            message = f"`{load.name}` without `{ARGUMENT}` loads tensors onto the device they were saved from, {why}"
+            assumes = "the program also runs where that device is missing"
+            if not found.copied:
+                assumes = "the program moves them to where it needs them"
         return self.finding(
             span,
             message,
             title=f"load with `{ARGUMENT}={value}`",
             edits=edits,
             safety=Safety.SAFE if found.sure else Safety.UNSAFE,
+            assumes=assumes,
         )
 
 

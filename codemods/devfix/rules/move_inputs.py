@@ -276,7 +276,7 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
         for one in mixed(flow):
             yield self.finding(
                 source.span(one.node),
-                f"`{one.method}` mixes `{one.node.id}` with a copy that may be on a device of its own",
+                f"`{one.method}` mixes `{one.node.id}` with a copy that may be on another device, and then raises",
                 title=f"move `{one.node.id}` to `{one.device}`",
                 edits=(AppendCall(source.span(one.node), f".to(device={one.device})"),),
                 safety=Safety.SAFE,

@@ -222,7 +222,7 @@ print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
             sure = sure and flow.project.runs_moved(candidate.owner.node.name) is not False
             sure = sure and not _makes(source, meet.method)
             one = len(group) == 1
-            them = "it" if one else "them"
+            they, them = ("it", "it") if one else ("they", "them")
             names = " and ".join(f"`self.{c.name}`" for c in group)
             use = "moves" if moved else "needs"
             where = "on every call" if moved else "on the device of its inputs"
@@ -231,12 +231,12 @@ print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
                 f"{names} of `{candidate.owner.node.name}` {'is' if one else 'are'} not "
                 f"{'a buffer' if one else 'buffers'}: `.to(device)` leaves {them} on the CPU, "
                 f"and `{meet.method.name}` {use} {them} {where}"
-                f"{f' ({done.why_not})' if done.why_not else ''}"
-                f"{f'. The fix assumes that {them} should move with the module' if done.edits and not sure else ''}",
+                f"{f' ({done.why_not})' if done.why_not else ''}",
                 title=f"register {names} as {'a buffer' if one else 'buffers'}",
                 edits=done.edits,
                 safety=Safety.SAFE if sure else Safety.UNSAFE,
-                related=(Related(source.span(meet.node), "it is used here"),),
+                related=(Related(source.span(meet.node), f"{they} {'is' if one else 'are'} used here"),),
+                assumes=f"{they} should move with the module",
             )
 
 

@@ -83,6 +83,16 @@ test("hover says where a value lives", async () => {
   assert.match(hover.contents.value, /^`model`: a module /);
 });
 
+test("a quick fix is offered at the finding", async () => {
+  const diagnostics = shown.diagnostics.get(String(document.uri));
+  const context = { diagnostics, triggerKind: 1 };
+  const offered = await shown.actions[0].provideCodeActions(document, diagnostics[0].range, context, token);
+  const fix = offered.find((one) => one.kind.value === "quickfix");
+  assert.match(fix.title, /move `model` after its last change/);
+  const texts = fix.edit.edits.get(String(document.uri)).map((one) => one.newText);
+  assert.ok(texts.join("").includes("model.to(device)"), texts.join("\n"));
+});
+
 test("explain describes the codemod of the finding at the cursor", async () => {
   await shown.commands.get("devfix.explain")(cursor(9));
   assert.match(shown.documents.at(-1), /^reorder-to \(on by default\)/);

@@ -67,6 +67,37 @@ class CodeActionKind {
 for (const name of ["QuickFix", "Refactor", "Source"])
   CodeActionKind[name] = new CodeActionKind(name.toLowerCase());
 
+class Location {
+  constructor(uri, range) {
+    Object.assign(this, { uri, range });
+  }
+}
+
+class DiagnosticRelatedInformation {
+  constructor(location, message) {
+    Object.assign(this, { location, message });
+  }
+}
+
+class CodeAction {
+  constructor(title) {
+    this.title = title;
+  }
+}
+
+class TextEdit {
+  constructor(range, newText) {
+    Object.assign(this, { range, newText });
+  }
+}
+
+class WorkspaceEdit {
+  edits = new Map();
+  set(uri, edits) {
+    this.edits.set(String(uri), edits);
+  }
+}
+
 class CancellationTokenSource {
   token = { isCancellationRequested: false, onCancellationRequested: event };
   cancel() {}
@@ -101,6 +132,11 @@ const known = {
   Range,
   Diagnostic,
   CodeActionKind,
+  Location,
+  DiagnosticRelatedInformation,
+  CodeAction,
+  TextEdit,
+  WorkspaceEdit,
   CancellationTokenSource,
   Hover,
   MarkdownString,
