@@ -6,7 +6,7 @@ import atexit
 import json
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,9 +47,14 @@ def _begin_anew() -> None:
 
 
 def note(
-    operation: str, error: BaseException, operands: Sequence[Any], device: Any, given: Sequence[Any] = ()
+    operation: str,
+    error: BaseException,
+    operands: Sequence[Any],
+    device: Any,
+    given: Sequence[Any] = (),
+    named: Mapping[str, Any] | None = None,
 ) -> None:
-    """An operation has raised, and is carried out on `device`; `given` are its arguments by position."""
+    """An operation has raised, and is carried out on `device`; `given` and `named` are its arguments."""
     with _lock, torch._C.DisableTorchFunction():
         operands = list({id(one): one for one in operands}.values())
         stack = [frame for frame, _ in zip(frames(), range(_FRAMES), strict=False)]
@@ -83,7 +88,7 @@ def note(
                         frame,
                         strays,
                         device,
-                        (operation, given if not inner else ()),
+                        (operation, given, named or {}) if not inner else (operation, (), {}),
                         [number for number, code in made.items() if code in codes[:inner]],
                         sources,
                     )
