@@ -35,13 +35,13 @@ def if_there(error: Reading) -> Fixes:
 
 
 def of_one_device(error: Reading) -> Fixes:
-    """The first device in the place of one that is not there."""
+    """The first device instead of one that is not there."""
     called, at = error.running(), error.seen.at
     if called is None or at is None:
         return
     for path, known, literal in _where_named(error, at.path, *called, chosen=True):
         if ":" in str(literal.value):
-            title = f"use the first device in the place of {ast.unparse(literal)}"
+            title = f"use the first device instead of {ast.unparse(literal)}"
             yield path, literal, title, (replaced(known, literal, '"cuda:0"'),)
 
 

@@ -174,7 +174,8 @@ class _Trying:
         if after.unchecked:
             return _not_run(f"after the fix, {after.unchecked}")
         if after.code:
-            return Trial(f"failed: after the fix, the program still fails{_last(after)}", False)
+            left = self.left() if self.device_error(tuple(after.errors())) is not None else ""
+            return Trial(f"failed: after the fix, the program still fails{_last(after)}{left}", False)
         loaded = self.loaded(after)
         strangers = [path for path in self.attempt.changed if path in _files(after)]
         if strangers:
@@ -193,9 +194,22 @@ class _Trying:
             return _not_run(why)
         return Trial("verified: cpu only", True, self.loaded(after))
 
-    def ended(self, name: str, changed: Mapping[str, bytes], *, cpu: bool = False) -> Ended:
+    def left(self) -> str:
+        """All device errors that the fixed program still has, as a run tells that goes on after each."""
+        seen = self.ended("after", self.attempt.changed, keep_going=True).seen
+        lines = list(
+            dict.fromkeys(f"{os.path.basename(one.at.path)}:{one.at.line}" for one in seen if one.at)
+        )
+        if not seen:
+            return ""
+        told = f", at {', '.join(lines[:5])}{' ...' * (len(lines) > 5)}" if lines else ""
+        return f"; with --keep-going, it has {len(seen)} device error{'s' * (len(seen) > 1)}{told}"
+
+    def ended(
+        self, name: str, changed: Mapping[str, bytes], *, cpu: bool = False, keep_going: bool = False
+    ) -> Ended:
         copies = Copies(self.root, self.inside, self.folder, self.attempt.seconds, self.attempt.memory)
-        return copies.run(self.words, name, changed, self.attempt.devices, cpu=cpu)
+        return copies.run(self.words, name, changed, self.attempt.devices, cpu=cpu, keep_going=keep_going)
 
     def loaded(self, ended: Ended) -> frozenset[str]:
         """The files of the copy that were imported, by their paths in the repository."""

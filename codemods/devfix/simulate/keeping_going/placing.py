@@ -12,6 +12,7 @@ Modules that somebody has moved, or made on another device, are left alone; so i
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import threading
@@ -19,17 +20,19 @@ import weakref
 from contextlib import AbstractContextManager, nullcontext
 from fnmatch import fnmatch
 from functools import cache, wraps
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
 from torch.utils._device import _device_constructors
 
+from devfix.simulate.keeping_going.lines import frames
 from devfix.simulate.processes import PLACE
 
 _DEVICE = torch.device("cuda", 0)
 _SIMULATE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _HERE = os.getcwd()
+_MOST = 50  # values of an object, a list or a dict that are looked at
 _OTHERWISE = ("device", "out", "generator")
 _pending: list[
     tuple[weakref.ref[Any], FrameType]
@@ -108,6 +111,43 @@ def placed(function: Any, named: dict[str, Any]) -> dict[str, Any]:
     if caller is None or not of_tests(caller.f_code.co_filename):
         return named
     return named if any(name in named for name in _OTHERWISE) else {**named, "device": _DEVICE}
+
+
+def asked_for() -> bool:
+    """Is a line of a test file making a tensor, or a function of the package that was given nothing with a place?
+
+    What such a function returns (`Irreps.randn(3)`) is the test's own to move. A constructor makes a part of an object.
+    """
+    if not os.environ.get(PLACE):
+        return False
+    below: FrameType | None = None
+    for frame in frames():
+        if of_tests(frame.f_code.co_filename):
+            return below is None or not any(map(_has_place, _given(below)))
+        if frame.f_code.co_name == "__init__":
+            return False
+        below = frame
+    return False
+
+
+def _given(frame: FrameType) -> list[Any]:
+    """What the function of a frame was called with."""
+    code = frame.f_code
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return [frame.f_locals.get(name) for name in code.co_varnames[:count]]
+
+
+def _has_place(value: Any, deep: int = 2) -> bool:
+    """Is it a module or a tensor on a device, or does it hold one?"""
+    if isinstance(value, torch.Tensor):
+        return not value.is_cpu
+    if isinstance(value, torch.nn.Module):
+        return True
+    held = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    if not held and hasattr(value, "__dict__") and not isinstance(value, (type, ModuleType)):
+        held = vars(value).values()
+    return deep > 0 and any(_has_place(one, deep - 1) for one in list(held)[:_MOST])
 
 
 def settle(mode: AbstractContextManager[Any] | None = None) -> None:

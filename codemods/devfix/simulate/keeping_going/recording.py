@@ -113,6 +113,7 @@ def _operand(tensor: Any, past: histories.History, device: Any, stack: Sequence[
         past.owner,
         past.view,
         past.computed,
+        past.given,
     )
 
 

@@ -84,11 +84,11 @@ def _of_test(seen: Seen) -> bool:
 
     def is_own(stray: Operand) -> bool:
         if stray.made is None:
-            return in_tests(seen.at)
+            return in_tests(seen.at) or stray.given
         if in_tests(seen.at) and stray.owner and not stray.computed:
             return True
         never_placed = stray.kind == "parameter" and stray.moved is None and not stray.owner
-        return stray.device == "cpu" and (in_tests(stray.made) or never_placed)
+        return stray.device == "cpu" and (in_tests(stray.made) or stray.given or never_placed)
 
     return bool(seen.strays) and all(map(is_own, seen.strays))
 
