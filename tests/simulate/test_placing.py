@@ -58,8 +58,28 @@ def right(x):
     return x + torch.ones(x.shape, device=x.device)
 
 
-def example(n):
-    return torch.rand(n) + 1
+HALVES = torch.full((4,), 0.5)
+
+
+class Sizes(tuple):
+    def __len__(self):
+        raise NotImplementedError
+
+    def example(self, n):
+        return torch.rand(n) + 1
+
+
+def halves():
+    return HALVES * 1
+
+
+@torch.jit.script
+def scripted(x):
+    return x * 2 + 1
+
+
+def both(x, y):
+    return x + y
 
 
 class Sampler:
@@ -132,8 +152,11 @@ def test_not_placed():
 
 
 def test_example():
-    made = package.example(4)
+    made = package.Sizes([4]).example(4)
     assert made.is_cpu and (package.right(made).log() + TABLE).is_cuda
+    assert (package.halves() + TABLE).is_cuda
+    unknown = package.scripted(torch.from_numpy(np.ones(4, "f")))
+    assert package.both(TABLE, unknown).is_cuda
 
 
 def test_sampler():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -413,6 +414,23 @@ def test_programs_of_the_table(name: str, folder: Path) -> None:
     strict = _devfix(folder, "run", main.name)
     assert (strict.returncode, strict.stderr) == (0, "")
     assert same_numbers(plain.stdout, strict.stdout) and plain.stdout
+
+
+def test_a_notebook(folder: Path) -> None:
+    """Its cells run as one script; the patch changes lines of them and nothing else."""
+    lines = HEAD.splitlines(keepends=True)
+    cells = [
+        {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": source}
+        for source in (["%matplotlib inline\n", *lines], ["x = torch.ones(2)\n", "y = torch.ones(2, device=device)\n"],
+                       ["print((x + y).sum().item())"])
+    ]  # fmt: skip
+    notebook = json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
+    (folder / "train.ipynb").write_text(notebook)
+    done = _devfix(folder, "repair", "--write", "--", "python", "train.ipynb")
+    assert done.returncode == 0, done.stderr
+    fixed = notebook.replace("torch.ones(2)\\n", "torch.ones(2, device=device)\\n")
+    assert (folder / "train.ipynb").read_text() == fixed != notebook
+    assert sorted(os.listdir(folder)) == ["train.ipynb"]
 
 
 def test_nothing_to_do_and_nothing_to_run(folder: Path) -> None:

@@ -75,8 +75,10 @@ def test_a_repair_is_verified(repository: Path) -> None:
 
 
 def test_a_repair_that_is_not_enough_tells_all_that_is_left(repository: Path) -> None:
-    half = f"{REPAIRED}print((model(torch.ones(2, 4).to(device)) + torch.ones(3)).sum().item())\nmodel(torch.ones(1, 4))\n"
-    done = trial(half)
+    mixed = (
+        "print((model(torch.ones(2, 4).to(device)) + torch.ones(3)).sum().item())\nmodel(torch.ones(1, 4))\n"
+    )
+    done = trial(REPAIRED + mixed)
     assert done.ok is False and done.word.startswith(
         "failed: after the fix, the program still fails (train.py:10: "
     )

@@ -160,7 +160,9 @@ def outcome_of(ended: Ended, copy: str, root: str) -> Outcome:
 
 
 def _at_home(path: str, copy: str, root: str) -> str:
-    return root + path[len(copy) :] if path.startswith(copy + os.sep) else path
+    from devfix.simulate.trial import of_notebook
+
+    return of_notebook(root + path[len(copy) :]) if path.startswith(copy + os.sep) else path
 
 
 def _moved(seen: Seen, copy: str, root: str) -> Seen:

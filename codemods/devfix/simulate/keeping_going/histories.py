@@ -93,10 +93,9 @@ def note_result(name: str, arguments: Any, result: Any) -> None:
 
 
 def _is_given(tensor: Any, arguments: Any) -> bool:
-    if not tensor.is_cpu:
+    if not placing.wanted or not tensor.is_cpu:
         return False
-    used = list(tensors(arguments))
-    return any(of(one).given for one in used) if used else placing.asked_for()
+    return any(of(one).given for one in tensors(arguments)) or placing.asked_for()
 
 
 def _computed(tensor: Any, arguments: Any, line: Mark | None) -> History:

@@ -29,6 +29,7 @@ from torch.utils._device import _device_constructors
 from devfix.simulate.keeping_going.lines import frames
 from devfix.simulate.processes import PLACE
 
+wanted = bool(os.environ.get(PLACE))
 _DEVICE = torch.device("cuda", 0)
 _SIMULATE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _HERE = os.getcwd()
@@ -44,7 +45,7 @@ _placing = threading.local()
 
 def install() -> None:
     """For a process with devices, and the patterns in its environment."""
-    if not os.environ.get(PLACE):
+    if not wanted:
         return
     module = torch.nn.Module
     make, call = module.__init__, module.__call__
@@ -92,7 +93,7 @@ def _first(frame: FrameType) -> Any:
 @cache
 def of_tests(path: str) -> bool:
     """Is a file one of tests, by its name, or by a folder `test` or `tests` below the working directory?"""
-    if not os.environ.get(PLACE):
+    if not wanted:
         return False
     folders = os.path.relpath(path, _HERE).split(os.sep)[:-1]
     if os.pardir not in folders and not {"test", "tests"}.isdisjoint(folders):
@@ -103,7 +104,7 @@ def of_tests(path: str) -> bool:
 
 def placed(function: Any, named: dict[str, Any]) -> dict[str, Any]:
     """The named arguments of a function of torch: with the device, where the rule says so."""
-    if not os.environ.get(PLACE) or function not in _device_constructors():
+    if not wanted or function not in _device_constructors():
         return named
     caller: FrameType | None = sys._getframe(1)
     while caller is not None and caller.f_code.co_filename.startswith(_SIMULATE):
@@ -118,8 +119,6 @@ def asked_for() -> bool:
 
     What such a function returns (`Irreps.randn(3)`) is the test's own to move. A constructor makes a part of an object.
     """
-    if not os.environ.get(PLACE):
-        return False
     below: FrameType | None = None
     for frame in frames():
         if of_tests(frame.f_code.co_filename):
@@ -144,9 +143,10 @@ def _has_place(value: Any, deep: int = 2) -> bool:
         return not value.is_cpu
     if isinstance(value, torch.nn.Module):
         return True
-    held = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    if not held and hasattr(value, "__dict__") and not isinstance(value, (type, ModuleType)):
-        held = vars(value).values()
+    kind = type(value)  # a subclass may have a length and items of its own
+    held = value.values() if kind is dict else value if kind in (list, tuple) else ()
+    if not issubclass(kind, (dict, list, tuple, type, ModuleType)):
+        held = getattr(value, "__dict__", {}).values()
     return deep > 0 and any(_has_place(one, deep - 1) for one in list(held)[:_MOST])
 
 
