@@ -91,12 +91,13 @@ class Program:
         return {path.relative_to(self.folder).as_posix(): path.read_text() for path in paths}
 
     def run(self, changed: Mapping[str, str], *, cpu: bool = False, keep_going: bool = False) -> Ended:
-        """Run it with these texts changed, in a copy."""
+        """Run it with these texts changed, in a copy; for no devices, CUDA and the CPU change places."""
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as runs:
             copies = Copies(os.path.realpath(self.folder), ".", os.path.realpath(runs), SECONDS, seed="0")
             data = {os.path.join(copies.root, path): text.encode() for path, text in changed.items()}
             words = command(shlex.split(self.words))
-            return copies.run(words, "run", data, self.devices, cpu=cpu, keep_going=keep_going)
+            cpu = cpu if self.devices else not cpu
+            return copies.run(words, "run", data, max(self.devices, 1), cpu=cpu, keep_going=keep_going)
 
     def reference(self) -> Reference:
         """What it prints on the CPU, as it is now."""
@@ -109,7 +110,7 @@ class Program:
         return not ended.code and not ended.unchecked and wanted.agrees(ended.output)
 
     def repair(self) -> subprocess.CompletedProcess[str]:
-        devices = ("--devices", str(self.devices)) if self.devices > 1 else ()
+        devices = () if self.devices == 1 else ("--devices", str(self.devices))
         words = [sys.executable, "-m", "devfix", "repair", "--write", "--seconds", str(SECONDS), *devices]
         with tempfile.TemporaryDirectory() as state:
             env = {**os.environ, "XDG_STATE_HOME": state}

@@ -78,6 +78,16 @@ def scripted(x):
     return x * 2 + 1
 
 
+@torch.jit.script
+def hidden(x, y):
+    return x * 2 + y
+
+
+class Doubled(nn.Module):
+    def forward(self, x, y):
+        return hidden(x, y) + torch.ones(4, device=x.device)
+
+
 def both(x, y):
     return x + y
 
@@ -157,6 +167,7 @@ def test_example():
     assert (package.halves() + TABLE).is_cuda
     unknown = package.scripted(torch.from_numpy(np.ones(4, "f")))
     assert package.both(TABLE, unknown).is_cuda
+    package.Doubled()(torch.from_numpy(np.ones(4, "f")), TABLE)
 
 
 def test_sampler():

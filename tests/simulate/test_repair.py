@@ -143,10 +143,12 @@ PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Loader = torch.utils.data.DataLoader\n"
         "sum(Loader(torch.ones(2, 1, device=device), pin_memory=True)).tolist()\n"
         "third = 'cuda:2' if torch.cuda.is_available() else 'cpu'\n"
-        "torch.ones(2).to(third).tolist()\n",
+        "torch.ones(2).to(third).tolist()\n"
+        "torch.ones(2).cuda(3).tolist()\n",
         (
             "pin_memory=False",
             'third = "cuda:0" if',
+            "torch.ones(2).cuda(0)",
             "torch.randn(2, generator=cpu).to(device)",
             "there = torch.Generator(device=device).manual_seed(0)",
             '    with torch.autocast("cuda", enabled=False):\n        loss = nn.BCELoss()(rate.float(), ',

@@ -126,6 +126,8 @@ def repair(
             def same(outcome: Outcome) -> str:
                 if reference.code or compared.agrees(outcome.output):
                     return ""
+                if compared.left_out == len(compared.numbers):
+                    return f"its numbers differ in each run on {place}, so there is nothing to compare"
                 return f"it prints {'or writes ' if files else ''}other numbers than on {place}"
 
             done = rounds.repair(run, findings_in, same, say)

@@ -39,7 +39,11 @@ def of_one_device(error: Reading) -> Fixes:
     called, at = error.running(), error.seen.at
     if called is None or at is None:
         return
-    for path, known, literal in _where_named(error, at.path, *called, chosen=True):
+    source, call = called
+    for number in (one for one in call.args if isinstance(one, ast.Constant) and type(one.value) is int):
+        title = f"use the first device instead of {number.value}"
+        yield at.path, number, title, (replaced(source, number, "0"),)
+    for path, known, literal in _where_named(error, at.path, source, call, chosen=True):
         if ":" in str(literal.value):
             title = f"use the first device instead of {ast.unparse(literal)}"
             yield path, literal, title, (replaced(known, literal, '"cuda:0"'),)

@@ -71,8 +71,11 @@ def tensors(value: Any) -> Iterator[Any]:
             yield from tensors(item)
 
 
-def note_result(name: str, arguments: Any, result: Any) -> None:
-    """A function of torch has given a result: what is new in it was made on the line that runs."""
+def note_result(name: str, arguments: Any, result: Any, told: bool = False) -> None:
+    """A function of torch has given a result: what is new in it was made on the line that runs.
+
+    `told`: it was told a device.
+    """
     if not isinstance(result, (Tensor, tuple, list)):
         return
     line: Mark | None = None
@@ -89,13 +92,15 @@ def note_result(name: str, arguments: Any, result: Any) -> None:
             _known[tensor] = replace(before, made=before.made or line, view=True, sources=sources)
         else:
             found = _computed(tensor, arguments, line)
-            _known[tensor] = replace(found, given=True) if _is_given(tensor, arguments) else found
+            _known[tensor] = replace(found, given=True) if _is_given(tensor, arguments, told) else found
 
 
-def _is_given(tensor: Any, arguments: Any) -> bool:
+def _is_given(tensor: Any, arguments: Any, told: bool) -> bool:
     if not placing.wanted or not tensor.is_cpu:
         return False
-    return any(of(one).given for one in tensors(arguments)) or placing.asked_for()
+    if any(of(one).given for one in tensors(arguments)) or placing.asked_for():
+        return True
+    return told and any(one.is_cpu for one in tensors(placing.handed_in()))  # `device=x.device`
 
 
 def _computed(tensor: Any, arguments: Any, line: Mark | None) -> History:

@@ -119,14 +119,28 @@ def asked_for() -> bool:
 
     What such a function returns (`Irreps.randn(3)`) is the test's own to move. A constructor makes a part of an object.
     """
+    below = _called()
+    if below is None or of_tests(below.f_code.co_filename):
+        return below is not None
+    return not any(map(_has_place, _given(below)))
+
+
+def handed_in() -> list[Any]:
+    """What a line of a test file has given to the function of the package that it is calling."""
+    below = _called()
+    return _given(below) if below is not None else []
+
+
+def _called() -> FrameType | None:
+    """The frame that a line of a test file has called, or its own; None where an object is made, or no test runs."""
     below: FrameType | None = None
     for frame in frames():
         if of_tests(frame.f_code.co_filename):
-            return below is None or not any(map(_has_place, _given(below)))
+            return below or frame
         if frame.f_code.co_name == "__init__":
-            return False
+            return None
         below = frame
-    return False
+    return None
 
 
 def _given(frame: FrameType) -> list[Any]:

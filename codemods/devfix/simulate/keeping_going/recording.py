@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from devfix.observed import Operand, Seen, as_json
-from devfix.simulate.keeping_going import histories
+from devfix.simulate.keeping_going import histories, placing
 from devfix.simulate.keeping_going.expressions import attribute_path, passed
 from devfix.simulate.keeping_going.lines import at, frames, mark
 
@@ -100,6 +100,8 @@ def note(
 
 def _operand(tensor: Any, past: histories.History, device: Any, stack: Sequence[Any]) -> Operand:
     name = attribute_path(tensor, stack)
+    if past.made is None and tensor.is_cpu and placing.wanted:  # what TorchScript makes has no history
+        past = replace(past, given=any(one.is_cpu for one in histories.tensors(placing.handed_in())))
     kind = "parameter" if isinstance(tensor, torch.nn.Parameter) else "buffer" if name else "tensor"
     return Operand(
         str(tensor.device),
