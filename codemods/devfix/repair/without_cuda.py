@@ -41,7 +41,7 @@ def of_one_device(error: Reading) -> Fixes:
         return
     source, call = called
     for number in (one for one in call.args if isinstance(one, ast.Constant) and type(one.value) is int):
-        title = f"use the first device instead of {number.value}"
+        title = f"use the first device instead of {source.code(number)}"
         yield at.path, number, title, (replaced(source, number, "0"),)
     for path, known, literal in _where_named(error, at.path, source, call, chosen=True):
         if ":" in str(literal.value):
